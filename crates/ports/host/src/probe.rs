@@ -12,7 +12,7 @@ use std::{
     io::{self, Read},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -90,6 +90,8 @@ pub struct Probe {
     script: String,
     namespace: Option<Namespace>,
     patterns: Vec<Pattern>,
+    /// What counters of connection tracking had counted before they wrapped.
+    wraps: Mutex<parse::Wraps>,
 }
 
 /// A counter of kind `command`.
@@ -118,6 +120,7 @@ impl Probe {
             namespace: plan.node.as_deref().map(Namespace::named).transpose()?,
             plan: plan.clone(),
             patterns,
+            wraps: Mutex::default(),
         })
     }
 
@@ -163,7 +166,10 @@ impl Probe {
         let values = match self.plan.kind {
             ProbeKind::Ipvs => parse::ipvs(&text),
             ProbeKind::Dpvs => parse::dpvs(&text),
-            ProbeKind::Conntrack => parse::conntrack(&text),
+            ProbeKind::Conntrack => {
+                let mut wraps = self.wraps.lock().unwrap_or_else(PoisonError::into_inner);
+                parse::conntrack(&text, &mut wraps)
+            }
             ProbeKind::Netdev => parse::netdev(&text, &self.plan.interfaces),
             ProbeKind::Ethtool => parse::ethtool(&text),
             ProbeKind::Command => self.matches(&text),
@@ -318,7 +324,8 @@ fn script(plan: &ProbePlan) -> String {
         ProbeKind::Ipvs => "ipvsadm -ln --stats --exact".to_owned(),
         ProbeKind::Dpvs => "dpip link show -s".to_owned(),
         ProbeKind::Conntrack => {
-            "cd /proc && cat sys/net/netfilter/nf_conntrack_count sys/net/netfilter/nf_conntrack_max net/stat/nf_conntrack"
+            "cd /proc && cat sys/net/netfilter/nf_conntrack_count sys/net/netfilter/nf_conntrack_max && \
+             { cat net/stat/nf_conntrack 2>/dev/null || conntrack -S; }"
                 .to_owned()
         }
         ProbeKind::Netdev => "cat /proc/net/dev".to_owned(),

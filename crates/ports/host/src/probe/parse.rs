@@ -53,8 +53,10 @@ pub(super) fn ipvs(text: &str) -> Values {
         if !matches!(words.first(), Some(&("TCP" | "UDP" | "SCTP" | "FWM"))) {
             continue;
         }
+        // Firewall marks have a word for their family.
+        let first = if words.get(2) == Some(&"IPv6") { 3 } else { 2 };
         let numbers = words
-            .get(2..7)
+            .get(first..first + 5)
             .ok_or_else(|| format!("{line:?} is too short"))?;
         for (name, word) in IPVS.iter().zip(numbers) {
             let n = number(word, name).map_err(|e| format!("{e}; --exact prints whole ones"))?;
@@ -98,35 +100,80 @@ pub(super) fn dpvs(text: &str) -> Values {
     }
 }
 
-/// `nf_conntrack_count`, `nf_conntrack_max`, then the table of `/proc/net/stat/nf_conntrack`: a line of
-/// names and one of hexadecimal numbers for each CPU.
-pub(super) fn conntrack(text: &str) -> Values {
-    let mut lines = text.lines();
-    let mut single = |what: &str| {
-        let line = lines
+/// The counters of each CPU by their names, as they were read last, and what they had counted before they wrapped.
+#[derive(Debug, Default)]
+pub(super) struct Wraps(BTreeMap<(usize, String), (u32, u64)>);
+
+impl Wraps {
+    /// The counter of a CPU, continued beyond its 32 bits. Less than before is a wrap only if the counter was in
+    /// the upper half; else it was reset.
+    fn continued(&mut self, cpu: usize, name: &str, now: u32) -> u64 {
+        let (last, before) = self.0.entry((cpu, name.to_owned())).or_insert((now, 0));
+        if now < *last {
+            *before = if *last >= 1 << 31 {
+                *before + (1 << 32)
+            } else {
+                0
+            };
+        }
+        *last = now;
+        *before + u64::from(now)
+    }
+}
+
+/// `nf_conntrack_count` and `nf_conntrack_max`, if they are there, then the table of
+/// `/proc/net/stat/nf_conntrack`, a line of names and one of hexadecimal numbers for each CPU, or what
+/// `conntrack -S` prints: a line of `name=number` for each CPU.
+pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
+    let mut lines = text.lines().peekable();
+    let mut found = Vec::new();
+    for what in ["entries", "max"] {
+        let n = lines.peek().and_then(|line| line.trim().parse().ok());
+        if let Some(n) = n {
+            found.push(value(what, n, true));
+            lines.next();
+        }
+    }
+    let by_name = lines.peek().is_some_and(|line| line.starts_with("cpu="));
+    let names: Vec<&str> = match by_name {
+        true => Vec::new(),
+        false => lines
             .next()
-            .ok_or_else(|| format!("no line with the {what}"))?;
-        number(line.trim(), what)
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect(),
     };
-    let mut found = vec![
-        value("entries", single("count")?, true),
-        value("max", single("max")?, true),
-    ];
-    let names: Vec<&str> = lines
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
     let mut sums = BTreeMap::new();
-    for line in lines {
+    let mut add = |cpu, name: &str, n| {
+        *sums.entry(name.to_owned()).or_default() += wraps.continued(cpu, name, n);
+    };
+    for (cpu, line) in lines.enumerate() {
+        if by_name {
+            for word in line.split_whitespace() {
+                let Some((name, n)) = word.split_once('=') else {
+                    return Err(format!("{word:?} is no name=number"));
+                };
+                // An older program has no name for a newer counter.
+                if !matches!(name, "cpu" | "(null)") {
+                    let n = n
+                        .parse()
+                        .map_err(|_| format!("{word:?}: no number of 32 bits"))?;
+                    add(cpu, name, n);
+                }
+            }
+            continue;
+        }
         for (name, word) in names.iter().zip(line.split_whitespace()) {
-            let n = u64::from_str_radix(word, 16)
+            let n = u32::from_str_radix(word, 16)
                 .map_err(|_| format!("{name}: {word:?} is no hexadecimal number"))?;
             // The first column is the count again, on each line.
             if *name != "entries" {
-                *sums.entry((*name).to_owned()).or_default() += n;
+                add(cpu, name, n);
             }
         }
+    }
+    if found.is_empty() && sums.is_empty() {
+        return Err("neither /proc/net/stat/nf_conntrack nor what conntrack -S prints".to_owned());
     }
     found.extend(counters(sums));
     Ok(found)
@@ -231,6 +278,14 @@ UDP  198.18.1.100:80                     11       22       33       44       55
         assert_eq!(get(&values, "connections"), 123_456_800);
         assert_eq!(get(&values, "in_packets"), 1_000_022);
         assert_eq!(get(&values, "out_bytes"), 57_600_055);
+        let marks = format!(
+            "{IPVS_TEXT}FWM  7            1 1 1 1 1\n  -> 198.19.2.1:0  1 1 1 1 1\n\
+             FWM  8 IPv6       20 60 50 7400 6600\n  -> [2001:db8::1]:0 20 60 50 7400 6600\n\
+             TCP  [2001:db8::100]:443  1 2 3 4 5\n"
+        );
+        let values = ipvs(&marks).unwrap();
+        assert_eq!(get(&values, "connections"), 123_456_822);
+        assert_eq!(get(&values, "out_bytes"), 57_606_661);
         let none = "Prot LocalAddress:Port Conns InPkts OutPkts InBytes OutBytes\n";
         assert_eq!(get(&ipvs(none).unwrap(), "connections"), 0);
     }
@@ -281,13 +336,45 @@ entries  clashres found new invalid ignore delete chainlength insert insert_fail
 000004b7  00000000 00000001 00000000 0000000a 00000000 00000000 00000000 00000000 00000002 00000003 00000000
 000004b7  00000000 00000002 00000000 00000010 00000000 00000000 00000000 00000000 00000000 0000001f 00000000
 ";
-        let values = conntrack(text).unwrap();
+        let values = conntrack(text, &mut Wraps::default()).unwrap();
         assert_eq!(values[0], value("entries", 1207, true));
         assert_eq!(get(&values, "max"), 262_144);
         assert_eq!(get(&values, "invalid"), 26);
         assert_eq!(get(&values, "drop"), 34);
         assert_eq!(values.iter().filter(|v| v.name == "entries").count(), 1);
-        assert!(conntrack("x\n").is_err());
+        assert!(conntrack("x\n", &mut Wraps::default()).is_err());
+        assert!(conntrack("", &mut Wraps::default()).is_err());
+
+        let text = "\
+cpu=0           found=0 invalid=516 insert_failed=3 drop=1 early_drop=0
+cpu=10          found=2 invalid=9632 insert_failed=5 drop=3 early_drop=0 (null)=7 
+";
+        for text in [text.to_owned(), format!("12\n262144\n{text}")] {
+            let values = conntrack(&text, &mut Wraps::default()).unwrap();
+            assert_eq!(get(&values, "invalid"), 10_148);
+            assert_eq!(get(&values, "drop"), 4);
+            assert!(
+                !values
+                    .iter()
+                    .any(|v| matches!(&v.name[..], "cpu" | "(null)"))
+            );
+        }
+    }
+
+    #[test]
+    fn counters_of_connection_tracking_continue_when_they_wrap() {
+        let mut wraps = Wraps::default();
+        let mut drops = |first: u32, second: u32| {
+            let text = format!("entries drop\n0 {first:08x}\n0 {second:08x}\n");
+            get(&conntrack(&text, &mut wraps).unwrap(), "drop")
+        };
+        assert_eq!(drops(u32::MAX - 95, 10), u64::from(u32::MAX) - 85);
+        assert_eq!(drops(104, 20), u64::from(u32::MAX) + 125);
+        assert_eq!(drops(u32::MAX, 20), 2 * u64::from(u32::MAX) + 21);
+        assert_eq!(drops(0, 20), 2 * u64::from(u32::MAX) + 22);
+        // From the lower half it was reset.
+        assert_eq!(drops(0, 5), 2 * u64::from(u32::MAX) + 7);
+        assert_eq!(drops(5, 5), 2 * u64::from(u32::MAX) + 12);
     }
 
     #[test]
