@@ -4,7 +4,8 @@
 //! filter expressions (libpcap compiles those), no sockets, and no system calls; it makes the
 //! instructions that others hand to the kernel.
 //!
-//! One filter can run in three places. All give the same verdict:
+//! One filter can run in three places. All give the same verdict; for the filter of a capture, of which
+//! libpcap makes one program for tagged frames and one for others, see [`Program::for_live_tap`]:
 //!
 //! | where | program |
 //! |---|---|
@@ -43,6 +44,6 @@ pub use instruction::Instruction;
 pub use operation::KernelValue;
 pub use program::{MAX_INSTRUCTIONS, Program};
 pub use run::Ancillary;
-pub use tap::TapError;
+pub use tap::{TAG_CONTROL, TapError};
 pub use text::ParseError;
 pub use unroll::unroll;

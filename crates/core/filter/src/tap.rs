@@ -38,7 +38,65 @@ pub enum TapError {
     NoMemoryLeft,
 }
 
+/// Offset of a two-byte load that stands for the outer tag's control information in programs for
+/// [`Program::for_live_tap`] and [`Program::for_whole_frames`]. Beyond the end of every frame.
+pub const TAG_CONTROL: u32 = 0x7fff_0000;
+
 impl Program {
+    /// The program to attach to an `AF_PACKET` socket, of two: `untagged` for frames that have no tag beside
+    /// their bytes, `tagged` for the bytes of frames that have one.
+    ///
+    /// # Errors
+    /// The program is too long or too full to be rewritten.
+    pub fn for_live_tap(untagged: &Self, tagged: &Self) -> Result<Self, TapError> {
+        let mut layout = Layout::default();
+        let scratch = [scratch(untagged), scratch(tagged)];
+        if untagged == tagged {
+            copy(&mut layout, untagged, scratch[0]?, View::AsIs);
+            return finish(layout);
+        }
+        let (on_tagged, on_untagged) = (layout.label(), layout.label());
+        layout.put(KernelValue::VlanPresent.load());
+        layout.branch(JMP | JEQ | K, 0, on_untagged, on_tagged);
+        // A is 0 here, as at the start.
+        layout.here(on_untagged);
+        copy(&mut layout, untagged, scratch[0]?, View::AsIs);
+        layout.here(on_tagged);
+        layout.put(Instruction::of(LD | IMM, 0));
+        copy(&mut layout, tagged, scratch[1]?, View::TagBeside);
+        finish(layout)
+    }
+
+    /// The program that gives, on frames with all their tags in the bytes, the verdicts of
+    /// [`for_live_tap`](Self::for_live_tap) on the same frames as the kernel shows them: without an outer tag
+    /// of 802.1Q or 802.1ad.
+    ///
+    /// # Errors
+    /// The program is too long or too full to be rewritten.
+    pub fn for_whole_frames(untagged: &Self, tagged: &Self) -> Result<Self, TapError> {
+        if untagged == tagged && !tagged.operations.iter().any(sees_the_tag) {
+            return Ok(untagged.clone());
+        }
+        let mut layout = Layout::default();
+        let (on_tagged, on_untagged) = (layout.label(), layout.label());
+        layout.put(Instruction::of(LD | ABS | H, TAG));
+        for tpid in [0x8100, 0x88a8] {
+            let next = layout.label();
+            layout.branch(JMP | JEQ | K, tpid, on_tagged, next);
+            layout.here(next);
+        }
+        layout.jump(on_untagged);
+        for (label, program, view) in [
+            (on_untagged, untagged, View::AsIs),
+            (on_tagged, tagged, View::TagInBytes),
+        ] {
+            layout.here(label);
+            layout.put(Instruction::of(LD | IMM, 0));
+            copy(&mut layout, program, scratch(program)?, view);
+        }
+        finish(layout)
+    }
+
     /// The program to attach to an `AF_PACKET` socket of an Ethernet interface, given `self` for
     /// whole frames: it gives the same verdict on the frame without its outer tag and the tag
     /// beside it as `self` on the frame with the tag in its bytes. On a frame without a tag too it
@@ -56,40 +114,76 @@ impl Program {
         if !sees_the_tag && !both.any(|(operation, far_x)| differs(*operation, *far_x)) {
             return Ok(self.clone());
         }
-        let scratch = (0..MEMORY_WORDS)
-            .find(|word| !self.operations.iter().any(|used| uses(*used, *word)))
-            .ok_or(TapError::NoMemoryLeft)?;
-
+        let scratch = scratch(self)?;
         let mut layout = Layout::default();
-        let copy = |layout: &mut Layout, tagged| {
-            layout.copy(self, |layout, at, operation| {
-                let mut emitter = Emitter {
-                    layout,
-                    scratch,
-                    far_x: far_x[at],
-                };
-                emitter.guarded(operation) || (tagged && emitter.tagged(operation))
-            });
-        };
         if sees_the_tag {
             let (tagged, untagged) = (layout.label(), layout.label());
             layout.put(KernelValue::VlanPresent.load());
             layout.branch(JMP | JEQ | K, 0, untagged, tagged);
             // A is 0 here, as at the start.
             layout.here(untagged);
-            copy(&mut layout, false);
+            copy(&mut layout, self, scratch, View::AsIs);
             layout.here(tagged);
             layout.put(Instruction::of(LD | IMM, 0));
         }
-        copy(&mut layout, sees_the_tag);
-        layout.finish().map_err(|error| match error {
-            Invalid {
-                problem: Problem::TooLong(len),
-                ..
-            } => TapError::TooLong(len),
-            error => unreachable!("the rewritten program keeps to the rules: {error}"),
-        })
+        let view = if sees_the_tag {
+            View::TagRemoved
+        } else {
+            View::AsIs
+        };
+        copy(&mut layout, self, scratch, view);
+        finish(layout)
     }
+}
+
+/// Where the outer tag is that a program runs on, and what the program knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    /// The program sees the bytes as they are.
+    AsIs,
+    /// The tag is beside the bytes, and the program expects it in them.
+    TagRemoved,
+    /// The tag is beside the bytes, and so the program expects it.
+    TagBeside,
+    /// The tag is in the bytes, and the program expects it beside them.
+    TagInBytes,
+}
+
+/// A word of memory that a program leaves.
+fn scratch(program: &Program) -> Result<u32, TapError> {
+    let is_used = |word: u32| program.operations.iter().any(|used| uses(*used, word));
+    (0..MEMORY_WORDS)
+        .find(|word| !is_used(*word))
+        .ok_or(TapError::NoMemoryLeft)
+}
+
+/// Copies a program, rewritten for the frames that it is to run on.
+fn copy(layout: &mut Layout, program: &Program, scratch: u32, view: View) {
+    let far_x = far_x(&program.operations);
+    layout.copy(program, |layout, at, operation| {
+        let mut emitter = Emitter {
+            layout,
+            scratch,
+            far_x: far_x[at],
+        };
+        emitter.guarded(operation)
+            || match view {
+                View::AsIs => false,
+                View::TagRemoved => emitter.tagged(operation),
+                View::TagBeside => emitter.control_beside(operation),
+                View::TagInBytes => emitter.behind_tag(operation),
+            }
+    });
+}
+
+fn finish(layout: Layout) -> Result<Program, TapError> {
+    layout.finish().map_err(|error| match error {
+        Invalid {
+            problem: Problem::TooLong(len),
+            ..
+        } => TapError::TooLong(len),
+        error => unreachable!("the rewritten program keeps to the rules: {error}"),
+    })
 }
 
 /// Offsets up to this are into the frame.
@@ -236,6 +330,98 @@ impl Emitter<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// Loads the control information of a tag that is beside the bytes.
+    fn control_beside(&mut self, operation: Operation) -> bool {
+        let is_control = operation == Operation::Absolute(Size::Half, TAG_CONTROL);
+        if is_control {
+            self.layout.put(KernelValue::VlanTci.load());
+        }
+        is_control
+    }
+
+    /// What stands for an operation that expects the tag beside the bytes, where the bytes have it.
+    fn behind_tag(&mut self, operation: Operation) -> bool {
+        if !sees_the_tag(&operation) {
+            return false;
+        }
+        match operation {
+            Operation::Absolute(Size::Half, TAG_CONTROL) => self.put(LD | ABS | H, TAG + 2),
+            Operation::Absolute(size, offset) => self.absolute_behind(size, offset),
+            Operation::HeaderLenX(offset) => {
+                self.put(LDX | B | MSH, offset.saturating_add(TAG_LEN))
+            }
+            Operation::FrameLen => self.len_without_tag(),
+            Operation::FrameLenX => self.keep_a(Self::len_without_tag),
+            Operation::Indirect(size, offset) => self.indirect_behind(size, offset),
+            _ => return false,
+        }
+        true
+    }
+
+    fn len_without_tag(&mut self) {
+        self.put(LD | W | LEN, 0);
+        self.put(ALU | SUB | K, TAG_LEN);
+    }
+
+    fn absolute_behind(&mut self, size: Size, offset: u32) {
+        if before_tag(size, offset) {
+            return self.put(LD | ABS | size.code(), offset);
+        }
+        if offset >= TAG {
+            return self.put(LD | ABS | size.code(), offset.saturating_add(TAG_LEN));
+        }
+        // It reaches across the tag: byte by byte, the highest first, put together in X.
+        self.put(STX, self.scratch);
+        let end = offset + size.bytes();
+        for at in offset..end {
+            let place = if at < TAG { at } else { at + TAG_LEN };
+            let below = end - at - 1;
+            self.put(LD | ABS | B, place);
+            if below > 0 {
+                self.put(ALU | LSH | K, below * 8);
+            }
+            if at > offset {
+                self.put(ALU | OR | X, 0);
+            }
+            if below > 0 {
+                self.put(MISC | TAX, 0);
+            }
+        }
+        self.put(LDX | MEM, self.scratch);
+    }
+
+    fn indirect_behind(&mut self, size: Size, offset: u32) {
+        let behind = LD | IND | size.code();
+        if offset >= TAG {
+            return self.put(behind, offset.saturating_add(TAG_LEN));
+        }
+        // A is free, for the load is to write it.
+        let (beyond, not_beyond, end) = (
+            self.layout.label(),
+            self.layout.label(),
+            self.layout.label(),
+        );
+        self.put(MISC | TXA, 0);
+        self.layout
+            .branch(JMP | JGE | K, TAG - offset, beyond, not_beyond);
+        self.layout.here(not_beyond);
+        // The X with which the load reaches across the tag.
+        let first = (TAG + 1).saturating_sub(size.bytes() + offset);
+        for x in first..TAG - offset {
+            let (this, next) = (self.layout.label(), self.layout.label());
+            self.layout.branch(JMP | JEQ | K, x, this, next);
+            self.layout.here(this);
+            self.absolute_behind(size, x + offset);
+            self.layout.jump(end);
+            self.layout.here(next);
+        }
+        self.put(behind, offset);
+        self.layout.jump(end);
+        self.layout.here(beyond);
+        self.put(behind, offset + TAG_LEN);
+        self.layout.here(end);
     }
 
     fn frame_len(&mut self) {
@@ -445,6 +631,76 @@ mod tests {
             Instruction::of(ALU | ADD | X, 0),
         ];
         same_verdict(&keep_loaded(&len_x), &frame);
+    }
+
+    /// A tap's verdict on the frame without its tag is that on the whole frame.
+    fn same_live(program: &Program, frame: &[u8]) {
+        let other = Program::accept_all(7);
+        let (stripped, ancillary) = strip(frame);
+        let (len, none) = (frame.len() as u32, Ancillary::default());
+        for (untagged, tagged) in [(&other, program), (program, program), (program, &other)] {
+            let tap = Program::for_live_tap(untagged, tagged).unwrap();
+            let whole = Program::for_whole_frames(untagged, tagged).unwrap();
+            let found = [
+                tap.accepts(&stripped, len - 4, &ancillary),
+                whole.accepts(frame, len, &none),
+            ];
+            let expected = tagged.accepts(&stripped, len - 4, &none);
+            assert_eq!(found, [expected; 2], "tagged, {program:?} became {whole:?}");
+            let found = [
+                tap.accepts(&stripped, len - 4, &none),
+                whole.accepts(&stripped, len - 4, &none),
+            ];
+            let expected = untagged.accepts(&stripped, len - 4, &none);
+            assert_eq!(
+                found, [expected; 2],
+                "untagged, {program:?} became {whole:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn live_loads_see_the_frame_without_its_tag() {
+        let mut frame: Vec<u8> = (0..44).map(|n| 0x80 | n).collect();
+        frame[12..16].copy_from_slice(&[0x81, 0, 0x60, 5]);
+        for offset in (0..40).chain([41, 0x7fff_ffff, 0x8000_0000]) {
+            for size in [W, H, B] {
+                same_live(
+                    &keep_loaded(&[Instruction::of(LD | ABS | size, offset)]),
+                    &frame,
+                );
+                for x in (0..24).chain([37, 0x7fff_ffff, 0xffff_ffff]) {
+                    let load = [
+                        Instruction::of(LDX | IMM, x),
+                        Instruction::of(LD | IND | size, offset),
+                    ];
+                    same_live(&keep_loaded(&load), &frame);
+                    // X must be as it was.
+                    let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
+                    same_live(&keep_loaded(&then_x), &frame);
+                }
+            }
+            let msh = [
+                Instruction::of(LDX | B | MSH, offset),
+                Instruction::of(ALU | ADD | X, 0),
+            ];
+            same_live(&keep_loaded(&msh), &frame);
+        }
+        same_live(&keep_loaded(&[Instruction::of(LD | LEN, 0)]), &frame);
+        let len_x = [
+            Instruction::of(LD | IMM, 1000),
+            Instruction::of(LDX | LEN, 0),
+            Instruction::of(ALU | ADD | X, 0),
+        ];
+        same_live(&keep_loaded(&len_x), &frame);
+
+        let control = keep_loaded(&[Instruction::of(LD | ABS | H, TAG_CONTROL)]);
+        let reject = Program::reject_all();
+        let (stripped, ancillary) = strip(&frame);
+        let tap = Program::for_live_tap(&reject, &control).unwrap();
+        let whole = Program::for_whole_frames(&reject, &control).unwrap();
+        assert_eq!(tap.accepts(&stripped, 40, &ancillary), 0x6005);
+        assert_eq!(whole.accepts(&frame, 44, &Ancillary::default()), 0x6005);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pcap::{Capture, Dead, Linktype};
-use wb_filter::{Instruction, Program, TapError, unroll};
+use wb_filter::{Instruction, Program, TAG_CONTROL, TapError, unroll};
 
 /// Link type of Ethernet: LINKTYPE_ETHERNET.
 pub const LINK_ETHERNET: u16 = 1;
@@ -114,43 +114,85 @@ pub fn compile_for_tap(
     snap_len: u32,
     optimize: bool,
 ) -> Result<TapFilter, ExpressionError> {
-    let compile = |text: &str| compile(text, LINK_ETHERNET, snap_len, optimize);
-    let whole = compile(expression).or_else(|error| {
-        let again = tag_first(expression).and_then(|text| compile(&text).ok());
-        again.ok_or(error)
-    })?;
+    let whole = compile(expression, LINK_ETHERNET, snap_len, optimize)?;
     let attach = whole.for_tap();
     Ok(TapFilter { whole, attach })
 }
 
-/// `(tcp or udp) and vlan 5` as `vlan 5 and (tcp or udp)`, if it is of that kind.
+/// How the filter of a capture is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveFilter {
+    /// For frames with all their tags in the bytes: an AF_XDP socket, or frames whose tag was put back.
+    /// The error is the reason why it cannot be made.
+    pub whole: Result<Program, TapError>,
+    /// What to attach to an `AF_PACKET` socket. Where it cannot be made, the reason.
+    pub attach: Result<Program, TapError>,
+}
+
+/// Compiles `expression` for a capture on Ethernet interfaces, where it chooses the frames that libpcap chooses
+/// on an opened interface.
 ///
-/// On an interface libpcap compiles what stands before `vlan` for a frame whose tag was taken out. In a
-/// whole frame only what stands behind it is looked for behind the tag, so the first form matches nothing.
-fn tag_first(expression: &str) -> Option<String> {
+/// There the first `vlan` asks for the tag that the kernel took out of the frame, and everything else looks at the
+/// frame without that tag: `udp` also finds the datagrams of tagged frames, unlike in a file. Frames without
+/// such a tag are filtered as those of a file.
+///
+/// libpcap itself makes such filters for opened interfaces only, which needs privileges; this does
+/// not.
+///
+/// # Errors
+/// Those of [`compile`].
+pub fn compile_live(expression: &str, snap_len: u32) -> Result<LiveFilter, ExpressionError> {
+    let compile = |text: &str| compile(text, LINK_ETHERNET, snap_len, true);
+    // What no frame can match is one kind of frame less.
+    let matches_nothing = |error: &ExpressionError| error.message.contains("rejects all packets");
+    let (untagged, tagged) = match first_tag(expression) {
+        None => {
+            let program = compile(expression)?;
+            (program.clone(), program)
+        }
+        Some(text) => match (compile(expression), compile(&text)) {
+            (Ok(untagged), Ok(tagged)) => (untagged, tagged),
+            (Err(error), Ok(tagged)) if matches_nothing(&error) => (Program::reject_all(), tagged),
+            (Ok(untagged), Err(error)) if matches_nothing(&error) => {
+                (untagged, Program::reject_all())
+            }
+            (Err(error), _) => return Err(error),
+            (_, Err(error)) => {
+                return Err(ExpressionError {
+                    expression: expression.to_owned(),
+                    place: None,
+                    ..error
+                });
+            }
+        },
+    };
+    Ok(LiveFilter {
+        whole: Program::for_whole_frames(&untagged, &tagged),
+        attach: Program::for_live_tap(&untagged, &tagged),
+    })
+}
+
+/// `vlan 5 and udp` as `ether[TAG_CONTROL:2] & 0xfff = 5 and udp`: what is asked of a frame whose tag is beside
+/// its bytes. None without `vlan`.
+fn first_tag(expression: &str) -> Option<String> {
     let tokens = tokens(expression);
     let word = |at: usize| tokens.get(at).map(|token| &expression[token.clone()]);
-    let mut depth = 0_usize;
-    let mut found = None;
-    for at in 0..tokens.len() {
-        match word(at) {
-            Some("(") => depth += 1,
-            Some(")") => depth = depth.saturating_sub(1),
-            Some("vlan") if depth == 0 && at > 0 => match word(at - 1) {
-                Some("and") => found = Some((at - 1, at)),
-                Some("&") if word(at.checked_sub(2)?) == Some("&") => found = Some((at - 2, at)),
-                _ => {}
-            },
-            _ => {}
-        }
-    }
-    let (and, vlan) = found?;
-    let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit());
-    let last = vlan + usize::from(word(vlan + 1).is_some_and(is_number));
-    let left = expression[..tokens[and].start].trim();
-    let tag = &expression[tokens[vlan].start..tokens[last].end];
-    let right = &expression[tokens[last].end..];
-    Some(format!("{tag} and ({left}){right}"))
+    let is_number = |text: &&str| text.starts_with(|c: char| c.is_ascii_digit());
+    let at = (0..tokens.len()).find(|at| word(*at) == Some("vlan"))?;
+    let (last, number) = match (word(at + 1), word(at + 2), word(at + 3)) {
+        (Some("("), Some(number), Some(")")) if is_number(&number) => (at + 3, Some(number)),
+        (number, ..) if number.as_ref().is_some_and(is_number) => (at + 1, number),
+        _ => (at, None),
+    };
+    let test = match number {
+        Some(number) => format!("ether[{TAG_CONTROL}:2] & 0xfff = {number}"),
+        None => "1 = 1".to_owned(),
+    };
+    let (before, behind) = (
+        &expression[..tokens[at].start],
+        &expression[tokens[last].end..],
+    );
+    Some(format!("{before}({test}){behind}"))
 }
 
 /// The number that libpcap has inside (a DLT value, pcap/dlt.h) for a LINKTYPE value of a file.
@@ -436,39 +478,62 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_may_be_asked_for_last_on_an_interface() {
-        let frame = |tci: Option<u16>, protocol: u8| {
+    fn live_filters_choose_what_libpcap_chooses_on_an_interface() {
+        // UDP to port 9: plain, of VLAN 31, with priority only, and of VLAN 31 in 100.
+        let frame = |tags: &[(u16, u16)]| {
             let mut frame = vec![2_u8; 12];
-            frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol]);
-            frame.resize(60, 0);
-            let tag = Ancillary {
-                vlan_present: tci.is_some(),
-                vlan_tci: tci.unwrap_or(0),
-                vlan_proto: 0x8100,
-                ..Ancillary::default()
-            };
-            (frame, tag)
+            for (tpid, tci) in tags {
+                frame.extend([tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+            }
+            frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17]);
+            frame.resize(frame.len() + 12, 0);
+            frame.extend([0, 9, 0, 9, 0, 20]);
+            frame.resize(64, 0);
+            frame
         };
-        for (text, same) in [
-            ("(tcp or udp) and vlan", "vlan and ((tcp or udp))"),
-            ("tcp or udp and vlan 5", "vlan 5 and (tcp or udp)"),
-            ("udp && vlan 5 && ip", "vlan 5 and (udp) && ip"),
+        let frames = [
+            frame(&[]),
+            frame(&[(0x8100, 31)]),
+            frame(&[(0x8100, 0xa000)]),
+            frame(&[(0x88a8, 100), (0x8100, 31)]),
+        ];
+        for (text, chosen) in [
+            ("udp port 9", [true, true, true, false]),
+            ("vlan and udp port 9", [false, true, true, false]),
+            ("vlan 31", [false, true, false, false]),
+            ("vlan 0", [false, false, true, false]),
+            ("vlan", [false, true, true, true]),
+            ("not vlan", [true, false, false, false]),
+            ("vlan and vlan", [false, false, false, true]),
+            ("ip or (vlan and ip)", [true, true, true, false]),
+            ("ether proto 0x88a8", [false; 4]),
+            ("vlan 100 and vlan 31 and udp", [false, false, false, true]),
+            ("vlan (100) and vlan", [false, false, false, true]),
+            ("udp and not vlan", [true, false, false, false]),
+            ("(tcp or udp) and vlan 31", [false, true, false, false]),
         ] {
-            assert_eq!(tag_first(text).as_deref(), Some(same));
-            assert!(compile(text, LINK_ETHERNET, 96, true).is_err(), "{text}");
-            let attach = compile_for_tap(text, 96, true).unwrap().attach.unwrap();
-            let takes = |tci, protocol| {
-                let (frame, tag) = frame(tci, protocol);
-                attach.accepts(&frame, 60, &tag) > 0
-            };
-            assert!(takes(Some(5), 17), "{text}");
-            assert!(!takes(None, 17) && !takes(Some(5), 1), "{text}");
-        }
-        for text in ["vlan and tcp", "tcp and not vlan", "(tcp and vlan)", "tcp"] {
-            assert_eq!(tag_first(text), None);
+            let filter = compile_live(text, 96).unwrap();
+            let (whole, attach) = (filter.whole.unwrap(), filter.attach.unwrap());
+            let none = Ancillary::default();
+            let by_whole = frames.each_ref().map(|f| whole.accepts(f, 64, &none) > 0);
+            let by_tap = frames.each_ref().map(|f| match f[12..14] {
+                [8, 0] => attach.accepts(f, 64, &none) > 0,
+                _ => {
+                    let tag = Ancillary {
+                        vlan_present: true,
+                        vlan_proto: u16::from_be_bytes([f[12], f[13]]),
+                        vlan_tci: u16::from_be_bytes([f[14], f[15]]),
+                        ..none
+                    };
+                    attach.accepts(&[&f[..12], &f[16..]].concat(), 60, &tag) > 0
+                }
+            });
+            assert_eq!((by_whole, by_tap), (chosen, chosen), "{text}");
         }
         // What nothing can match stays an error.
-        assert!(compile_for_tap("ip6 and arp and vlan", 96, true).is_err());
+        assert!(compile_live("ip6 and arp and vlan", 96).is_err());
+        assert!(compile_live("vlan and and udp", 96).is_err());
+        assert_eq!(first_tag("ether host \\vlan"), None);
     }
 
     #[test]
