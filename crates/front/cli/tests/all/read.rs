@@ -262,14 +262,24 @@ fn a_repair_says_where_it_writes() {
     let cut = &vector_4()[..300];
     folder.put("cut.pcapng", cut);
     let said = folder.complaint(2, &["--repair", "cut.pcapng"]);
-    assert!(said.contains("-w COPY") && said.contains("--in-place"), "{said}");
+    assert!(
+        said.contains("-w COPY") && said.contains("--in-place"),
+        "{said}"
+    );
     let said = folder.complaint(2, &["--repair", "cut.pcapng", "-w", "c", "--in-place"]);
     assert!(said.contains("exclude"), "{said}");
     folder.complaint(2, &["--repair", "cut.pcapng", "-w", "cut.pcapng"]);
-    folder.complaint(2, &["--repair", "cut.pcapng", "-w", "c", "--format", "pcap"]);
+    folder.complaint(
+        2,
+        &["--repair", "cut.pcapng", "-w", "c", "--format", "pcap"],
+    );
     let said = folder.read(0, &["--repair", "cut.pcapng", "-w", "copy.pcapng"]);
     assert!(said.contains("copy.pcapng: the 224 bytes"), "{said}");
-    assert_eq!(folder.get("cut.pcapng"), cut, "the file itself stays as it is");
+    assert_eq!(
+        folder.get("cut.pcapng"),
+        cut,
+        "the file itself stays as it is"
+    );
     assert_eq!(folder.get("copy.pcapng"), vector_4()[..224]);
     folder.put("text", b"no capture");
     folder.put("kept", b"kept");
@@ -290,7 +300,9 @@ fn frames_longer_than_those_of_networks_are_no_damage() {
         folder.read(0, &["long.pcap", "-w", "copy.pcapng"]);
         folder.read(0, &["copy.pcapng", "-w", "again.pcap"]);
         let again = folder.get("again.pcap");
-        let lens = Reader::new(&again).unwrap().map(|r| r.unwrap().captured.len());
+        let lens = Reader::new(&again)
+            .unwrap()
+            .map(|r| r.unwrap().captured.len());
         assert_eq!(lens.collect::<Vec<_>>(), [40, len, 40]);
     }
     // Without a filter none is compiled, so libpcap need not know the link type.

@@ -298,7 +298,12 @@ fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
         // What is written is whole, and there is nothing behind it.
         assert!(sequences(&file).into_iter().eq(0..frames as u32));
         let len = fs::metadata(&file).unwrap().len();
-        let repaired = run(&["read", "--repair", "--in-place", &file.display().to_string()]);
+        let repaired = run(&[
+            "read",
+            "--repair",
+            "--in-place",
+            &file.display().to_string(),
+        ]);
         assert!(repaired.status.success(), "{repaired:?}");
         assert_eq!(fs::metadata(&file).unwrap().len(), len);
     }
