@@ -145,7 +145,7 @@ pub enum FileFormat {
     Pcap,
 }
 
-/// Compression of a capture file, frame by frame of 4 MiB.
+/// Compression of a capture file, piece by piece of up to 4 MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -156,6 +156,30 @@ pub enum Compression {
     Zstd,
     /// LZ4 frames.
     Lz4,
+    /// gzip (RFC 1952), level 1.
+    Gzip,
+}
+
+/// Form and compression that the end of a file name asks for: `x.pcap.zst` is pcap, compressed by zstd. Without
+/// an end that is known it is pcapng, not compressed.
+pub fn by_name(name: &str) -> (FileFormat, Compression) {
+    let name = name.to_ascii_lowercase();
+    let packed = [
+        (".zst", Compression::Zstd),
+        (".lz4", Compression::Lz4),
+        (".gz", Compression::Gzip),
+    ];
+    let ending = packed.iter().find(|(ending, _)| name.ends_with(ending));
+    let inner = ending.map_or(&name[..], |(ending, _)| &name[..name.len() - ending.len()]);
+    let format = if inner.ends_with(".pcap") || inner.ends_with(".cap") {
+        FileFormat::PcapNs
+    } else {
+        FileFormat::Pcapng
+    };
+    (
+        format,
+        ending.map_or(Compression::None, |(_, compression)| *compression),
+    )
 }
 
 /// A capture file, or a row of them.
@@ -176,13 +200,20 @@ pub struct CaptureOutput {
     /// the time begins when it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_time: Option<Span>,
+    /// Begin the next file at multiples of `rotate_time` since 1970.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rotate_aligned: bool,
+    /// With `rotate_time`, a file whose name comes again replaces the one before it, as with tcpdump -G. Without
+    /// it such a name gets a number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub overwrite: bool,
     /// Begin the next file after so many frames; 0: never.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_frames: u64,
     /// Keep so many files and write over the oldest; 0: keep all.
     #[serde(skip_serializing_if = "is_default")]
     pub files: u32,
-    /// End the capture when so many files were filled, by `rotate_time`; 0: never.
+    /// End the capture when so many files were filled; 0: never.
     #[serde(skip_serializing_if = "is_default")]
     pub file_limit: u32,
     /// Hand partial buffers to the file at least so often.
@@ -221,6 +252,8 @@ impl Default for CaptureOutput {
             compress: Compression::None,
             rotate_bytes: 0,
             rotate_time: None,
+            rotate_aligned: false,
+            overwrite: false,
             rotate_frames: 0,
             files: 0,
             file_limit: 0,
@@ -266,4 +299,29 @@ impl Default for CaptureJob {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_the_format() {
+        use Compression::{Gzip, Lz4, None, Zstd};
+        use FileFormat::{PcapNs, Pcapng};
+        for (name, expected) in [
+            ("a", (Pcapng, None)),
+            ("a.pcapng", (Pcapng, None)),
+            ("a.pcap", (PcapNs, None)),
+            ("x.cap", (PcapNs, None)),
+            ("dir.pcap/a", (Pcapng, None)),
+            ("A.CAP.zst", (PcapNs, Zstd)),
+            ("a.pcapng.lz4", (Pcapng, Lz4)),
+            ("y.pcap.gz", (PcapNs, Gzip)),
+            ("a.gz", (Pcapng, Gzip)),
+            ("-", (Pcapng, None)),
+        ] {
+            assert_eq!(by_name(name), expected, "{name}");
+        }
+    }
 }

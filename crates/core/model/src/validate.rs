@@ -402,8 +402,11 @@ impl Plan {
                 output.files > 0 && !rotates =>
                     "capture",
                     "output.files needs a size, a time or a number of frames to begin the next file at";
-                output.file_limit > 0 && output.rotate_time.is_none() =>
-                    "capture", "output.file_limit counts files of rotate_time; there is none";
+                output.file_limit > 0 && !rotates =>
+                    "capture",
+                    "output.file_limit needs a size, a time or a number of frames to begin the next file at";
+                output.rotate_aligned && output.rotate_time.is_none() =>
+                    "capture", "output.rotate_aligned is for rotate_time; there is none";
                 output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) =>
                     "capture", "output.rotate_time is below 1ms";
             }

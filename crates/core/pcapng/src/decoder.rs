@@ -1,5 +1,6 @@
 //! Reads a capture file that comes in pieces.
 
+use crate::details::Details;
 use crate::error::{Error, Warnings};
 use crate::interface::Interface;
 use crate::parser::{Format, Item, Parser, Whole};
@@ -152,6 +153,12 @@ impl Decoder {
         self.parser.format()
     }
 
+    /// Returns true if libpcap knows the format: pcapng, and pcap but for dialects of some systems. Of a file with
+    /// interfaces of several link types it reads none but the first.
+    pub fn is_known_to_libpcap(&self) -> bool {
+        self.parser.is_known_to_libpcap()
+    }
+
     /// The interfaces met so far, of all sections in order.
     pub fn interfaces(&self) -> &[Interface] {
         self.parser.interfaces()
@@ -165,6 +172,11 @@ impl Decoder {
     /// Oddities met so far.
     pub fn warnings(&self) -> Warnings {
         self.parser.warnings()
+    }
+
+    /// Kinds of information met so far beyond frames.
+    pub fn details(&self) -> Details {
+        self.parser.details()
     }
 
     /// Bytes that were given and not yet read: part of a block, if [`next_item`](Self::next_item) gave

@@ -1,8 +1,8 @@
 //! What must hold for every file, whatever its bytes.
 
 use crate::{
-    Decoder, EnhancedPacket, Error, Event, Interface, MAX_FRAME, MAX_METADATA, PcapngWriter, Reader,
-    Record, Summary, Whole, max_captured,
+    Decoder, EnhancedPacket, Error, Event, Interface, MAX_FRAME, MAX_METADATA, PcapngWriter,
+    Reader, Record, Summary, Whole, max_captured,
 };
 
 /// Reads `bytes` as a capture file in several ways and compares the results.

@@ -21,6 +21,7 @@
 mod blocks;
 mod bytes;
 mod decoder;
+mod details;
 mod error;
 pub mod fuzz;
 mod interface;
@@ -36,6 +37,7 @@ pub use blocks::{
 };
 pub use bytes::{Fixed, Sink};
 pub use decoder::Decoder;
+pub use details::Details;
 pub use error::{Error, Problem, Warnings};
 pub use interface::{Interface, TimeUnit};
 pub use parser::{Event, Format, Header, Item, Record, Whole};

@@ -4,12 +4,22 @@ use crate::bytes::{Order, Sink, align4};
 
 pub(crate) const COMMENT: u16 = 1;
 
+/// Options of someone's own: text and bytes, to be copied or not.
+pub(crate) const CUSTOM: [u16; 4] = [2988, 2989, 19372, 19373];
+
 pub(crate) const SHB_HARDWARE: u16 = 2;
 pub(crate) const SHB_OS: u16 = 3;
 pub(crate) const SHB_APPLICATION: u16 = 4;
 
 pub(crate) const IF_NAME: u16 = 2;
 pub(crate) const IF_DESCRIPTION: u16 = 3;
+pub(crate) const IF_IPV4: u16 = 4;
+pub(crate) const IF_IPV6: u16 = 5;
+pub(crate) const IF_EUI: u16 = 7;
+pub(crate) const IF_ZONE: u16 = 10;
+pub(crate) const IF_HARDWARE: u16 = 15;
+pub(crate) const IF_TXSPEED: u16 = 16;
+pub(crate) const IF_RXSPEED: u16 = 17;
 pub(crate) const IF_MAC: u16 = 6;
 pub(crate) const IF_SPEED: u16 = 8;
 pub(crate) const IF_TSRESOL: u16 = 9;
@@ -19,6 +29,8 @@ pub(crate) const IF_FCSLEN: u16 = 13;
 pub(crate) const IF_TSOFFSET: u16 = 14;
 
 pub(crate) const EPB_FLAGS: u16 = 2;
+pub(crate) const EPB_HASH: u16 = 3;
+pub(crate) const EPB_VERDICT: u16 = 7;
 pub(crate) const EPB_DROPCOUNT: u16 = 4;
 pub(crate) const EPB_PACKETID: u16 = 5;
 pub(crate) const EPB_QUEUE: u16 = 6;

@@ -2,6 +2,7 @@
 
 use crate::blocks::{Custom, PacketOptions, SECTION_HEADER, Section, Statistics};
 use crate::bytes::Order;
+use crate::details::Details;
 use crate::error::{Error, Problem, Warnings};
 use crate::interface::Interface;
 use crate::pcap::{self, Layout};
@@ -140,6 +141,14 @@ impl Parser {
         matches!(self.state, State::Pcap(layout) if layout.is_guessed())
     }
 
+    pub(crate) fn is_known_to_libpcap(&self) -> bool {
+        match self.state {
+            State::Start => false,
+            State::Pcap(layout) => layout.is_known_to_libpcap(),
+            State::Pcapng(_) => true,
+        }
+    }
+
     pub(crate) fn format(&self) -> Option<Format> {
         match self.state {
             State::Start => None,
@@ -154,6 +163,10 @@ impl Parser {
 
     pub(crate) fn warnings(&self) -> Warnings {
         self.known.warnings
+    }
+
+    pub(crate) fn details(&self) -> Details {
+        self.known.details
     }
 
     pub(crate) fn whole(&self) -> Whole {

@@ -1,11 +1,11 @@
 //! The pcap format of libpcap: a file header of 24 bytes, then records.
 
-use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 use crate::blocks::PacketOptions;
 use crate::bytes::{Order, Sink};
 use crate::error::{Problem, Warnings};
 use crate::interface::{Interface, TimeUnit};
 use crate::parser::{Record, Short};
+use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -82,6 +82,11 @@ impl Layout {
     /// Returns true if the first records chose it.
     pub(crate) const fn is_guessed(&self) -> bool {
         self.guessed
+    }
+
+    /// Returns true if libpcap reads it.
+    pub(crate) const fn is_known_to_libpcap(&self) -> bool {
+        !self.guessed && self.file_header == FILE_HEADER
     }
 
     /// Chooses among layouts that have the same magic number, by the records at the start of the file:

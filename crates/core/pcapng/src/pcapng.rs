@@ -5,6 +5,7 @@ use crate::blocks::{
     SECTION_HEADER, SIMPLE_PACKET, STATISTICS, Section, Statistics, VERSION,
 };
 use crate::bytes::{Order, align4};
+use crate::details::{Detail, Details};
 use crate::error::{Problem, Warnings};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Options, text};
@@ -28,6 +29,7 @@ pub(crate) struct Known {
     pub(crate) warnings: Warnings,
     /// Maximum length of a frame of the interfaces, in bytes.
     max_captured: usize,
+    pub(crate) details: Details,
 }
 
 impl Known {
@@ -143,7 +145,10 @@ impl BlockContext {
                 opt::SHB_HARDWARE => &mut section.hardware,
                 opt::SHB_OS => &mut section.os,
                 opt::SHB_APPLICATION => &mut section.application,
-                _ => continue,
+                other => {
+                    known.details.note(of_other(other));
+                    continue;
+                }
             };
             let (text, whole) = text(value);
             odd |= !whole;
@@ -158,7 +163,7 @@ impl BlockContext {
     }
 
     fn interface<'a>(&self, body: &[u8], known: &mut Known) -> Result<Event<'a>, Option<Problem>> {
-        let interface = self.description(body).ok_or(None)?;
+        let interface = self.description(body, &mut known.details).ok_or(None)?;
         // Without a limit a file of nothing but descriptions would fill the memory.
         if known.memory + interface.memory() > MAX_METADATA {
             return Err(Some(Problem::TooMuchMetadata(known.interfaces.len())));
@@ -169,7 +174,7 @@ impl BlockContext {
         Ok(Event::Interface(known.interfaces.len() as u32 - 1))
     }
 
-    fn description(&self, body: &[u8]) -> Option<Interface> {
+    fn description(&self, body: &[u8], details: &mut Details) -> Option<Interface> {
         let mut interface = Interface {
             snap_len: self.order.u32(body.get(4..)?)?,
             time_unit: TimeUnit::MICROSECONDS,
@@ -181,6 +186,19 @@ impl BlockContext {
         };
         let mut options = Options::new(self.order, body.get(8..)?);
         for (code, value) in &mut options {
+            match code {
+                opt::COMMENT => details.note(Detail::InterfaceComment),
+                opt::IF_NAME | opt::IF_DESCRIPTION | opt::IF_OS | opt::IF_MAC | opt::IF_SPEED => {
+                    details.note(Detail::InterfaceText);
+                }
+                opt::IF_FILTER => details.note(Detail::Filter),
+                opt::IF_IPV4 | opt::IF_IPV6 | opt::IF_EUI => details.note(Detail::InterfaceAddress),
+                opt::IF_HARDWARE => details.note(Detail::InterfaceHardware),
+                opt::IF_ZONE => details.note(Detail::InterfaceZone),
+                opt::IF_TXSPEED | opt::IF_RXSPEED => details.note(Detail::InterfaceSpeeds),
+                opt::IF_TSRESOL | opt::IF_FCSLEN | opt::IF_TSOFFSET => {}
+                other => details.note(of_other(other)),
+            }
             match (code, value) {
                 (opt::IF_NAME, _) => interface.name = owned(value),
                 (opt::IF_DESCRIPTION, _) => interface.description = owned(value),
@@ -217,7 +235,7 @@ impl BlockContext {
         record.stamp_ns = interface.stamp_ns(ticks);
         record.stamped = true;
         let options = body[20..].get(align4(record.captured.len())..);
-        let (options, odd) = self.packet_options(options.unwrap_or_default());
+        let (options, odd) = self.packet_options(options.unwrap_or_default(), &mut known.details);
         known.warnings.odd_blocks += u64::from(odd);
         record.options = options;
         if old {
@@ -227,11 +245,26 @@ impl BlockContext {
         Ok(record)
     }
 
-    fn packet_options<'a>(&self, rest: &'a [u8]) -> (PacketOptions<'a>, bool) {
+    fn packet_options<'a>(
+        &self,
+        rest: &'a [u8],
+        details: &mut Details,
+    ) -> (PacketOptions<'a>, bool) {
         let mut found = PacketOptions::NONE;
         let mut odd = false;
         let mut options = Options::new(self.order, rest);
         for (code, value) in &mut options {
+            details.note(match code {
+                opt::COMMENT if found.comment.is_some() => Detail::SecondComment,
+                opt::COMMENT => Detail::PacketComment,
+                opt::EPB_FLAGS => Detail::PacketFlags,
+                opt::EPB_DROPCOUNT => Detail::DropCount,
+                opt::EPB_PACKETID => Detail::PacketNumber,
+                opt::EPB_QUEUE => Detail::Queue,
+                opt::EPB_HASH => Detail::Hash,
+                opt::EPB_VERDICT => Detail::Verdict,
+                other => of_other(other),
+            });
             let sane = match (code, value.len()) {
                 (opt::EPB_FLAGS, 4) => set(&mut found.flags, self.order.u32(value)),
                 (opt::EPB_DROPCOUNT, 8) => set(&mut found.drop_count, self.order.u64(value)),
@@ -338,7 +371,16 @@ impl BlockContext {
             odd |= !set(field, number);
         }
         known.warnings.odd_blocks += u64::from(odd || options.cut);
+        known.details.note(Detail::Statistics);
         Ok(Event::Statistics(found))
+    }
+}
+
+/// The kind of an option that has no field.
+fn of_other(code: u16) -> Detail {
+    match opt::CUSTOM.contains(&code) {
+        true => Detail::Custom,
+        false => Detail::Unknown,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Compression of what goes to a file: one frame for the whole file, since not every reader looks for a second
-//! one. Each piece ends at the end of a block, so all of it can be unpacked, whatever becomes of the rest.
+//! one (gzip: a member for each piece, which every reader knows). Each piece ends at the end of a block, so all of it can be unpacked, whatever becomes of the rest.
 
-use std::io;
+use std::io::{self, Write};
 
+use flate2::write::GzEncoder;
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use wb_model::capture::Compression;
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
@@ -36,6 +37,7 @@ enum Kind {
     Lz4 {
         begun: bool,
     },
+    Gzip,
 }
 
 impl Compressor {
@@ -48,6 +50,7 @@ impl Compressor {
                 stored: false,
             },
             Compression::Lz4 => Kind::Lz4 { begun: false },
+            Compression::Gzip => Kind::Gzip,
         };
         let out = Vec::new();
         Ok(Some(Self { kind, out }))
@@ -71,6 +74,7 @@ impl Compressor {
                     .chunks(LZ4_BLOCK)
                     .try_for_each(|b| lz4_block(b, out))?;
             }
+            Kind::Gzip => gzip_member(bytes, flate2::Compression::fast(), out)?,
         }
         Ok(out)
     }
@@ -97,6 +101,10 @@ impl Compressor {
                     out.extend_from_slice(block);
                 }
             }
+            Kind::Gzip => {
+                // Writing to memory does not fail.
+                let _ = gzip_member(bytes, flate2::Compression::none(), out);
+            }
         }
         out
     }
@@ -106,8 +114,16 @@ impl Compressor {
         match self.kind {
             Kind::Zstd { .. } => &ZSTD_END,
             Kind::Lz4 { .. } => &LZ4_END,
+            Kind::Gzip => &[],
         }
     }
+}
+
+fn gzip_member(bytes: &[u8], level: flate2::Compression, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut encoder = GzEncoder::new(out, level);
+    encoder.write_all(bytes)?;
+    encoder.finish()?;
+    Ok(())
 }
 
 fn zstd_blocks(encoder: &mut Encoder<'_>, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
@@ -153,6 +169,7 @@ impl std::fmt::Debug for Compressor {
         f.write_str(match self.kind {
             Kind::Zstd { .. } => "Zstd",
             Kind::Lz4 { .. } => "Lz4",
+            Kind::Gzip => "Gzip",
         })
     }
 }

@@ -95,7 +95,7 @@ impl Files {
         now_wall_ns: u64,
     ) -> Result<Self, OutputError> {
         let compresses = output.compress != Compression::None;
-        let names = (output.path != "-").then(|| Names::new(output, spec.utc_offset_s));
+        let names = (output.path != "-").then(|| Names::new(output, spec.zone.clone()));
         let ring = names.as_ref().is_some_and(|names| !names.recur());
         let ring = if ring { output.files as usize } else { 0 };
         let mut files = Self {
@@ -136,7 +136,9 @@ impl Files {
                 ..WriterOutcome::default()
             },
         };
-        let first = files.begin(now_wall_ns, &|| false)?;
+        let fill = files.rotation.fill(now_wall_ns);
+        let path = files.next_path(&fill);
+        let first = files.begin(path, fill, &|| false)?;
         files.current = Some(first);
         files.show();
         Ok(files)

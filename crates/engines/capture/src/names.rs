@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use jiff::{Timestamp, tz::Offset};
+use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
+use jiff::{Timestamp, tz::TimeZone};
 use wb_model::capture::{CaptureOutput, Compression};
 
 /// Makes the names.
@@ -16,7 +17,8 @@ pub(crate) struct Names {
     suffix: &'static str,
     ring: Option<u64>,
     by_time: bool,
-    utc_offset_s: fn(i64) -> i64,
+    overwrites: bool,
+    zone: TimeZone,
     begun: u64,
     /// Names made of the time, and how often each was given; the latest last.
     bases: VecDeque<(String, u64)>,
@@ -26,13 +28,19 @@ pub(crate) struct Names {
 const REMEMBERED: usize = 16;
 
 impl Names {
-    pub(crate) fn new(output: &CaptureOutput, utc_offset_s: fn(i64) -> i64) -> Self {
+    pub(crate) fn new(output: &CaptureOutput, zone: TimeZone) -> Self {
         let suffix = match output.compress {
             Compression::None => "",
             Compression::Zstd => ".zst",
             Compression::Lz4 => ".lz4",
+            Compression::Gzip => ".gz",
         };
-        let base = output.path.strip_suffix(suffix).unwrap_or(&output.path);
+        let path = &output.path;
+        let at = path.len().saturating_sub(suffix.len());
+        let ends = path
+            .get(at..)
+            .is_some_and(|end| end.eq_ignore_ascii_case(suffix));
+        let base = if ends { &path[..at] } else { path };
         let rotates =
             output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
         Self {
@@ -40,7 +48,8 @@ impl Names {
             suffix,
             ring: (output.files > 0 && rotates).then_some(output.files.into()),
             by_time: output.rotate_time.is_some() && base.contains('%'),
-            utc_offset_s,
+            overwrites: output.overwrite && output.rotate_time.is_some(),
+            zone,
             begun: 0,
             bases: VecDeque::new(),
         }
@@ -48,28 +57,23 @@ impl Names {
 
     /// Whether the ring writes over its oldest file by itself, as names come again.
     pub(crate) fn recur(&self) -> bool {
-        !self.by_time
+        !self.by_time || self.overwrites
     }
 
-    /// Whether all files have the same name.
-    pub(crate) fn is_one(&self) -> bool {
-        self.recur() && self.ring == Some(1)
-    }
-
-    /// The name of the next file, whose first frame has this stamp.
-    pub(crate) fn next(&mut self, stamp_ns: u64) -> PathBuf {
-        let name = match self.by_time {
-            true => self.of_time(stamp_ns),
-            false => self.numbered(),
+    /// The name of the next file: it is file `number`, from 0 on, of the time that begins with this stamp.
+    pub(crate) fn next(&mut self, begin_ns: u64, number: u64) -> PathBuf {
+        let name = match (self.overwrites, self.by_time) {
+            (true, _) => self.numbered(&strftime(&self.base, begin_ns, &self.zone), number),
+            (false, true) => self.of_time(begin_ns),
+            (false, false) => self.numbered(&self.base, self.begun),
         };
         self.begun += 1;
         PathBuf::from(name + self.suffix)
     }
 
-    fn numbered(&self) -> String {
-        let (base, n) = (&self.base, self.begun);
+    fn numbered(&self, base: &str, n: u64) -> String {
         match self.ring {
-            None if n == 0 => base.clone(),
+            None if n == 0 => base.to_owned(),
             None => format!("{base}{n}"),
             Some(files) => {
                 let width = (files - 1).to_string().len();
@@ -80,7 +84,7 @@ impl Names {
 
     /// A file that would have the name of one before gets a number: nothing is written over.
     fn of_time(&mut self, stamp_ns: u64) -> String {
-        let base = strftime(&self.base, stamp_ns, self.utc_offset_s);
+        let base = strftime(&self.base, stamp_ns, &self.zone);
         if let Some((_, again)) = self.bases.iter_mut().find(|(known, _)| *known == base) {
             *again += 1;
             return format!("{base}{again}");
@@ -93,31 +97,34 @@ impl Names {
     }
 }
 
-/// The conversions `%Y %m %d %H %M %S %y %j %F %T %s %%`; others stay as they are.
-fn strftime(pattern: &str, stamp_ns: u64, utc_offset_s: fn(i64) -> i64) -> String {
-    let unix_s = (stamp_ns / 1_000_000_000) as i64;
-    let local = Timestamp::from_second(unix_s + utc_offset_s(unix_s)).unwrap_or_default();
-    let local = Offset::UTC.to_datetime(local);
+/// The conversions of strftime(3) in the C locale, with its flags and widths; what is none stays as it is.
+fn strftime(pattern: &str, stamp_ns: u64, zone: &TimeZone) -> String {
+    const CONVERSIONS: &str = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%";
+    let unix_s = i64::try_from(stamp_ns / 1_000_000_000).unwrap_or(i64::MAX);
+    let time = Timestamp::from_second(unix_s).unwrap_or_default();
+    let time = BrokenDownTime::from(&time.to_zoned(zone.clone()));
+    let posix = Config::new().custom(PosixCustom::new()).lenient(true);
     let mut out = String::with_capacity(pattern.len() + 16);
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let conversion = chars.next();
-        let text = match conversion {
-            Some(known @ ('Y' | 'y' | 'm' | 'd' | 'j' | 'H' | 'M' | 'S' | 'F' | 'T')) => {
-                local.strftime(&format!("%{known}")).to_string()
-            }
-            Some('s') => unix_s.to_string(),
-            Some('%') => "%".to_owned(),
-            Some(other) => format!("%{other}"),
-            None => "%".to_owned(),
+    let mut rest = pattern;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let flags = rest[1..].find(|c: char| !"_-0^#123456789".contains(c));
+        let flags = flags.map_or(rest.len(), |len| len + 1);
+        // Other forms of a number or a date, of which the C locale has none.
+        let other = usize::from(rest[flags..].starts_with(['E', 'O']));
+        let conversion = rest[flags + other..].chars().next();
+        let end = flags + other + conversion.map_or(0, char::len_utf8);
+        let text = match conversion.filter(|c| CONVERSIONS.contains(*c)) {
+            Some(c) => time
+                .to_string_with_config(&posix, format!("{}{c}", &rest[..flags]))
+                .unwrap_or_default(),
+            None => rest[..end].to_owned(),
         };
         out.push_str(&text);
+        rest = &rest[end..];
     }
-    out
+    out + rest
 }
 
 #[cfg(test)]
@@ -126,10 +133,10 @@ mod tests {
     use wb_model::units::Span;
 
     fn names(output: CaptureOutput, stamps_s: &[u64]) -> Vec<String> {
-        let mut names = Names::new(&output, |_| 3600);
+        let mut names = Names::new(&output, TimeZone::posix("CET-1").unwrap());
         stamps_s
             .iter()
-            .map(|s| names.next(s * 1_000_000_000).display().to_string())
+            .map(|s| names.next(s * 1_000_000_000, 0).display().to_string())
             .collect()
     }
 
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_suffix_of_the_compression_stays_at_the_end() {
-        for path in ["a.pcap", "a.pcap.zst"] {
+        for path in ["a.pcap", "a.pcap.zst", "a.pcap.ZST"] {
             let output = CaptureOutput {
                 compress: Compression::Zstd,
                 ..to(path)
@@ -192,6 +199,62 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_comes_again_is_the_same_where_files_are_overwritten() {
+        let output = CaptureOutput {
+            rotate_time: Some(Span::from_secs(1)),
+            overwrite: true,
+            ..to("d-%M")
+        };
+        let minute = 60_000_000_000;
+        let mut names = Names::new(&output, TimeZone::UTC);
+        assert!(names.recur());
+        let mut next = |begin_ns, number| names.next(begin_ns, number).display().to_string();
+        assert_eq!(next(0, 0), "d-00");
+        assert_eq!([next(0, 1), next(0, 2)], ["d-001", "d-002"]);
+        assert_eq!([next(minute, 0), next(60 * minute, 0)], ["d-01", "d-00"]);
+        let plain = CaptureOutput {
+            path: "x.pcap".to_owned(),
+            ..output.clone()
+        };
+        let mut names = Names::new(&plain, TimeZone::UTC);
+        assert_eq!(names.next(0, 0), names.next(minute, 0));
+        let ring = CaptureOutput {
+            files: 12,
+            ..output
+        };
+        let mut names = Names::new(&ring, TimeZone::UTC);
+        let mut next = |number| names.next(0, number).display().to_string();
+        assert_eq!(
+            [next(0), next(11), next(12)],
+            ["d-0000", "d-0011", "d-0000"]
+        );
+    }
+
+    #[test]
+    fn all_conversions_of_strftime_are_known() {
+        let zone = TimeZone::posix("CET-1").unwrap();
+        // Tuesday, 2023-11-14 23:13:20 CET.
+        let at = |pattern: &str| strftime(pattern, 1_700_000_000_000_000_000, &zone);
+        for (pattern, text) in [
+            ("%a %A %b %B %h", "Tue Tuesday Nov November Nov"),
+            (
+                "%c|%x|%X|%r",
+                "Tue Nov 14 23:13:20 2023|11/14/23|23:13:20|11:13:20 PM",
+            ),
+            ("%C %d %e %D %F", "20 14 14 11/14/23 2023-11-14"),
+            ("%g %G %V %U %W", "23 2023 46 46 46"),
+            ("%H %I %k %l %M %S %p %P", "23 11 23 11 13 20 PM pm"),
+            ("%R %T %s %j %u %w", "23:13 23:13:20 1700000000 318 2 2"),
+            ("%y %Y %z %Z%n%t%%", "23 2023 +0100 CET\n\t%"),
+            ("%Ey %Od %_d %-j %^a", "23 14 14 318 TUE"),
+            ("a%Qb%N%", "a%Qb%N%"),
+            ("\u{e4}%Y\u{e4}%\u{e4}", "\u{e4}2023\u{e4}%\u{e4}"),
+        ] {
+            assert_eq!(at(pattern), text, "{pattern}");
+        }
+    }
+
+    #[test]
     fn days_have_dates() {
         for (days, date) in [
             (0, "1970-01-01 001"),
@@ -201,8 +264,9 @@ mod tests {
             (47_541, "2100-03-01 060"),
         ] {
             let stamp_ns = days * 86_400_000_000_000;
-            assert_eq!(strftime("%F %j", stamp_ns, |_| 0), date);
+            assert_eq!(strftime("%F %j", stamp_ns, &TimeZone::UTC), date);
         }
-        assert_eq!(strftime("%F", 0, |_| -1), "1969-12-31");
+        let west = TimeZone::posix("EST5").unwrap();
+        assert_eq!(strftime("%F", 0, &west), "1969-12-31");
     }
 }

@@ -210,6 +210,11 @@ impl Output {
         &self.path
     }
 
+    /// The name that the file has once it is finished.
+    pub(crate) fn finished_path(&self) -> &Path {
+        self.finished_path.as_deref().unwrap_or(&self.path)
+    }
+
     /// Which file it is, whatever it is called; none for a device, of which any number may be written to.
     pub(crate) fn id(&self) -> Option<FileId> {
         let file = self.file.metadata().ok()?;

@@ -16,7 +16,9 @@ pub(crate) struct Rotation {
     /// several readers come out of order. Else the time of a file begins with its first frame, as with
     /// tcpdump.
     grid_from_ns: Option<Option<u64>>,
-    /// Files to fill by time; then the capture is at its end.
+    /// Frames may come for a file whose time is over.
+    has_late_frames: bool,
+    /// Files to fill; then the capture is at its end.
     files: Option<u64>,
 }
 
@@ -28,7 +30,11 @@ impl Rotation {
             frames: (output.rotate_frames > 0).then_some(output.rotate_frames),
             time_ns,
             opened_ns,
-            grid_from_ns: (time_ns.is_some() && readers > 1).then_some(None),
+            grid_from_ns: match output.rotate_aligned {
+                true => time_ns.map(|_| Some(0)),
+                false => (time_ns.is_some() && readers > 1).then_some(None),
+            },
+            has_late_frames: time_ns.is_some() && readers > 1,
             files: (output.file_limit > 0).then_some(output.file_limit.into()),
         }
     }
@@ -39,22 +45,38 @@ impl Rotation {
 
     /// Whether a frame may come for a file whose time is over.
     pub(crate) fn has_late_frames(&self) -> bool {
-        self.grid_from_ns.is_some()
+        self.has_late_frames
     }
 
     /// An empty file whose time begins with this stamp, or where that belongs.
     pub(crate) fn fill(&mut self, stamp_ns: u64) -> Fill {
         let begin_ns = self.begin_ns(stamp_ns);
         Fill {
+            begin_ns,
             until_ns: self.time_ns.map(|span_ns| begin_ns.saturating_add(span_ns)),
             ..Fill::default()
+        }
+    }
+
+    /// An empty file after one that holds this, whose first frame has this stamp. Of a file that was full
+    /// before its time was over, the time runs on.
+    pub(crate) fn fill_after(&mut self, last: &Fill, stamp_ns: u64) -> Fill {
+        if last.until_ns.is_none() || last.is_past(stamp_ns) {
+            return self.fill(stamp_ns);
+        }
+        Fill {
+            bytes: 0,
+            frames: 0,
+            number: last.number + 1,
+            ..*last
         }
     }
 
     /// Puts a record into a file.
     pub(crate) fn add(&mut self, record: Placed, fill: &mut Fill) {
         // Frames out of a recording are older than the file they go into.
-        if let (0, Some(until_ns), Some(span_ns)) = (fill.frames, fill.until_ns, self.time_ns)
+        if let (0, 0, Some(until_ns), Some(span_ns)) =
+            (fill.frames, fill.number, fill.until_ns, self.time_ns)
             && record.stamp_ns < until_ns.saturating_sub(span_ns)
         {
             self.opened_ns = self.opened_ns.min(record.stamp_ns);
@@ -64,9 +86,14 @@ impl Rotation {
         fill.frames += 1;
     }
 
+    /// Whether `files` are all there may be.
+    pub(crate) fn are_all(&self, files: u64) -> bool {
+        self.files.is_some_and(|most| files >= most)
+    }
+
     /// Whether `files` are all there may be, and a frame of this stamp is for none of them.
     pub(crate) fn is_over(&self, files: u64, fill: &Fill, stamp_ns: u64) -> bool {
-        self.files.is_some_and(|most| files >= most) && fill.is_past(stamp_ns)
+        self.are_all(files) && fill.is_past(stamp_ns)
     }
 
     /// Whether this record belongs to the next file. As with tcpdump, a file is full when it has more than
@@ -78,7 +105,7 @@ impl Rotation {
     }
 
     /// When the time of a file begins whose first frame has this stamp.
-    pub(crate) fn begin_ns(&mut self, stamp_ns: u64) -> u64 {
+    fn begin_ns(&mut self, stamp_ns: u64) -> u64 {
         match (&mut self.grid_from_ns, self.time_ns) {
             (Some(from_ns), Some(span_ns)) => {
                 let from_ns = *from_ns.get_or_insert(self.opened_ns.min(stamp_ns));
@@ -94,6 +121,10 @@ impl Rotation {
 pub(crate) struct Fill {
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
+    /// When its time begins.
+    pub(crate) begin_ns: u64,
+    /// Files of the same time before it.
+    pub(crate) number: u64,
     /// The first stamp that belongs to a later file; None without a change by time.
     pub(crate) until_ns: Option<u64>,
 }

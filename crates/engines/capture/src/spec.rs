@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
+use jiff::tz::TimeZone;
 use wb_model::capture::{CaptureOutput, Overflow};
 use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
@@ -72,8 +73,8 @@ pub struct CaptureSpec {
     pub overflow: Overflow,
     /// Each file is named here once it is closed and has its name.
     pub finished: Option<Sender<PathBuf>>,
-    /// Seconds that local time is ahead of UTC at this second since 1970, for names made of the time.
-    pub utc_offset_s: fn(i64) -> i64,
+    /// Time zone of names that are made of the time.
+    pub zone: TimeZone,
 }
 
 impl CaptureSpec {
@@ -90,7 +91,7 @@ impl CaptureSpec {
             limit: None,
             overflow: Overflow::Wait,
             finished: None,
-            utc_offset_s: |_| 0,
+            zone: TimeZone::UTC,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Result;
+use jiff::tz::TimeZone;
 use wb_model::{JobKind, Plan, Report, Snapshot, bench::BenchLive, text::plan_to_toml};
 use wb_session::{
     Environment, Extras, Finished, PortHint, Signals, View, capture::CaptureExtras, prepare,
@@ -15,7 +16,6 @@ use wb_session::{
 
 use crate::{
     args::OutputArgs,
-    commands::capture::local_offset,
     metrics, safety,
     say::{say, say_in_passing},
     screen::{Live, Watched},
@@ -249,7 +249,7 @@ pub(crate) fn carry_out(
         progress: live_json || !quiet,
         capture: CaptureExtras {
             sink: None,
-            utc_offset_s: local_offset,
+            zone: TimeZone::system(),
         },
         ..Extras::default()
     };

@@ -4,10 +4,11 @@
 //! until it is told to stop, and reads what is still on its way before it counts.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::AtomicBool},
 };
 
+use jiff::tz::TimeZone;
 use wb_capture::{
     Account, Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, InterfaceSpec,
     ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
@@ -16,7 +17,8 @@ use wb_filter::{Ancillary, Program};
 use wb_host::{
     clock::wall_ns,
     ethtool::{Ethtool, Offload},
-    expression::{TapFilter, compile_for_tap},
+    expression::{LINK_ETHERNET, LiveFilter, compile, compile_live},
+    link::XdpProgram,
     offloads::OffloadsOff,
     user::Kept,
 };
@@ -63,19 +65,19 @@ struct ReaderSlot {
     seat: ReaderSeat,
 }
 
-/// What takes frames beside or instead of files, and how far local time is ahead of UTC then.
+/// What takes frames alongside or instead of files, and the time zone of file names.
 pub struct CaptureExtras {
     /// Takes the frames where the plan has no output, and beside it where it has one.
     pub sink: Option<Box<dyn FrameSink>>,
-    /// Seconds that local time is ahead of UTC at a time of UTC.
-    pub utc_offset_s: fn(i64) -> i64,
+    /// Time zone of file names that are made of the time.
+    pub zone: TimeZone,
 }
 
 impl Default for CaptureExtras {
     fn default() -> Self {
         Self {
             sink: None,
-            utc_offset_s: |_| 0,
+            zone: TimeZone::UTC,
         }
     }
 }
@@ -119,6 +121,8 @@ pub(crate) struct Captures {
     written: Option<WriterOutcome>,
     account: Account,
     last_warnings: Vec<String>,
+    /// XDP programs that a warning has named, with their ports.
+    named_programs: BTreeSet<(usize, u32)>,
 }
 
 impl Captures {
@@ -133,18 +137,15 @@ impl Captures {
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
         let job = plan.captures.first().cloned().unwrap_or_default();
-        let filter = match job.filter.as_str() {
-            "" => None,
-            text => Some(
-                compile_for_tap(text, job.snap_len, true)
-                    .map_err(|e| StartError::Filter(Box::new(e)))?,
-            ),
-        };
         let wanted: Vec<&PortPlan> = job
             .ports
             .iter()
             .filter_map(|name| plan.ports.iter().find(|p| p.name == *name))
             .collect();
+        let filter = match job.filter.as_str() {
+            "" => None,
+            text => Some(live_filter(text, &job, &wanted)?),
+        };
         let readers: u64 = wanted.iter().map(|p| u64::from(p.workers)).sum();
         check_realtime(&job, readers)?;
         let mut offloads = Vec::new();
@@ -163,7 +164,7 @@ impl Captures {
             wb_host::user::become_user(user, kept).map_err(StartError::machine)?;
         }
         let queues = ports.iter().map(|p| p.queues.len()).sum();
-        let mut spec = spec(&job, &ports, extras.utc_offset_s);
+        let mut spec = spec(&job, &ports, extras.zone);
         let program = job.output.as_ref().and_then(|o| o.command.as_deref());
         let commands = match program.map(Commands::start).transpose()? {
             Some((finished, commands)) => {
@@ -193,8 +194,10 @@ impl Captures {
                 "the filter runs in this program and not in the kernel: {why}"
             ));
         }
-        let slots = reader_slots(&mut ports, readers, &job, filter.as_ref());
+        let slots = reader_slots(&mut ports, readers, &job, filter.as_ref())?;
         let none = Arc::new(AtomicBool::new(false));
+        let named_programs = attached_programs(&ports);
+        let named_programs = named_programs.map(|(port, p)| (port, p.id)).collect();
         Ok(Self {
             plan: plan.clone(),
             ring_bytes: ports.iter().map(|p| p.ring_bytes).sum(),
@@ -221,8 +224,21 @@ impl Captures {
             written: None,
             account: Account::default(),
             last_warnings: Vec::new(),
+            named_programs,
         })
     }
+}
+
+/// XDP programs in front of the ports that see what the host sees.
+fn attached_programs(ports: &[OpenPort]) -> impl Iterator<Item = (usize, XdpProgram)> {
+    ports.iter().enumerate().filter_map(|(number, port)| {
+        let wire = port
+            .wire
+            .as_ref()
+            .filter(|_| port.facts.driver == "packet")?;
+        let link = wire.netlink.link(&wire.interface.name).ok()?;
+        Some((number, link.xdp_attached?))
+    })
 }
 
 /// Which file each capture writes to, to see when two are one.
@@ -254,8 +270,8 @@ fn reader_slots(
     ports: &mut [OpenPort],
     readers: Vec<ReaderSeat>,
     job: &CaptureJob,
-    filter: Option<&TapFilter>,
-) -> Vec<ReaderSlot> {
+    filter: Option<&LiveFilter>,
+) -> Result<Vec<ReaderSlot>, StartError> {
     let mut given = readers.into_iter();
     let mut slots = Vec::new();
     for (number, port) in ports.iter_mut().enumerate() {
@@ -263,7 +279,7 @@ fn reader_slots(
             let Some(mut seat) = given.next() else { break };
             seat.busy = job.busy;
             if let (false, Some(filter)) = (port.filters, filter) {
-                seat.filter = Some(by_program(filter.whole.clone()));
+                seat.filter = Some(by_program(whole(filter, &port.facts.locator)?));
             }
             slots.push(ReaderSlot {
                 port: number,
@@ -273,7 +289,30 @@ fn reader_slots(
             });
         }
     }
-    slots
+    Ok(slots)
+}
+
+/// The filter of a job. Frames of files and of memory are filtered as those of a file.
+fn live_filter(
+    text: &str,
+    job: &CaptureJob,
+    ports: &[&PortPlan],
+) -> Result<LiveFilter, StartError> {
+    let wrong = |error| StartError::Filter(Box::new(error));
+    if ports.iter().any(|port| port.locator.is_interface()) {
+        return compile_live(text, job.snap_len).map_err(wrong);
+    }
+    let program = compile(text, LINK_ETHERNET, job.snap_len, true).map_err(wrong)?;
+    Ok(LiveFilter {
+        attach: program.for_tap(),
+        whole: Ok(program),
+    })
+}
+
+/// The program for frames with all tags in their bytes.
+fn whole(filter: &LiveFilter, locator: &impl std::fmt::Display) -> Result<Program, StartError> {
+    let made = filter.whole.clone();
+    made.map_err(|error| StartError::stream(locator.to_string(), error.to_string()))
 }
 
 /// What has to be done after the user has changed: like tcpdump, a capture into one file opens it where root
@@ -290,8 +329,9 @@ fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> Kept {
 }
 
 /// What a filter asks the kernel for only the kernel answers.
-fn check_place(filter: &TapFilter, port: &OpenPort) -> Result<(), StartError> {
-    let asks = filter.whole.kernel_values().next().is_some();
+fn check_place(filter: &LiveFilter, port: &OpenPort) -> Result<(), StartError> {
+    let whole = filter.whole.as_ref().ok();
+    let asks = whole.is_some_and(|program| program.kernel_values().next().is_some());
     if asks && (port.facts.driver != "packet" || filter.attach.is_err()) {
         return Err(StartError::stream(
             port.facts.locator.to_string(),
@@ -309,7 +349,7 @@ fn by_program(program: Program) -> wb_capture::FrameFilter {
 fn open_port(
     port: &PortPlan,
     job: &CaptureJob,
-    filter: Option<&TapFilter>,
+    filter: Option<&LiveFilter>,
     readers: u64,
     calm: &mut Vec<OffloadsOff>,
     opening: &mut Opening<'_>,
@@ -338,11 +378,11 @@ fn open_port(
                 "by XDP frames are stamped by the host; the card's stamps are for the packet driver",
             ));
         }
-        let whole = filter.map_or_else(
-            || Program::accept_all(job.snap_len),
-            |filter| filter.whole.clone(),
-        );
-        Tap::Xdp(capture_xdp_options(port, &wire, whole)?)
+        let program = match filter {
+            None => Program::accept_all(job.snap_len),
+            Some(filter) => whole(filter, &port.locator)?,
+        };
+        Tap::Xdp(capture_xdp_options(port, &wire, program)?)
     } else {
         Tap::Packet(packet_options(port, job, filter, readers, &wire))
     };
@@ -359,7 +399,7 @@ fn open_port(
 fn packet_options(
     port: &PortPlan,
     job: &CaptureJob,
-    filter: Option<&TapFilter>,
+    filter: Option<&LiveFilter>,
     readers: u64,
     wire: &Wire,
 ) -> PacketOptions {
@@ -472,7 +512,7 @@ fn ring_bytes(pps: Option<u64>, kept: u64, stall_ns: u64, memory: u64) -> u64 {
         .clamp(*RING.start(), most(*RING.end()))
 }
 
-fn spec(job: &CaptureJob, ports: &[OpenPort], utc_offset_s: fn(i64) -> i64) -> CaptureSpec {
+fn spec(job: &CaptureJob, ports: &[OpenPort], zone: TimeZone) -> CaptureSpec {
     let interfaces = ports
         .iter()
         .map(|port| {
@@ -505,7 +545,7 @@ fn spec(job: &CaptureJob, ports: &[OpenPort], utc_offset_s: fn(i64) -> i64) -> C
         application: Some(format!("wirebench {}", env!("CARGO_PKG_VERSION"))),
         limit: job.count,
         overflow: job.overflow,
-        utc_offset_s,
+        zone,
         ..CaptureSpec::new(interfaces, job.output.clone())
     }
 }
@@ -589,7 +629,15 @@ impl Captures {
     }
 
     /// For the statistics in the files.
-    fn tell_interfaces(&self) {
+    fn tell_interfaces(&mut self) {
+        // A receiver may have started after the capture.
+        for (number, program) in attached_programs(&self.ports) {
+            if self.named_programs.insert((number, program.id)) {
+                let locator = &self.ports[number].facts.locator;
+                self.last_warnings
+                    .push(format!("{locator}: {}", program.warning()));
+            }
+        }
         for (number, (port, before)) in (0..).zip(self.ports.iter().zip(&self.before)) {
             if let Some(wire) = &port.wire {
                 let (received, dropped) = grown(before, &wire.counters());

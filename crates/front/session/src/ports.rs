@@ -108,6 +108,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// The warning that an XDP program takes frames before a packet socket sees them.
+    fn program_in_front(&self) -> Option<String> {
+        Some(self.link.xdp_attached?.warning())
+    }
+
     pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
         let counters: Option<LinkCounters> = self.netlink.counters(&self.interface.name).ok();
         counters.map_or_else(BTreeMap::new, |c| {
@@ -717,6 +722,9 @@ pub(crate) fn open_wire_as(
                     let zero_copy = features.ok().and_then(|features| features.zero_copy);
                     because.push_str(faster_mode(port, used, zero_copy).unwrap_or_default());
                 }
+                if driver == Driver::Packet && used.rx {
+                    facts.warnings.extend(wire.program_in_front());
+                }
                 return Ok(OpenPort {
                     plan: port.clone(),
                     used,
@@ -777,6 +785,9 @@ pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<Ope
     .map_err(host_error(port))?;
     let (mut facts, queues, hold, filters) = opened?;
     facts.locator = format!("{}:{}", facts.driver, port.locator.place());
+    if matches!(tap, Tap::Packet(_)) {
+        facts.warnings.extend(wire.program_in_front());
+    }
     let (ring_bytes, because) = match tap {
         Tap::Packet(options) => (
             options.rx_ring_bytes as u64 * queues.len() as u64,

@@ -124,6 +124,21 @@ pub struct XdpProgram {
     pub mode: XdpMode,
 }
 
+impl XdpProgram {
+    /// The warning for whoever looks at frames behind this program; names the process that holds it, if one is
+    /// found.
+    pub fn warning(&self) -> String {
+        let holder = crate::process::holder_of_program(self.id).map_or(String::new(), |pid| {
+            let command = crate::process::command_of(pid).unwrap_or_default();
+            format!(" (process {pid}: {command})")
+        });
+        format!(
+            "XDP program ID {}{holder} is attached; frames that it takes are not seen here",
+            self.id
+        )
+    }
+}
+
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

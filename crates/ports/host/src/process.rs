@@ -15,6 +15,33 @@ pub fn command_of(pid: u32) -> Option<String> {
         .map(|name| name.trim_end().to_owned())
 }
 
+/// A process that holds the BPF program with this id, or its attachment, open; the one with the lowest number.
+///
+/// The kernel does not name an owner, so all processes are searched. None is found for a program without a
+/// holder (`ip link set … xdp`), or without the privilege to look.
+pub fn holder_of_program(id: u32) -> Option<u32> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = numbers
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids.into_iter().find(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fdinfo"));
+        let mut texts = files
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|file| fs::read_to_string(file.path()).ok());
+        texts.any(|text| holds_program(&text, id))
+    })
+}
+
+/// Reads the `fdinfo` of a program or of a link to one.
+fn holds_program(fdinfo: &str, id: u32) -> bool {
+    let value = |line: &str| line.strip_prefix("prog_id:")?.trim().parse().ok();
+    fdinfo.lines().any(|line| value(line) == Some(id))
+}
+
 /// Whether a process with this short name is at work.
 pub fn is_running(name: &str) -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -80,6 +107,13 @@ mod tests {
         let got: Vec<i32> = (0..70).filter(|n| ignored(status, *n)).collect();
         assert_eq!(got, [1, 13]);
         assert!(!ignored("", 1));
+    }
+
+    #[test]
+    fn descriptors_of_programs_are_read() {
+        let link = "pos:\t0\nflags:\t02000002\nlink_type:\txdp\nlink_id:\t7\nprog_id:\t3033\nifindex:\t2\n";
+        assert!(holds_program(link, 3033));
+        assert!(!holds_program(link, 303) && !holds_program("pos:\t0\n", 0));
     }
 
     #[test]

@@ -361,7 +361,12 @@ fn frames_of_some_link_types_may_be_longer() {
     PcapWriter::new(1, &mut ethernet).record(5, frame.len() as u32, &frame, &mut ethernet);
     let error = Reader::new(&ethernet).unwrap().next().unwrap().unwrap_err();
     assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
-    for (link_type, most) in [(1, 262_144), (231, 128 << 20), (249, 1 << 20), (279, 8 << 20)] {
+    for (link_type, most) in [
+        (1, 262_144),
+        (231, 128 << 20),
+        (249, 1 << 20),
+        (279, 8 << 20),
+    ] {
         assert_eq!(wb_pcapng::max_captured(link_type), most);
     }
 }

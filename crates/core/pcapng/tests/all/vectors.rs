@@ -286,10 +286,14 @@ fn damaged_files() {
         ),
         (
             changed(micros(), 32, &word(262_145)),
-            (0, 24, Problem::TooLarge {
-                len: 262_145,
-                most: 262_144,
-            }),
+            (
+                0,
+                24,
+                Problem::TooLarge {
+                    len: 262_145,
+                    most: 262_144,
+                },
+            ),
         ),
         (
             changed(pcapng.clone(), 8, &[0]),
@@ -332,10 +336,14 @@ fn damaged_files() {
         ),
         (
             changed(pcapng.clone(), 88, &word(1 << 30)),
-            (0, 68, Problem::TooLarge {
-                len: 1 << 30,
-                most: 262_144,
-            }),
+            (
+                0,
+                68,
+                Problem::TooLarge {
+                    len: 1 << 30,
+                    most: 262_144,
+                },
+            ),
         ),
         // The name of the interface reaches beyond its block.
         (
@@ -680,9 +688,27 @@ fn the_first_of_two_equal_options_stands() {
 }
 
 /// A pcap file of five frames of 20, 30, ... bytes that were 1500 bytes long.
-fn dialect(magic: u32, version: (u16, u16), big: bool, extra: usize, original_first: bool) -> Vec<u8> {
-    let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-    let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+fn dialect(
+    magic: u32,
+    version: (u16, u16),
+    big: bool,
+    extra: usize,
+    original_first: bool,
+) -> Vec<u8> {
+    let word = |n: u32| {
+        if big {
+            n.to_be_bytes()
+        } else {
+            n.to_le_bytes()
+        }
+    };
+    let half = |n: u16| {
+        if big {
+            n.to_be_bytes()
+        } else {
+            n.to_le_bytes()
+        }
+    };
     let mut file = word(magic).to_vec();
     file.extend(half(version.0));
     file.extend(half(version.1));
@@ -759,5 +785,8 @@ fn a_damaged_file_keeps_its_layout() {
     assert_eq!((records, offset), (1, 60));
     assert!(matches!(problem, Problem::TooLarge { .. }));
     let archaic = dialect(0xa1b2_c3d4, (1, 2), false, 0, false);
-    assert!(matches!(failure(&archaic).2, Problem::Version { major: 1, .. }));
+    assert!(matches!(
+        failure(&archaic).2,
+        Problem::Version { major: 1, .. }
+    ));
 }

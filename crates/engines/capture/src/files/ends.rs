@@ -1,11 +1,12 @@
 //! Files begin and end, and the last word of each.
 
+use std::path::PathBuf;
+
 use wb_pcapng::{Block, Statistics};
 
 use super::{FileSlot, Files};
 use crate::encode::Encoding;
 use crate::held::{Open, confirm};
-use crate::names::Names;
 use crate::output::Output;
 use crate::rotation::Fill;
 use crate::{CaptureControl, Clock, OutputError};
@@ -15,16 +16,22 @@ use crate::{CaptureControl, Clock, OutputError};
 const MOST_LATE: usize = 8;
 
 impl Files {
-    /// Opens the next file, whose first frame has this stamp, and writes its header.
+    /// The name of the next file, if it has one.
+    pub(super) fn next_path(&mut self, fill: &Fill) -> Option<PathBuf> {
+        let names = self.names.as_mut()?;
+        Some(names.next(fill.begin_ns, fill.number))
+    }
+
+    /// Opens the next file and writes its header.
     pub(super) fn begin(
         &mut self,
-        stamp_ns: u64,
+        path: Option<PathBuf>,
+        fill: Fill,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Open, OutputError> {
-        let mut output = match &mut self.names {
+        let mut output = match path {
             None => Output::standard(self.opening)?,
-            Some(names) => {
-                let path = names.next(self.rotation.begin_ns(stamp_ns));
+            Some(path) => {
                 self.pipe.retention.forget(&path);
                 loop {
                     match Output::create(&path, self.opening) {
@@ -48,7 +55,7 @@ impl Files {
         let mut file = Open::new(output);
         file.fill = Fill {
             bytes: self.header.len() as u64,
-            ..self.rotation.fill(stamp_ns)
+            ..fill
         };
         file.hold(file.output.len(), 0, 0);
         self.pipe.settle(&mut file.output)?;
@@ -64,26 +71,37 @@ impl Files {
         control: &CaptureControl,
         clock: &C,
     ) {
-        // A ring of one file writes over itself: so that is closed first.
-        if self.names.as_ref().is_some_and(Names::is_one) {
-            if let Some(last) = self.current.take() {
-                self.close(last, control, clock);
-            }
-            if self.outcome.error.is_some() {
-                return;
-            }
-        }
-        let next = match self.begin(stamp_ns, &|| control.hurried()) {
-            Ok(next) => next,
-            Err(error) => return self.fail(error, slot, control, clock),
-        };
         let last = match slot {
-            FileSlot::Current => self.current.replace(next),
-            FileSlot::Late(index) => self
-                .late
-                .get_mut(index)
-                .map(|file| std::mem::replace(file, next)),
+            FileSlot::Current => self.current.take(),
+            FileSlot::Late(index) => self.late.remove(index),
         };
+        let fill = match &last {
+            Some(last) => self.rotation.fill_after(&last.fill, stamp_ns),
+            None => self.rotation.fill(stamp_ns),
+        };
+        let path = self.next_path(&fill);
+        // A file that is overwritten is closed first.
+        let replaces = |file: &Open| path.as_deref() == Some(file.output.finished_path());
+        while let Some(at) = self.late.iter().position(replaces)
+            && let Some(late) = self.late.remove(at)
+        {
+            self.close(late, control, clock);
+        }
+        let mut last = last;
+        if let Some(file) = last.take_if(|file| replaces(file)) {
+            self.close(file, control, clock);
+        }
+        if self.outcome.error.is_some() {
+            return;
+        }
+        let next = match self.begin(path, fill, &|| control.hurried()) {
+            Ok(next) => next,
+            Err(error) => return self.give_up(error, last, control, clock),
+        };
+        match slot {
+            FileSlot::Current => self.current = Some(next),
+            FileSlot::Late(index) => self.late.insert(index.min(self.late.len()), next),
+        }
         let Some(last) = last else { return };
         let keeps = self.rotation.has_late_frames() && last.fill.is_past(stamp_ns);
         if !keeps {

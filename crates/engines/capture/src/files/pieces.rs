@@ -43,13 +43,6 @@ impl Files {
         late.map_or(FileSlot::Current, FileSlot::Late)
     }
 
-    /// Whether a frame of this stamp is for no file that there may be.
-    fn is_over(&self, stamp_ns: u64) -> bool {
-        let files = self.outcome.files;
-        let is_over = |file: &Open| self.rotation.is_over(files, &file.fill, stamp_ns);
-        self.current.as_ref().is_some_and(is_over)
-    }
-
     /// Writes a buffer, over as many files as it belongs to.
     pub(super) fn write_buffer<C: Clock>(
         &mut self,
@@ -79,7 +72,11 @@ impl Files {
             let rotation = self.rotation;
             let is_full = |file: &mut Open| rotation.is_due(&file.fill, record);
             let due = self.open_file(of).is_some_and(is_full);
-            if due && of == FileSlot::Current && self.is_over(record.stamp_ns) {
+            if due
+                && of == FileSlot::Current
+                && self.current.is_some()
+                && self.rotation.are_all(self.outcome.files)
+            {
                 let behind = piece.place.end + record.len;
                 let next = Piece {
                     place: behind..behind,

@@ -34,7 +34,7 @@ fn every_frame_is_in_the_file_in_order() {
 
 #[test]
 fn compressed_files_hold_the_same() {
-    for compress in [Compression::Zstd, Compression::Lz4] {
+    for compress in [Compression::Zstd, Compression::Lz4, Compression::Gzip] {
         let (dir, path) = scratch();
         let output = CaptureOutput {
             compress,
@@ -45,10 +45,10 @@ fn compressed_files_hold_the_same() {
         assert!(run.writer.writes > 10);
         let (name, _) = &listing(dir.path())[0];
         let file = read(dir.path().join(name));
-        let suffix = if compress == Compression::Zstd {
-            ".zst"
-        } else {
-            ".lz4"
+        let suffix = match compress {
+            Compression::Zstd => ".zst",
+            Compression::Lz4 => ".lz4",
+            _ => ".gz",
         };
         assert_eq!(*name, format!("out{suffix}"));
         let content = content(&plain(compress, &file));
@@ -413,7 +413,7 @@ fn it_is_known_how_long_writes_took() {
 
 #[test]
 fn wireshark_opens_compressed_files_of_many_buffers() {
-    for compress in [Compression::Zstd, Compression::Lz4] {
+    for compress in [Compression::Zstd, Compression::Lz4, Compression::Gzip] {
         let (_dir, path) = scratch();
         let name = format!("{}.pcapng", path.display());
         let output = CaptureOutput {

@@ -467,3 +467,62 @@ fn files_by_time_may_be_limited() {
         );
     }
 }
+
+/// tcpdump's `-G 2` with files that are full before: the clock of `-G` continues, the further files of its time are
+/// numbered, and a name that comes again is overwritten.
+#[test]
+fn full_files_do_not_hold_up_the_clock_and_names_come_again() {
+    const SECOND: u64 = 1_000_000_000;
+    // Ten frames a second, for six seconds.
+    let all: Vec<_> = (0..60u64)
+        .map(|i| Waiting {
+            stamp_ns: START_NS + i * SECOND / 10,
+            ..frame(i, 60)
+        })
+        .collect();
+    let rotated = |name: &str, frames, files| {
+        let (dir, path) = scratch();
+        let output = CaptureOutput {
+            path: path.to_str().unwrap().to_owned() + name,
+            rotate_time: Some(Span::from_secs(2)),
+            rotate_frames: frames,
+            files,
+            overwrite: true,
+            ..output(&path, FileFormat::PcapNs)
+        };
+        let run = capture(&spec(1, Some(output)), vec![Feed::new(all.clone())]);
+        assert_eq!(run.account.captured, 60);
+        let first = |(name, _): &(String, u64)| {
+            let frames = content(&read(dir.path().join(name))).frames;
+            (
+                name.clone(),
+                (frames[0].stamp_ns - START_NS) / (SECOND / 10),
+                frames.len(),
+            )
+        };
+        listing(dir.path()).iter().map(first).collect::<Vec<_>>()
+    };
+    let second = START_NS / SECOND;
+    let file = |slice: u64, n: &str| format!("out-{}{n}", second + slice);
+    assert_eq!(
+        rotated("-%s", 8, 0),
+        [
+            (file(0, ""), 0, 8),
+            (file(0, "1"), 8, 8),
+            (file(0, "2"), 16, 4),
+            (file(2, ""), 20, 8),
+            (file(2, "1"), 28, 8),
+            (file(2, "2"), 36, 4),
+            (file(4, ""), 40, 8),
+            (file(4, "1"), 48, 8),
+            (file(4, "2"), 56, 4),
+        ]
+    );
+    // A ring of two in each time, and one name for all times.
+    assert_eq!(
+        rotated("-%s", 8, 2)[..2],
+        [(file(0, "0"), 16, 4), (file(0, "1"), 8, 8)]
+    );
+    assert_eq!(rotated("", 0, 0), [("out".to_owned(), 40, 20)]);
+    assert_eq!(rotated("-%C", 0, 0), [("out-20".to_owned(), 40, 20)]);
+}

@@ -13,14 +13,13 @@ pub(crate) trait Table {
 }
 
 /// What no command of ours does with packets, and what to use instead.
-pub(crate) const DISSECTION: [Row; 6] = [
+pub(crate) const DISSECTION: [Row; 5] = [
     (
         'E',
         "",
         true,
         "nothing is decrypted; a file can be given to tcpdump or tshark",
     ),
-    ('H', "", false, "frames are Ethernet, not Wi-Fi"),
     (
         'M',
         "",

@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
+use jiff::tz::TimeZone;
 use wb_host::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report,
@@ -413,7 +414,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let extras = Extras {
         capture: CaptureExtras {
             sink,
-            utc_offset_s: local_offset,
+            zone: TimeZone::system(),
         },
         ..Extras::default()
     };
@@ -678,10 +679,4 @@ fn save_stats(path: &Path, view: &View, c: &CaptureSnapshot) -> std::io::Result<
         },
     });
     replace(path, &format!("{value:#}\n"))
-}
-
-/// Seconds that local time is ahead of UTC, for names made of the time.
-pub(crate) fn local_offset(second: i64) -> i64 {
-    let zone = jiff::tz::TimeZone::system();
-    jiff::Timestamp::from_second(second).map_or(0, |t| i64::from(zone.to_offset(t).seconds()))
 }

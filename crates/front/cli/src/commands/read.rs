@@ -52,8 +52,9 @@ use crate::{
 ///
 /// Files are pcap or pcapng, plain or packed by zstd, lz4 or gzip; what they are is told by their
 /// content. Several files are merged by time. The filter is in the language of pcap and begins with
-/// the first word that names no file. Printed are Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP,
-/// TCP, UDP, GRE, VXLAN, ESP; what TCP and UDP carry is not taken apart: --as tcpdump and --decode do.
+/// the first word that names no file. A single plain file is printed by tcpdump if it is installed. Otherwise
+/// Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE, VXLAN, ESP are printed; what TCP and
+/// UDP carry is not taken apart: --as tcpdump and --decode do.
 #[derive(Args, Debug)]
 #[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
@@ -97,8 +98,9 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "micro|nano", conflicts_with_all = ["micro", "nano"], value_parser = ["micro", "nano"], help_heading = "Printing")]
     time_stamp_precision: Option<String>,
 
-    /// Have tcpdump print, where it is installed: it takes apart DNS, DHCP, HTTP and a hundred more.
-    #[arg(long = "as", value_name = "tcpdump", value_enum, conflicts_with_all = ["write", "task"], help_heading = "Printing")]
+    /// Who prints: tcpdump, which knows DNS, DHCP, HTTP and a hundred more protocols, or wirebench [default: tcpdump
+    /// for a single plain file if it is installed and nothing but -c and a filter selects packets].
+    #[arg(long = "as", value_name = "PROGRAM", value_enum, conflicts_with_all = ["write", "task"], help_heading = "Printing")]
     print_as: Option<Foreign>,
     /// Have tshark print, where it is installed; with -v all fields of each packet, with -x its bytes.
     #[arg(long, conflicts_with_all = ["write", "task", "print_as"], help_heading = "Printing")]
@@ -156,7 +158,7 @@ pub(crate) struct ReadArgs {
     )]
     snapshot_length: Option<usize>,
     /// Print the packets that are written, too.
-    #[arg(long, requires = "write", help_heading = "Writing")]
+    #[arg(long, help_heading = "Writing")]
     print: bool,
     /// Write each packet at once.
     #[arg(short = 'U', help_heading = "Writing")]
@@ -188,9 +190,19 @@ pub(crate) struct ReadArgs {
         help_heading = "Instead of printing"
     )]
     sent: Option<u64>,
-    /// --count, --info and --verify as JSON.
-    #[arg(long, requires = "task", help_heading = "Instead of printing")]
+    /// --count, --info and --verify as JSON; alone it is that of --info.
+    #[arg(long, help_heading = "Instead of printing")]
     json: bool,
+
+    /// Words of tcpdump that change nothing here: user, link type, list of link types, mesh headers.
+    #[arg(short = 'Z', long = "relinquish-privileges", hide = true)]
+    user: Option<String>,
+    #[arg(short = 'y', long = "linktype", hide = true)]
+    link_type: Option<String>,
+    #[arg(short = 'L', long = "list-data-link-types", hide = true)]
+    link_types: bool,
+    #[arg(short = 'H', hide = true)]
+    mesh: bool,
 
     #[command(flatten)]
     refused: Refused<RefusedByReading>,
@@ -213,7 +225,7 @@ fn read(args: &ReadArgs) -> Result<u8> {
             None => repair::in_place(&files),
         };
     }
-    if args.info {
+    if args.shows_info() {
         return info::run(&files, args.json);
     }
     let mut input = Input::open(&files)?;
@@ -238,7 +250,14 @@ fn read(args: &ReadArgs) -> Result<u8> {
         "" => None,
         text => Some(Filter::new(text, input.interfaces())?),
     };
-    let targets = Targets::new(args, &files)?;
+    if args.prints_plainly() && input.is_for_libpcap() {
+        let name = &files[0];
+        let words = args.printing.words(args.verbose, args.quiet, args.nano());
+        if let Some(code) = foreign::print_file(name, &words, args.first, &expression)? {
+            return Ok(code);
+        }
+    }
+    let targets = Targets::new(args, &files, &input)?;
     if !args.verify && args.write.is_none() && args.foreign().is_none() {
         tell_files(&input);
     }
@@ -315,14 +334,15 @@ impl ReadArgs {
         if self.repair {
             self.check_repair(files)?;
         }
-        if self.json && (self.repair || self.dump_filter > 0) {
+        let writes = self.write.is_some() || self.repair || self.dump_filter > 0;
+        if self.json && writes {
             bail!("--json goes with --count, --info and --verify");
         }
-        let whole_files = self.info || self.repair;
+        let whole_files = self.shows_info() || self.repair;
         if whole_files && (self.selects(expression) || self.reorder.is_some()) {
             bail!(
                 "{} takes whole files: no filter, time or number of packets is allowed",
-                task.unwrap_or_default()
+                task.unwrap_or("--json")
             );
         }
         Ok(())
@@ -355,9 +375,26 @@ impl ReadArgs {
         Ok(())
     }
 
+    /// Returns true if the contents of files are described.
+    const fn shows_info(&self) -> bool {
+        self.info || self.json && !self.count && !self.verify
+    }
+
+    /// Returns true if packets are printed, and selected by nothing that tcpdump does not know.
+    fn prints_plainly(&self) -> bool {
+        let prints = self.write.is_none() && !self.count && !self.verify;
+        let selects = self.skip.is_some()
+            || self.from.is_some()
+            || self.to.is_some()
+            || self.reorder.is_some()
+            || self.first == Some(0);
+        prints && !selects && self.print_as.is_none() && !self.decode
+    }
+
     /// Who prints the packets instead of us.
     fn foreign(&self) -> Option<Foreign> {
         self.print_as
+            .filter(|program| *program != Foreign::Wirebench)
             .or_else(|| self.decode.then_some(Foreign::Tshark))
     }
 
@@ -417,7 +454,7 @@ struct Targets {
 }
 
 impl Targets {
-    fn new(args: &ReadArgs, files: &[PathBuf]) -> Result<Self> {
+    fn new(args: &ReadArgs, files: &[PathBuf], input: &Input) -> Result<Self> {
         let write = args.write.as_deref();
         if args.print && write == Some(Path::new("-")) {
             bail!("-w - and --print both need standard output");
@@ -430,17 +467,17 @@ impl Targets {
             .printing
             .options(args.verbose, args.quiet, args.nano())?;
         let (write, foreign) = match (order, foreign) {
-            (Some(order), _) => (Some(Writer::create(order, files)?), None),
+            (Some(order), _) => (Some(Writer::create(order, files, input.section())?), None),
             (None, None) => (None, None),
             (None, Some(foreign)) => {
                 let words = match foreign {
-                    Foreign::Tcpdump => args.printing.words(args.verbose, args.quiet, args.nano()),
                     Foreign::Tshark => args.printing.words_for_tshark(args.verbose),
+                    _ => args.printing.words(args.verbose, args.quiet, args.nano()),
                 };
-                let (running, input) = foreign.start(&words)?;
+                let (running, pipe) = foreign.start(&words)?;
                 let cut = args.snapshot_length.filter(|most| *most > 0);
                 let order = foreign.order(cut, args.printing.line_buffered);
-                (Some(Writer::onto(order, input)?), Some(running))
+                (Some(Writer::onto(order, pipe, None)?), Some(running))
             }
         };
         Ok(Self {
@@ -561,7 +598,15 @@ impl Reading {
             } else {
                 input.statistics()
             };
+            let as_pcapng = write.is_pcapng();
             write.finish(input.interfaces(), &statistics)?;
+            let lost = input.lost_details(as_pcapng);
+            if !lost.is_empty() && targets.foreign.is_none() {
+                say(format_args!(
+                    "wirebench: the copy does not have these: {}",
+                    lost.join(", ")
+                ));
+            }
             let left_out = input.left_out_blocks();
             if left_out > 0 {
                 say(format_args!(

@@ -50,6 +50,9 @@ pub(crate) struct StatArgs {
     /// End when nothing is counted any more: after the first interval in which no interface counted a packet, once one did.
     #[arg(long)]
     until_idle: bool,
+    /// Only the average at the end: no line for each interval, no screen.
+    #[arg(short, long)]
+    quiet: bool,
     /// Interfaces, several with commas. Without it all of this namespace that count anything are shown.
     #[arg(short, long = "interface", value_name = "IF", value_delimiter = ',')]
     interfaces: Vec<Locator>,
@@ -211,6 +214,9 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     };
     let mut due = Instant::now();
     collector.first().context("cannot read the counters")?;
+    for warning in collector.xdp_warnings() {
+        say(format_args!("wirebench: {warning}"));
+    }
     let reading = Reading {
         omit_idle,
         driver: args.driver,
@@ -218,7 +224,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     };
     let count = args.count.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     let planned = count.map(|n| interval.saturating_mul(n));
-    let wanted = !(args.json || args.csv || args.plain);
+    let wanted = !(args.json || args.csv || args.plain || args.quiet);
     let mut live = Live::of_counters(reading, interval, planned, wanted, &signals);
     if args.interrupts {
         wb_host::affinity::repair().iter().for_each(say);
@@ -238,7 +244,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
                 let shown = live.tell(false, |screen| {
                     screen.count(line.clone(), collector.average());
                 });
-                listening = shown || deliver_to_reader(&form.line(&line))?;
+                listening = shown || args.quiet || deliver_to_reader(&form.line(&line))?;
                 let busy = line.interfaces.iter().any(has_counted);
                 if args.until_idle && seen && !busy {
                     break;

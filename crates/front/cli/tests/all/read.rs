@@ -84,6 +84,13 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wirebench"));
         command.arg("read").args(arguments);
         command.current_dir(self.0.path()).env("TZ", "UTC");
+        // Lines are ours unless somebody else's are asked for.
+        if !arguments
+            .iter()
+            .any(|word| matches!(*word, "--as" | "--decode"))
+        {
+            command.env("PATH", "");
+        }
         command
     }
 
@@ -206,6 +213,8 @@ fn the_vectors_are_printed() {
         .collect();
     assert_eq!(stamps, ["1700000000.123456789", "1700000000.123457789"]);
     let info = folder.json(0, &["--info", "--json", "4"]);
+    assert_eq!(folder.json(0, &["--json", "4"]), info);
+    folder.complaint(2, &["--json", "4", "-w", "x.pcap"]);
     let interface = &info["files"][0]["interfaces"][0];
     assert_eq!(interface["name"], "wbb");
     assert_eq!(interface["noted_drops"], 7);
@@ -254,6 +263,165 @@ fn a_cut_file_is_read_as_far_as_it_is_whole_and_repaired() {
     folder.put("text", b"no capture");
     folder.complaint(2, &["--repair", "--in-place", "text"]);
     assert_eq!(folder.get("text"), b"no capture");
+}
+
+#[test]
+fn a_whole_file_is_printed_by_tcpdump_if_it_is_there() {
+    if !there("tcpdump") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.put("a.pcap", &traffic_file());
+    let read = |words: &[&str], path: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirebench"));
+        command.arg("read").args(words).current_dir(folder.0.path());
+        if let Some(path) = path {
+            command.env("PATH", path);
+        }
+        let output = command.env("TZ", "UTC").output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    for (words, options) in [
+        (&["a.pcap"][..], &[][..]),
+        (
+            &["-e", "-tttt", "-c", "7", "a.pcap", "udp", "port", "9"],
+            &["-e", "-tttt", "-c", "7", "udp port 9"],
+        ),
+        (
+            &[
+                "-vv", "-X", "-Z", "root", "-y", "EN10MB", "-L", "-H", "--print", "a.pcap",
+            ],
+            &["-vv", "-X"],
+        ),
+    ] {
+        let mut theirs = Command::new("tcpdump");
+        theirs.args(["-n", "-r", "a.pcap"]).args(options);
+        let theirs = theirs
+            .current_dir(folder.0.path())
+            .env("TZ", "UTC")
+            .output()
+            .unwrap();
+        let theirs = String::from_utf8(theirs.stdout).unwrap();
+        assert_eq!(read(words, None), (Some(0), theirs), "{words:?}");
+    }
+    // A stand-in shows who was asked; what only we can do, and files that libpcap does not know, are ours.
+    let bin = folder.path("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("tcpdump"), "#!/bin/sh\necho theirs\n").unwrap();
+    fs::set_permissions(
+        bin.join("tcpdump"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let bin = bin.display().to_string();
+    let is_theirs = |words: &[&str]| read(words, Some(&bin)).1 == "theirs\n";
+    assert!(is_theirs(&["a.pcap"]));
+    for words in [
+        &["--as", "wirebench", "a.pcap"][..],
+        &["--count", "a.pcap"],
+        &["--skip", "1", "a.pcap"],
+        &["--to", "+1", "a.pcap"],
+        &["a.pcap", "a.pcap"],
+        &["--reorder", "a.pcap"],
+        &["-w", "b.pcap", "--print", "a.pcap"],
+    ] {
+        assert!(!is_theirs(words), "{words:?}");
+    }
+    let mut ixia = folder.get("a.pcap");
+    ixia[..4].copy_from_slice(&0x1c00_01ac_u32.to_le_bytes());
+    ixia.splice(24..24, [0; 4]);
+    folder.put("ixia.pcap", &ixia);
+    assert!(!is_theirs(&["ixia.pcap"]));
+}
+
+/// Options of a pcapng block, little endian, with their end.
+fn options(list: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (code, value) in list {
+        bytes.extend(code.to_le_bytes());
+        bytes.extend((value.len() as u16).to_le_bytes());
+        bytes.extend(*value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes.extend([0; 4]);
+    bytes
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let len = (body.len() as u32 + 12).to_le_bytes();
+    [&kind.to_le_bytes(), &len, body, &len].concat()
+}
+
+#[test]
+fn a_conversion_keeps_what_the_file_says_or_lists_what_it_loses() {
+    let folder = Folder::new();
+    let section = [
+        &hex("4d3c2b1a 01000000 ffffffff ffffffff")[..],
+        &options(&[
+            (1, b"section note"),
+            (2, b"hw x"),
+            (3, b"os y"),
+            (4, b"app z"),
+        ]),
+    ];
+    let interface = [
+        &hex("01000000 00000400")[..],
+        &options(&[
+            (1, b"note"),
+            (2, b"eth9"),
+            (4, &[0; 8]),
+            (15, b"card"),
+            (16, &[0; 8]),
+        ]),
+    ];
+    let frame = frame_q();
+    let packet = [
+        &hex("00000000 00000000 01000000 3c000000 3c000000")[..],
+        &frame,
+        &options(&[
+            (1, b"first"),
+            (1, b"second"),
+            (3, &[2, 0]),
+            (7, &[0; 9]),
+            (2988, b"custom"),
+        ]),
+    ];
+    let file = [
+        block(0x0a0d_0d0a, &section.concat()),
+        block(1, &interface.concat()),
+        block(6, &packet.concat()),
+    ];
+    folder.put("rich.pcapng", &file.concat());
+    let said = folder.complaint(0, &["rich.pcapng", "-w", "copy.pcapng"]);
+    assert_eq!(
+        said,
+        "wirebench: the copy does not have these: comments of interfaces, addresses of interfaces, \
+         hardware of interfaces, separate transmit and receive speeds, further comments of packets, \
+         hashes of packets, verdicts on packets, custom options\n"
+    );
+    let copy = folder.get("copy.pcapng");
+    let has = |text: &str| {
+        copy.windows(text.len())
+            .any(|bytes| bytes == text.as_bytes())
+    };
+    assert!(
+        ["section note", "hw x", "os y", "app z", "eth9", "first"]
+            .iter()
+            .all(|t| has(t))
+    );
+    assert_eq!(
+        folder.complaint(0, &["copy.pcapng", "-w", "again.pcapng"]),
+        ""
+    );
+    let said = folder.complaint(0, &["copy.pcapng", "-w", "copy.pcap"]);
+    assert_eq!(
+        said,
+        "wirebench: the copy does not have these: hardware, system, program and comment of sections, \
+         names and descriptions of interfaces, comments of packets\n"
+    );
 }
 
 #[test]
@@ -326,7 +494,6 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (&["text"], "neither pcap nor pcapng"),
         (&["."], "is a directory"),
         (&["-I", "a.pcap"], "-I of tcpdump"),
-        (&["-Z", "root", "a.pcap"], "-Z of tcpdump"),
         (&["-u", "a.pcap"], "-u of tcpdump"),
         (&["-i", "eth0"], "wirebench capture"),
         (&["--info", "a.pcap", "udp"], "whole files"),

@@ -392,6 +392,89 @@ fn vlan_tags_are_where_they_were() {
 }
 
 #[test]
+fn a_filter_sees_frames_without_their_outer_tag() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let dir = TempDir::new().unwrap();
+    // 100 frames without a tag, 200 of VLAN 10, 400 of VLAN 20 in 10; as tcpdump counts them.
+    for (filter, chosen) in [
+        ("udp port 7", 300),
+        ("ip or (vlan and ip)", 300),
+        ("vlan and udp port 7", 200),
+        ("ether proto 0x88a8", 0),
+        ("udp port 7 and not vlan", 100),
+        ("vlan 10 and vlan 20", 400),
+    ] {
+        for back_end in ["packet", "xdp"] {
+            let b = format!("{back_end}:{}", lab.b0());
+            let mut command = wirebench();
+            // Nothing of the host's own.
+            let filter = format!("ether[12:2] != 0x86dd and ({filter})");
+            command.args(["capture", "-q", "-i", &b, "--json", "--count", &filter]);
+            let capture = Capture::of(&dir, command);
+            send(&lab, 100, &["--size", "128"]);
+            send(&lab, 200, &["--size", "128", "--vlan", "10"]);
+            send(&lab, 400, &["--size", "128", "--vlan", "10,20"]);
+            let account = capture.interrupt();
+            assert_eq!(account.passed, chosen, "{filter} {back_end}");
+        }
+    }
+}
+
+#[test]
+fn an_xdp_program_in_front_is_named() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let dir = TempDir::new().unwrap();
+    let b = format!("packet:{}", lab.b0());
+    let capture = || {
+        let mut command = wirebench();
+        command.args(["capture", "-q", "-i", &b, "--count", FILTER]);
+        Capture::of(&dir, command)
+    };
+    let is_named = |said: &str, receiver: &Running| {
+        let process = format!("(process {}: ", receiver.0.id());
+        said.lines().any(|line| {
+            line.contains("XDP program ID ")
+                && line.contains(&process)
+                && line.ends_with(") is attached; frames that it takes are not seen here")
+        })
+    };
+    // The capture comes first: the warning is in its report.
+    let early = capture();
+    let receiver = Running::start(&["rx", "-i", &format!("xdp:{}", lab.b0()), "-q"]);
+    let place = lab.b0();
+    let (node, interface) = place.split_once('/').unwrap();
+    eventually("the program is attached", || {
+        let link = system("ip", &["-n", node, "link", "show", interface]);
+        String::from_utf8_lossy(&link.stdout).contains("xdp")
+    });
+    early.signal(Signal::INT);
+    let (_, _, said) = early.end();
+    assert!(is_named(&said, &receiver), "{said}");
+    let late = capture();
+    late.signal(Signal::INT);
+    let (_, _, said) = late.end();
+    assert!(is_named(&said, &receiver), "{said}");
+    let output = run(&["rx", "-i", &b, "--duration", "100ms"]);
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(is_named(&said, &receiver), "{said}");
+    let output = run(&["stat", "-i", &lab.b0(), "--plain", "0.1", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(is_named(&said, &receiver), "{said}");
+    receiver.signal(Signal::INT);
+    receiver.finish(PATIENCE);
+    let free = capture();
+    free.signal(Signal::INT);
+    let (_, _, said) = free.end();
+    assert!(!said.contains("XDP program"), "{said}");
+}
+
+#[test]
 fn a_count_is_kept_exactly() {
     if !privileged() {
         return;

@@ -611,8 +611,10 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
     }
     for (options, why) in [
         (&["-y", "LINUX_SLL"][..], "EN10MB"),
-        (&["-a", "files:2"], "-b files:N"),
-        (&["-b", "interval:2"], "duration:N"),
+        (&["-a", "files:2"], "name one with -w"),
+        (&["-a", "files:2", "-w", "x.pcap"], "begin the next file"),
+        (&["-b", "interval:2"], "name one with -w"),
+        (&["-b", "nametimenum:2"], "duration:N"),
         (&["--offloads", "on"], "off"),
     ] {
         let (code, _, error) = said(options);

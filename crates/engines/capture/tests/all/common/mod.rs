@@ -350,6 +350,10 @@ pub fn plain(compress: Compression, file: &[u8]) -> Vec<u8> {
             let mut decoder = lz4_flex::frame::FrameDecoder::new(file);
             while decoder.read_to_end(&mut plain).unwrap() > 0 {}
         }
+        Compression::Gzip => {
+            let mut decoder = flate2::read::MultiGzDecoder::new(file);
+            decoder.read_to_end(&mut plain).unwrap();
+        }
     }
     plain
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use wb_model::{
-    capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow},
+    capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow, by_name},
     units::Span,
 };
 
@@ -10,20 +10,21 @@ use wb_model::{
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct OutputArgs {
-    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap. Without it frames
+    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap or .cap. Without it frames
     /// are printed.
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) write: Option<String>,
     /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
     #[arg(short = 'C', requires = "write", value_name = "SIZE", value_parser = file_size)]
     rotate_size: Option<u64>,
-    /// Begin the next file after so many seconds; % in the file name stands for time (strftime).
+    /// Begin the next file after so many seconds; % in the file name stands for time (strftime). A name that
+    /// comes again is overwritten, as with tcpdump.
     #[arg(short = 'G', requires = "write", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
     /// Begin the next file after so many frames.
     #[arg(long, requires = "write", value_name = "N")]
     rotate_packets: Option<u64>,
-    /// With -G end after so many files; with -C, or both, keep so many and write over the oldest.
+    /// With -G end after so many files; with -C keep so many, with both in each -G interval, and overwrite the oldest.
     #[arg(short = 'W', requires = "write", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     files: Option<u32>,
     /// Hand what was read to the file at least every 100 ms.
@@ -32,7 +33,7 @@ pub(crate) struct OutputArgs {
     /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds). Default: as the name's end says.
     #[arg(long, requires = "write", value_name = "FORM", value_parser = format)]
     format: Option<FileFormat>,
-    /// Compress: zstd or lz4.
+    /// Compress: zstd, lz4 or gzip. Default: as the name's end says (.zst, .lz4, .gz).
     #[arg(long, requires = "write", value_name = "HOW", value_parser = compression)]
     compress: Option<Compression>,
     /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
@@ -92,8 +93,9 @@ fn compression(text: &str) -> Result<Compression, String> {
     match text {
         "zstd" => Ok(Compression::Zstd),
         "lz4" => Ok(Compression::Lz4),
+        "gzip" => Ok(Compression::Gzip),
         "none" => Ok(Compression::None),
-        _ => Err("it is zstd, lz4 or none".to_owned()),
+        _ => Err("it is zstd, lz4, gzip or none".to_owned()),
     }
 }
 
@@ -128,32 +130,24 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 impl OutputArgs {
     fn form_of(&self, path: &str, micro: bool) -> FileFormat {
-        let bare = path.trim_end_matches(".zst").trim_end_matches(".lz4");
         match self.format {
             Some(format) => format,
             None if micro => FileFormat::Pcap,
-            None if bare.ends_with(".pcap") => FileFormat::PcapNs,
-            None => FileFormat::Pcapng,
+            None => by_name(path).0,
         }
     }
 
     /// The output of the plan; without -w there is none.
     pub(crate) fn output(&self, micro: bool) -> Option<CaptureOutput> {
         let path = self.write.clone()?;
-        let by_name = if path.ends_with(".zst") {
-            Compression::Zstd
-        } else if path.ends_with(".lz4") {
-            Compression::Lz4
-        } else {
-            Compression::None
-        };
         // As with tcpdump: of files by time so many and no more, of files by size a ring.
         let ends = self.rotate_seconds.is_some() && self.rotate_size.is_none();
         Some(CaptureOutput {
             format: self.form_of(&path, micro),
-            compress: self.compress.unwrap_or(by_name),
+            compress: self.compress.unwrap_or(by_name(&path).1),
             rotate_bytes: self.rotate_size.unwrap_or(0),
             rotate_time: self.rotate_seconds.map(Span::from_secs),
+            overwrite: self.rotate_seconds.is_some(),
             rotate_frames: self.rotate_packets.unwrap_or(0),
             files: if ends { 0 } else { self.files.unwrap_or(0) },
             file_limit: if ends { self.files.unwrap_or(0) } else { 0 },

@@ -1,5 +1,7 @@
 //! Options that people are used to from other tools: tcpdump, dumpcap.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use wb_host::{Ethtool, Namespace, link};
@@ -37,12 +39,16 @@ pub(crate) struct TcpdumpOptions {
     /// The same as --micro or --nano.
     #[arg(long, value_name = "micro|nano", value_parser = ["micro", "nano"], overrides_with_all = ["micro", "nano"])]
     time_stamp_precision: Option<String>,
-    /// End, as dumpcap has it: duration:SECONDS, packets:N, or filesize:KB (soon after).
+    /// End, as dumpcap has it: duration:SECONDS, packets:N, filesize:KB (soon after), or files:N.
     #[arg(short = 'a', long = "autostop", value_name = "WHEN", value_parser = stop)]
     stop: Vec<Stop>,
-    /// The next file, as dumpcap has it: duration:SECONDS, filesize:KB, packets:N; keep files:N.
+    /// The next file, as dumpcap has it: duration:SECONDS, interval:SECONDS (at their multiples), filesize:KB,
+    /// packets:N; keep files:N.
     #[arg(short = 'b', long = "ring-buffer", value_name = "WHEN", value_parser = next)]
     next: Vec<Next>,
+    /// Mesh headers belong to Wi-Fi; nothing changes.
+    #[arg(short = 'H', hide = true)]
+    mesh: bool,
     /// The filter is compiled as ever; it chooses the same frames, only -d shows the difference.
     #[arg(short = 'O', long, hide = true)]
     pub(crate) no_optimize: bool,
@@ -51,15 +57,17 @@ pub(crate) struct TcpdumpOptions {
 /// When dumpcap would end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    Duration(u64),
+    Duration(Span),
     Packets(u64),
     FileKb(u64),
+    Files(u32),
 }
 
 /// When dumpcap would begin the next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    Duration(u64),
+    Duration(Span),
+    Interval(Span),
     Packets(u64),
     FileKb(u64),
     Files(u32),
@@ -88,24 +96,42 @@ fn numbered(text: &str) -> Option<(&str, u64)> {
     Some((what, number.parse().ok().filter(|n| *n > 0)?))
 }
 
+/// Seconds of `what:SECONDS`, which may have decimals; above 0.
+fn seconds(text: &str, what: &str) -> Option<Span> {
+    let number = text.strip_prefix(what)?.strip_prefix(':')?;
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let seconds = Duration::try_from_secs_f64(number.parse().ok()?).ok()?;
+    let ns = u64::try_from(seconds.as_nanos())
+        .ok()
+        .filter(|ns| *ns > 0)?;
+    plain.then_some(Span(Duration::from_nanos(ns)))
+}
+
 fn stop(text: &str) -> Result<Stop, String> {
+    if let Some(time) = seconds(text, "duration") {
+        return Ok(Stop::Duration(time));
+    }
     match numbered(text) {
-        Some(("duration", n)) => Ok(Stop::Duration(n)),
         Some(("packets", n)) => Ok(Stop::Packets(n)),
         Some(("filesize", n)) => Ok(Stop::FileKb(n)),
-        Some(("files", _)) => Err("not by a number of files; -b files:N keeps so many".to_owned()),
-        _ => Err("it is duration:N, packets:N or filesize:N, with N above 0".to_owned()),
+        Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Stop::Files(n as u32)),
+        _ => Err("it is duration:N, packets:N, filesize:N or files:N, with N above 0".to_owned()),
     }
 }
 
 fn next(text: &str) -> Result<Next, String> {
+    if let Some(time) = seconds(text, "duration") {
+        return Ok(Next::Duration(time));
+    }
+    if let Some(time) = seconds(text, "interval") {
+        return Ok(Next::Interval(time));
+    }
     match numbered(text) {
-        Some(("duration", n)) => Ok(Next::Duration(n)),
         Some(("packets", n)) => Ok(Next::Packets(n)),
         Some(("filesize", n)) => Ok(Next::FileKb(n)),
         Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Next::Files(n as u32)),
         _ => Err(
-            "it is duration:N, filesize:N, packets:N or files:N, with N above 0 (tcpdump's -b is for BGP, which is not decoded)"
+            "it is duration:N, interval:N, filesize:N, packets:N or files:N, with N above 0 (tcpdump's -b is for BGP, which is not decoded)"
                 .to_owned(),
         ),
     }
@@ -157,24 +183,36 @@ impl TcpdumpOptions {
         job.stamps = self.stamps;
         for stop in &self.stop {
             match *stop {
-                Stop::Duration(seconds) => job.duration = Some(Span::from_secs(seconds)),
+                Stop::Duration(time) => job.duration = Some(time),
                 Stop::Packets(n) => job.count = Some(n),
                 Stop::FileKb(n) => job.stop_octets = Some(kilobytes(n)),
+                Stop::Files(_) => {}
             }
         }
+        let most_files = self.stop.iter().rev().find_map(|stop| match stop {
+            Stop::Files(n) => Some(*n),
+            _ => None,
+        });
         let Some(output) = &mut job.output else {
-            if !self.next.is_empty() || job.stop_octets.is_some() {
-                bail!("-b and -a filesize are for files; name one with -w");
+            if !self.next.is_empty() || job.stop_octets.is_some() || most_files.is_some() {
+                bail!("-b, -a filesize and -a files are for files; name one with -w");
             }
             return Ok(());
         };
         for next in &self.next {
             match *next {
-                Next::Duration(seconds) => output.rotate_time = Some(Span::from_secs(seconds)),
+                Next::Duration(time) => output.rotate_time = Some(time),
+                Next::Interval(time) => {
+                    output.rotate_time = Some(time);
+                    output.rotate_aligned = true;
+                }
                 Next::Packets(n) => output.rotate_frames = n,
                 Next::FileKb(n) => output.rotate_bytes = kilobytes(n),
                 Next::Files(n) => output.files = n,
             }
+        }
+        if let Some(most) = most_files {
+            output.file_limit = most;
         }
         Ok(())
     }
@@ -197,15 +235,28 @@ mod tests {
 
     #[test]
     fn dumpcaps_words_are_understood() {
-        assert_eq!(stop("duration:5"), Ok(Stop::Duration(5)));
+        let half = Span::from_millis(500);
+        assert_eq!(stop("duration:5"), Ok(Stop::Duration(Span::from_secs(5))));
+        assert_eq!(stop("duration:0.5"), Ok(Stop::Duration(half)));
+        assert_eq!(next("duration:0.5"), Ok(Next::Duration(half)));
+        assert_eq!(next("interval:1"), Ok(Next::Interval(Span::from_secs(1))));
+        assert_eq!(stop("files:3"), Ok(Stop::Files(3)));
         assert_eq!(stop("packets:7"), Ok(Stop::Packets(7)));
         assert_eq!(stop("filesize:9"), Ok(Stop::FileKb(9)));
         assert_eq!(next("files:3"), Ok(Next::Files(3)));
         assert_eq!(next("filesize:3"), Ok(Next::FileKb(3)));
-        for bad in ["", "duration", "duration:0", "duration:x", "interval:5"] {
+        for bad in [
+            "",
+            "duration",
+            "duration:0",
+            "duration:x",
+            "duration:inf",
+            "duration:1e3",
+            "files:0",
+        ] {
             assert!(stop(bad).is_err() && next(bad).is_err(), "{bad}");
         }
-        assert!(stop("files:3").unwrap_err().contains("-b files"));
+        assert!(stop("interval:5").is_err());
     }
 
     #[test]

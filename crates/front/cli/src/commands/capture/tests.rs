@@ -68,7 +68,6 @@ fn what_is_not_supported_is_named() {
         ("-nnT rtp udp", "-T"),
         ("-m mib", "-m"),
         ("-u", "-u"),
-        ("-H", "-H"),
         ("-V list", "-V"),
     ] {
         let told = typed(line).check().unwrap_err().to_string();

@@ -2,7 +2,8 @@
 
 use std::{
     io::{ErrorKind, Write},
-    path::PathBuf,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -17,6 +18,7 @@ use crate::run::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Foreign {
     Tcpdump,
+    Wirebench,
     #[value(skip)]
     Tshark,
 }
@@ -25,6 +27,7 @@ impl Foreign {
     const fn name(self) -> &'static str {
         match self {
             Self::Tcpdump => "tcpdump",
+            Self::Wirebench => "wirebench",
             Self::Tshark => "tshark",
         }
     }
@@ -57,12 +60,49 @@ impl Foreign {
             path: PathBuf::from("-"),
             format: match self {
                 Self::Tcpdump => FileFormat::Pcap,
-                Self::Tshark => FileFormat::Pcapng,
+                Self::Wirebench | Self::Tshark => FileFormat::Pcapng,
             },
             compression: None,
             precision: Precision::Nano,
             cut,
             unbuffered,
+        }
+    }
+}
+
+/// Has tcpdump print a whole file; the exit code. None if tcpdump is not installed.
+///
+/// # Errors
+/// It cannot be run.
+pub(super) fn print_file(
+    file: &Path,
+    options: &[String],
+    first: Option<u64>,
+    filter: &str,
+) -> Result<Option<u8>> {
+    const PIPE: i32 = 13;
+    let mut command = Command::new("tcpdump");
+    command.arg("-n").arg("-r").arg(file).args(options);
+    if let Some(first) = first {
+        command.args(["-c", &first.to_string()]);
+    }
+    if !filter.is_empty() {
+        command.args(["--", filter]);
+    }
+    match command.status() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(None)
+        }
+        status => {
+            let status = status.context("cannot run tcpdump")?;
+            // Nobody reads any more.
+            let ends_well = status.success() || status.signal() == Some(PIPE);
+            Ok(Some(u8::from(!ends_well)))
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Result;
-use wb_pcapng::{Event, Interface, PacketOptions, Record, Statistics, TimeUnit};
+use wb_pcapng::{Details, Event, Interface, PacketOptions, Record, Section, Statistics, TimeUnit};
 
 use super::source::{Source, Trouble};
 
@@ -83,6 +83,39 @@ struct Shared {
     /// The places of all interfaces that are the same, by their text.
     kinds: HashMap<String, Vec<usize>>,
     left_out_blocks: u64,
+    /// What the sections say of their writers; each once.
+    sections: Vec<SectionTexts>,
+}
+
+/// What a section says of its writer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SectionTexts {
+    hardware: Option<String>,
+    os: Option<String>,
+    application: Option<String>,
+    comment: Option<String>,
+}
+
+impl SectionTexts {
+    fn new(section: &Section<'_>) -> Self {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        Self {
+            hardware: owned(section.hardware),
+            os: owned(section.os),
+            application: owned(section.application),
+            comment: owned(section.comment),
+        }
+    }
+
+    /// As a block has them.
+    pub(super) fn section(&self) -> Section<'_> {
+        Section {
+            hardware: self.hardware.as_deref(),
+            os: self.os.as_deref(),
+            application: self.application.as_deref(),
+            comment: self.comment.as_deref(),
+        }
+    }
 }
 
 impl Shared {
@@ -180,7 +213,13 @@ impl Input {
                     }
                     Event::Statistics(found) => kept[found.interface as usize] = Some(*found),
                     Event::Custom(_) | Event::Other { .. } => shared.left_out_blocks += 1,
-                    Event::Header(_) | Event::Interface(_) => {}
+                    Event::Header(header) => {
+                        let texts = SectionTexts::new(&header.section);
+                        if texts != SectionTexts::default() && !shared.sections.contains(&texts) {
+                            shared.sections.push(texts);
+                        }
+                    }
+                    Event::Interface(_) => {}
                 }
                 false
             });
@@ -197,6 +236,11 @@ impl Input {
                 }
             }
         }
+    }
+
+    /// Returns true for a single plain file that libpcap reads as we do.
+    pub(super) fn is_for_libpcap(&self) -> bool {
+        matches!(&self.files[..], [file] if file.trouble.is_none() && file.source.is_for_libpcap())
     }
 
     /// All interfaces met so far.
@@ -230,6 +274,29 @@ impl Input {
     /// Blocks that are neither packets nor descriptions nor statistics.
     pub(super) fn left_out_blocks(&self) -> u64 {
         self.shared.left_out_blocks
+    }
+
+    /// What the sections say of their writers, if all that was read so far say the same.
+    pub(super) fn section(&self) -> Option<&SectionTexts> {
+        match &self.shared.sections[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Names of the information that a copy in this format does not have.
+    pub(super) fn lost_details(&self, as_pcapng: bool) -> Vec<&'static str> {
+        let mut details = Details::default();
+        for file in &self.files {
+            details.join(file.source.details());
+        }
+        let kept = as_pcapng && self.shared.sections.len() < 2;
+        let sections = (!kept && !self.shared.sections.is_empty())
+            .then_some("hardware, system, program and comment of sections");
+        sections
+            .into_iter()
+            .chain(details.lost(as_pcapng))
+            .collect()
     }
 
     /// The statistics that hold for each interface, numbered as [`interfaces`](Self::interfaces).

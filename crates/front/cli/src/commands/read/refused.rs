@@ -21,22 +21,10 @@ impl Table for Reading {
             "Wi-Fi monitor mode is not supported",
         ),
         ('J', "list-time-stamp-types", false, CAPTURES),
-        (
-            'L',
-            "list-data-link-types",
-            false,
-            "--info shows the link types of a file",
-        ),
         ('O', "no-optimize", false, "filters are always optimized"),
         ('Q', "direction", true, CAPTURES),
         ('V', "", true, "name several files, each with -r"),
         ('W', "", true, ONE_FILE),
-        (
-            'Z',
-            "relinquish-privileges",
-            true,
-            "reading needs no privileges that could be dropped",
-        ),
         (
             'b',
             "",
@@ -46,12 +34,6 @@ impl Table for Reading {
         ('i', "interface", true, CAPTURES),
         ('j', "time-stamp-type", true, CAPTURES),
         ('p', "no-promiscuous-mode", false, CAPTURES),
-        (
-            'y',
-            "linktype",
-            true,
-            "a file's packets have the link type that it says; --info shows it",
-        ),
         ('z', "", true, ONE_FILE),
     ];
 }

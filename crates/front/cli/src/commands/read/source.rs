@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lz4_flex::frame::FrameDecoder;
-use wb_pcapng::{Decoder, Interface, Item, Problem};
+use wb_pcapng::{Decoder, Details, Interface, Item, Problem};
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
@@ -169,6 +169,13 @@ impl Source {
         self.decoder.interfaces()
     }
 
+    /// Returns true for a plain file that libpcap reads as we do.
+    pub(super) fn is_for_libpcap(&self) -> bool {
+        self.packing.is_none()
+            && Path::new(&self.name).is_file()
+            && self.decoder.is_known_to_libpcap()
+    }
+
     /// Bytes up to the end of the last whole block.
     pub(super) fn whole_bytes(&self) -> u64 {
         self.decoder.whole().offset
@@ -177,6 +184,11 @@ impl Source {
     /// Whole frames so far.
     pub(super) fn whole_records(&self) -> u64 {
         self.decoder.whole().records
+    }
+
+    /// Kinds of information met so far beyond frames.
+    pub(super) fn details(&self) -> Details {
+        self.decoder.details()
     }
 
     /// Oddities met so far, a line each.

@@ -11,11 +11,15 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use flate2::write::GzEncoder;
 use lz4_flex::frame::FrameEncoder;
+use wb_model::capture;
 use wb_pcapng::{
     EnhancedPacket, Interface, LINK_ETHERNET, PcapWriter, PcapngWriter, Precision, Statistics,
 };
 
-use super::{input::Packet, written};
+use super::{
+    input::{Packet, SectionTexts},
+    written,
+};
 use crate::{run::not_written, stdout::stdout};
 
 /// Bytes that are gathered before they are written.
@@ -52,20 +56,18 @@ pub(super) struct Order {
 
 /// What the endings of a name say: `x.pcap.zst` is pcap, packed by zstd.
 pub(super) fn by_name(path: &Path) -> (FileFormat, Option<Compression>) {
-    let name = path.to_string_lossy().to_ascii_lowercase();
-    let packed = [
-        (".zst", Compression::Zstd),
-        (".lz4", Compression::Lz4),
-        (".gz", Compression::Gzip),
-    ];
-    let ending = packed.iter().find(|(ending, _)| name.ends_with(ending));
-    let inner = ending.map_or(&name[..], |(ending, _)| &name[..name.len() - ending.len()]);
-    let format = if inner.ends_with(".pcap") || inner.ends_with(".cap") {
-        FileFormat::Pcap
-    } else {
-        FileFormat::Pcapng
+    let (format, compression) = capture::by_name(&path.to_string_lossy());
+    let format = match format {
+        capture::FileFormat::Pcapng => FileFormat::Pcapng,
+        capture::FileFormat::PcapNs | capture::FileFormat::Pcap => FileFormat::Pcap,
     };
-    (format, ending.map(|(_, compression)| *compression))
+    let compression = match compression {
+        capture::Compression::None => None,
+        capture::Compression::Zstd => Some(Compression::Zstd),
+        capture::Compression::Lz4 => Some(Compression::Lz4),
+        capture::Compression::Gzip => Some(Compression::Gzip),
+    };
+    (format, compression)
 }
 
 enum Packed {
@@ -171,26 +173,37 @@ impl Writer {
     ///
     /// # Errors
     /// If that is not possible, or if it is one of the files that are read.
-    pub(super) fn create(order: Order, inputs: &[PathBuf]) -> Result<Self> {
+    pub(super) fn create(
+        order: Order,
+        inputs: &[PathBuf],
+        section: Option<&SectionTexts>,
+    ) -> Result<Self> {
         let out = create(&order.path, inputs)?;
-        Self::onto(order, out)
+        Self::onto(order, out, section)
     }
 
     /// Writes to something that is open.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn onto(order: Order, out: Box<dyn Write>) -> Result<Self> {
+    pub(super) fn onto(
+        order: Order,
+        out: Box<dyn Write>,
+        section: Option<&SectionTexts>,
+    ) -> Result<Self> {
         let name = order.path.display().to_string();
         let out =
             Packed::new(order.compression, out).with_context(|| format!("cannot write {name}"))?;
         let mut buffer = Vec::with_capacity(2 * GATHERED);
         let encoding = match order.format {
             FileFormat::Pcapng => Encoding::Pcapng {
-                writer: PcapngWriter::new(
-                    concat!("wirebench ", env!("CARGO_PKG_VERSION")),
-                    &mut buffer,
-                ),
+                writer: match section {
+                    Some(section) => PcapngWriter::section(&section.section(), &mut buffer),
+                    None => PcapngWriter::new(
+                        concat!("wirebench ", env!("CARGO_PKG_VERSION")),
+                        &mut buffer,
+                    ),
+                },
                 numbers: Vec::new(),
             },
             FileFormat::Pcap => Encoding::Pcap(None),
@@ -258,6 +271,11 @@ impl Writer {
         let result = self.out.writer().write_all(&self.buffer);
         self.buffer.clear();
         written(result, &self.order.path.display().to_string())
+    }
+
+    /// Returns true if the output is pcapng.
+    pub(super) fn is_pcapng(&self) -> bool {
+        matches!(self.encoding, Encoding::Pcapng { .. })
     }
 
     /// Ends the file. The statistics are those of the interfaces as they were read.
@@ -364,24 +382,6 @@ fn refuse_input(path: &Path, inputs: &[PathBuf]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_tells_the_format() {
-        use Compression::{Gzip, Lz4, Zstd};
-        use FileFormat::{Pcap, Pcapng};
-        for (name, expected) in [
-            ("a", (Pcapng, None)),
-            ("a.pcapng", (Pcapng, None)),
-            ("a.pcap", (Pcap, None)),
-            ("dir.pcap/a", (Pcapng, None)),
-            ("A.CAP.zst", (Pcap, Some(Zstd))),
-            ("a.pcapng.lz4", (Pcapng, Some(Lz4))),
-            ("a.gz", (Pcapng, Some(Gzip))),
-            ("-", (Pcapng, None)),
-        ] {
-            assert_eq!(by_name(Path::new(name)), expected, "{name}");
-        }
-    }
 
     #[test]
     fn of_two_limits_the_smaller_holds() {

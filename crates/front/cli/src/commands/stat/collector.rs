@@ -120,6 +120,19 @@ impl Collector {
         Ok(())
     }
 
+    /// A warning for each interface with an XDP program. Behind the first reading.
+    pub(super) fn xdp_warnings(&self) -> Vec<String> {
+        let warning = |(namespace, name): &(wb_host::Namespace, String)| {
+            let link = wb_host::link::link_by_name(namespace, name).ok()?;
+            let place = match namespace.name() {
+                Some(node) => format!("{node}/{name}"),
+                None => name.clone(),
+            };
+            Some(format!("{place}: {}", link.xdp_attached?.warning()))
+        };
+        self.interfaces.known().iter().filter_map(warning).collect()
+    }
+
     /// Looks at interrupts too, from now on, and sends them where they should go if `apply` says so. Behind the first
     /// reading, which says which interfaces there are.
     pub(super) fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {

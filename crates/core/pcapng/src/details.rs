@@ -1,0 +1,79 @@
+//! What a file says beyond frames, and what of that is kept when it is written again.
+
+/// A kind of information of pcapng.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    InterfaceComment,
+    InterfaceAddress,
+    InterfaceHardware,
+    InterfaceZone,
+    InterfaceSpeeds,
+    SecondComment,
+    Hash,
+    Verdict,
+    Custom,
+    Unknown,
+    InterfaceText,
+    Filter,
+    PacketComment,
+    PacketFlags,
+    DropCount,
+    PacketNumber,
+    Queue,
+    Statistics,
+}
+
+/// Each kind, its name, and whether it is kept when pcapng is written.
+const DETAILS: [(Detail, &str, bool); 18] = [
+    (Detail::InterfaceComment, "comments of interfaces", false),
+    (Detail::InterfaceAddress, "addresses of interfaces", false),
+    (Detail::InterfaceHardware, "hardware of interfaces", false),
+    (Detail::InterfaceZone, "time zones of interfaces", false),
+    (
+        Detail::InterfaceSpeeds,
+        "separate transmit and receive speeds",
+        false,
+    ),
+    (Detail::SecondComment, "further comments of packets", false),
+    (Detail::Hash, "hashes of packets", false),
+    (Detail::Verdict, "verdicts on packets", false),
+    (Detail::Custom, "custom options", false),
+    (Detail::Unknown, "unknown options", false),
+    (
+        Detail::InterfaceText,
+        "names and descriptions of interfaces",
+        true,
+    ),
+    (Detail::Filter, "capture filters", true),
+    (Detail::PacketComment, "comments of packets", true),
+    (Detail::PacketFlags, "flags of packets", true),
+    (Detail::DropCount, "drop counts", true),
+    (Detail::PacketNumber, "identifiers of packets", true),
+    (Detail::Queue, "queues of packets", true),
+    (Detail::Statistics, "statistics", true),
+];
+
+/// Kinds of information that a file has beyond its frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details(u32);
+
+impl Details {
+    pub(crate) const fn note(&mut self, detail: Detail) {
+        self.0 |= 1 << detail as u32;
+    }
+
+    /// Adds the kinds of another file.
+    pub const fn join(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// The kinds that are lost when the frames are written again, as pcapng or as pcap.
+    pub fn lost(self, as_pcapng: bool) -> impl Iterator<Item = &'static str> {
+        DETAILS
+            .into_iter()
+            .filter(move |(detail, _, kept)| {
+                self.0 & 1 << *detail as u32 != 0 && !(as_pcapng && *kept)
+            })
+            .map(|(_, name, _)| name)
+    }
+}
