@@ -419,8 +419,8 @@ fn a_conversion_keeps_what_the_file_says_or_lists_what_it_loses() {
     let said = folder.complaint(0, &["copy.pcapng", "-w", "copy.pcap"]);
     assert_eq!(
         said,
-        "wirebench: the copy does not have these: hardware, system, program and comment of sections, \
-         names and descriptions of interfaces, comments of packets\n"
+        "wirebench: the copy does not have these: hardware of sections, systems of sections, programs of sections, \
+         comments of sections, names and descriptions of interfaces, comments of packets\n"
     );
 }
 

