@@ -551,7 +551,7 @@ fn runs_of_different_plans_are_not_judged() {
     );
     assert!(text.contains("-1,000 frames"), "{text}");
     assert!(
-        !text.contains("better: ") && !text.contains("worse: "),
+        !text.contains("**better: ") && !text.contains("**worse: "),
         "{text}"
     );
 }
