@@ -20,8 +20,8 @@
 #define PKTGEN_MAGIC 0xbe9be955
 #define PROTOCOL_ICMPV6 58
 #define MOST_VLANS 4
-#define MOST_LABELS 4
-#define MOST_EXTENSIONS 3
+#define MOST_LABELS 8
+#define MOST_EXTENSIONS 4
 // Looks at an account that another CPU writes, some 100 ms of them (bpf.h: BPF_MAX_LOOPS), and how often in a row: that CPU
 // may be a virtual one that is away.
 #define LOOKS (1 << 23)

@@ -96,8 +96,8 @@ struct settings {
 	__u32 flows_at;
 	// How far other streams write into frames.
 	__u32 fill;
-	// Frames may be shorter than those that the kernel makes.
-	__u32 resize;
+	// Length of the frames that the kernel makes; each frame of a stream is shorter.
+	__u32 frame_len;
 	__u32 tag;
 	// Of the tag of pktgen, the first number.
 	__u32 first;
@@ -552,12 +552,10 @@ int wb_send(struct xdp_md *ctx)
 	if (!t)
 		goto broken;
 	len = t->len;
-	if (C.resize) {
-		__u32 have = ctx->data_end - ctx->data;
-
-		if (len != have && bpf_xdp_adjust_tail(ctx, (int)len - (int)have))
-			goto broken;
-	}
+	// The kernel restores a recycled frame only if the program changed its bounds. No template is as long as the frames
+	// that the kernel makes, so this always does, and a length that a device changed does not last.
+	if (bpf_xdp_adjust_tail(ctx, (int)len - (int)C.frame_len))
+		goto broken;
 	if (C.fill > C.header_len)
 		fill(ctx, which);
 	data = (void *)(long)ctx->data;

@@ -156,7 +156,7 @@ impl Sender {
             streams: streams.len(),
             flows_at: flows[lane].start,
             fill: streams.iter().map(StreamProgram::header_len).max(),
-            frame: frame.len(),
+            frame_len: frame.len(),
         };
         let load = || {
             let mut objects: Vec<Object> = Vec::new();
@@ -408,8 +408,9 @@ pub fn fits(streams: &[StreamProgram]) -> Result<(), Refusal> {
     fit(streams).map(|_| ())
 }
 
-/// The longest frame, before anything is written into it: what follows the headers, which is never written again. An error
-/// says why streams do not fit the program.
+/// Template of the frames that the kernel makes: the longest frame of the streams, of which only the headers are written
+/// again, and one byte. No frame leaves with this length, so the kernel restores each recycled frame. An error states why
+/// the streams do not fit the program.
 fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
     if streams.len() > MOST_STREAMS {
         return Err(Refusal::Streams(format!(
@@ -446,6 +447,7 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
             ));
         }
     }
+    frame.push(0);
     Ok(frame)
 }
 
@@ -457,7 +459,7 @@ struct Place {
     /// How far headers go in frames of all streams.
     fill: Option<usize>,
     /// Length of the frames that the kernel makes.
-    frame: usize,
+    frame_len: usize,
 }
 
 /// Loads one stream; those after the first share its state and its counters of all `flows`.
@@ -599,7 +601,7 @@ fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
         own.streams as u32,
         own.flows_at as u32,
         place(own.fill),
-        u32::from(stream.templates.iter().any(|t| t.len as usize != own.frame)),
+        own.frame_len as u32,
         tag,
         first,
         stream.copies,

@@ -9,6 +9,7 @@ use wb_port::offload::{Awaited, ReceiveOffload};
 use wb_port::{QueuePair, TxQueue};
 use wb_wire::{MacAddr, SplitMix64, Tag};
 
+use crate::frames::{in_user_space, spec, stream};
 use crate::lab::{Lab, interface, ip, within};
 
 /// A frame of a plan, as far as an account sees it.
@@ -324,6 +325,41 @@ fn foreign_frames_with_a_tag_are_told_apart() {
     assert_eq!((c.received_frames, c.foreign_frames), (2, 9));
     assert_eq!((c.unplanned_frames, c.pktgen_frames), (3, 3));
     assert_eq!(c.stale_frames, 1);
+}
+
+#[test]
+fn frames_with_every_header_of_a_plan_are_received() {
+    let lab = lab_or_skip!("headers");
+    let cases = [
+        "size=128 mpls=1,2,3,4,5",
+        "size=128 mpls=1,2,3,4,5,6,7,8 vlan=1,2",
+        "size=200 src=2001:2::1 dst=2001:2:0:8000::1 ext=hop-by-hop,routing,fragment,destination",
+        "size=200 mpls=1,2,3,4,5,6,7,8 vlan=1,2 proto=tcp src=2001:2::1 dst=2001:2:0:8000::1 \
+         ext=hop-by-hop,destination,routing,fragment",
+    ];
+    for case in cases {
+        let frames = in_user_space(&spec(&stream(case), 0, 1));
+        let awaited = Awaited {
+            first_flow: 7,
+            flows: 1,
+            ramp_flow: u32::MAX,
+        };
+        let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
+        let mut receiver = account.receivers(1).remove(0);
+        receiver.begin(0);
+        send_frames(&mut lab.socket(true), &frames);
+        let until = Instant::now() + Duration::from_secs(5);
+        let seen = || receiver.counters().received_frames + receiver.counters().foreign_frames;
+        while seen() < frames.len() as u64 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let c = receiver.counters();
+        assert_eq!(
+            (c.received_frames, c.foreign_frames),
+            (frames.len() as u64, 0),
+            "{case}"
+        );
+    }
 }
 
 /// Has two CPUs bring frames `0..each` of these flows, one each, to one queue.

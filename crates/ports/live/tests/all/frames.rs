@@ -1,8 +1,8 @@
 //! The frames of the program, one by one, against those that the same stream has in user space.
 
 use wb_live::{MOST_FRAME, Sender as LiveSender};
-use wb_model::Stream;
 use wb_model::units::Rational;
+use wb_model::{Extension, Stream};
 use wb_port::memory::{LinkOptions, link};
 use wb_port::offload::{Pace, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
@@ -13,7 +13,7 @@ use crate::lab::{monotonic_ns, order, run_and_take, send_and_take, send_in_batch
 
 const FRAMES: u64 = 300;
 
-fn stream(change: &str) -> Stream {
+pub(crate) fn stream(change: &str) -> Stream {
     let mut stream = Stream::default();
     for word in change.split_whitespace() {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -27,6 +27,7 @@ fn stream(change: &str) -> Stream {
             "dport" => stream.dport = Some(value.parse().unwrap()),
             "vlan" => stream.vlan = value.split(',').map(|v| v.parse().unwrap()).collect(),
             "mpls" => stream.mpls = value.split(',').map(|v| v.parse().unwrap()).collect(),
+            "ext" => stream.ext = value.split(',').map(extension).collect(),
             "payload" => stream.payload = Some(value.parse().unwrap()),
             "tag" => stream.tag = wb_model::TagKind::None,
             "vary" => stream.vary.push(value.parse().unwrap()),
@@ -34,6 +35,12 @@ fn stream(change: &str) -> Stream {
         }
     }
     stream
+}
+
+fn extension(word: &str) -> Extension {
+    let mut all = Extension::ALL.into_iter();
+    all.find(|e| e.name() == word)
+        .unwrap_or_else(|| panic!("{word}"))
 }
 
 fn serde(word: &str) -> wb_model::Proto {
@@ -46,7 +53,7 @@ fn serde(word: &str) -> wb_model::Proto {
     }
 }
 
-fn spec(stream: &Stream, worker: u32, workers: u32) -> SenderSpec {
+pub(crate) fn spec(stream: &Stream, worker: u32, workers: u32) -> SenderSpec {
     SenderSpec {
         streams: vec![StreamSpec {
             flows: stream.flow_count().max(workers),
@@ -78,7 +85,7 @@ fn specs(changes: &[(&str, u64)]) -> SenderSpec {
 }
 
 /// What user space makes of it.
-fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
+pub(crate) fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
     let clock = VirtualClock::ticking(40);
     let mut options = LinkOptions::new("live", clock.stamps());
     options.mtu = 3400;

@@ -8,3 +8,4 @@ mod account;
 mod devices;
 mod frames;
 mod refusals;
+mod resizing_device;
