@@ -205,6 +205,12 @@ impl Recorder {
         elapsed_ns >= self.next_ns
     }
 
+    /// Time of the next moment after the start, ns.
+    #[must_use]
+    pub const fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
     /// Begins the next moment. A time that is not after that of the last one takes its place.
     pub fn row(&mut self, elapsed_ns: u64) -> Row<'_> {
         let timeline = &mut self.timeline;

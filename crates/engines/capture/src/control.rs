@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use wb_port::Notify;
+
 /// Steers a running capture. Readers look at it once per batch and at least every 10 ms, the writer at least
 /// every 100 ms.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub struct CaptureControl {
     limit_reached: AtomicBool,
     flushes: AtomicU64,
     rotations: AtomicU64,
+    /// Called when the capture ends by itself: at its limit, or because its output failed.
+    pub ended: Notify,
 }
 
 impl CaptureControl {
@@ -70,11 +74,13 @@ impl CaptureControl {
     pub(crate) fn fail_output(&self) {
         self.output_failed.store(true, Ordering::Release);
         self.stop();
+        self.ended.call();
     }
 
     pub(crate) fn reach_limit(&self) {
         self.limit_reached.store(true, Ordering::Release);
         self.stop();
+        self.ended.call();
     }
 
     pub(crate) fn flushes(&self) -> u64 {

@@ -4,11 +4,7 @@
 //! at the wish to stop, and reads counters. Each stream has a thread and a control connection of its
 //! own; all begin together.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use wb_measure::{ConfidenceLevel, Histogram, interval_width};
 use wb_model::{
@@ -20,7 +16,7 @@ use wb_model::{
 };
 use wb_omni::{Calibration, Passphrase, Request};
 
-use crate::{agreement::Length, host::Host};
+use crate::{StopRequest, agreement::Length, host::Host};
 use answer::RemoteResults;
 use control::{Control, Silence};
 use failure::{answer, failure};
@@ -73,7 +69,7 @@ pub fn run_job(
     job: &SocketJob,
     place: JobPlace,
     host: &dyn Host,
-    stop: &AtomicBool,
+    stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
 ) -> SocketJobReport {
     run_with_timeouts(job, place, host, stop, observe, Timeouts::default())
@@ -83,7 +79,7 @@ fn run_with_timeouts(
     job: &SocketJob,
     place: JobPlace,
     host: &dyn Host,
-    stop: &AtomicBool,
+    stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
     timeouts: Timeouts,
 ) -> SocketJobReport {
@@ -240,7 +236,7 @@ impl JobRun<'_> {
             None => (1, 1),
         };
         for iteration in 1..=most.max(1) {
-            if iteration > 1 && self.settings.stop.load(Ordering::Relaxed) {
+            if iteration > 1 && self.settings.stop.is_set() {
                 break;
             }
             if !self.iteration(streams, iteration, observe) {

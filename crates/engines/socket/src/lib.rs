@@ -25,3 +25,4 @@ pub use open::{
 pub use server::{Server, ServerError, serve_one};
 pub use stop::{StopGuard, Stopper};
 pub use sys::tcp_sample;
+pub use waker::StopRequest;

@@ -21,10 +21,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -32,7 +29,7 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wb_model::socket::{SocketLive, SocketServerJob, SocketServerReport};
 
-use crate::Host;
+use crate::{Host, StopRequest};
 use control::Control;
 use state::{ClientGuard, Counts, ServerState};
 
@@ -114,30 +111,38 @@ impl Server {
             .collect()
     }
 
-    /// Serves until `stop` is set, which is looked at ten times a second. Then all connections are
+    /// Serves until `stop` is set. Then all connections are
     /// closed and their tests ended. `observe` is told once a second.
     pub fn serve(
         self,
-        stop: &AtomicBool,
+        stop: &StopRequest,
         observe: &mut dyn FnMut(&SocketLive),
     ) -> SocketServerReport {
         let Self { state, listeners } = self;
         let mut teller = Teller::new();
-        while !stop.load(Ordering::Relaxed) && !state.has_served() {
+        while !stop.is_set() && !state.has_served() {
             teller.tell(&state, observe);
             let busy = state.job.one_by_one && state.present() > 0;
             let mut fds = vec![PollFd::new(&state.waker, PollFlags::IN)];
+            fds.extend(
+                stop.pending()
+                    .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
+            let first = fds.len();
             if !busy {
                 fds.extend(listeners.iter().map(|one| PollFd::new(one, PollFlags::IN)));
             }
-            let look = Timespec::try_from(POLL_INTERVAL).ok();
-            if poll(&mut fds, look.as_ref()).is_err() {
+            let until_told = Timespec::try_from(TELL).ok();
+            if poll(&mut fds, until_told.as_ref()).is_err() {
                 continue;
             }
             if !fds[0].revents().is_empty() {
                 state.waker.clear();
             }
-            let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+            let ready: Vec<bool> = fds[first..]
+                .iter()
+                .map(|fd| !fd.revents().is_empty())
+                .collect();
             for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
                 receive(&state, listener);
             }

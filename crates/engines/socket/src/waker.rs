@@ -1,6 +1,10 @@
 //! Wakes a thread that waits for sockets at the same time.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -29,5 +33,56 @@ impl Waker {
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Request that tests or a server end. It can be set from any thread, once, and wakes whatever waits for it.
+#[derive(Debug)]
+pub struct StopRequest {
+    is_set: AtomicBool,
+    waker: Option<Waker>,
+}
+
+impl Default for StopRequest {
+    fn default() -> Self {
+        Self {
+            // Without a descriptor the request is noticed when a wait ends by itself.
+            waker: Waker::new().ok(),
+            ..Self::never()
+        }
+    }
+}
+
+impl StopRequest {
+    /// Longest time that a wait for other things takes before it checks the request again.
+    pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+    /// Creates a request that nothing will set.
+    pub(crate) const fn never() -> Self {
+        Self {
+            is_set: AtomicBool::new(false),
+            waker: None,
+        }
+    }
+
+    /// Sets the request.
+    pub fn set(&self) {
+        self.is_set.store(true, Ordering::Release);
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+    }
+
+    /// Returns true if the request was set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Descriptor to wait for: readable once the request is set. `None` when it is set already, so that no later wait
+    /// returns at once.
+    pub(crate) fn pending(&self) -> Option<BorrowedFd<'_>> {
+        let waker = self.waker.as_ref().filter(|_| !self.is_set());
+        waker.map(AsFd::as_fd)
     }
 }

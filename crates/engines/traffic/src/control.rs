@@ -7,6 +7,7 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 use wb_measure::{FlowStats, ShownOutline};
+use wb_port::Notify;
 
 /// The signals between the session and the workers of a run.
 ///
@@ -37,6 +38,8 @@ pub struct Control {
     /// What is added to the monotonic clock for stamps where a port takes them by itself; 0 until the first worker of
     /// such a port has looked. One for all, so that it cancels out in latencies.
     pub wall_minus_mono: AtomicU64,
+    /// Called when the last sender has ended, and when a receiver is exhausted.
+    pub ended: Notify,
 }
 
 impl Control {
@@ -54,6 +57,7 @@ impl Control {
             drain_since_wall_ns: AtomicU64::new(u64::MAX),
             last_departure_wall_ns: AtomicU64::new(0),
             wall_minus_mono: AtomicU64::new(0),
+            ended: Notify::new(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Control {
             let last = self.last_departure_wall_ns.load(Ordering::Acquire);
             let since = if last == 0 { u64::MAX } else { last };
             self.drain_since_wall_ns.store(since, Ordering::Release);
+            self.ended.call();
         }
     }
 }

@@ -375,6 +375,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             self.control
                 .receivers_exhausted
                 .fetch_add(1, Ordering::AcqRel);
+            self.control.ended.call();
         }
     }
 

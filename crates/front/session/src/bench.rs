@@ -355,7 +355,7 @@ impl Benchmark {
             base: plan.clone(),
             environment: environment.clone(),
             probes: Arc::new(Watched::open(probes, place)?),
-            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
+            worker: Workers::new(&Arc::default()),
             stop: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
             news: None,
@@ -388,7 +388,7 @@ impl Engine for Benchmark {
 
     /// Returns when the first trial is prepared: what stands in its way stands in the way of all.
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.worker = Workers::new(launch.faulted);
+        self.worker = Workers::new(launch.alarm);
         self.start_ns = monotonic_ns();
         let (ready, is_ready) = channel();
         let (news, listener) = channel();

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
 };
 
 use jiff::tz::TimeZone;
@@ -112,6 +112,8 @@ pub(crate) struct Captures {
     sampled: ReaderSnapshot,
     /// When interfaces were asked last, for the statistics in the files.
     told_ns: u64,
+    /// When the size of the files was last compared with what is enough.
+    looked_ns: u64,
     next_file: u64,
     readers: Workers<ReaderOutcome>,
     writing: Workers<WriterOutcome>,
@@ -195,7 +197,6 @@ impl Captures {
             ));
         }
         let slots = reader_slots(&mut ports, readers, &job, filter.as_ref())?;
-        let none = Arc::new(AtomicBool::new(false));
         let named_programs = attached_programs(&ports);
         let named_programs = named_programs.map(|(port, p)| (port, p.id)).collect();
         Ok(Self {
@@ -216,9 +217,10 @@ impl Captures {
             sampled_ns: 0,
             sampled: ReaderSnapshot::default(),
             told_ns: 0,
+            looked_ns: 0,
             next_file: u64::MAX,
-            readers: Workers::new(&none),
-            writing: Workers::new(&none),
+            readers: Workers::new(&Arc::default()),
+            writing: Workers::new(&Arc::default()),
             places: Vec::new(),
             outcomes: Vec::new(),
             written: None,
@@ -577,6 +579,8 @@ fn rate(now: u64, before: u64, interval_ns: u64) -> Option<f64> {
 
 /// How often the interfaces are asked for what they dropped, for the statistics in the files, ns.
 const TELL_NS: u64 = 1_000_000_000;
+/// How often the size of the files is compared with what is enough.
+const FILE_SIZE_INTERVAL_NS: u64 = 10_000_000;
 
 impl Captures {
     fn spawn_reader(&mut self, slot: ReaderSlot) -> Result<(), StartError> {
@@ -646,14 +650,16 @@ impl Captures {
         }
     }
 
+    /// When its time is over.
+    fn until_ns(&self) -> u64 {
+        let duration = self.job.duration;
+        duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()))
+    }
+
     /// Whether the plan says that it has captured enough.
     fn is_enough(&self, now: u64) -> bool {
-        let until = self
-            .job
-            .duration
-            .map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()));
         let full = |most| self.shared.snapshot().file_octets >= most;
-        now >= until || self.job.stop_octets.is_some_and(full)
+        now >= self.until_ns() || self.job.stop_octets.is_some_and(full)
     }
 }
 
@@ -671,8 +677,10 @@ impl Engine for Captures {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.readers = Workers::new(launch.faulted);
-        self.writing = Workers::new(launch.faulted);
+        let alarm = Arc::clone(launch.alarm);
+        self.control.ended.set(move || alarm.bell.ring());
+        self.readers = Workers::new(launch.alarm);
+        self.writing = Workers::new(launch.alarm);
         self.spawn_writer()?;
         let mut slots = std::mem::take(&mut self.slots).into_iter();
         while let Some(slot) = slots.next() {
@@ -701,6 +709,7 @@ impl Engine for Captures {
     }
 
     fn state(&mut self, now: u64) -> State {
+        self.looked_ns = now;
         if self.is_enough(now) {
             self.control.stop();
         }
@@ -719,6 +728,18 @@ impl Engine for Captures {
             true => State::Draining,
             false => State::Running,
         }
+    }
+
+    fn due_ns(&self) -> u64 {
+        // The files grow without an event.
+        let size = match self.job.stop_octets {
+            Some(_) => self.looked_ns + FILE_SIZE_INTERVAL_NS,
+            None => u64::MAX,
+        };
+        self.until_ns()
+            .min(self.told_ns + TELL_NS)
+            .min(self.next_file)
+            .min(size)
     }
 
     fn request(&mut self, request: Request, now: u64) {

@@ -5,10 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -206,7 +203,6 @@ impl Devices {
             }
         }
         let passages = live::offload(&mut ports, &mut slots)?;
-        let none = Arc::new(AtomicBool::new(false));
         Ok(Self {
             _passages: passages,
             plan: plan.clone(),
@@ -217,9 +213,9 @@ impl Devices {
             watch_slots,
             consumers,
             control: Arc::new(Control::new()),
-            senders: Workers::new(&none),
+            senders: Workers::new(&Arc::default()),
             sent_by: Vec::new(),
-            watchers: Workers::new(&none),
+            watchers: Workers::new(&Arc::default()),
             live: Live::default(),
             start_ns: 0,
             stopping: false,
@@ -544,8 +540,8 @@ impl Engine for Devices {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.senders = Workers::new(launch.faulted);
-        self.watchers = Workers::new(launch.faulted);
+        self.senders = Workers::new(launch.alarm);
+        self.watchers = Workers::new(launch.alarm);
         let started = self.start_watchers().and_then(|()| self.start_senders());
         if started.is_err() {
             self.stop(Stop::Now);
@@ -582,6 +578,10 @@ impl Engine for Devices {
             Some(_) => State::Draining,
             None => State::Running,
         }
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.drain_until.unwrap_or_else(|| self.watch_until())
     }
 
     fn sample(&mut self, now: u64) -> Sample {

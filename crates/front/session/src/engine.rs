@@ -1,10 +1,6 @@
 //! What a run asks of an engine, and what it gets from it. The session knows no more of any of them.
 
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
 use wb_model::{
     JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals,
@@ -20,7 +16,7 @@ use wb_model::{
 
 use wb_traffic::DeviceOutcome;
 
-use crate::{End, StartError, ports::OpenPort};
+use crate::{End, StartError, bell::Alarm, ports::OpenPort};
 
 /// How an engine is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +51,8 @@ pub(crate) enum Request {
 pub(crate) struct Launch<'a> {
     /// CPUs for the queues of each port of [`Engine::placed`].
     pub(crate) cpus: &'a [Vec<u32>],
-    /// Set when a worker breaks.
-    pub(crate) faulted: &'a Arc<AtomicBool>,
+    /// Raised when a worker breaks; its bell wakes the controlling thread.
+    pub(crate) alarm: &'a Arc<Alarm>,
 }
 
 /// What an interface counted, with the names of the kernel.
@@ -231,6 +227,17 @@ pub(crate) trait Engine: Any + Send {
 
     /// Does what is due beside the workers, and says how far it is.
     fn state(&mut self, now_ns: u64) -> State;
+
+    /// The next monotonic time at which [`Engine::state`] has something to do although no event comes; `u64::MAX` if
+    /// there is none.
+    fn due_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Descriptors at which requests arrive that [`Engine::state`] answers.
+    fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
 
     /// Somebody asks for something.
     fn request(&mut self, _request: Request, _now_ns: u64) {}

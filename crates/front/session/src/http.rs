@@ -333,7 +333,7 @@ impl Engine for Https {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.workers = Workers::new(launch.faulted);
+        self.workers = Workers::new(launch.alarm);
         for job in &mut self.jobs {
             let mut scripts = std::mem::take(&mut job.scripts).into_iter();
             for (index, control) in (0_u32..).zip(&job.controls) {

@@ -7,6 +7,7 @@
 //! [`prepare`] does everything that can fail before the first frame; [`Prepared::run`] cannot fail
 //! any more, it can only end early, and says so in [`Finished::end`]. [`run`] does both.
 
+mod bell;
 mod bench;
 pub mod capture;
 mod clock;

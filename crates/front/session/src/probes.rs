@@ -226,7 +226,7 @@ impl Probes {
             every: Duration::from_nanos(plan.interval.as_nanos()),
             plan,
             watched: Arc::new(watched),
-            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            workers: Workers::new(&Arc::default()),
             stop: Arc::default(),
             hurry: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
@@ -311,7 +311,7 @@ impl Engine for Probes {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.workers = Workers::new(launch.faulted);
+        self.workers = Workers::new(launch.alarm);
         for n in 0..self.watched.len() {
             let (watched, every) = (Arc::clone(&self.watched), self.every);
             let (stop, hurry) = (Arc::clone(&self.stop), Arc::clone(&self.hurry));

@@ -1,14 +1,7 @@
 //! The one loop of all runs: engines are started together, watched, stopped in order, and asked for their
 //! accounts.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Phase, Plan, Report, timeline::Recorder};
@@ -16,14 +9,16 @@ use wb_traffic::{DeviceHandle, DeviceOutcome};
 
 use crate::{
     Signals, StartError,
+    bell::Alarm,
     devices::WatchQueue,
     engine::{DeviceCounters, Ended, Engine, Launch, Observer, Request, Sample, State, Stop, View},
     neighbour_responder::ResponderThread,
     ports, report,
 };
 
-/// How often the controlling thread looks at signals and engines.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Longest sleep of the controlling thread. Events end it before: a signal, the end of a worker, a request. A thread
+/// that wakes more often pushes receiving threads off their CPUs.
+const LONGEST_SLEEP_NS: u64 = 50_000_000;
 /// How often what was counted is taken down for the report, unless live lines are wanted more often.
 const RECORD_INTERVAL_NS: u64 = 100_000_000;
 /// How often that is done with the counters of interfaces.
@@ -144,8 +139,9 @@ impl Prepared {
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<Finished, StartError> {
         let before = self.counters();
         let offset = wall_minus_monotonic();
-        let faulted = Arc::new(AtomicBool::new(false));
-        self.spawn(&faulted)?;
+        let alarm = Arc::new(Alarm::default());
+        self.signals.wake(&alarm);
+        self.spawn(&alarm)?;
         let lead = self.engines.iter().map(|e| e.lead_ns()).max().unwrap_or(0);
         let start_ns = monotonic_ns() + lead;
         let started_wall_ns = wall_ns() + lead;
@@ -162,9 +158,14 @@ impl Prepared {
             next_view: start_ns + self.plan.interval.as_nanos(),
             recorder: Recorder::new(self.plan.interval.as_nanos().min(RECORD_INTERVAL_NS)),
             counters_at: None,
+            looked_ns: 0,
         };
-        while !self.turn(&mut state, &faulted, observer) {
-            std::thread::sleep(POLL_INTERVAL);
+        while !self.turn(&mut state, &alarm, observer) {
+            let fds: Vec<_> = self.engines.iter().flat_map(|e| e.request_fds()).collect();
+            let until = self.next_due(&state);
+            let rest = until.saturating_sub(monotonic_ns());
+            let rest = Duration::from_nanos(rest.min(LONGEST_SLEEP_NS));
+            alarm.bell.wait(&fds, rest);
         }
         let broken = self
             .engines
@@ -188,7 +189,7 @@ impl Prepared {
     }
 
     /// Starts the workers of all engines; those that listen before those that send.
-    fn spawn(&mut self, faulted: &Arc<AtomicBool>) -> Result<(), StartError> {
+    fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
         let cpus = wb_host::cpu::online().unwrap_or_default();
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
         let (lists, crowded) = ports::place(&placed, &cpus);
@@ -199,7 +200,7 @@ impl Prepared {
         for number in (0..self.engines.len()).rev() {
             let (before, own) = rest.split_at(rest.len() - self.engines[number].placed().len());
             rest = before;
-            let launch = Launch { cpus: own, faulted };
+            let launch = Launch { cpus: own, alarm };
             if let Err(error) = self.engines[number].spawn(&launch) {
                 // Those that run already must not go on with nobody to end them.
                 for engine in &mut self.engines[number + 1..] {
@@ -213,17 +214,13 @@ impl Prepared {
     }
 
     /// Looks at everything once. Returns whether all is over.
-    fn turn(
-        &mut self,
-        state: &mut RunState,
-        faulted: &AtomicBool,
-        observer: &mut dyn Observer,
-    ) -> bool {
+    fn turn(&mut self, state: &mut RunState, alarm: &Alarm, observer: &mut dyn Observer) -> bool {
         let now = monotonic_ns();
+        state.looked_ns = now;
         if state.end == End::Completed {
             if let Some(signal) = self.signals.interrupted() {
                 state.end = End::Signal(signal);
-            } else if faulted.load(Ordering::Acquire) {
+            } else if alarm.has_faulted() {
                 state.end = End::Fault(String::new());
             }
             if state.end != End::Completed {
@@ -265,6 +262,22 @@ impl Prepared {
             }
         }
         all_over
+    }
+
+    /// The next time at which there is something to do although no event comes.
+    fn next_due(&self, state: &RunState) -> u64 {
+        let residue = state
+            .works_until
+            .map_or(u64::MAX, |since| since + RESIDUE_NS);
+        let next_moment = state.start_ns + state.recorder.next_ns();
+        let dues = [state.next_view, next_moment, residue];
+        let engines = self.engines.iter().map(|e| e.due_ns());
+        // What was due at the last look was done then.
+        let dues = dues
+            .into_iter()
+            .chain(engines)
+            .filter(|due| *due > state.looked_ns);
+        dues.min().unwrap_or(u64::MAX)
     }
 
     /// Stops those that only listen, or the others.
@@ -383,6 +396,8 @@ struct RunState {
     recorder: Recorder,
     /// When the interfaces' counters were last taken down.
     counters_at: Option<u64>,
+    /// When the controlling thread last looked at everything.
+    looked_ns: u64,
 }
 
 impl View {

@@ -11,7 +11,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
@@ -25,7 +25,7 @@ use signal_hook::{
     iterator,
 };
 
-use crate::StartError;
+use crate::{StartError, bell::Alarm};
 
 /// Counts the signals that ask for the end. The first ends the run in order, the second without
 /// waiting for frames on their way, the third ends the process at once, in case the others do not
@@ -35,6 +35,8 @@ pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
     requests: Arc<Requests>,
+    /// Of the runs that listen.
+    alarms: Arc<Mutex<Vec<Weak<Alarm>>>>,
 }
 
 /// Signals that ask for something else than the end, counted.
@@ -102,6 +104,7 @@ impl Signals {
                         }
                     };
                     request.fetch_add(1, Ordering::Relaxed);
+                    noted.ring();
                 }
             })
             .map_err(refused)?;
@@ -147,7 +150,22 @@ impl Signals {
         if signal == SIGHUP && first.is_err() {
             return self.count.load(Ordering::Relaxed);
         }
-        self.count.fetch_add(1, Ordering::Relaxed) + 1
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ring();
+        count
+    }
+
+    /// Wakes the controlling thread of a run whenever a signal comes, for as long as `alarm` lives.
+    pub(crate) fn wake(&self, alarm: &Arc<Alarm>) {
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|alarm| alarm.strong_count() > 0);
+        alarms.push(Arc::downgrade(alarm));
+    }
+
+    fn ring(&self) {
+        let alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = alarms.iter().filter_map(Weak::upgrade);
+        alive.for_each(|alarm| alarm.bell.ring());
     }
 
     /// The first signal that came, if one did.

@@ -9,7 +9,6 @@ use std::{
     net::{IpAddr, SocketAddr, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::{Duration, Instant},
@@ -24,7 +23,7 @@ use wb_model::{
     },
     timeline::Row,
 };
-use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, run_job};
+use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, StopRequest, run_job};
 
 use crate::{
     Signals, StartError,
@@ -63,7 +62,7 @@ pub(crate) struct Sockets {
     task: Option<Task>,
     host: Arc<MachineHost>,
     signals: Signals,
-    stop: Arc<AtomicBool>,
+    stop: Arc<StopRequest>,
     worker: Workers<Outcome>,
     start: Option<Sender<()>>,
     live: Receiver<SocketLive>,
@@ -115,8 +114,8 @@ impl Sockets {
             task: Some(task),
             host: Arc::new(host),
             signals: signals.clone(),
-            stop: Arc::new(AtomicBool::new(false)),
-            worker: Workers::new(&Arc::new(AtomicBool::new(false))),
+            stop: Arc::new(StopRequest::default()),
+            worker: Workers::new(&Arc::default()),
             start: None,
             live: channel().1,
             last: None,
@@ -165,14 +164,20 @@ impl Engine for Sockets {
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
         let (start, started) = channel();
         let (tell, live) = channel();
-        self.worker = Workers::new(launch.faulted);
+        self.worker = Workers::new(launch.alarm);
         let (plan, host) = (self.plan.clone(), Arc::clone(&self.host));
         let stop = Arc::clone(&self.stop);
         let task = self.task.take();
+        let alarm = Arc::clone(launch.alarm);
         let work = move || {
+            // The far end may have gone: the run is over.
+            let mut observe = |live: &SocketLive| {
+                let _ = tell.send(*live);
+                alarm.bell.ring();
+            };
             // Whoever starts the run has gone away where nothing comes.
             match (started.recv(), task) {
-                (Ok(()), Some(task)) => carry_out(task, &plan, host, &stop, &tell),
+                (Ok(()), Some(task)) => carry_out(task, &plan, host, &stop, &mut observe),
                 _ => Outcome::default(),
             }
         };
@@ -193,13 +198,13 @@ impl Engine for Sockets {
 
     fn stop(&mut self, _how: Stop) {
         self.start = None;
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
     }
 
     fn state(&mut self, _now: u64) -> State {
         // Also for the one that its owner has set as its end.
         if self.signals.received().is_some() {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.set();
         }
         match self.worker.all_over() {
             true => State::Over,
@@ -271,16 +276,12 @@ fn carry_out(
     task: Task,
     plan: &Plan,
     host: Arc<MachineHost>,
-    stop: &AtomicBool,
-    tell: &Sender<SocketLive>,
+    stop: &StopRequest,
+    observe: &mut dyn FnMut(&SocketLive),
 ) -> Outcome {
-    let mut observe = |live: &SocketLive| {
-        // Whoever listened has gone: the run is over.
-        let _ = tell.send(*live);
-    };
     let served = match task {
-        Task::Tests { progress } => return test(plan, progress, &host, stop, &mut observe),
-        Task::Serve(server) => Ok(server.serve(stop, &mut observe)),
+        Task::Tests { progress } => return test(plan, progress, &host, stop, observe),
+        Task::Serve(server) => Ok(server.serve(stop, observe)),
         Task::ServeOne(control) => {
             let default = SocketServerJob::default();
             let job = plan.socket_server.as_ref().unwrap_or(&default);
@@ -308,12 +309,12 @@ fn test(
     plan: &Plan,
     progress: bool,
     host: &MachineHost,
-    stop: &AtomicBool,
+    stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for (number, job) in (0_u32..).zip(&plan.sockets) {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             break;
         }
         let place = JobPlace {

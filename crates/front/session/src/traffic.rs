@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -250,7 +247,7 @@ impl Traffic {
             flows,
             slots: Vec::new(),
             control: Arc::new(Control::new()),
-            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            workers: Workers::new(&Arc::default()),
             halts: Vec::new(),
             offloaded: Vec::new(),
             passages: Vec::new(),
@@ -509,7 +506,9 @@ impl Engine for Traffic {
                 worker.begin(&self.control, &SystemClock);
             }
         }
-        self.workers = Workers::new(launch.faulted);
+        self.workers = Workers::new(launch.alarm);
+        let alarm = Arc::clone(launch.alarm);
+        self.control.ended.set(move || alarm.bell.ring());
         let senders = self.slots.iter().filter(|s| s.sends.is_some()).count();
         self.control
             .senders_running
@@ -579,6 +578,11 @@ impl Engine for Traffic {
             Some(_) => State::Draining,
             None => State::Running,
         }
+    }
+
+    fn due_ns(&self) -> u64 {
+        let end = self.drain_until.or_else(|| self.receive_only_end());
+        end.unwrap_or(u64::MAX)
     }
 
     fn sample(&mut self, now: u64) -> Sample {

@@ -11,7 +11,7 @@ use std::{
 
 use wb_port::QueuePair;
 
-use crate::{StartError, ports::AnyQueue};
+use crate::{StartError, bell::Alarm, ports::AnyQueue};
 
 /// Priority of workers: their rings overflow when a compiler has the CPU.
 const WORKER_NICE: i32 = -15;
@@ -63,14 +63,19 @@ impl AnyQueue {
     }
 }
 
-/// Marks the run as faulted where the thread that holds it panics: the controlling thread would wait
-/// for it to the end of the run.
-struct Alarm(Arc<AtomicBool>);
+/// Announces the end of the thread that holds it. A panic is a fault of the run: the controlling thread would else wait
+/// for the thread to the end of the run.
+struct EndNotice {
+    alarm: Arc<Alarm>,
+    ended: Arc<AtomicBool>,
+}
 
-impl Drop for Alarm {
+impl Drop for EndNotice {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
+        match std::thread::panicking() {
+            true => self.alarm.fault(),
+            false => self.alarm.bell.ring(),
         }
     }
 }
@@ -90,15 +95,18 @@ fn settle_worker(cpu: Option<u32>) {
 /// The worker threads of an engine, in the order in which they were started.
 pub(crate) struct Workers<T> {
     threads: Vec<JoinHandle<T>>,
-    faulted: Arc<AtomicBool>,
+    /// True for each thread that has nothing left to do. The kernel may know the thread for a moment longer.
+    ended: Vec<Arc<AtomicBool>>,
+    alarm: Arc<Alarm>,
 }
 
 impl<T: Send + 'static> Workers<T> {
-    /// None yet. `faulted` is set when one of them breaks.
-    pub(crate) fn new(faulted: &Arc<AtomicBool>) -> Self {
+    /// None yet. `alarm` is raised when one of them breaks, and its bell rings when one ends.
+    pub(crate) fn new(alarm: &Arc<Alarm>) -> Self {
         Self {
             threads: Vec::new(),
-            faulted: Arc::clone(faulted),
+            ended: Vec::new(),
+            alarm: Arc::clone(alarm),
         }
     }
 
@@ -114,12 +122,12 @@ impl<T: Send + 'static> Workers<T> {
         broke: fn(&T) -> bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(), StartError> {
-        let faulted = Arc::clone(&self.faulted);
+        let alarm = Arc::clone(&self.alarm);
         self.spawn_plain(name, move || {
             settle_worker(cpu);
             let outcome = work();
             if broke(&outcome) {
-                faulted.store(true, Ordering::Release);
+                alarm.fault();
             }
             outcome
         })
@@ -134,31 +142,38 @@ impl<T: Send + 'static> Workers<T> {
         name: String,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(), StartError> {
-        let alarm = Alarm(Arc::clone(&self.faulted));
+        let ended = Arc::new(AtomicBool::new(false));
+        let notice = EndNotice {
+            alarm: Arc::clone(&self.alarm),
+            ended: Arc::clone(&ended),
+        };
         let thread = std::thread::Builder::new()
             .name(name)
             .spawn(move || {
-                let _alarm = alarm;
+                let _notice = notice;
                 work()
             })
             .map_err(StartError::thread)?;
         self.threads.push(thread);
+        self.ended.push(ended);
         Ok(())
     }
 
     /// Whether this one has ended; those that were never started have.
     pub(crate) fn is_over(&self, number: usize) -> bool {
-        self.threads.get(number).is_none_or(JoinHandle::is_finished)
+        let ended = self.ended.get(number);
+        ended.is_none_or(|ended| ended.load(Ordering::Acquire))
     }
 
     /// Whether all have ended.
     pub(crate) fn all_over(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        self.ended.iter().all(|ended| ended.load(Ordering::Acquire))
     }
 
     /// Waits for all. `None` stands for one that panicked.
     pub(crate) fn join(&mut self) -> Vec<Option<T>> {
         let threads = std::mem::take(&mut self.threads);
+        self.ended.clear();
         threads.into_iter().map(|t| t.join().ok()).collect()
     }
 }
@@ -170,8 +185,8 @@ mod tests {
     #[test]
     fn a_panic_and_a_fault_raise_the_alarm() {
         for (panics, breaks) in [(false, false), (true, false), (false, true)] {
-            let faulted = Arc::new(AtomicBool::new(false));
-            let mut workers = Workers::new(&faulted);
+            let alarm = Arc::new(Alarm::default());
+            let mut workers = Workers::new(&alarm);
             let work = move || {
                 assert!(!panics, "as it is meant to");
                 breaks
@@ -180,7 +195,7 @@ mod tests {
                 .spawn("wb-test".to_owned(), None, |b| *b, work)
                 .unwrap();
             assert_eq!(workers.join(), [(!panics).then_some(breaks)]);
-            assert_eq!(faulted.load(Ordering::Acquire), panics || breaks);
+            assert_eq!(alarm.has_faulted(), panics || breaks);
         }
     }
 }

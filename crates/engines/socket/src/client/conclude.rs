@@ -1,9 +1,6 @@
 //! The end of an iteration: the servers' results, and what is known with them.
 
-use std::{
-    sync::atomic::AtomicBool,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use wb_model::socket::{
     SocketEndReport, SocketFailure, SocketOmitted, SocketProtocol, SocketStage, SocketTest,
@@ -21,7 +18,7 @@ use super::{
     watch::Watched,
     window::{Reading, Span},
 };
-use crate::cpu::clamped;
+use crate::{StopRequest, cpu::clamped};
 
 /// Requests by datagram that are answered at all are answered within this time.
 const SILENT: Duration = Duration::from_secs(1);
@@ -162,7 +159,7 @@ fn results_of(
     due: &mut Due,
     settings: Settings<'_>,
 ) -> Result<RemoteResults, SocketFailure> {
-    let never = AtomicBool::new(false);
+    let never = StopRequest::never();
     let timeouts = settings.timeouts;
     if control.trouble().is_none()
         && asked.end

@@ -5,7 +5,6 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -20,9 +19,8 @@ use super::{
     failure::{answer, failure, system},
     target::Target,
 };
+use crate::StopRequest;
 
-/// How soon a stop wish is noticed.
-pub(super) const NOTICE: Duration = Duration::from_millis(10);
 /// How long the kernel may try to connect. Its own patience is more than two minutes.
 const CONNECT: Duration = Duration::from_secs(60);
 /// Bytes read in one go: some messages.
@@ -50,6 +48,11 @@ pub(super) struct Control {
     ended: Option<String>,
 }
 
+/// A descriptor to wait for until it can be read.
+pub(super) fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
 /// Waits until one of `fds` is ready or it is `until`. Whether one is.
 pub(super) fn wait(fds: &mut [PollFd<'_>], until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
@@ -67,16 +70,16 @@ enum Wait {
     Stopped,
 }
 
-fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, until: Instant, stop: &AtomicBool) -> Wait {
+fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, until: Instant, stop: &StopRequest) -> Wait {
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             return Wait::Stopped;
         }
         let now = Instant::now();
-        if wait(
-            &mut [PollFd::from_borrowed_fd(fd, flags)],
-            until.min(now + NOTICE),
-        ) {
+        let mut fds = vec![PollFd::from_borrowed_fd(fd, flags)];
+        fds.extend(stop.pending().map(readable));
+        wait(&mut fds, until.min(now + StopRequest::POLL_INTERVAL));
+        if !fds[0].revents().is_empty() {
             return Wait::Ready;
         }
         if Instant::now() >= until {
@@ -87,7 +90,7 @@ fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, until: Instant, stop: &AtomicB
 
 impl Control {
     /// Connects to the first of the server's addresses that answers.
-    pub(super) fn connect(target: &Target, stop: &AtomicBool) -> Result<Self, Silence> {
+    pub(super) fn connect(target: &Target, stop: &StopRequest) -> Result<Self, Silence> {
         let pairs = target.control();
         let mut last = failure(
             SocketStage::Connect,
@@ -107,7 +110,7 @@ impl Control {
     }
 
     /// Sends a request, all of it.
-    pub(super) fn send(&mut self, request: &Request, stop: &AtomicBool) -> Result<(), Silence> {
+    pub(super) fn send(&mut self, request: &Request, stop: &StopRequest) -> Result<(), Silence> {
         let bytes = request.encode(self.framer.generation());
         let until = Instant::now() + CONNECT;
         let mut sent = 0;
@@ -136,7 +139,7 @@ impl Control {
         &mut self,
         what: &str,
         patience: Duration,
-        stop: &AtomicBool,
+        stop: &StopRequest,
     ) -> Result<Vec<u8>, Silence> {
         let until = Instant::now() + patience;
         loop {
@@ -211,7 +214,7 @@ impl Control {
 
     /// Ends the connections as netperf does: says that there is no more, and waits for the servers
     /// to say so too, for all of them together at most for `patience`.
-    pub(super) fn close(controls: Vec<Self>, patience: Duration, stop: &AtomicBool) {
+    pub(super) fn close(controls: Vec<Self>, patience: Duration, stop: &StopRequest) {
         let until = Instant::now() + patience;
         for control in &controls {
             // A broken connection shows when its end is waited for.
@@ -255,7 +258,7 @@ fn no_answer(what: &str, patience: Duration) -> SocketFailure {
 fn connect_to(
     local: Option<SocketAddr>,
     server: SocketAddr,
-    stop: &AtomicBool,
+    stop: &StopRequest,
 ) -> Result<Control, Silence> {
     let what = match local {
         Some(local) => format!("cannot connect from {local} to {server}"),

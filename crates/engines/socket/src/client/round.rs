@@ -3,15 +3,11 @@
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags};
 use wb_model::socket::{
     CpuUse, SocketEndReport, SocketFailure, SocketInterval, SocketJob, SocketLive, SocketStage,
 };
@@ -22,7 +18,7 @@ use super::{
     JobPlace,
     answer::RemoteReady,
     conclude::conclude,
-    control::{Control, NOTICE, Silence, wait},
+    control::{Control, Silence, readable, wait},
     drive::{Drive, Outcome, When},
     failure::{answer, failure},
     figures::Measured,
@@ -35,6 +31,7 @@ use super::{
     watch::{Timeouts, Watch, Watched},
 };
 use crate::{
+    StopRequest,
     agreement::Length,
     cpu::cpu_use,
     flow::Recorder,
@@ -48,7 +45,7 @@ pub(super) struct Settings<'a> {
     pub(super) job: &'a SocketJob,
     pub(super) place: JobPlace,
     pub(super) host: &'a dyn Host,
-    pub(super) stop: &'a AtomicBool,
+    pub(super) stop: &'a StopRequest,
     pub(super) target: &'a Target,
     pub(super) timeouts: Timeouts,
 }
@@ -309,14 +306,18 @@ fn pause(settings: Settings<'_>, streams: &mut [Stream]) -> Result<(), Silence> 
     let until = Instant::now() + settings.job.wait.0;
     while Instant::now() < until {
         look_around(settings.stop, streams)?;
-        thread::sleep(NOTICE.min(until.saturating_duration_since(Instant::now())));
+        let mut fds = Vec::from_iter(settings.stop.pending().map(readable));
+        wait(
+            &mut fds,
+            until.min(Instant::now() + StopRequest::POLL_INTERVAL),
+        );
     }
     Ok(())
 }
 
 /// Whether it makes sense to go on.
-fn look_around(stop: &AtomicBool, streams: &mut [Stream]) -> Result<(), Silence> {
-    if stop.load(Ordering::Relaxed) {
+fn look_around(stop: &StopRequest, streams: &mut [Stream]) -> Result<(), Silence> {
+    if stop.is_set() {
         return Err(Silence::Stopped);
     }
     let mut controls = streams
@@ -461,8 +462,12 @@ fn all_ready(
             let what = "the data connections cannot be made in time";
             return Err(Silence::Failed(failure(SocketStage::Data, what)));
         }
-        let mut fds = [PollFd::from_borrowed_fd(waker.as_fd(), PollFlags::IN)];
-        if wait(&mut fds, Instant::now() + NOTICE) {
+        let mut fds = vec![readable(waker.as_fd())];
+        fds.extend(settings.stop.pending().map(readable));
+        let controls = streams.iter().filter_map(|stream| stream.control.as_ref());
+        let controls = controls.filter(|control| !control.is_over());
+        fds.extend(controls.map(|control| readable(control.as_fd())));
+        if wait(&mut fds, Instant::now() + StopRequest::POLL_INTERVAL) {
             waker.clear();
         }
     }

@@ -5,10 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -23,6 +20,7 @@ use wb_model::{
 
 use super::{JobPlace, run_with_timeouts, watch::Timeouts};
 use crate::{
+    StopRequest,
     host::{CpuTimes, Host, Resolved},
     server::Server,
 };
@@ -119,7 +117,7 @@ impl Drop for Original {
 }
 
 /// Our server, in a thread.
-struct Ours(Arc<AtomicBool>, Option<JoinHandle<()>>, u16);
+struct Ours(Arc<StopRequest>, Option<JoinHandle<()>>, u16);
 
 impl Ours {
     fn start() -> Self {
@@ -130,7 +128,7 @@ impl Ours {
         };
         let server = Server::bind(&job, Arc::new(Machine)).unwrap();
         let port = server.local_addresses()[0].port();
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(StopRequest::default());
         let wish = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             server.serve(&wish, &mut |_| {});
@@ -141,7 +139,7 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.set();
         if let Some(thread) = self.1.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
@@ -175,7 +173,7 @@ fn counted(port: u16, test: SocketTest, amount: u64) -> SocketJob {
 }
 
 fn run(job: &SocketJob) -> SocketJobReport {
-    let stop = AtomicBool::new(false);
+    let stop = StopRequest::default();
     let place = JobPlace {
         index: 0,
         count: 1,
@@ -515,7 +513,7 @@ fn a_wish_ends_it_with_results() {
         for test in [SocketTest::Send, SocketTest::Receive, SocketTest::Rr] {
             let mut job = timed(port, test, 3_600_000);
             job.interim = Some(Span::from_millis(50));
-            let stop = AtomicBool::new(false);
+            let stop = StopRequest::default();
             let mut ticks = 0;
             let place = JobPlace::default();
             let report = run_with_timeouts(
@@ -526,7 +524,9 @@ fn a_wish_ends_it_with_results() {
                 &mut |live| {
                     ticks += 1;
                     assert!(live.interval_s > 0.0);
-                    stop.store(ticks >= 3, Ordering::Relaxed);
+                    if ticks >= 3 {
+                        stop.set();
+                    }
                 },
                 Timeouts::default(),
             );

@@ -3,23 +3,22 @@
 
 use std::{
     os::fd::AsFd,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::event::{PollFd, PollFlags};
 use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage};
 use wb_omni::Request;
 
 use super::{
-    control::{Control, NOTICE, wait},
+    control::{Control, readable, wait},
     failure::failure,
     interval::{Between, Tick},
     role::Role,
     shared_stream::{Phase, SharedStream},
     window::{Reading, Span},
 };
-use crate::waker::Waker;
+use crate::{StopRequest, waker::Waker};
 
 /// How often a thread is interrupted that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
@@ -76,7 +75,7 @@ pub(super) struct Watch<'a> {
     pub(super) counted: bool,
     pub(super) omit: Duration,
     pub(super) interim: Option<Duration>,
-    pub(super) stop: &'a AtomicBool,
+    pub(super) stop: &'a StopRequest,
     pub(super) waker: &'a Waker,
     pub(super) timeouts: Timeouts,
     /// What stays the same of what is shown.
@@ -226,7 +225,7 @@ impl Watch<'_> {
             .streams
             .iter()
             .any(|stream| stream.failed.load(Ordering::Relaxed));
-        let wished = self.stop.load(Ordering::Relaxed);
+        let wished = self.stop.is_set();
         let late = self.time.is_some_and(|time| now >= state.start + time);
         // A load has no end of its own that anybody waits for.
         let foreground = |stream: &&SharedStream| !stream.load;
@@ -256,7 +255,7 @@ impl Watch<'_> {
             if self.tell_end[index] {
                 // It fails only if the connection is broken, which is noticed elsewhere.
                 if let Some(control) = &mut self.controls[index] {
-                    let _ = control.send(&Request::End, &AtomicBool::new(false));
+                    let _ = control.send(&Request::End, &StopRequest::never());
                 }
             } else if at_once || stream.load && self.counted {
                 stream.abort.store(true, Ordering::Relaxed);
@@ -322,7 +321,7 @@ impl Watch<'_> {
             Some(since) => {
                 state.moved_at = state.moved_at.max(since);
                 // The wish may have come when the time was up already.
-                let limit = match self.stop.load(Ordering::Relaxed) {
+                let limit = match self.stop.is_set() {
                     true => self.timeouts.drain.min(self.timeouts.wished),
                     false => self.timeouts.drain,
                 };
@@ -458,7 +457,7 @@ impl Watch<'_> {
     /// Until the next thing is due, a thread rings or a server speaks.
     fn sleep(&mut self, state: &State) {
         let now = Instant::now();
-        let mut until = now + NOTICE;
+        let mut until = now + POLL_INTERVAL;
         let dues = [
             state.tick.as_ref().map(|tick| tick.due),
             state.omitting.then(|| state.start + self.omit),
@@ -477,14 +476,15 @@ impl Watch<'_> {
         if state.closing.is_some() && self.streams.iter().any(|stream| stream.phase() < last) {
             until = until.min(now + AGAIN);
         }
-        let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
+        let mut fds = vec![readable(self.waker.as_fd())];
+        fds.extend(self.stop.pending().map(readable));
         for control in self
             .controls
             .iter()
             .flatten()
             .filter(|control| !control.is_over())
         {
-            fds.push(PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN));
+            fds.push(readable(control.as_fd()));
         }
         if wait(&mut fds, until) {
             self.waker.clear();

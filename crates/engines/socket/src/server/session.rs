@@ -152,7 +152,10 @@ fn test(
     guard.show(Some(Arc::clone(&counters)));
     let outcome = match control.send(&response) {
         Ok(()) => running.watch(control, state).ok(),
-        Err(_) => None,
+        Err(_) => {
+            running.abandon();
+            None
+        }
     };
     guard.show(None);
     let Some(outcome) = outcome else {

@@ -20,6 +20,7 @@ use wb_omni::{ClassicKind, Request};
 use super::{
     ask::{Errno, Talk, Work},
     control::{Control, Event, wait_for},
+    engine::Engine,
     prepare::{Facts, Prepared},
     rules::{Movement, Rules},
     state::ServerState,
@@ -99,7 +100,7 @@ impl Mark {
 }
 
 impl Running {
-    /// Starts the data thread, which waits.
+    /// Starts the data thread. One that sends unasked waits until [`Running::watch`].
     pub(super) fn start(prepared: Prepared, state: &ServerState) -> Result<Self, Errno> {
         let Prepared { facts, stage } = prepared;
         let inside = Inside::new(Arc::clone(&stage.fd))
@@ -109,13 +110,15 @@ impl Running {
         let shared = Arc::clone(&inside);
         let host = Arc::clone(&state.host);
         let (cpu, units) = (facts.ask.cpu, facts.ask.length.amount());
+        // All others only wait for the client, so they are ready when it has the answer.
+        let speaks_first = matches!(stage.engine, Engine::SendDatagrams(..));
         let body = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
                 // The original goes on where it cannot be bound.
                 let _ = cpu.map(|cpu| host.bind_cpu(cpu));
-                match begin.recv() {
-                    Ok(()) => work(stage, &shared, units),
-                    Err(mpsc::RecvError) => Done::default(),
+                match speaks_first && begin.recv().is_err() {
+                    true => Done::default(),
+                    false => work(stage, &shared, units),
                 }
             }));
             shared.end();
@@ -277,7 +280,10 @@ impl Running {
     }
 
     /// Ends a test whose results nobody will read.
-    fn abandon(self) {
+    pub(super) fn abandon(self) {
+        // One that still waits ends.
+        drop(self.go);
+
         if self.inside.stop.stop_and_wait(STOP_TIMEOUT) {
             let _ = self.thread.join();
         }

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -19,7 +19,7 @@ use wb_omni::{
     ClassicKind, ClassicRequest, ClassicResponse, ClassicResults, Generation, OmniRequest,
     OmniResponse, OmniResults, Request, ResultsLayout,
 };
-use wb_socket::{CpuTimes, Host, Resolved, Server};
+use wb_socket::{CpuTimes, Host, Resolved, Server, StopRequest};
 
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ impl Host for Machine {
 /// A server that runs.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    stop: Arc<AtomicBool>,
+    stop: Arc<StopRequest>,
     thread: Option<JoinHandle<SocketServerReport>>,
 }
 
@@ -89,7 +89,7 @@ impl TestServer {
         };
         let server = Server::bind(&job, Arc::new(Machine::default())).unwrap();
         let address = server.local_addresses()[0];
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(StopRequest::default());
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || server.serve(&told, &mut |_| {}));
         Self {
@@ -117,14 +117,14 @@ impl TestServer {
 
     /// Ends it.
     pub(crate) fn end(mut self) -> SocketServerReport {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
     }
 }
 

@@ -333,14 +333,14 @@ fn observers_hear_of_clients_and_bytes() {
     };
     let server = wb_socket::Server::bind(&job, Arc::new(Machine::default())).unwrap();
     let address = server.local_addresses()[0];
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = Arc::new(wb_socket::StopRequest::default());
     let told = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
         let mut heard = (0, 0);
         let mut observe = |live: &wb_model::socket::SocketLive| {
             heard = (heard.0.max(live.clients), heard.1.max(live.total));
             if heard == (1, 4321) {
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                stop.set();
             }
         };
         server.serve(&stop, &mut observe);

@@ -1,6 +1,6 @@
 //! HTTP loads over ports of the plan: the connections are a load's, the report is that of HTTP loads.
 
-use std::sync::Arc;
+use std::{os::fd::BorrowedFd, sync::Arc};
 
 use wb_http::Outcome;
 use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
@@ -163,6 +163,14 @@ impl Engine for PortHttps {
 
     fn state(&mut self, now: u64) -> State {
         self.loads.state(now)
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.loads.due_ns()
+    }
+
+    fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.loads.request_fds()
     }
 
     fn sample(&mut self, now: u64) -> Sample {

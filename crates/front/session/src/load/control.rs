@@ -10,7 +10,10 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -86,6 +89,14 @@ impl ControlPoint {
     /// Whether somebody ended the run.
     pub(super) const fn said_stop(&self) -> bool {
         self.stopped
+    }
+
+    /// Where callers come, and where they speak.
+    pub(super) fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let listener = Some(self.callers.listener.as_fd());
+        let listener = listener.filter(|_| self.callers.open.len() < MOST);
+        let open = self.callers.open.iter().map(|caller| caller.stream.as_fd());
+        listener.into_iter().chain(open).collect()
     }
 
     /// Answers whoever has said a line, and waits for nobody. Says whether the run is to end.

@@ -3,11 +3,9 @@
 use std::{
     any::Any,
     collections::BTreeMap,
+    os::fd::BorrowedFd,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -146,7 +144,7 @@ impl Loads {
             ports,
             jobs,
             slots: Vec::new(),
-            workers: Workers::new(&Arc::new(AtomicBool::new(false))),
+            workers: Workers::new(&Arc::default()),
             point: control.map(ControlPoint::open).transpose()?,
             steering,
             clients_over: None,
@@ -227,7 +225,7 @@ impl Engine for Loads {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
-        self.workers = Workers::new(launch.faulted);
+        self.workers = Workers::new(launch.alarm);
         for (number, job) in self.jobs.iter_mut().enumerate() {
             let queues = std::mem::take(&mut self.ports[job.port].queues);
             let specs = std::mem::take(&mut job.specs);
@@ -306,6 +304,16 @@ impl Engine for Loads {
             true => State::Over,
             false => State::Running,
         }
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.clients_over
+            .map_or(u64::MAX, |since| since + RESIDUE_NS)
+    }
+
+    fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let point = self.point.as_ref();
+        point.map_or_else(Vec::new, ControlPoint::request_fds)
     }
 
     fn sample(&mut self, now: u64) -> Sample {
@@ -639,7 +647,7 @@ mod tests {
         assert_eq!(grown, [counters(3, 0)]);
     }
 
-    static BREAKS: AtomicBool = AtomicBool::new(false);
+    static BREAKS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
     /// The clock of a port, which breaks when it is told to.
     fn breaking() -> u64 {

@@ -224,6 +224,33 @@ fn those_that_only_listen_are_complete_with_a_signal() {
     }
 }
 
+/// How often the calling thread went to sleep so far.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A thread that wakes every few milliseconds pushes receiving threads off their CPUs.
+#[test]
+fn the_controlling_thread_sleeps_until_something_happens() {
+    for parts in [&[TRAFFIC][..], &[LOAD], &[DEVICES]] {
+        let prepared = prepare(
+            plan(parts, "300ms", ""),
+            &Environment::default(),
+            Extras::default(),
+        );
+        let prepared = prepared.unwrap();
+        let before = sleeps();
+        let finished = prepared.run(&mut |_: &View| ()).unwrap();
+        let times = sleeps() - before;
+        let most = finished.report.elapsed_ns / 10_000_000;
+        assert!(times < most, "{parts:?}: {times} times, at most {most}");
+    }
+}
+
 #[test]
 fn a_criterion_that_does_not_hold_is_named() {
     // To where nothing arrives from.

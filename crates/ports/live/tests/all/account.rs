@@ -343,6 +343,7 @@ fn frames_with_every_header_of_a_plan_are_received() {
             first_flow: 7,
             flows: 1,
             ramp_flow: u32::MAX,
+            ..Awaited::default()
         };
         let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
         let mut receiver = account.receivers(1).remove(0);

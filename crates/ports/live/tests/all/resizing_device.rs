@@ -75,6 +75,7 @@ fn a_device_that_changes_lengths_leaves_later_frames_as_they_are() {
         first_flow: 7,
         flows: 64,
         ramp_flow: u32::MAX,
+        ..Awaited::default()
     };
     for change in [-4, 4] {
         let program = resize_and_return(change);

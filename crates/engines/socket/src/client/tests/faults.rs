@@ -47,7 +47,7 @@ fn impatient() -> Timeouts {
 }
 
 fn run_impatiently(job: &SocketJob) -> SocketJobReport {
-    let stop = AtomicBool::new(false);
+    let stop = StopRequest::default();
     run_with_timeouts(
         job,
         JobPlace::default(),
@@ -136,11 +136,11 @@ fn a_wish_ends_the_wait_for_a_response() {
         let _ = stream.read(&mut [0]);
     });
     let job = timed(port, SocketTest::Send, 1000);
-    let stop = AtomicBool::new(false);
+    let stop = StopRequest::default();
     let report = thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(50));
-            stop.store(true, Ordering::Relaxed);
+            stop.set();
         });
         // A patience of two minutes: only the wish can end it.
         run_with_timeouts(
@@ -240,7 +240,7 @@ fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
         untold: hour,
         wished: Duration::from_millis(50),
     };
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(StopRequest::default());
     let (done, ended) = mpsc::channel();
     let wish = Arc::clone(&stop);
     thread::spawn(move || {
@@ -249,7 +249,7 @@ fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
         let _ = done.send(report);
     });
     thread::sleep(first);
-    wish.store(true, Ordering::Relaxed);
+    wish.set();
     ended
         .recv_timeout(Duration::from_secs(60))
         .expect("it ends")
@@ -333,7 +333,7 @@ fn the_original_killed_in_the_middle() {
         };
         let mut job = timed(server.1, test, 60_000);
         job.interim = Some(Span::from_millis(50));
-        let stop = AtomicBool::new(false);
+        let stop = StopRequest::default();
         let mut ticks = 0;
         let report = run_with_timeouts(
             &job,
