@@ -370,14 +370,17 @@ pub enum LoadClose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRate {
-    /// New connections per second; 0: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// New connections per second; 0: none; `"max"`: as fast as possible.
+    #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
+    #[schemars(with = "Option<CountOrMax>")]
     pub cps: Option<u64>,
     /// Connections open at a time; 0: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc: Option<u64>,
-    /// Requests per second, over all open connections; with it `interval` has no meaning.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Requests per second, over all open connections; with it `interval` has no meaning. `"max"`: each as soon as an
+    /// answer has come.
+    #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
+    #[schemars(with = "Option<CountOrMax>")]
     pub rps: Option<u64>,
     /// Frames per second sent; for UDP.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -388,6 +391,54 @@ pub struct LoadRate {
     /// Connections opened back to back; 0: chosen by the program.
     #[serde(skip_serializing_if = "is_default")]
     pub group: u32,
+}
+
+impl LoadRate {
+    /// Value of `cps` and `rps` for `"max"`: no limit, so nothing of it can stay unsent.
+    pub const MAX: u64 = u64::MAX - 1;
+}
+
+/// A number or `"max"`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum CountOrMax {
+    Count(u64),
+    Word(MaxWord),
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum MaxWord {
+    Max,
+}
+
+mod count_or_max {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{CountOrMax, LoadRate, MaxWord};
+
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(
+        rate: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let told = rate.map(|rate| match rate {
+            LoadRate::MAX => CountOrMax::Word(MaxWord::Max),
+            rate => CountOrMax::Count(rate),
+        });
+        told.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        let told = Option::<CountOrMax>::deserialize(deserializer)
+            .map_err(|_| serde::de::Error::custom("it is neither a whole number nor \"max\""))?;
+        Ok(told.map(|told| match told {
+            CountOrMax::Count(rate) => rate,
+            CountOrMax::Word(MaxWord::Max) => LoadRate::MAX,
+        }))
+    }
 }
 
 /// How the load changes with time.

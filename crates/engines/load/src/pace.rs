@@ -129,13 +129,14 @@ impl Pace {
     pub(crate) fn set(&mut self, limits: Limits, now: Option<u64>) {
         let before = std::mem::replace(&mut self.limits, limits);
         let begun = now.filter(|now| *now > self.curve.begin());
-        let is_same =
-            limits.launches == before.launches && limits.open.is_some() == before.open.is_some();
+        let is_same = limits.launches == before.launches
+            && limits.unlimited == before.unlimited
+            && limits.open.is_some() == before.open.is_some();
         if begun.is_some() && is_same {
             return;
         }
         self.kind = match (limits.launches, self.grouping) {
-            (None, _) if limits.open.is_none() => Kind::Never,
+            (None, _) if limits.open.is_none() && !limits.unlimited => Kind::Never,
             (None, _) => Kind::Unlimited,
             (Some(rate), _) if rate.is_zero() => Kind::Never,
             (Some(rate), Grouping::Dperf(group)) => {
@@ -290,6 +291,7 @@ impl Pace {
         }
         let due = match &self.kind {
             Kind::Never => return None,
+            Kind::Unlimited if self.limits.unlimited => self.curve.begin().max(now),
             // As the curve rises there is room for more, so look every millisecond.
             Kind::Unlimited => self.curve.begin().max(now + 1_000_000),
             Kind::Even(even) if even.owed > 0 => now,

@@ -27,6 +27,8 @@ pub struct Cost {
 pub struct Limits {
     /// New connections per second; `None`: as many as `open` lets.
     pub launches: Option<Rational>,
+    /// New connections as fast as the worker can open them; `launches` is `None` then.
+    pub unlimited: bool,
     /// Connections open at a time.
     pub open: Option<u64>,
     /// Requests per second over all connections that stay; `None`: as the interval says.
@@ -36,6 +38,8 @@ pub struct Limits {
 impl Limits {
     /// One worker's part of a rate.
     pub fn of(rate: &LoadRate, cost: Cost, worker: u32, workers: u32) -> Self {
+        let is_max = |rate: Option<u64>| rate == Some(LoadRate::MAX);
+        let counted = |rate: Option<u64>| rate.filter(|rate| *rate != LoadRate::MAX);
         let part = |total: Option<u64>| total.map(|total| share(total, worker, workers));
         let whole = |total: Option<u64>| part(total).map(Rational::whole);
         // Where connections come and go, a limit of requests is one of connections. Where some are
@@ -49,7 +53,7 @@ impl Limits {
             Some(_) if worker >= active => Some(0),
             total => total.map(|total| share(total, worker, active)),
         };
-        let mut requests = asked(rate.rps).map(Rational::whole);
+        let mut requests = asked(counted(rate.rps)).map(Rational::whole);
         if let Some(size) = cost.frame_size {
             requests = least(requests, asked(rate.pps).map(Rational::whole));
             let bits =
@@ -60,16 +64,19 @@ impl Limits {
         let one_flow = cost.frame_size.is_some()
             && cost.requests != Some(1)
             && (rate.cc, rate.cps) == (None, None)
-            && requests.is_some();
+            && (requests.is_some() || is_max(rate.rps));
         let open = part(rate.cc).or(one_flow.then_some(1));
-        let mut launches = whole(rate.cps);
+        let mut launches = whole(counted(rate.cps));
+        let come_and_go = !(held || one_flow) && cost.requests.is_some();
         if let (false, Some(n)) = (held || one_flow, cost.requests) {
             let by_requests = requests.and_then(|rate| rate.over(Rational::whole(n)));
             launches = least(launches, by_requests);
             requests = None;
         }
+        let at_max = is_max(rate.cps) || come_and_go && rate.cps.is_none() && is_max(rate.rps);
         Self {
             launches,
+            unlimited: at_max && launches.is_none(),
             open,
             requests,
         }

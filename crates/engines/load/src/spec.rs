@@ -182,6 +182,7 @@ impl LoadSpec {
         self.config.most_requests = job.amount.map_or(u64::MAX, amount);
         self.limits = Limits {
             launches: None,
+            unlimited: false,
             open: Some(crate::share(job.connections.into(), worker, workers)),
             requests: None,
         };

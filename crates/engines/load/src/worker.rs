@@ -1061,6 +1061,7 @@ fn exposing_ns(config: &Config) -> u64 {
 fn requests_of(limits: &Limits) -> Limits {
     Limits {
         launches: limits.requests,
+        unlimited: false,
         open: limits.requests.is_none().then_some(u64::MAX),
         requests: None,
     }

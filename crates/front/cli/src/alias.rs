@@ -52,6 +52,12 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
     }
 }
 
+/// True if this program was started by a link with this name.
+pub(crate) fn is_link(name: &str) -> bool {
+    let word = std::env::args_os().next().unwrap_or_default();
+    Path::new(&word).file_name().is_some_and(|own| own == name)
+}
+
 /// Our options, which come first and begin with two dashes, and the tool's. Those of the tool have one
 /// dash, so the first words tell whether there are any of ours; they end at `--`. Our `-v` and `-q` have
 /// one dash too, but netperf's `-v` never stands before `--` or one of ours, and it has no `-q`.

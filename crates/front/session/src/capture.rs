@@ -386,6 +386,12 @@ fn open_port(
         };
         Tap::Xdp(capture_xdp_options(port, &wire, program)?)
     } else {
+        if let Some(program) = &wire.link.xdp_attached {
+            opening.warnings.push(format!(
+                "an XDP program (id {}) is attached to {}: frames that it takes are not seen here",
+                program.id, port.locator
+            ));
+        }
         Tap::Packet(packet_options(port, job, filter, readers, &wire))
     };
     let open = open_capture(port, wire, &tap)?;

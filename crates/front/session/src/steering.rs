@@ -66,7 +66,7 @@ pub(crate) fn steered(planned: &LoadRate, wish: Steer) -> LoadRate {
             // One is the least that is not none.
             let of = |rate: Option<u64>| {
                 rate.map(|n| match n {
-                    0 => 0,
+                    0 | LoadRate::MAX => n,
                     n => ((n as f64 * share).round() as u64).max(1),
                 })
             };

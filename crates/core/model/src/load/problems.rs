@@ -225,6 +225,8 @@ impl LoadJob {
                 "rate", "there is no load; cps, cc, rps, pps or bps";
             !self.is_udp() && (rate.pps.is_some() || rate.bps.is_some()) =>
                 "rate", "pps and bps are for UDP; with TCP: cps, cc or rps";
+            rate.rps == Some(super::LoadRate::MAX) && (self.flood || self.interval != Span::default()) =>
+                "rate", "rps is max: without flood, and with an interval of 0";
             self.flood && self.requests != 1 && self.interval == Span::default() && frames.is_none() =>
                 "interval", "it is 0, and a flood does not wait for answers; a time above 0";
         }

@@ -65,14 +65,14 @@ pub(crate) struct LoadArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Load")]
 struct ChangeArgs {
-    /// New connections per second (10k, 1.5m).
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    /// New connections per second (10k, 1.5m), or max: as fast as possible.
+    #[arg(long, value_name = "N", value_parser = count_or_max)]
     cps: Option<u64>,
     /// Connections open at a time.
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     cc: Option<u64>,
-    /// Requests per second, over all open connections.
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    /// Requests per second, over all open connections, or max: each as soon as an answer has come.
+    #[arg(long, value_name = "N", value_parser = count_or_max)]
     rps: Option<u64>,
     /// Datagrams per second (UDP).
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
@@ -101,6 +101,14 @@ struct ChangeArgs {
 enum Format {
     Text,
     Dperf,
+}
+
+/// A number, or `max`.
+fn count_or_max(text: &str) -> Result<u64, wb_model::units::ParseUnitError> {
+    match text {
+        "max" => Ok(wb_model::load::LoadRate::MAX),
+        number => wb_model::units::parse_count(number),
+    }
 }
 
 impl ChangeArgs {

@@ -235,6 +235,12 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
     for warning in beyond(job, &report) {
         say(format_args!("wirebench: {warning}"));
     }
+    if finished.report.verdict == wb_model::Verdict::Invalid {
+        say(format_args!(
+            "wirebench: invalid: {}",
+            finished.report.reason
+        ));
+    }
     for missed in finished.report.criteria.iter().filter(|c| !c.held) {
         say(format_args!(
             "wirebench: did not hold: {}",
@@ -264,11 +270,12 @@ fn local_cpus(command: &Command) -> u32 {
     counted.or(command.cpus).unwrap_or(1)
 }
 
-/// The tool's own code where it failed; else 1 where a criterion did not hold. A signal ends a test in
-/// order, and the tool's code for that is 0.
+/// Returns the tool's own code if the test failed; else 1 if a criterion did not hold, and 3 if the run is invalid and
+/// was not started by a link with the tool's name. A signal ends a test in order, and the tool's code for that is 0.
 fn exit_code(tool: u8, ours: u8) -> u8 {
     match (tool, ours) {
         (0, 1) => 1,
+        (0, 3) if !crate::alias::is_link("netperf") => 3,
         (code, _) => code,
     }
 }

@@ -142,7 +142,7 @@ fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
         system("ip", &["-n", &node, "link", "set", "a0", "down"]);
         std::thread::sleep(Duration::from_millis(500));
         system("ip", &["-n", &node, "link", "set", "a0", "up"]);
-        let report = report_of(running, 0);
+        let report = report_of(running, 3);
         assert_eq!(total(&report, "intended"), 30_000, "{driver}");
         let missing = total(&report, "unsent") + total(&report, "lost");
         assert!(

@@ -42,4 +42,5 @@ mod stat;
 mod suites;
 mod trial;
 mod turns;
+mod verdicts;
 mod wire;

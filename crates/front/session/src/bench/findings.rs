@@ -28,6 +28,8 @@ struct Finding<'a> {
     silent: Option<&'a str>,
     /// A part of it says nothing, as the tester could not make the trial.
     partly_void: bool,
+    /// The plan asks for this test; others are made because tests need their results.
+    asked: bool,
 }
 
 impl<'a> Finding<'a> {
@@ -42,6 +44,7 @@ impl<'a> Finding<'a> {
                 failed: lb.limit.is_none(),
                 silent: None,
                 partly_void: false,
+                asked: true,
             },
             BenchResult::Suite(suite) => Self {
                 result,
@@ -52,6 +55,7 @@ impl<'a> Finding<'a> {
                 failed: suite.has_failed(),
                 silent: suite.not_measured.as_deref(),
                 partly_void: suite.is_partly_void(),
+                asked: true,
             },
         }
     }
@@ -132,8 +136,18 @@ pub(super) struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     pub(super) fn of(plan: &'a Plan, results: &'a [BenchResult]) -> Self {
+        let asked = |result: &BenchResult| match (&plan.procedure, result) {
+            (Some(Procedure::Suite(suite)), BenchResult::Suite(result)) => {
+                suite.tests.contains(&result.test)
+            }
+            _ => true,
+        };
+        let finding = |result| Finding {
+            asked: asked(result),
+            ..Finding::of(result)
+        };
         Self {
-            all: results.iter().map(Finding::of).collect(),
+            all: results.iter().map(finding).collect(),
             device: match &plan.procedure {
                 Some(Procedure::Lb(lb)) => &lb.device.name,
                 Some(Procedure::Suite(suite)) => &suite.device.name,
@@ -218,7 +232,7 @@ impl<'a> Findings<'a> {
         let failed = names(&|f| f.failed);
         let late = names(&|f| f.late.is_some());
         let void = names(&|f| f.is_unjudged());
-        let silent = names(&|f| f.silent.is_some());
+        let mut asked = self.all.iter().filter(|f| f.asked);
         let limits: Vec<_> = self.all.iter().filter(|f| f.limited_by.is_some()).collect();
         let by = |limit: LbLimit| {
             limits
@@ -264,8 +278,11 @@ impl<'a> Findings<'a> {
                 "the tester was the limit of all; {device} carries at least this"
             ));
         }
-        if silent.len() == self.all.len() {
-            return nothing("nothing could be measured".to_owned());
+        if asked.all(|f| f.silent.is_some()) {
+            let first = self.all.iter().find(|f| f.asked);
+            let why =
+                first.and_then(|f| Some(format!("{} was not measured: {}", f.title, f.silent?)));
+            return nothing(why.unwrap_or_else(|| "nothing could be measured".to_owned()));
         }
         Own {
             has_goals: self.all.iter().any(Finding::has_goals),

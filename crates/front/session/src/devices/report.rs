@@ -440,7 +440,8 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         criteria: criteria::reports(judged),
         lateness,
         defect,
-        nothing: nothing_sent(&totals).or_else(|| nothing_arrived(&totals)),
+        nothing: nothing_sent(&totals)
+            .or_else(|| nothing_arrived(&totals).filter(|_| totals.offered_frames.is_some())),
         stopped: stopped(run),
         warnings,
         stamping: stamping(run),

@@ -185,7 +185,11 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
     })
 }
 
-#[allow(clippy::cast_precision_loss)]
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)]
 fn limits(
     plan: &Plan,
     told: &[Told],
@@ -226,6 +230,18 @@ fn limits(
     let exhausted = all.refused_connections.exhausted > 0 && (unsent || !reached || !open);
     let unrouted: u64 = outcomes.iter().flatten().map(|o| o.unrouted).sum();
     let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);
+    // Requests that fell due while the tester was away.
+    let wall: u64 = outcomes.iter().flatten().map(|o| o.wall_ns).sum();
+    let away = share(late.stalled_ns, wall).min(1.0);
+    let fell_due = (away * (all.sent + all.unsent) as f64) as u64;
+    let ours = late.missed_departures.max(fell_due);
+    if open && late.stalls > 0 && away >= 0.01 {
+        warnings.push(format!(
+            "the tester was away for {} ms in all, {} ms at most: about {fell_due} requests fell due meanwhile and left late, which their latencies include",
+            late.stalled_ns / 1_000_000,
+            late.largest_gap_ns / 1_000_000
+        ));
+    }
     let limit = match (busy, unsent, open) {
         _ if exhausted => {
             Limiter::Tester.because("no port, address or descriptor of this machine was left for connections")
@@ -233,7 +249,10 @@ fn limits(
         _ if unrouted => {
             Limiter::Tester.because("this machine had no route to the server, or its link was gone")
         }
-        (_, true, _) if late.missed_departures > all.unsent / 2 => {
+        _ if reached && all.completed == 0 && all.sent > 0 => {
+            Limiter::Server.because("no request completed")
+        }
+        (_, true, _) if ours > all.unsent / 2 => {
             let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
             Limiter::Tester.because(format!(
                 "it was away for {ms} ms in all; {n} requests were due and not sent"

@@ -154,8 +154,13 @@ type Key = fn(&mut LoadRate) -> &mut Option<u64>;
 
 /// `cps=20k`: which, and to what.
 fn setting(word: &str) -> Result<(Key, Option<u64>), String> {
-    let wrong = || format!("{word:?}; cps, cc, rps, pps or bps, =, and a number (20k) or off");
+    let wrong = || {
+        format!(
+            "{word:?}; cps, cc, rps, pps or bps, =, and a number (20k) or off; cps and rps also max"
+        )
+    };
     let (key, value) = word.split_once('=').ok_or_else(wrong)?;
+    let takes_max = matches!(key, "cps" | "rps");
     let key: Key = match key {
         "cps" => |rate| &mut rate.cps,
         "cc" => |rate| &mut rate.cc,
@@ -166,6 +171,7 @@ fn setting(word: &str) -> Result<(Key, Option<u64>), String> {
     };
     let value = match value {
         "off" => None,
+        "max" if takes_max => Some(LoadRate::MAX),
         text => Some(parse_count(text).map_err(|_| wrong())?),
     };
     Ok((key, value))
@@ -189,7 +195,10 @@ pub fn client_shares(plan: &Plan, rate: Option<u64>) -> Vec<Option<u64>> {
     let mut shares = Vec::new();
     for own in workers {
         let up_to = |n: u64, rate: u64| (u128::from(rate) * u128::from(n) / all) as u64;
-        shares.push(rate.map(|rate| up_to(before + own, rate) - up_to(before, rate)));
+        shares.push(rate.map(|rate| match rate {
+            LoadRate::MAX => rate,
+            rate => up_to(before + own, rate) - up_to(before, rate),
+        }));
         before += own;
     }
     shares

@@ -354,6 +354,12 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
             (LoadEnd::Client, n) if t.established_connections == 0 => {
                 format!("no connection was established: {n} were attempted")
             }
+            _ if t.requests == 0 && t.completed_connections == 0 && t.failed_connections > 0 => {
+                format!(
+                    "no connection completed: {} of {} failed",
+                    t.failed_connections, t.attempted_connections
+                )
+            }
             _ if t.requests > 0 && t.responses == 0 => {
                 format!("no request completed: {} were sent", t.requests)
             }
@@ -412,10 +418,13 @@ fn limited_by(
             "all its combinations of addresses and ports were in use; add addresses or ports",
         );
     }
+    if let Some(why) = nothing_done(settled, &run.plan.loads, shown) {
+        return Limiter::FarEnd.because(why);
+    }
     if let Some(reason) = &lateness.may_have_caused {
         return Limiter::Tester.because(reason.replacen(WAS_LATE, "it was late", 1));
     }
-    if lateness.all.missed_departures > (unsent + unasked) / 2 {
+    if unsent + unasked > 0 && lateness.all.missed_departures > (unsent + unasked) / 2 {
         return Limiter::Tester.because(format!(
             "it was away for {} ms in all; {unsent} connections were due and not begun, {unasked} requests due and not sent",
             lateness.all.stalled_ns / 1_000_000
@@ -439,7 +448,29 @@ fn limited_by(
             "{waited} requests were due while every connection waited for an answer"
         ));
     }
+    if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, run.last_answer_ns())) {
+        return Limiter::Path.because(why);
+    }
     Limiter::Plan.because("the load that it asks for")
+}
+
+/// Shortest time without an answer that is reported, ns.
+const STILL_NS: u64 = 1_000_000_000;
+
+/// Why a client did not get further: answers are missing, and none has come for the last second or more of its duration.
+fn stands_still(job: &LoadJobReport, last_answer_ns: u64) -> Option<String> {
+    let t = &job.totals;
+    let missing = t
+        .requests
+        .saturating_sub(t.responses + t.unawaited_requests);
+    let end_ns = job.phases.iter().find(|p| p.phase == "steady")?.to_ns;
+    let still = end_ns.saturating_sub(last_answer_ns) >= STILL_NS;
+    (job.end == LoadEnd::Client && missing > 0 && still).then(|| {
+        format!(
+            "nothing has moved since {:.1} s: {missing} requests have no answer",
+            last_answer_ns as f64 / 1e9
+        )
+    })
 }
 
 fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {

@@ -73,6 +73,8 @@ pub(crate) struct Loads {
     steering: Steering,
     /// When the last client had ended.
     clients_over: Option<u64>,
+    /// Answers that the clients had when somebody last looked, and since when, ns after the start.
+    answers: (u64, u64),
 }
 
 /// Runs a worker, in a loop compiled for its driver.
@@ -148,6 +150,7 @@ impl Loads {
             point: control.map(ControlPoint::open).transpose()?,
             steering,
             clients_over: None,
+            answers: (0, 0),
         })
     }
 
@@ -194,6 +197,21 @@ impl Loads {
         if self.has(LoadEnd::Server) && self.is_over(LoadEnd::Server) {
             // They do not end by themselves: something broke.
             self.end(LoadEnd::Client);
+        }
+    }
+
+    /// When clients last got an answer, as far as was seen, ns after the start.
+    pub(super) const fn last_answer_ns(&self) -> u64 {
+        self.answers.1
+    }
+
+    /// Notes whether answers have come.
+    fn note_answers(&mut self, now: u64) {
+        let slots = self.slots.iter();
+        let clients = slots.filter(|s| self.plan.loads[s.job].end == LoadEnd::Client);
+        let answers = clients.map(|s| s.slot.read().counters.responses).sum();
+        if answers != self.answers.0 {
+            self.answers = (answers, now.saturating_sub(self.live.start_ns));
         }
     }
 
@@ -286,6 +304,7 @@ impl Engine for Loads {
                 slot.slot.connect.ask();
                 slot.slot.request.ask();
             }
+            self.note_answers(now);
         }
         if let Some(mut point) = self.point.take() {
             if point.serve(self, || self.live.peek(&self.slots, now)) {

@@ -154,7 +154,7 @@ fn started(shell: &str) -> (Child, PipeReader) {
 
 #[test]
 fn a_terminal_that_hangs_up_ends_a_run_in_order_and_nohup_does_not() {
-    let line = "--tx memory:x --rx memory:x --rate 1kpps --json --interval 100ms";
+    let line = "--tx memory:x --rx memory:x --rate 1kpps --json --interval 100ms --catch-up 10s";
     for (shell, code, verdict) in [
         (
             format!("exec \"$WIREBENCH\" trial {line} --duration 50s"),
@@ -185,7 +185,7 @@ fn a_reader_that_does_not_read_holds_up_no_run() {
     // Live lines fill a pipe of one page, and nobody takes them out.
     let (ears, mouth) = pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&mouth, 4096).unwrap();
-    let line = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 6s --interval 100ms";
+    let line = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 6s --interval 100ms --catch-up 10s";
     let child = wirebench()
         .args(line.split_whitespace())
         .stdin(Stdio::null())
