@@ -75,7 +75,7 @@ fn what_is_unsent_because_the_tester_was_away_is_nobody_elses() {
         let report = way.finish(running, words, 3);
         let said = ["limited_by", "reason"].map(|key| report[key].as_str().unwrap());
         assert!(said[0].starts_with("the tester: it was away"), "{said:?}");
-        assert!(said[1].starts_with("the tester was late"), "{said:?}");
+        assert!(said[1].contains("the tester was late"), "{said:?}");
         let unsent = total(&report["http"]["jobs"][0], "unsent");
         assert!(unsent > 300, "{way:?}: {unsent}");
         assert!(lateness(&report, "missed_departures") > 300, "{way:?}");

@@ -269,7 +269,7 @@ fn loss_and_reordering_leave_nothing_behind() {
         ),
     ] {
         let line = format!(
-            "--client {driver}:{} --server {driver}:{} --duration 2s --retransmit 200ms --tries 10 --close-timeout 3s --drain 30s {options}",
+            "--client {driver}:{} --server {driver}:{} --duration 2s --retransmit 200ms --tries 10 --close-timeout 3s --drain 30s --allow-unsent {options}",
             lab.a0(),
             lab.b0()
         );
