@@ -100,6 +100,19 @@ impl View<'_> {
         1e6 / self.report.result.transactions_per_second * (1.0 + f64::from(burst))
     }
 
+    /// What the original prints for the time of an operation where it measured none: 0 if it was to measure them.
+    fn no_latency(&self) -> i32 {
+        if self.job.latency { 0 } else { -1 }
+    }
+
+    /// Nanoseconds rounded to microseconds.
+    fn microseconds(&self, ns: Option<i64>) -> String {
+        ns.map_or_else(
+            || self.no_latency().to_string(),
+            |ns| (ns.saturating_add(500)).div_euclid(1000).to_string(),
+        )
+    }
+
     /// Family of the data connection's server as the system numbers it.
     fn destination_family(&self) -> i32 {
         let host = self.destination();
@@ -241,16 +254,16 @@ impl View<'_> {
             Item::IntervalBurst(side) => self.end(side).burst.to_string(),
             Item::ResultBrand => return self.show.brand.as_ref().map(|brand| quoted(brand)),
             Item::Uuid => self.show.uuid.clone(),
-            Item::MinLatency => microseconds(latency.min),
-            Item::MaxLatency => microseconds(latency.max),
-            Item::P50Latency => microseconds(latency.p50),
-            Item::P90Latency => microseconds(latency.p90),
-            Item::P99Latency => microseconds(latency.p99),
-            Item::P999Latency => microseconds(latency.p999),
-            Item::P95Latency => microseconds(report.latency_p95_ns),
-            Item::P9999Latency => microseconds(latency.p9999),
-            Item::MeanLatency => f2(latency.mean.map_or(-1.0, |ns| ns / 1e3)),
-            Item::StddevLatency => f2(latency.stddev.map_or(-1.0, |ns| ns / 1e3)),
+            Item::MinLatency => self.microseconds(latency.min),
+            Item::MaxLatency => self.microseconds(latency.max),
+            Item::P50Latency => self.microseconds(latency.p50),
+            Item::P90Latency => self.microseconds(latency.p90),
+            Item::P99Latency => self.microseconds(latency.p99),
+            Item::P999Latency => self.microseconds(latency.p999),
+            Item::P95Latency => self.microseconds(report.latency_p95_ns),
+            Item::P9999Latency => self.microseconds(latency.p9999),
+            Item::MeanLatency => f2(latency.mean.map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
+            Item::StddevLatency => f2(latency.stddev.map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
             Item::SocketPrio(side) => match self.asked(side).priority {
                 Some(asked) => self
                     .end(side)
@@ -390,11 +403,6 @@ pub(crate) fn per(bytes: u64, calls: u64) -> f64 {
 
 fn or_minus_one<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-1".to_owned(), |value| value.to_string())
-}
-
-/// Nanoseconds rounded to microseconds.
-fn microseconds(ns: Option<i64>) -> String {
-    or_minus_one(ns.map(|ns| (ns.saturating_add(500)).div_euclid(1000)))
 }
 
 fn quoted(text: &str) -> String {

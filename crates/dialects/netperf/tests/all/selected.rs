@@ -146,6 +146,17 @@ fn ours_stand_after_all_but_not_where_it_is_strict() {
 }
 
 #[test]
+fn times_are_zero_where_all_answers_were_lost() {
+    let mut made = Made::new(TestKind::UdpRr, SocketTest::Rr)
+        .selecting(Form::KeyValue, "MIN_LATENCY,P99_LATENCY,STDDEV_LATENCY");
+    let printed = |made: &Made| made.printed().replace('\n', " ");
+    let of = |n, f| format!("MIN_LATENCY={n} P99_LATENCY={n} STDDEV_LATENCY={f} ");
+    assert_eq!(printed(&made), of("-1", "-1.00"));
+    made.job.latency = true;
+    assert_eq!(printed(&made), of("0", "0.00"));
+}
+
+#[test]
 fn unknown_names_are_told_unless_it_is_strict() {
     let mut made = stream().selecting(Form::KeyValue, "ELAPSED_TIME,NO_SUCH;OTHER");
     let refused = Selection::of(&made.show, &made.job).expect_err("two are unknown");

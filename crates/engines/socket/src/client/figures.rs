@@ -279,7 +279,9 @@ pub(super) fn datagrams(sent: u64, seen: &DatagramFigures) -> DatagramReport {
         duplicate: seen.duplicates,
         reordered: seen.reordered,
         foreign: seen.foreign,
-        jitter_rfc3550_ns: Some(seen.jitter_ns as f64),
+        // It takes two arrivals.
+        jitter_rfc3550_ns: (seen.received.saturating_sub(seen.duplicates) > 1)
+            .then_some(seen.jitter_ns as f64),
         one_way_ns: one_way,
     }
 }
@@ -316,5 +318,24 @@ pub(super) fn add_datagrams(sum: Option<DatagramReport>, more: DatagramReport) -
             max: most(a.max, b.max),
             ..Summary::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_takes_two_arrivals() {
+        let jitter = |received, duplicates| {
+            let seen = DatagramFigures {
+                received,
+                duplicates,
+                ..DatagramFigures::default()
+            };
+            datagrams(9, &seen).jitter_rfc3550_ns
+        };
+        assert_eq!([jitter(0, 0), jitter(1, 0), jitter(3, 2)], [None; 3]);
+        assert_eq!(jitter(2, 0), Some(0.0));
     }
 }
