@@ -61,8 +61,8 @@ impl Command {
     /// the system's number of why it cannot.
     ///
     /// # Errors
-    /// What to print, and the exit status, where nothing is to be run: a file that cannot be read,
-    /// unknown selectors, and `?`.
+    /// What to print, and the exit status, where nothing is to be run: a file that cannot be read, and
+    /// `?`.
     pub fn select(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, i32>,

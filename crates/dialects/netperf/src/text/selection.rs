@@ -11,6 +11,8 @@ use crate::{Form, Show};
 pub struct Selection {
     /// At most four. `None` is a name that the original does not know and passes over.
     pub(crate) blocks: Vec<Vec<Option<&'static Selector>>>,
+    /// Names that nobody knows.
+    unknown: Vec<String>,
 }
 
 /// What a selection wants to be measured besides the usual.
@@ -33,7 +35,10 @@ impl Selection {
             || word == "?"
             || word.eq_ignore_ascii_case("all")
             || word.contains([',', ';'])
-            || selectors::find(word).is_some();
+            || selectors::find(word).is_some()
+            || word
+                .split_whitespace()
+                .any(|name| selectors::find(name).is_some());
         (!other).then_some(word)
     }
 
@@ -51,8 +56,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// `?` asks for the list of names, which ends the program. So do names that nobody knows;
-    /// the original passes over them, and so do we where it is to be strict.
+    /// `?` asks for the list of names, which ends the program.
     pub fn of(show: &Show, job: &SocketJob) -> Result<Self, Ending> {
         if show.form == Form::Classic {
             return Ok(Self::default());
@@ -72,8 +76,8 @@ impl Selection {
         }
         match (Self::file_of(word), &show.selection_file) {
             (Some(file), None) => Err(Self::unreadable(file, ENOENT)),
-            (Some(_), Some(content)) => Self::listed(content.lines(), show.strict),
-            (None, _) => Self::listed(word.split(';'), show.strict),
+            (Some(_), Some(content)) => Ok(Self::listed(content.lines(), show.strict)),
+            (None, _) => Ok(Self::listed(word.split(';'), show.strict)),
         }
     }
 
@@ -106,41 +110,42 @@ impl Selection {
         needs
     }
 
-    /// Names block by block, parted by commas. Empty blocks and those beyond the fourth do not
-    /// count.
-    fn listed<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Result<Self, Ending> {
-        let mut unknown = Vec::new();
-        let mut picked = Vec::new();
+    /// What to tell of names that are passed over, with its line end.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let names = self.unknown.join("', '");
+        (!names.is_empty()).then(|| {
+            format!(
+                "netperf: unknown output selectors are passed over: '{names}' ('?' lists those there are)\n"
+            )
+        })
+    }
+
+    /// Names block by block, parted by commas and blanks; the text of a header may hold blanks. Empty blocks and
+    /// those beyond the fourth do not count.
+    fn listed<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Self {
+        let mut selection = Self::default();
         for block in blocks {
-            let mut names = Vec::new();
-            for name in block
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty())
-            {
+            let mut picked = Vec::new();
+            for name in block.split(',').flat_map(words) {
                 match selectors::find(name) {
                     Some(one) if one.item == Item::End => break,
-                    Some(one) => names.push(Some(one)),
-                    None if strict => names.push(None),
-                    None => unknown.push(name),
+                    Some(one) => picked.push(Some(one)),
+                    None => {
+                        selection.unknown.push(name.to_owned());
+                        // The original leaves its field empty.
+                        if strict {
+                            picked.push(None);
+                        }
+                    }
                 }
             }
-            if !names.is_empty() {
-                picked.push(names);
+            if !picked.is_empty() {
+                selection.blocks.push(picked);
             }
         }
-        picked.truncate(BLOCKS);
-        if unknown.is_empty() {
-            return Ok(Self { blocks: picked });
-        }
-        let names = unknown.join("', '");
-        Err(Ending {
-            stderr: format!(
-                "netperf: unknown output selectors: '{names}' ('?' lists those there are)\n"
-            ),
-            status: 1,
-            ..Ending::default()
-        })
+        selection.blocks.truncate(BLOCKS);
+        selection
     }
 
     fn all(show: &Show) -> Self {
@@ -156,7 +161,10 @@ impl Selection {
         if let (false, Some(last)) = (show.strict, blocks.last_mut()) {
             last.extend(OURS.iter().map(Some));
         }
-        Self { blocks }
+        Self {
+            blocks,
+            ..Self::default()
+        }
     }
 
     /// Where nothing is selected.
@@ -203,7 +211,17 @@ impl Selection {
         let names = ends.iter().chain(&result).chain(cpu);
         Self {
             blocks: vec![names.map(|name| selectors::find(name)).collect()],
+            ..Self::default()
         }
+    }
+}
+
+/// The names between two commas.
+fn words(text: &str) -> Vec<&str> {
+    let text = text.trim();
+    match selectors::find(text) {
+        Some(_) => vec![text],
+        None => text.split_whitespace().collect(),
     }
 }
 

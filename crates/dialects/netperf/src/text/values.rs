@@ -262,8 +262,12 @@ impl View<'_> {
             Item::P999Latency => self.microseconds(latency.p999),
             Item::P95Latency => self.microseconds(report.latency_p95_ns),
             Item::P9999Latency => self.microseconds(latency.p9999),
-            Item::MeanLatency => f2(latency.mean.map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
-            Item::StddevLatency => f2(latency.stddev.map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
+            Item::MeanLatency => f2(latency
+                .mean
+                .map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
+            Item::StddevLatency => f2(latency
+                .stddev
+                .map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
             Item::SocketPrio(side) => match self.asked(side).priority {
                 Some(asked) => self
                     .end(side)

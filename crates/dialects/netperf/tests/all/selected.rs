@@ -157,17 +157,35 @@ fn times_are_zero_where_all_answers_were_lost() {
 }
 
 #[test]
-fn unknown_names_are_told_unless_it_is_strict() {
+fn unknown_names_are_passed_over_and_told() {
     let mut made = stream().selecting(Form::KeyValue, "ELAPSED_TIME,NO_SUCH;OTHER");
-    let refused = Selection::of(&made.show, &made.job).expect_err("two are unknown");
-    assert_eq!(refused.status, 1);
-    assert!(
-        refused.stderr.contains("'NO_SUCH', 'OTHER'"),
-        "{}",
-        refused.stderr
+    for strict in [false, true] {
+        made.show.strict = strict;
+        assert_eq!(made.printed(), "ELAPSED_TIME=2.00\n");
+        let warning = made.selection().warning().expect("two are unknown");
+        assert!(warning.contains("'NO_SUCH', 'OTHER'"), "{warning}");
+    }
+    assert_eq!(
+        stream().selecting(Form::Csv, "all").selection().warning(),
+        None
     );
-    made.show.strict = true;
-    assert_eq!(made.printed(), "ELAPSED_TIME=2.00\n");
+}
+
+#[test]
+fn blanks_part_names_as_commas_do() {
+    for names in [
+        "PROTOCOL DIRECTION",
+        "PROTOCOL, DIRECTION",
+        " PROTOCOL\tDIRECTION ",
+        "Protocol,Direction NO_SUCH",
+    ] {
+        let mut made = stream().selecting(Form::KeyValue, names);
+        for strict in [false, true] {
+            made.show.strict = strict;
+            assert_eq!(made.printed(), "PROTOCOL=TCP\nDIRECTION=Send\n", "{names}");
+        }
+    }
+    assert_eq!(Selection::file_of("my selectors"), Some("my selectors"));
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
         Ok(selection) => selection,
         Err(ending) => return tell(&ending),
     };
+    if let Some(warning) = selection.warning() {
+        say_as_is(warning);
+    }
     let demo = command.show.demo;
     for job in &mut command.plan.sockets {
         args.socket.apply(job)?;
