@@ -345,11 +345,14 @@ fn stopped(run: &Devices) -> Option<String> {
     (!short.is_empty()).then(|| format!("ended early by {by}: {}", short.join(", ")))
 }
 
-/// What a port took whose packets the kernel made, and never counted as sent.
+/// What a port took, and its device never counted.
 fn vanished(run: &Devices, ended: &Ended) -> Option<String> {
     run.ports.iter().find_map(|port| {
         let mine = run.accounts().filter(|(job, _)| job.port == port.plan.name);
-        live::vanished(port, ended, mine.map(|(_, d)| d.tx.sent_frames).sum())
+        let (taken, down) = mine.fold((0, false), |(taken, down), (_, d)| {
+            (taken + d.tx.sent_frames, down || d.link_down)
+        });
+        live::vanished(port, ended, taken, down)
     })
 }
 

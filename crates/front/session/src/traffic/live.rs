@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     StartError,
-    engine::Ended,
+    engine::{DeviceCounters, Ended},
     ports::{OpenPort, Sharing, Wire, far_end, is_of_a_lab, open_wire},
     prepare::Opening,
 };
@@ -155,32 +155,46 @@ fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> 
 const COUNTED_WITHIN: Duration = Duration::from_millis(1_500);
 const LOOK: Duration = Duration::from_micros(500);
 
-/// Why a run says nothing, if the device of a port took frames from programs and never counted them as sent. Others may
-/// send there too, so it may count more.
-pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64) -> Option<String> {
-    if !port.is_live() || !port.used.tx {
+/// Why a run says nothing, if the device of a port took frames and never counted them, neither as sent nor as dropped. Others
+/// may send there too, so it may count more. `down`: its link was down for a while, which is told elsewhere.
+pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64, down: bool) -> Option<String> {
+    let passed_by = port.facts.mode.contains("zero copy");
+    if !port.used.tx || passed_by || down || ended.grew(port, "carrier_downs") > 0 {
         return None;
     }
-    let before = *ended.before.get(&port.plan.name)?.get("tx_packets")?;
-    let (taken, counted) = counted_late(port, before, taken)?;
+    let before = ended.before.get(&port.plan.name)?;
+    let live = port.is_live();
+    let (taken, counted) = counted_late(before, || port.counters(), live, taken)?;
+    let advice = if live { "; take xdp:" } else { "" };
     Some(format!(
-        "{}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test; take xdp:",
+        "{}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test{advice}",
         port.plan.locator
     ))
 }
 
-/// How many frames a device sent by its own account, if there were fewer than `taken`: both figures.
-fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> {
+/// How many frames a device sent by its own account, if it counted fewer than `taken`: both figures. What the device says that
+/// it dropped is counted too, but for streams sent in the kernel: their senders learn of it frame by frame.
+fn counted_late(
+    before: &DeviceCounters,
+    now: impl Fn() -> DeviceCounters,
+    live: bool,
+    taken: u64,
+) -> Option<(u64, u64)> {
     let began = Instant::now();
     loop {
-        let now = *port.counters().get("tx_packets")?;
+        let now = now();
         // Who begins anew, as after a reset, tells nothing.
-        let counted = now.checked_sub(before)?;
-        if counted >= taken {
+        let rose = |key: &str| now.get(key)?.checked_sub(*before.get(key)?);
+        let sent = rose("tx_packets")?;
+        let dropped = match live {
+            true => 0,
+            false => rose("tx_dropped")? + rose("tx_errors")?,
+        };
+        if sent + dropped >= taken {
             return None;
         }
         if began.elapsed() > COUNTED_WITHIN {
-            return Some((taken, counted));
+            return Some((taken, sent));
         }
         std::thread::sleep(LOOK);
     }
@@ -189,7 +203,7 @@ fn counted_late(port: &OpenPort, before: u64, taken: u64) -> Option<(u64, u64)> 
 /// Sends a few frames that nobody passes on, and sees in the device's own counters whether they left, as the kernel says
 /// so of whatever it was given.
 fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
-    let before = port.counters().get("tx_packets").copied().unwrap_or(0);
+    let before = port.counters();
     let wire = port.wire.as_ref();
     let taken = match at_interface(port, wire, |i| probe(i, longest, monotonic_ns())) {
         // Before Linux 6.3 no device says what it can, and a veth then takes frames as if it had no link.
@@ -202,7 +216,7 @@ fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
         }
         taken => taken?,
     };
-    match counted_late(port, before, taken.max(1)) {
+    match counted_late(&before, || port.counters(), true, taken.max(1)) {
         None => Ok(()),
         Some((taken, counted)) => Err(refuse(&port.plan, Refusal::Uncounted { taken, counted })),
     }
@@ -392,6 +406,30 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_device_neither_sent_nor_dropped_by_its_own_account_has_vanished() {
+        let of = |sent, dropped| -> DeviceCounters {
+            let all = [
+                ("tx_packets", sent),
+                ("tx_dropped", dropped),
+                ("tx_errors", 0),
+            ];
+            all.map(|(name, n)| (name.to_owned(), n)).into()
+        };
+        let (before, live, queues) = (of(10, 5), true, false);
+        let counted = |now: DeviceCounters, how| counted_late(&before, || now.clone(), how, 1000);
+        for how in [live, queues] {
+            assert_eq!(counted(of(10, 5), how), Some((1000, 0)));
+            assert_eq!(counted(of(1010, 5), how), None);
+            // Of a device that was reset or is gone, nothing is known.
+            assert_eq!(counted(of(0, 5), how), None);
+            assert_eq!(counted(DeviceCounters::new(), how), None);
+        }
+        assert_eq!(counted(of(910, 105), queues), None);
+        assert_eq!(counted(of(910, 104), queues), Some((1000, 900)));
+        assert_eq!(counted(of(910, 105), live), Some((1000, 900)));
+    }
 
     #[test]
     fn accounts_of_many_queues_fit_or_are_refused_with_the_need() {

@@ -575,12 +575,13 @@ fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     drops
 }
 
-/// What a sending port of the live driver took, and never counted as sent.
+/// What a sending port took, and its device never counted.
 fn vanished(run: &Traffic, ended: &Ended) -> Option<String> {
     let mut ports = run.ports.iter().enumerate();
     ports.find_map(|(i, port)| {
         let taken = outcomes(run, i).map(|o| o.tx.sent_frames).sum();
-        live::vanished(port, ended, taken)
+        let down = outcomes(run, i).any(|o| o.link_downs > 0);
+        live::vanished(port, ended, taken, down)
     })
 }
 
