@@ -160,7 +160,7 @@ impl Prepared {
             counters_at: None,
             looked_ns: 0,
         };
-        while !self.turn(&mut state, &alarm, observer) {
+        while !self.turn(&mut state, &before, &alarm, observer) {
             let fds: Vec<_> = self.engines.iter().flat_map(|e| e.request_fds()).collect();
             let until = self.next_due(&state);
             let rest = until.saturating_sub(monotonic_ns());
@@ -178,7 +178,10 @@ impl Prepared {
             state.end = End::Fault(text);
         }
         state.counters_at = None;
-        self.record(&mut state, monotonic_ns());
+        let gone = self.record(&mut state, &before, monotonic_ns());
+        if let (Some(gone), End::Completed) = (gone, &state.end) {
+            state.end = End::Fault(gone);
+        }
         if let Some(mut view) = self.view(monotonic_ns()) {
             view.snapshot.phase = Phase::Done;
             view.done = true;
@@ -214,7 +217,13 @@ impl Prepared {
     }
 
     /// Looks at everything once. Returns whether all is over.
-    fn turn(&mut self, state: &mut RunState, alarm: &Alarm, observer: &mut dyn Observer) -> bool {
+    fn turn(
+        &mut self,
+        state: &mut RunState,
+        before: &BTreeMap<String, DeviceCounters>,
+        alarm: &Alarm,
+        observer: &mut dyn Observer,
+    ) -> bool {
         let now = monotonic_ns();
         state.looked_ns = now;
         if state.end == End::Completed {
@@ -248,7 +257,11 @@ impl Prepared {
         }
         self.tell_news(state, observer);
         if now >= state.start_ns && state.recorder.is_due(now - state.start_ns) {
-            self.record(state, now);
+            let gone = self.record(state, before, now);
+            if let (Some(gone), End::Completed) = (gone, &state.end) {
+                state.end = End::Fault(gone);
+                self.stop(Stop::Drain, !state.works);
+            }
         }
         if now >= state.next_view || asked {
             if let Some(mut view) = self.view(now) {
@@ -312,15 +325,29 @@ impl Prepared {
         }
     }
 
-    /// Takes down what was counted so far, for the report.
-    fn record(&self, state: &mut RunState, now: u64) {
+    /// Takes down what was counted so far, for the report. Returns what has become of an interface that is gone and whose
+    /// workers do not see that themselves.
+    fn record(
+        &self,
+        state: &mut RunState,
+        before: &BTreeMap<String, DeviceCounters>,
+        now: u64,
+    ) -> Option<String> {
         let mut row = state.recorder.row(now.saturating_sub(state.start_ns));
         self.engines.iter().for_each(|e| e.record(&mut row));
+        let mut gone = None;
         // The kernel is asked less often, as some drivers take their time.
         let old = |at: u64| now.saturating_sub(at) >= COUNTERS_INTERVAL_NS;
         if state.counters_at.is_none_or(old) {
             state.counters_at = Some(now);
-            for (port, counters) in self.counters() {
+            let counters = self.counters();
+            gone = self
+                .engines
+                .iter()
+                .flat_map(|e| e.ports())
+                .find(|port| port.is_live() && is_gone(&port.plan.name, before, &counters))
+                .map(|port| format!("{}: the interface is gone", port.plan.locator));
+            for (port, counters) in counters {
                 let of = format!("port {port}");
                 for (name, value) in counters {
                     let unit = if name.ends_with("bytes") {
@@ -332,6 +359,7 @@ impl Prepared {
                 }
             }
         }
+        gone
     }
 
     /// All engines at an instant; none where all of them have times of their own.
@@ -380,6 +408,17 @@ impl Prepared {
             devices,
         }
     }
+}
+
+/// Whether an interface that had counters has none any more.
+fn is_gone(
+    port: &str,
+    before: &BTreeMap<String, DeviceCounters>,
+    now: &BTreeMap<String, DeviceCounters>,
+) -> bool {
+    let counts =
+        |all: &BTreeMap<String, DeviceCounters>| all.get(port).is_some_and(|c| !c.is_empty());
+    counts(before) && !counts(now)
 }
 
 /// A run between its start and its end.
@@ -440,5 +479,25 @@ pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
         0
     } else {
         step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_had_counters_and_has_none_is_gone() {
+        let of = |counters: &[(&str, u64)]| -> BTreeMap<String, DeviceCounters> {
+            let counters = counters.iter();
+            let counters = counters.map(|(name, n)| ((*name).to_owned(), *n));
+            [("a".to_owned(), counters.collect())].into()
+        };
+        let (some, none) = (of(&[("rx_packets", 0)]), of(&[]));
+        assert!(is_gone("a", &some, &none));
+        assert!(!is_gone("a", &some, &some));
+        // Ports in memory have no counters.
+        assert!(!is_gone("a", &none, &none));
+        assert!(!is_gone("b", &some, &none));
     }
 }
