@@ -89,6 +89,7 @@ pub(crate) struct Streams {
 /// With the first thing that stands in the w; nothing is left open then.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
+    checks::check_joined(plan)?;
     checks::check_memory(plan)?;
     let recordings = checks::read_recordings(plan, opening.environment, &mut opening.warnings)?;
     let ports = open_ports(plan, &recordings, opening)?;

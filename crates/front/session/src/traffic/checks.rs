@@ -52,6 +52,26 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Ports in memory are joined by their name, and by nothing else.
+pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
+    let in_memory = |name: &Option<String>| {
+        let mut ports = plan.ports.iter();
+        let port = ports.find(|p| Some(&p.name) == name.as_ref())?;
+        (port.locator.driver == Some(Driver::Memory)).then_some(&port.locator)
+    };
+    let mut pairs = plan
+        .traffic
+        .iter()
+        .filter_map(|job| Some((in_memory(&job.tx)?, in_memory(&job.rx)?)));
+    match pairs.find(|(tx, rx)| tx.name != rx.name) {
+        None => Ok(()),
+        Some((tx, rx)) => Err(StartError::stream(
+            format!("{tx} to {rx}"),
+            "nothing joins them; ports in memory are joined by having the same name",
+        )),
+    }
+}
+
 /// Flows are followed one by one, and a machine that swaps measures nothing.
 pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
     let (flows, need) = need(plan);
