@@ -20,7 +20,7 @@ pub use report::{
     HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals,
 };
 pub use schedule::Schedule;
-pub use url::{HttpUrl, Scheme};
+pub use url::{HttpUrl, Scheme, plain_zone};
 
 /// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
 const DESERTED_TIMEOUTS: u64 = 5;

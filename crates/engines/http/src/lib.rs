@@ -75,7 +75,7 @@ impl Load {
             set: Set::new(job, &url, files)?,
             tls: match url.scheme {
                 Scheme::Http => None,
-                Scheme::Https => Some(Tls::new(&job.tls, job.version, &url.host, files)?),
+                Scheme::Https => Some(Tls::new(&job.tls, job.version, url.known_host(), files)?),
             },
             job: job.clone(),
             server,

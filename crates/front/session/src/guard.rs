@@ -49,6 +49,23 @@ pub(crate) enum Source<'a> {
     Neighbours(&'a PortPlan),
 }
 
+/// Whether connections to an address can be made as it is: a link-local one is many without its interface, and the
+/// system would answer EINVAL.
+///
+/// # Errors
+/// What is missing.
+pub fn needs_no_zone(server: &SocketAddr) -> Result<(), String> {
+    match server {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+            Err(format!(
+                "{0} is a link-local address, which needs its interface: [{0}%INTERFACE]",
+                v6.ip()
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses servers with benchmark or documentation addresses that only the default route leads to: the requests would
 /// leave for the Internet.
 ///

@@ -22,7 +22,7 @@ use wb_model::{
 use crate::{
     Environment, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
-    guard::Guard,
+    guard::{Guard, needs_no_zone},
     ports::OpenPort,
     workers::{Asked, Workers},
 };
@@ -99,6 +99,11 @@ fn server(job: &HttpJob) -> Result<Server, String> {
             .map_err(|e| format!("cannot resolve {}: {e}", url.host))?
             .collect(),
     };
+    // A name may have others too, of which those that refuse are left out.
+    let checked = || addresses.iter().map(needs_no_zone);
+    if !job.connect_to.is_empty() || checked().all(|c| c.is_err()) {
+        checked().collect::<Result<(), _>>()?;
+    }
     for address in &mut addresses {
         if address.port() == 0 {
             address.set_port(port);
@@ -477,6 +482,34 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn link_local_addresses_need_their_interface() {
+        let of = |url: &str, connect_to: &[&str]| {
+            server(&HttpJob {
+                url: url.to_owned(),
+                connect_to: connect_to.iter().map(|a| a.parse().unwrap()).collect(),
+                ..HttpJob::default()
+            })
+        };
+        for why in [
+            of("http://[fe80::1]/", &[]),
+            of("http://[fe80::1]/", &["[fe80::2%1]:0", "[fe80::1]:0"]),
+        ] {
+            assert!(why.unwrap_err().contains("[fe80::1%INTERFACE]"));
+        }
+        // The loopback interface is the first of every namespace.
+        for zoned in [
+            of("http://[fe80::1%lo]/", &[]),
+            of("http://[fe80::1%25lo]/", &[]),
+            of("http://[fe80::2]/", &["[fe80::1%1]:0"]),
+        ] {
+            let Ok(Server::Addresses(found)) = zoned else {
+                panic!("no addresses");
+            };
+            assert_eq!(found, ["[fe80::1%1]:80".parse().unwrap()]);
+        }
+    }
 
     #[test]
     fn an_address_that_refuses_is_left_out_if_another_does_not() {

@@ -43,7 +43,7 @@ pub use clock::{SystemClock, rfc3339};
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
 pub use engine::{Observer, View};
 pub use error::StartError;
-pub use guard::admit_servers;
+pub use guard::{admit_servers, needs_no_zone};
 pub use http::Scripts;
 pub use machine::Machine;
 pub use prepare::{Environment, Extras, PortHint, prepare};

@@ -16,7 +16,7 @@ pub enum Scheme {
 pub struct HttpUrl {
     /// Plain or by TLS.
     pub scheme: Scheme,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Name or address, an IPv6 address without its brackets but with its zone (`fe80::1%eth0`).
     pub host: String,
     /// The port, if it is given.
     pub port: Option<u16>,
@@ -35,12 +35,22 @@ impl HttpUrl {
         }
     }
 
+    /// The host as servers know it: a zone means something on this machine alone (RFC 6874 section 4).
+    #[must_use]
+    pub fn known_host(&self) -> &str {
+        self.host.split('%').next().unwrap_or_default()
+    }
+
     /// Value of the Host header: RFC 9110 section 7.2.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
+        self.with_port(self.known_host())
+    }
+
+    fn with_port(&self, host: &str) -> String {
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
         };
         match self.port {
             Some(port) => format!("{host}:{port}"),
@@ -55,7 +65,12 @@ impl fmt::Display for HttpUrl {
             Scheme::Http => "http",
             Scheme::Https => "https",
         };
-        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+        write!(
+            f,
+            "{scheme}://{}{}",
+            self.with_port(&self.host),
+            self.target
+        )
     }
 }
 
@@ -88,8 +103,12 @@ impl FromStr for HttpUrl {
                 let (host, port) = inner
                     .split_once(']')
                     .ok_or_else(|| wrong("the bracket is not closed"))?;
-                let address: Result<std::net::Ipv6Addr, _> = host.parse();
+                let (address, zone) = host.split_once('%').unwrap_or((host, "lo"));
+                let address: Result<std::net::Ipv6Addr, _> = address.parse();
                 address.map_err(|_| wrong("between the brackets is no IPv6 address"))?;
+                if zone.is_empty() {
+                    return Err(wrong("after % comes no interface"));
+                }
                 match port.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if port.is_empty() => (host, None),
@@ -113,10 +132,21 @@ impl FromStr for HttpUrl {
         };
         Ok(Self {
             scheme,
-            host: host.to_owned(),
+            host: plain_zone(host),
             port,
             target,
         })
+    }
+}
+
+/// A host with its zone as the system takes it: `%25` of RFC 6874 is `%`.
+#[must_use]
+pub fn plain_zone(host: &str) -> String {
+    match host.split_once("%25") {
+        Some((address, zone)) if address.contains(':') && !zone.is_empty() => {
+            format!("{address}%{zone}")
+        }
+        _ => host.to_owned(),
     }
 }
 
@@ -155,9 +185,20 @@ mod tests {
             );
             assert_eq!(url.to_string(), shown);
         }
+        for text in ["http://[fe80::1%eth0]:81/x", "http://[fe80::1%25eth0]:81/x"] {
+            let url: HttpUrl = text.parse().unwrap();
+            assert_eq!(
+                (url.host.as_str(), url.known_host()),
+                ("fe80::1%eth0", "fe80::1")
+            );
+            assert_eq!(url.authority(), "[fe80::1]:81");
+            assert_eq!(url.to_string(), "http://[fe80::1%eth0]:81/x");
+        }
         for text in [
             "",
             "a",
+            "http://[fe80::1%]",
+            "http://[%lo]",
             "ftp://a",
             "http://",
             "http:///x",

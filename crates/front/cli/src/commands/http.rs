@@ -1,6 +1,9 @@
 //! `wirebench http`: requests to HTTP servers.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -8,7 +11,7 @@ use wb_model::{
     Locator, Plan, PortPlan,
     http::{
         Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion,
-        TlsVersion,
+        TlsVersion, plain_zone,
     },
     plan::XdpMode,
     text::plan_from_toml,
@@ -175,6 +178,7 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "ADDRESS:PORT",
         value_delimiter = ',',
+        value_parser = connect_to,
         help_heading = "Connections"
     )]
     connect_to: Vec<SocketAddr>,
@@ -270,12 +274,27 @@ fn tls_version(text: &str) -> Result<TlsVersion, String> {
     }
 }
 
+/// An address and a port; the zone of an IPv6 address may be a name of an interface.
+fn connect_to(text: &str) -> Result<SocketAddr, String> {
+    let zoned = text.strip_prefix('[').and_then(|t| t.split_once("]:"));
+    match zoned.filter(|(address, _)| address.contains('%')) {
+        None => text.parse().map_err(|e| format!("{e}")),
+        Some((address, port)) => {
+            let port: u16 = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
+            let found = (plain_zone(address).as_str(), port).to_socket_addrs();
+            let found = found.map_err(|e| format!("{address}: {e}"))?.next();
+            found.ok_or_else(|| format!("{address} is no address"))
+        }
+    }
+}
+
 impl HttpArgs {
     fn job(&self) -> Result<HttpJob> {
         let urls: Result<Vec<HttpUrl>, String> = self.urls.iter().map(|u| u.parse()).collect();
         let urls = urls.map_err(|e| anyhow!(e))?;
         let first = urls.first().context("a URL is needed")?;
-        let same = |u: &HttpUrl| (u.scheme, u.authority()) == (first.scheme, first.authority());
+        let same =
+            |u: &HttpUrl| (u.scheme, &u.host, u.port) == (first.scheme, &first.host, first.port);
         if let Some(other) = urls.iter().find(|u| !same(u)) {
             bail!("{other} is another server than {first}; write a plan with an [[http]] for each");
         }

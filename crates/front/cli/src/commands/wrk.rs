@@ -14,11 +14,13 @@ use anyhow::Result;
 use clap::Args;
 use wb_model::{
     Plan,
-    http::{HttpJob, HttpScript},
+    http::{HttpJob, HttpScript, plain_zone},
     text::plan_to_toml,
     units::Span,
 };
-use wb_session::{End, Environment, Extras, Scripts, Signals, View, admit_servers, prepare};
+use wb_session::{
+    End, Environment, Extras, Scripts, Signals, View, admit_servers, needs_no_zone, prepare,
+};
 use wb_wrk::{
     Command, Outcome, Stats, Stop, banner, results,
     script::{Host, MEMORY_BYTES, Outside, Settings, Summary, last_words},
@@ -80,7 +82,11 @@ struct Machine {
 impl Machine {
     /// Whether connections may go to the host of the command line. A name without addresses is another's business.
     fn admit_host(&self, command: &Command) -> Result<(), String> {
-        let found = (command.url.host.as_str(), 0).to_socket_addrs();
+        let host = plain_zone(&command.url.host);
+        if let Ok(address) = host.parse() {
+            needs_no_zone(&SocketAddr::new(address, 0))?;
+        }
+        let found = (host.as_str(), 0).to_socket_addrs();
         found.into_iter().flatten().try_for_each(|a| self.admit(a))
     }
 
@@ -136,7 +142,7 @@ impl Outside for Machine {
         let Some(port) = port_of(service) else {
             return Err("Servname not supported for ai_socktype".to_owned());
         };
-        let found = (host, port).to_socket_addrs();
+        let found = (plain_zone(host).as_str(), port).to_socket_addrs();
         let found: Vec<SocketAddr> = found.map_err(|e| words_of(&e))?.collect();
         // A script may hand any of them to a thread.
         found.iter().try_for_each(|address| self.admit(*address))?;
