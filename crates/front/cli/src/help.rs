@@ -670,6 +670,16 @@ mod tests {
     }
 
     #[test]
+    fn tools_with_two_kinds_of_options_say_which_stand_first() {
+        let mut line = Cli::command();
+        for tool in ["netperf", "netserver", "wrk"] {
+            let about = line.find_subcommand_mut(tool).unwrap().render_long_help();
+            let about = about.to_string().replace('\n', " ");
+            assert!(about.contains("Our own options stand "), "{tool}: {about}");
+        }
+    }
+
+    #[test]
     fn every_command_stands_in_one_group() {
         let command = Cli::command();
         for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {

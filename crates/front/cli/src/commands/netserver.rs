@@ -25,7 +25,8 @@ const IN_BACKGROUND: &str = "WIREBENCH_NETSERVER_BACKGROUND";
 
 /// Serve socket tests: netserver's command line, for netperf's clients and ours.
 ///
-/// Without -D it goes to the background, as netserver does.
+/// Our own options stand before `--`, netserver's after it; without options of ours `--` may be left out. Without -D it
+/// goes to the background, as netserver does.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench netserver -D                          in the foreground, port 12865\n  \
