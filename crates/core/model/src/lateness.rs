@@ -26,6 +26,43 @@ pub const MISSED: f64 = 0.02;
 /// How every reason begins that [`judge_lateness`] gives.
 pub const WAS_LATE: &str = "the tester was late";
 
+/// The longest times of which is known when they were; none overlaps another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absences([(u64, u64); 8]);
+
+impl Absences {
+    /// With one more.
+    #[cold]
+    fn with(self, (mut begin, mut end): (u64, u64)) -> Self {
+        let mut all = [(0, 0); 9];
+        for (place, absence) in all.iter_mut().zip(self.0) {
+            // Those that it touches become one with it.
+            if absence.0 <= end && begin <= absence.1 && absence != (0, 0) {
+                (begin, end) = (begin.min(absence.0), end.max(absence.1));
+            } else {
+                *place = absence;
+            }
+        }
+        all[8] = (begin, end);
+        all.sort_unstable_by_key(|(begin, end)| begin.abs_diff(*end));
+        let mut longest = Self::default();
+        longest.0.copy_from_slice(&all[1..]);
+        longest
+    }
+
+    fn plus(self, other: &Self) -> Self {
+        let known = other.0.into_iter().filter(|a| *a != (0, 0));
+        known.fold(self, Self::with)
+    }
+
+    /// For how long both were away at once, ns.
+    fn overlap_ns(&self, other: &Self) -> u64 {
+        let at_once = |a: (u64, u64), b: (u64, u64)| a.1.min(b.1).saturating_sub(a.0.max(b.0));
+        let pairs = self.0.iter().flat_map(|a| other.0.map(|b| at_once(*a, b)));
+        pairs.sum()
+    }
+}
+
 /// How late one worker, or all of a run, was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -35,8 +72,12 @@ pub struct Lateness {
     pub largest_gap_ns: u64,
     /// How often a worker was away for more than 1 ms.
     pub stalls: u64,
-    /// For how long in all, ns; the sum over workers.
+    /// For how long in all, ns. Times in which several workers were away count once, as far as each of them was away
+    /// for no more than 8 times; beyond that the longest 8 do, and the others are added.
     pub stalled_ns: u64,
+    /// When that was, as far as it is known.
+    #[serde(skip)]
+    pub absences: Absences,
     /// Frames, connections, requests and answers that fell due while a worker was away and left at once
     /// after it, in bursts of more than 64; of frames, also of more than fall due in 4 ms.
     pub late_departures: u64,
@@ -56,16 +97,23 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Takes note that a worker was away for `ns`. Returns whether that is a stall.
+    /// Takes note that a worker was away for `ns` until now. Returns whether that is a stall.
     #[inline]
-    pub fn away(&mut self, ns: u64) -> bool {
+    pub fn away(&mut self, now_ns: u64, ns: u64) -> bool {
         self.largest_gap_ns = self.largest_gap_ns.max(ns);
         let stalled = ns > LATE_NS;
         if stalled {
             self.stalls += 1;
             self.stalled_ns = self.stalled_ns.saturating_add(ns);
+            self.absences = self.absences.with((now_ns.saturating_sub(ns), now_ns));
         }
         stalled
+    }
+
+    /// How long all workers of both were away.
+    fn stalled_together_ns(&self, other: &Self) -> u64 {
+        let sum = self.stalled_ns.saturating_add(other.stalled_ns);
+        sum.saturating_sub(self.absences.overlap_ns(&other.absences))
     }
 
     /// Takes note that so many left at once after a stall, of which `usual` fall due in [`USUAL_NS`].
@@ -81,7 +129,8 @@ impl Lateness {
         Self {
             largest_gap_ns: self.largest_gap_ns.max(other.largest_gap_ns),
             stalls: self.stalls + other.stalls,
-            stalled_ns: self.stalled_ns.saturating_add(other.stalled_ns),
+            stalled_ns: self.stalled_together_ns(other),
+            absences: self.absences.plus(&other.absences),
             late_departures: self.late_departures + other.late_departures,
             missed_departures: self.missed_departures + other.missed_departures,
             late_reads: self.late_reads + other.late_reads,
@@ -264,7 +313,7 @@ mod tests {
 
     fn late(frames: u64) -> Lateness {
         let mut lateness = Lateness::default();
-        lateness.away(80_000_000);
+        lateness.away(100_000_000, 80_000_000);
         lateness.late_departures = frames;
         lateness
     }
@@ -294,10 +343,44 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_of_all_workers_counts_once() {
+        const MS: u64 = 1_000_000;
+        let worker = |absences: &[(u64, u64)]| {
+            let mut lateness = Lateness::default();
+            for (from, to) in absences {
+                lateness.away(to * MS, (to - from) * MS);
+            }
+            lateness
+        };
+        let in_all = |workers: &[Lateness]| {
+            let none = Lateness::default();
+            workers.iter().fold(none, |sum, w| sum.plus(w)).stalled_ns / MS
+        };
+        let (one, two) = (worker(&[(1_000, 2_000)]), worker(&[(1_003, 1_997)]));
+        assert_eq!(in_all(&[one, two]), 1_000);
+        assert_eq!(in_all(&[two, one, one]), 1_000);
+        let three = worker(&[(900, 1_100), (1_950, 2_050), (3_000, 3_010)]);
+        assert_eq!(in_all(&[one, two, three]), 1_160);
+        assert_eq!(in_all(&[three, two, one]), 1_160);
+        // One that tells no times is added.
+        let told = Lateness {
+            stalled_ns: 40 * MS,
+            ..Lateness::default()
+        };
+        assert_eq!(in_all(&[one, told, two]), 1_040);
+        // The longest are remembered.
+        let mut often: Vec<(u64, u64)> = (0..20)
+            .map(|i| (10_000 + i * 10, 10_002 + i * 10))
+            .collect();
+        often.push((1_000, 2_000));
+        assert_eq!(in_all(&[worker(&often), two]), 1_040);
+    }
+
+    #[test]
     fn the_noise_of_a_scheduler_is_no_stall() {
         let mut lateness = Lateness::default();
-        assert!(!lateness.away(LATE_NS));
-        assert!(lateness.away(LATE_NS + 1));
+        assert!(!lateness.away(LATE_NS, LATE_NS));
+        assert!(lateness.away(9 * LATE_NS, LATE_NS + 1));
         assert_eq!(
             (
                 lateness.stalls,

@@ -34,7 +34,7 @@ pub mod vary;
 pub use criteria::Criterion;
 pub use http::HttpJob;
 pub use kinds::JobKind;
-pub use lateness::{Charge, Lateness, LatenessReport, Turns, judge_lateness};
+pub use lateness::{Absences, Charge, Lateness, LatenessReport, Turns, judge_lateness};
 pub use limit::{Limit, LimitedBy, Limiter};
 pub use load::LoadJob;
 pub use locator::{Driver, Locator};

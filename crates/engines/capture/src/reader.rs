@@ -337,7 +337,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.outcome.longest_gap_ns = self.outcome.longest_gap_ns.max(gap_ns);
         self.looked_ns = now_ns;
         let away_ns = self.expected.begin(now_ns);
-        let stalled = self.outcome.lateness.away(away_ns);
+        let stalled = self.outcome.lateness.away(now_ns, away_ns);
         let n = calm(rx.receive(BATCH, |frame| self.take(frame)))?.unwrap_or(0);
         if stalled && n > 0 {
             self.outcome.lateness.late_reads += n as u64;

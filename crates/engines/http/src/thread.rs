@@ -272,7 +272,7 @@ impl<'a> Thread<'a> {
             }
             let now = now();
             let away = self.turns.begin(now);
-            let stalled = self.out.lateness.away(away) && away > LATE_NS;
+            let stalled = self.out.lateness.away(now, away) && away > LATE_NS;
             if stalled && away >= self.exposing() {
                 let open = self.connections.iter().filter(|c| c.state == State::Open);
                 self.out.lateness.exposed_connections += open.count() as u64;

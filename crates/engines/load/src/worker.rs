@@ -409,7 +409,7 @@ impl LoadWorker {
             self.longest_turn_ns = self.longest_turn_ns.max(ns);
         }
         let away_ns = self.expected.begin(mono);
-        if self.lateness.away(away_ns) {
+        if self.lateness.away(mono, away_ns) {
             self.was_away(mono, away_ns);
         }
     }

@@ -222,7 +222,7 @@ impl Sender {
         if away_ns > LATE_NS {
             self.was_away(now_ns, away_ns);
         } else {
-            self.lateness.away(away_ns);
+            self.lateness.away(now_ns, away_ns);
         }
         if now_ns < self.wake_ns {
             if tx.in_flight() > 0 {
@@ -247,7 +247,7 @@ impl Sender {
     /// Nobody took a turn for so long. What fell due meanwhile leaves at once, or never.
     #[cold]
     fn was_away(&mut self, now_ns: u64, away_ns: u64) {
-        self.lateness.away(away_ns);
+        self.lateness.away(now_ns, away_ns);
         let over = matches!(self.phase, Phase::Flight { .. } | Phase::Done);
         if over || now_ns < self.run_ns {
             return;

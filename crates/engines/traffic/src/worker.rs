@@ -237,8 +237,9 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
     /// A turn without a sender.
     #[inline]
     fn look(&mut self) -> Wish {
-        let away_ns = self.expected.begin(self.clock.monotonic_ns());
-        self.stalled |= self.lateness.away(away_ns);
+        let now_ns = self.clock.monotonic_ns();
+        let away_ns = self.expected.begin(now_ns);
+        self.stalled |= self.lateness.away(now_ns, away_ns);
         Wish::Until(u64::MAX)
     }
 

@@ -179,7 +179,7 @@ impl Watchman {
             let (mut turns, mut lateness) = (Turns::default(), Lateness::default());
             while !watched.load(Ordering::Acquire) {
                 let now_ns = monotonic_ns();
-                lateness.away(turns.begin(now_ns));
+                lateness.away(now_ns, turns.begin(now_ns));
                 turns.sleep_until(now_ns + LOOK.as_nanos() as u64);
                 std::thread::park_timeout(LOOK);
             }

@@ -730,7 +730,7 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
         self.turns += 1;
         let away_ns = self.expected.begin(now_ns);
         let began = (self.phase == Phase::Before).then(|| self.before(control, now_ns));
-        if self.lateness.away(away_ns) {
+        if self.lateness.away(now_ns, away_ns) {
             self.was_away(now_ns, away_ns);
         }
         if let Some(next) = began {

@@ -199,7 +199,7 @@ impl OffloadedSender {
         if away_ns > LATE_NS {
             sender.was_away(now_ns, away_ns);
         } else {
-            sender.lateness.away(away_ns);
+            sender.lateness.away(now_ns, away_ns);
         }
         let step = |sent, next_due_ns, done| Step {
             now_ns,

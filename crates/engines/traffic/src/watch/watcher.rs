@@ -270,7 +270,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         } else {
             self.turn_ns = self.compare_clocks();
             let away_ns = self.expected.begin(self.turn_ns);
-            self.lateness.away(away_ns);
+            self.lateness.away(self.turn_ns, away_ns);
         }
         let sight = &mut self.sight;
         let result = match counts_only {

@@ -232,7 +232,12 @@ fn limits(
     let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);
     // Requests that fell due while the tester was away.
     let wall: u64 = outcomes.iter().flatten().map(|o| o.wall_ns).sum();
-    let away = share(late.stalled_ns, wall).min(1.0);
+    let away: u64 = outcomes
+        .iter()
+        .flatten()
+        .map(|o| o.lateness.stalled_ns)
+        .sum();
+    let away = share(away, wall).min(1.0);
     let fell_due = (away * (all.sent + all.unsent) as f64) as u64;
     let ours = late.missed_departures.max(fell_due);
     if open && late.stalls > 0 && away >= 0.01 {
