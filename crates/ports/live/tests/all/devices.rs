@@ -240,7 +240,7 @@ fn a_device_counts_alike_whoever_makes_its_packets() {
         assert!(outcome.tx.kicks < COUNT / 16, "{} calls", outcome.tx.kicks);
         let mut progress = outcome.walker.progress().clone();
         let elapsed_ns = outcome.stopped_ns - outcome.started_ns;
-        assert!((1..=elapsed_ns).contains(&progress.idle_ns), "{progress:?}");
+        assert!(progress.idle_ns <= elapsed_ns, "{progress:?}");
         (progress.started_ns, progress.stopped_ns, progress.idle_ns) = (0, 0, 0);
         assert_eq!(progress, *end.progress(), "settings {number}");
         assert_eq!(outcome.walker.memory(), end.memory(), "settings {number}");
