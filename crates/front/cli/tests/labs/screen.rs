@@ -64,7 +64,9 @@ impl Terminal {
 
     fn tmux(&self, words: &[&str]) -> String {
         let mut command = Command::new("tmux");
-        command.env_remove("TMUX").args(["-S", &self.socket]);
+        // The width that `stty -a` takes is that of the terminal.
+        command.env_remove("TMUX").env_remove("COLUMNS");
+        command.args(["-S", &self.socket]);
         let output = command.args(words).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "tmux {words:?}: {error}");
