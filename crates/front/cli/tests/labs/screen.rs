@@ -315,6 +315,9 @@ fn a_capture_is_shown_and_its_lines_come_after() {
         "1kpps",
         "--duration",
         "4s",
+        // A busy machine may stall the sender.
+        "--catch-up",
+        "10s",
         "-q",
     ]);
     assert!(sent.status.success());

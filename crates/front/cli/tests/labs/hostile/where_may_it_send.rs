@@ -557,8 +557,8 @@ fn no_plan_puts_an_address_of_somebody_on_the_wire() {
                 drawn.kind,
                 drawn.text
             ),
-            // A load that nobody answers is no success, and no matter here.
-            Some(0 | 1) => {}
+            // A load that gets no answer is no success, which does not matter here.
+            Some(0 | 1 | 3) => {}
             other => panic!("{}: {other:?}: {said}\n{}", drawn.kind, drawn.text),
         }
         outcomes.push((drawn.kind, output.status.code() == Some(2)));
