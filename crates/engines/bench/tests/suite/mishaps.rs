@@ -674,7 +674,7 @@ fn a_failure_that_another_trial_contradicts_is_tried_again() {
     let full: (u32, &[(u32, f64)], f64) = (7, &[(5, 0.01), (6, 0.0004)], 0.985);
     for (chance, lost_before, least) in [short, full] {
         let mut device = Device {
-            ceiling: 1.5 * capacity,
+            ceiling: 2.0 * capacity,
             noise: Box::new(move |trial, load| {
                 let before = lost_before.iter().find(|(number, _)| *number == trial);
                 match before {
