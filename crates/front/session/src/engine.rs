@@ -58,6 +58,15 @@ pub(crate) struct Launch<'a> {
 /// What an interface counted, with the names of the kernel.
 pub(crate) type DeviceCounters = BTreeMap<String, u64>;
 
+/// When a port's link was first seen to have gone down.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkDown {
+    /// Time since the start of the run.
+    pub(crate) at_ns: u64,
+    /// The interface itself had been set down on this host.
+    pub(crate) set_down: bool,
+}
+
 /// What of the run an engine's account needs.
 pub(crate) struct Ended {
     pub(crate) end: End,
@@ -68,6 +77,8 @@ pub(crate) struct Ended {
     /// What the interfaces had counted before the first frame and after the last, by port.
     pub(crate) before: BTreeMap<String, DeviceCounters>,
     pub(crate) after: BTreeMap<String, DeviceCounters>,
+    /// The ports whose links went down.
+    pub(crate) downs: BTreeMap<String, LinkDown>,
 }
 
 impl Ended {

@@ -179,6 +179,15 @@ impl OpenPort {
             .map_or_else(BTreeMap::new, Wire::counters)
     }
 
+    /// Whether its interface is set down on this host.
+    pub(crate) fn is_set_down(&self) -> bool {
+        let link = |wire: &Wire| wire.netlink.link(&wire.interface.name).ok();
+        self.wire
+            .as_ref()
+            .and_then(link)
+            .is_some_and(|link| !link.up)
+    }
+
     /// The port as a report shows it, with what its interface counted before and after the run.
     pub(crate) fn report(
         &self,

@@ -11,7 +11,10 @@ use crate::{
     Signals, StartError,
     bell::Alarm,
     devices::WatchQueue,
-    engine::{DeviceCounters, Ended, Engine, Launch, Observer, Request, Sample, State, Stop, View},
+    engine::{
+        DeviceCounters, Ended, Engine, Launch, LinkDown, Observer, Request, Sample, State, Stop,
+        View,
+    },
     neighbour_responder::ResponderThread,
     ports, report,
 };
@@ -158,6 +161,7 @@ impl Prepared {
             next_view: start_ns + self.plan.interval.as_nanos(),
             recorder: Recorder::new(self.plan.interval.as_nanos().min(RECORD_INTERVAL_NS)),
             counters_at: None,
+            downs: BTreeMap::new(),
             looked_ns: 0,
         };
         while !self.turn(&mut state, &before, &alarm, observer) {
@@ -341,6 +345,18 @@ impl Prepared {
         if state.counters_at.is_none_or(old) {
             state.counters_at = Some(now);
             let counters = self.counters();
+            let at_ns = now.saturating_sub(state.start_ns);
+            let ports = self.engines.iter().flat_map(|e| e.ports());
+            for port in ports.filter(|p| lost_carrier(&p.plan.name, before, &counters)) {
+                let down = state
+                    .downs
+                    .entry(port.plan.name.clone())
+                    .or_insert(LinkDown {
+                        at_ns,
+                        set_down: false,
+                    });
+                down.set_down |= port.is_set_down();
+            }
             gone = self
                 .engines
                 .iter()
@@ -393,6 +409,7 @@ impl Prepared {
             clock_error_ns: offset.error_ns.max(offset_after.error_ns),
             before,
             after: self.counters(),
+            downs: state.downs,
         };
         let mut settled = Vec::new();
         let mut devices = Vec::new();
@@ -421,6 +438,17 @@ fn is_gone(
     counts(before) && !counts(now)
 }
 
+/// Whether a port's link went down since the run began.
+fn lost_carrier(
+    port: &str,
+    before: &BTreeMap<String, DeviceCounters>,
+    now: &BTreeMap<String, DeviceCounters>,
+) -> bool {
+    let downs =
+        |all: &BTreeMap<String, DeviceCounters>| all.get(port)?.get("carrier_downs").copied();
+    matches!((downs(before), downs(now)), (Some(before), Some(now)) if now > before)
+}
+
 /// A run between its start and its end.
 struct RunState {
     start_ns: u64,
@@ -435,6 +463,8 @@ struct RunState {
     recorder: Recorder,
     /// When the interfaces' counters were last taken down.
     counters_at: Option<u64>,
+    /// The ports whose links went down.
+    downs: BTreeMap<String, LinkDown>,
     /// When the controlling thread last looked at everything.
     looked_ns: u64,
 }
@@ -485,6 +515,18 @@ pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_went_down_is_seen_by_its_counter() {
+        let of = |downs: u64| -> BTreeMap<String, DeviceCounters> {
+            let counters = [("carrier_downs".to_owned(), downs)].into();
+            [("a".to_owned(), counters)].into()
+        };
+        assert!(lost_carrier("a", &of(1), &of(2)));
+        assert!(!lost_carrier("a", &of(2), &of(2)));
+        assert!(!lost_carrier("a", &of(1), &BTreeMap::new()));
+        assert!(!lost_carrier("b", &of(1), &of(2)));
+    }
 
     #[test]
     fn an_interface_that_had_counters_and_has_none_is_gone() {

@@ -13,8 +13,9 @@ use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use crate::{
     End,
     criteria::{self, Figures, Offered, Shortfall},
-    engine::{Ended, Settled, Stamping, Times},
+    engine::{Ended, LinkDown, Settled, Stamping, Times},
     lateness,
+    ports::OpenPort,
     settle::{
         distribution, distributions_of, measurement_warnings, nothing_arrived, nothing_sent, share,
         signal_name, times_of,
@@ -598,6 +599,32 @@ fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     downs
 }
 
+/// The receiving ports whose links went down, and when.
+fn receiving_downs<'a>(
+    run: &'a Traffic,
+    ended: &'a Ended,
+) -> impl Iterator<Item = (&'a OpenPort, &'a LinkDown)> {
+    let ports = run.ports.iter().filter(|port| port.used.rx);
+    ports.filter_map(|port| Some((port, ended.downs.get(&port.plan.name)?)))
+}
+
+/// The time of that, in words. The link may have gone down some time before it was seen.
+#[allow(clippy::cast_precision_loss)]
+fn when(down: &LinkDown) -> String {
+    let seconds = down.at_ns as f64 / 1e9;
+    format!("seen {seconds:.1} s after the start")
+}
+
+/// Why frames that are missing are no loss of the device: they were for a port that was set down on this host.
+fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
+    let lost = lost.filter(|n| *n > 0)?;
+    let (port, down) = downs.iter().find(|(_, down)| down.set_down)?;
+    Some(format!(
+        "{port} was set down on this host, {}, so the {lost} frames that are missing say nothing about the device",
+        when(down)
+    ))
+}
+
 /// Why frames are missing, if any are.
 fn missing_because(
     run: &Traffic,
@@ -622,6 +649,11 @@ fn missing_because(
             "its receiving interface dropped frames ({}), {lost} are missing in all",
             list.join(", ")
         )));
+    }
+    if let Some((port, down)) = receiving_downs(run, ended).next() {
+        let (port, when) = (&port.plan.locator, when(down));
+        let why = format!("it went down at {port}, {when}, and {lost} frames did not come back");
+        return Some(Limiter::Link.because(why));
     }
     let late = lateness.all.late_departures;
     Some(if late >= lost {
@@ -788,6 +820,15 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             ns / 1_000_000
         ));
     }
+    for (port, down) in receiving_downs(run, ended) {
+        let (port, when) = (&port.plan.locator, when(down));
+        warnings.push(format!(
+            "{port}: the link of this receiving port went down, {when}"
+        ));
+    }
+    let deaf_downs: Vec<(String, LinkDown)> = receiving_downs(run, ended)
+        .map(|(port, down)| (port.plan.locator.to_string(), down.clone()))
+        .collect();
     let catch_up = settled
         .iter()
         .filter_map(|s| s.job.rates.largest_catch_up_frames)
@@ -881,6 +922,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         lateness,
         defect,
         nothing: nothing_sent(&totals).or(dead),
+        excuse: deaf(&deaf_downs, totals.lost_frames),
         warnings,
         stamping: stamping(run, ended),
         ..Settled::default()
@@ -1001,6 +1043,23 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_did_not_arrive_at_a_port_that_was_set_down_is_no_loss() {
+        let down = |set_down| {
+            let at_ns = 1_500_000_000;
+            [("a/b".to_owned(), LinkDown { at_ns, set_down })]
+        };
+        let why = deaf(&down(true), Some(7)).expect("it was set down here");
+        assert_eq!(
+            why,
+            "a/b was set down on this host, seen 1.5 s after the start, so the 7 frames that are missing say nothing about the device"
+        );
+        assert_eq!(deaf(&down(true), Some(0)), None);
+        // The other end went down: that may be the test.
+        assert_eq!(deaf(&down(false), Some(7)), None);
+        assert_eq!(deaf(&[], Some(7)), None);
+    }
 
     #[test]
     fn full_speed_is_only_said_of_the_time_in_which_the_link_was_up() {
