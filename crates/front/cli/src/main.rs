@@ -77,6 +77,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    wb_session::survive_file_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let words = match alias::translated(&words) {
         Ok(words) => words,

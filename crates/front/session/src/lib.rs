@@ -48,7 +48,7 @@ pub use http::Scripts;
 pub use machine::Machine;
 pub use prepare::{Environment, Extras, PortHint, prepare};
 pub use run::{End, Finished, Prepared};
-pub use signals::{Signals, mind_suspension};
+pub use signals::{Signals, mind_suspension, survive_file_limit};
 pub use steering::{Steer, Steering};
 
 /// Prepares a plan and runs it to its end.

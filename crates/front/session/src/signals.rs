@@ -21,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 use signal_hook::{
-    consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2},
+    consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ},
     iterator,
 };
 
@@ -198,6 +198,13 @@ impl Signals {
     pub fn hurry(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 1
     }
+}
+
+/// Makes a file that reaches the limit of its size (`ulimit -f`) an error of the write instead of the end of the process.
+/// Commands that are started keep what they had.
+pub fn survive_file_limit() {
+    // Refused only for signals that nobody may handle.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// The terminal that the run reports to, if it is that of the run's session: a daemon has left it.

@@ -179,3 +179,18 @@ fn plans_of_command_lines() {
     }
     assert_snapshot!(all);
 }
+
+#[test]
+fn a_file_that_may_not_grow_ends_a_run_with_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.pcap");
+    let line = format!(
+        "ulimit -f 1; exec {} tx -i file:{} --rate max --count 1000",
+        env!("CARGO_BIN_EXE_wirebench"),
+        file.display()
+    );
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+}
