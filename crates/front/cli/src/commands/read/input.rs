@@ -294,7 +294,8 @@ impl Input {
             [_] if as_pcapng => &[],
             sections => sections,
         };
-        let texts: [(&str, fn(&SectionTexts) -> bool); 4] = [
+        type Has = fn(&SectionTexts) -> bool;
+        let texts: [(&str, Has); 4] = [
             ("hardware of sections", |s| s.hardware.is_some()),
             ("systems of sections", |s| s.os.is_some()),
             ("programs of sections", |s| {
