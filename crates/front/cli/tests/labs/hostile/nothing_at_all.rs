@@ -145,6 +145,7 @@ fn a_flood_is_not_judged_by_its_answers() {
         let line = [
             &line[..],
             &["-q", "--cps", "500", "--duration", "1s", "--ramp", "0s"],
+            &["--allow-unsent"],
         ]
         .concat();
         let line: Vec<&str> = match transport {
