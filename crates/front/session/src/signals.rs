@@ -207,17 +207,22 @@ pub fn survive_file_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// The terminal that the run reports to, if it is that of the run's session: a daemon has left it.
+/// The terminal that the run reports to, if it is the controlling terminal of the process: a daemon has none.
 fn terminal() -> Option<OwnedFd> {
     let (error, output) = (io::stderr(), io::stdout());
-    let is_ours = |fd: BorrowedFd<'_>| {
-        let session = rustix::process::getsid(None);
-        session.is_ok() && rustix::termios::tcgetsid(fd) == session
-    };
     let terminal = [error.as_fd(), output.as_fd()]
         .into_iter()
-        .find(|fd| is_ours(*fd))?;
+        .find(|fd| is_controlling_terminal(*fd))?;
     terminal.try_clone_to_owned().ok()
+}
+
+/// Only the controlling terminal has a foreground process group. The group has no number (`OPNOTSUPP`) where its
+/// leader is outside of our process namespace, as in a container.
+fn is_controlling_terminal(fd: BorrowedFd<'_>) -> bool {
+    matches!(
+        rustix::termios::tcgetpgrp(fd),
+        Ok(_) | Err(rustix::io::Errno::OPNOTSUPP)
+    )
 }
 
 /// Calls `before` when somebody suspends the process (Ctrl-Z), before it stops, and `after` when it goes on, also

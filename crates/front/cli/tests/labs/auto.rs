@@ -296,6 +296,21 @@ fn in_a_user_namespace_the_way_is_that_of_sockets() {
     assert_eq!(total(&report, "received"), 100);
 }
 
+#[test]
+fn a_container_that_does_not_see_the_sessions_leader_is_a_place_to_run() {
+    if !privileged() {
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(env!("CARGO_BIN_EXE_wirebench"))
+        .args(["trial", "--tx", "memory:c", "--rx", "memory:c"])
+        .args(["--count", "100", "--rate", "10kpps", "--json", "-q"])
+        .output()
+        .expect("runs");
+    assert_eq!(total(&report(&output), "received"), 100);
+}
+
 /// A tap whose program reads no more after some frames takes those of programs, and they come to nothing.
 const HOLD: &str = "import fcntl, os, struct, sys, time
 f = os.open('/dev/net/tun', os.O_RDWR)
