@@ -146,7 +146,10 @@ pub fn mount(
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
     let table = MountTable::open()?;
-    let point = make_room(dir, &table)?;
+    let point = resolve(dir).map_err(|cause| no_folder(dir, cause))?;
+    // Two at once would both find the folder free, or one would take down what the other has just mounted.
+    let _turn = take_turn(&point)?;
+    make_room(&point, &table)?;
     let refused = |cause: io::Error| MountError::Refused {
         operation: "mount on",
         dir: point.clone(),
@@ -330,32 +333,48 @@ fn resolve(dir: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(dir.components().collect::<PathBuf>())
 }
 
-/// Makes sure that `dir` is a folder that can be mounted on, and takes dead ones of ours away.
-fn make_room(dir: &Path, table: &MountTable) -> Result<PathBuf, MountError> {
-    let no_folder = |cause| MountError::NoFolder {
+fn no_folder(dir: &Path, cause: io::Error) -> MountError {
+    MountError::NoFolder {
         dir: dir.to_owned(),
         cause,
-    };
-    let point = resolve(dir).map_err(no_folder)?;
-    loop {
-        let top = table.top_at(&point)?;
-        let ours = top.as_ref().is_some_and(|mount| mount.kind == KIND);
-        match fs::metadata(&point) {
-            Ok(_) if ours => return Err(MountError::InUse { dir: point }),
-            Ok(found) if found.is_dir() => return Ok(point),
-            Ok(_) => return Err(no_folder(io::ErrorKind::NotADirectory.into())),
-            Err(e) if !is_dead(&e) => return Err(no_folder(e)),
-            Err(e) => match top {
-                None => return Err(no_folder(e)),
-                Some(mount) if !ours => {
-                    let kind = mount.kind;
-                    return Err(MountError::DeadForeign { dir: point, kind });
-                }
-                Some(_) => take_down(&point)
-                    .map(drop)
-                    .map_err(|cause| refused_removal(&point, cause))?,
-            },
-        }
+    }
+}
+
+/// Waits until no other thread or process of this machine is mounting a control folder. The turn ends with the file.
+fn take_turn(point: &Path) -> Result<File, MountError> {
+    let device = open_device(point)?;
+    let locked = rustix::io::retry_on_intr(|| {
+        rustix::fs::flock(&device, rustix::fs::FlockOperation::LockExclusive)
+    });
+    match locked {
+        Ok(()) => Ok(device),
+        Err(e) => Err(MountError::Refused {
+            operation: "mount on",
+            dir: point.to_owned(),
+            cause: e.into(),
+            hint: None,
+        }),
+    }
+}
+
+/// Checks that a control folder can be mounted on `point`, and removes dead ones there. Never waits for the process of
+/// a living one.
+fn make_room(point: &Path, table: &MountTable) -> Result<(), MountError> {
+    remove_dead(point)?;
+    let top = table.top_at(point)?;
+    if top.as_ref().is_some_and(|mount| mount.kind == KIND) {
+        return Err(MountError::InUse {
+            dir: point.to_owned(),
+        });
+    }
+    match (fs::metadata(point), top) {
+        (Ok(found), _) if found.is_dir() => Ok(()),
+        (Ok(_), _) => Err(no_folder(point, io::ErrorKind::NotADirectory.into())),
+        (Err(e), Some(mount)) if is_dead(&e) => Err(MountError::DeadForeign {
+            dir: point.to_owned(),
+            kind: mount.kind,
+        }),
+        (Err(e), _) => Err(no_folder(point, e)),
     }
 }
 

@@ -282,6 +282,7 @@ fn mount(args: &MountArgs) -> Result<u8> {
     // Behind all else that can fail: a daemon that did not come up has one line to say why.
     metrics::serve(&args.metrics, &signals)?;
     if let Some(log) = &log {
+        say(UP);
         // Whoever started it goes away now, and its end of the pipe with it.
         rustix::stdio::dup2_stderr(log).context("cannot say anything any more")?;
     }
@@ -302,6 +303,10 @@ fn mount(args: &MountArgs) -> Result<u8> {
     drop(mounted);
     Ok(signal.map_or(0, |n| u8::try_from(128 + n).unwrap_or(130)))
 }
+
+/// Last line of a daemon to the process that started it. The end of the pipe proves nothing, because a daemon that ends
+/// closes it too, a moment before it can be waited for.
+const UP: &str = "up";
 
 /// Longest that a daemon may take to come up.
 const COMING_UP: Duration = Duration::from_secs(10);
@@ -332,8 +337,6 @@ fn daemon(args: &MountArgs) -> Result<u8> {
         // Ctrl-C in this terminal is not for it.
         .process_group(0);
     let mut child = command.spawn().context("cannot start the daemon")?;
-    // It closes its end of the pipe when the folder is mounted, or by ending; the folder itself proves nothing,
-    // it may be another's.
     let mut pipe = child.stderr.take().context("the daemon has no pipe")?;
     let (told, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -348,14 +351,16 @@ fn daemon(args: &MountArgs) -> Result<u8> {
             COMING_UP.as_secs()
         );
     };
-    if dir.join("pgctrl").exists() && child.try_wait()?.is_none() {
+    let mut lines: Vec<_> = said.lines().collect();
+    if lines.last() == Some(&UP) {
+        lines.pop();
         print(&format!(
             "the control files are in {}, by process {}",
             dir.display(),
             child.id()
         ));
         // Where it serves metrics.
-        said.lines().for_each(say);
+        lines.into_iter().for_each(say);
         return Ok(0);
     }
     let status = child.wait()?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Place, Playground, Toy, mount_or_skip};
@@ -74,6 +74,38 @@ fn dropped_it_is_unmounted() {
     assert!(!play.mounted.is_gone());
     drop(play);
     assert!(!is_control_folder(&dir).unwrap());
+}
+
+/// Also on a folder whose process was killed, which each of them would replace.
+#[test]
+fn one_of_several_mounts_at_the_same_time_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let toy = Arc::new(Toy::default());
+    if mount_or_skip(dir.path(), &toy).is_none() {
+        return;
+    }
+    for round in 0..20 {
+        if round % 2 == 1 {
+            start_daemon(dir.path()).kill();
+        }
+        let all_ready = Barrier::new(4);
+        let one = || {
+            all_ready.wait();
+            let files = Arc::new(Toy::default()) as Arc<dyn ControlFiles>;
+            mount(dir.path(), files, &MountOptions::default())
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let errors: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        let in_use = |e: &&MountError| matches!(e, MountError::InUse { .. });
+        assert!(errors.iter().all(in_use), "{errors:?}");
+        assert!(is_control_folder(dir.path()).unwrap());
+        drop(results);
+        assert!(!is_control_folder(dir.path()).unwrap());
+    }
 }
 
 #[test]
