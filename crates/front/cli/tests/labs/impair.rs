@@ -120,3 +120,29 @@ fn the_way_back_is_left_alone() {
     let report = lab.trial(&["--rate", "5kpps", "--duration", "1s"]);
     assert_eq!(total(&report, "lost"), 1_000, "{}", report["totals"]);
 }
+
+#[test]
+fn frames_that_the_kernel_drops_behind_the_receiver_are_no_drops_of_its_interface() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("impair", &["--loss", "5%"]);
+    // The kernel knows no protocol for these and counts each that it got, after the receiver got it.
+    for headers in [["--vlan", "5,6"], ["--proto", "raw"]] {
+        let mut options = vec!["--size", "128", "--rate", "1kpps", "--duration", "500ms"];
+        options.extend(headers);
+        let (tx, rx) = (lab.a0(), lab.b0());
+        let (tx, rx) = (format!("packet:{tx}"), format!("packet:{rx}"));
+        let report = lab.trial_with(&tx, &rx, &options, 0);
+        let lost = total(&report, "lost");
+        assert!(lost > 0 && total(&report, "received") == 500 - lost);
+        let limit = report["limited_by"].as_str().unwrap();
+        assert!(limit.starts_with("the device or the path"), "{limit}");
+        let counters = &report["ports"][1]["counters"];
+        assert!(
+            report["ports"][1]["interface_drops"].is_null(),
+            "{counters}"
+        );
+        assert!(!report["warnings"].to_string().contains("interface itself"));
+    }
+}

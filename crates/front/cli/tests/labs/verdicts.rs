@@ -69,6 +69,31 @@ fn a_trial_on_a_dead_path_is_invalid() {
 }
 
 #[test]
+fn frames_that_the_interface_does_not_take_are_its_limit() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    // The peer's MTU bounds what a veth takes.
+    system(
+        "ip",
+        &["-n", &lab.node("b"), "link", "set", "b0", "mtu", "500"],
+    );
+    for driver in ["xdp", "packet"] {
+        for rate in ["1kpps", "max"] {
+            let line = format!(
+                "trial --tx {driver}:{} --rx packet:{} --size 1000 --rate {rate} --duration 300ms --catch-up 10s",
+                lab.a0(),
+                lab.b0()
+            );
+            let report = ends(&line, "invalid", 3, "nothing was sent");
+            let by = report["limited_by"].as_str().unwrap();
+            assert!(by.starts_with("the sending interface: it "), "{line}: {by}");
+        }
+    }
+}
+
+#[test]
 fn a_load_to_nobody_is_invalid() {
     if !privileged() {
         return;

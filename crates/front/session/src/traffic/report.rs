@@ -2,7 +2,8 @@
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Summary, Totals,
+    Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
+    Totals,
     lateness::MISSED,
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -561,19 +562,51 @@ fn stamp_source(run: &Traffic, port: usize) -> String {
     sources.join("+")
 }
 
-/// Frames that the interfaces of receiving ports dropped during the run, besides those that our
-/// own counters know (a full XDP ring shows in both).
+/// Frames that the interfaces of receiving ports dropped during the run, except those that the port's own counters hold.
 fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     let mut drops = Vec::new();
     for (i, port) in run.ports.iter().enumerate().filter(|(_, p)| p.used.rx) {
-        let keys = ["rx_dropped", "rx_missed_errors", "rx_fifo_errors"];
-        let dropped: u64 = keys.iter().map(|key| ended.grew(port, key)).sum();
-        let ours: u64 = outcomes(run, i).map(|o| o.rx.dropped_frames).sum();
-        if dropped > ours {
-            drops.push((port.plan.locator.to_string(), dropped - ours));
+        let [dropped, missed, no_room] =
+            ["rx_dropped", "rx_missed_errors", "rx_fifo_errors"].map(|key| ended.grew(port, key));
+        let beyond = match port.facts.driver == Driver::Packet.name() {
+            true => dropped.saturating_sub(dropped_behind_tap(run, i)) + missed + no_room,
+            // A full XDP ring shows in both.
+            false => {
+                let ours = outcomes(run, i).map(|o| o.rx.dropped_frames).sum();
+                (dropped + missed + no_room).saturating_sub(ours)
+            }
+        };
+        if beyond > 0 {
+            drops.push((port.plan.locator.to_string(), beyond));
         }
     }
     drops
+}
+
+/// Frames that the kernel may have counted in `rx_dropped` after a port of the packet driver got them: those for which the
+/// kernel may have no protocol.
+fn dropped_behind_tap(run: &Traffic, port: usize) -> u64 {
+    let slots = run.slots.iter().filter(|s| s.port == port);
+    slots
+        .filter_map(|slot| {
+            let direction = &run.directions[slot.receives?];
+            let outcome = slot.outcome.as_ref()?;
+            let counters = outcome.receiver.as_ref()?.measurement.counters;
+            let of_run = counters.received_frames + outcome.rx.dropped_frames;
+            // Frames of another sender are unknown.
+            let streams = &direction.streams;
+            let known = !streams.is_empty() && streams.iter().all(|s| has_protocol(&s.stream));
+            Some(counters.foreign_frames + if known { 0 } else { of_run })
+        })
+        .sum()
+}
+
+/// True if every Linux kernel has a protocol for the frames of a stream.
+fn has_protocol(stream: &Stream) -> bool {
+    stream.vlan.len() < 2
+        && stream.mpls.is_empty()
+        && stream.proto != Proto::Raw
+        && stream.replay.is_none()
 }
 
 /// What a sending port took, and its device never counted.
@@ -676,18 +709,37 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
             "it was down at {port}, {unsent} frames stayed unsent"
         )));
     }
-    let refused = totals.refused_frames.unwrap_or(0);
     let late = &lateness_of(run);
-    Some(if late.missed_departures > unsent / 2 {
-        Limiter::Tester.because(format!(
+    if late.missed_departures > unsent / 2 {
+        return Some(Limiter::Tester.because(format!(
             "it was away for {} ms in all, {unsent} frames stayed unsent",
             late.stalled_ns / 1_000_000
-        ))
-    } else if refused > unsent / 2 {
-        let why = format!("it refused {refused} frames, {unsent} stayed unsent");
-        Limiter::SendingInterface.because(why)
-    } else {
+        )));
+    }
+    let interface = not_taken_because(run, totals, unsent);
+    Some(interface.unwrap_or_else(|| {
         Limiter::Tester.because(format!("its sender fell short by {unsent} frames"))
+    }))
+}
+
+/// The sending interface, if it refused most of what stayed unsent, or took nothing in most calls.
+fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limit> {
+    let refused = totals.refused_frames.unwrap_or(0);
+    let and = match unsent {
+        0 => String::new(),
+        _ => format!(", {unsent} stayed unsent"),
+    };
+    if refused > unsent / 2 {
+        let why = format!("it refused {refused} frames{and}");
+        return Some(Limiter::SendingInterface.because(why));
+    }
+    let mut ports = run.ports.iter().enumerate();
+    ports.find_map(|(i, port)| {
+        let kicks: u64 = outcomes(run, i).map(|o| o.tx.kicks).sum();
+        let full: u64 = outcomes(run, i).map(|o| o.tx.full_events).sum();
+        let port = &port.plan.locator;
+        let why = format!("it took no frame in {full} of {kicks} calls at {port}{and}");
+        (full > kicks / 2).then(|| Limiter::SendingInterface.because(why))
     })
 }
 
@@ -761,7 +813,12 @@ fn limited_by(
             .into();
     }
     if full_speed_ns.is_some() {
-        return at_full_speed(&downs, lossless).into();
+        let not_taken = match totals.offered_frames {
+            Some(0) => not_taken_because(run, totals, 0),
+            _ => None,
+        };
+        let full_speed = || at_full_speed(&downs, lossless);
+        return not_taken.unwrap_or_else(full_speed).into();
     }
     let why = match lossless.is_empty() {
         true => "all that was asked was sent",
