@@ -2,13 +2,14 @@
 
 use std::{fmt::Write as _, net::IpAddr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_host::Namespace;
 
 use crate::{Result, nft};
 
 /// One condition of a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filter {
     /// Whether what it is about is let through.
     pub permit: bool,

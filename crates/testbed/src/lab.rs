@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wb_host::ethtool::Offload;
 use wb_host::link::{VethEnd, create_veth, link_by_name};
@@ -527,7 +528,7 @@ impl Drop for Lab {
 }
 
 /// Everything there is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabList {
     /// The labs, by name.
     pub labs: Vec<LabStatus>,
@@ -536,7 +537,7 @@ pub struct LabList {
 }
 
 /// A lab and how it stands.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabStatus {
     /// Its name.
     pub name: String,
@@ -565,7 +566,7 @@ pub struct LabStatus {
 }
 
 /// A namespace of a lab.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NodeStatus {
     /// Its names.
     #[serde(flatten)]
@@ -575,7 +576,7 @@ pub struct NodeStatus {
 }
 
 /// An XDP program at an end of a wire.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EndProgram {
     /// Where, as a port.
     pub port: String,
@@ -586,7 +587,7 @@ pub struct EndProgram {
 }
 
 /// The process a lab lives for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OwnerStatus {
     /// Which one.
     #[serde(flatten)]
@@ -596,7 +597,7 @@ pub struct OwnerStatus {
 }
 
 /// The process that is the device of a lab.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceStatus {
     /// Which process it is.
     #[serde(flatten)]

@@ -11,6 +11,7 @@
 
 use std::process::Command;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_host::{Namespace, cpu, in_namespace, steering};
 
@@ -25,7 +26,7 @@ const FRAME_OVERHEAD: u64 = 14 + 8;
 
 /// The shaping of an egress. In a time T at most `rate_bps` × T ÷ 8 + `burst_bytes` bytes leave,
 /// and `queue_bytes` more after the last one has come in. Frames count without FCS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// Bits per second.
     pub rate_bps: u64,

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_host::{netns, process};
 
@@ -20,7 +21,7 @@ use crate::{LabKind, LabOptions, LinkEnds, Node, Result, TestbedError, user};
 const SHARED: &str = "/run/wirebench/labs";
 
 /// A process, named for good: by its number and when it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
@@ -44,7 +45,7 @@ impl Process {
 }
 
 /// The process a lab lives for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Owner {
     /// Which one.
     #[serde(flatten)]

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::balancer::{self, BalancerOptions};
@@ -15,7 +16,7 @@ use crate::impair::ImpairOptions;
 use crate::{Result, TestbedError};
 
 /// What is between the ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LabKind {
     /// A wire, or several.
@@ -91,7 +92,7 @@ impl FromStr for LabKind {
 }
 
 /// How the impairing device receives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceDriver {
     /// The best that works.
@@ -102,7 +103,7 @@ pub enum DeviceDriver {
 }
 
 /// What can be chosen about a lab.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabOptions {
     /// Its name; that of its kind otherwise.
@@ -229,7 +230,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 }
 
 /// A network namespace of a lab.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// `a`, `dut`, `b`; of the balancer `client`, `lb`, `server`.
     pub node: String,
@@ -238,7 +239,7 @@ pub struct Node {
 }
 
 /// One end of a wire.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     /// The namespace it is in.
     pub namespace: String,
@@ -287,7 +288,7 @@ impl End {
 }
 
 /// The two ends of a wire.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkEnds {
     /// The one nearer to node a, or to the client.
     pub a: End,

@@ -26,7 +26,7 @@ use crate::{
 pub const PLAN_SCHEMA: &str = "wirebench.plan/1";
 
 /// Names for the `kind` of a plan: the commands that make plans.
-pub const PLAN_KINDS: [&str; 24] = [
+pub const PLAN_KINDS: [&str; 25] = [
     "run",
     "trial",
     "tx",
@@ -39,6 +39,7 @@ pub const PLAN_KINDS: [&str; 24] = [
     "sweep",
     "wrk",
     "pktgen",
+    "pgrx",
     "bench rfc2544",
     "bench ndr",
     "bench pdr",
@@ -63,6 +64,7 @@ pub struct Plan {
     /// Name of this run in the report: `run`, or the command that makes such plans, such as `trial` or `bench
     /// rfc2544`. Other words are refused.
     #[serde(default = "default_kind")]
+    #[schemars(extend("enum" = PLAN_KINDS))]
     pub kind: String,
     /// Where all random choices come from. The same seed gives the same frames.
     #[serde(default = "default_seed")]

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The first place where a document is not what its type's schema says, if there is one.
+/// Returns the first place where a document disagrees with the schema of its type.
 ///
 /// # Panics
 /// Never: plans, snapshots and reports have only types that JSON can hold.
@@ -12,9 +12,14 @@ use serde_json::Value;
 pub fn mismatch<T: Serialize + JsonSchema>(document: &T) -> Option<String> {
     let schema = schema_for!(T).to_value();
     let document = serde_json::to_value(document).expect("it has only types that JSON can hold");
-    Schema(&schema)
-        .check(&document, &schema, &T::schema_name())
-        .err()
+    mismatch_with(&schema, &document)
+}
+
+/// Returns the first place where a document disagrees with a schema that this program printed.
+#[must_use]
+pub fn mismatch_with(schema: &Value, document: &Value) -> Option<String> {
+    let name = schema["title"].as_str().unwrap_or("document");
+    Schema(schema).check(document, schema, name).err()
 }
 
 /// A whole schema, with the parts that it refers to. Knows what the types of this crate make use of.
@@ -120,6 +125,19 @@ mod tests {
     fn documents_are_what_their_schemas_say() {
         assert_eq!(mismatch(&Plan::default()), None);
         assert_eq!(mismatch(&Report::default()), None);
+    }
+
+    #[test]
+    fn a_plan_has_a_known_kind() {
+        let kind = |kind: &str| Plan {
+            kind: kind.to_owned(),
+            ..Plan::default()
+        };
+        for known in crate::plan::PLAN_KINDS {
+            assert_eq!(mismatch(&kind(known)), None);
+        }
+        let found = mismatch(&kind("trail")).expect("not a kind");
+        assert!(found.contains("kind"), "{found}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What `doctor` found, as text: the worst counted first, then one entry for each finding.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::page::{Page, Tone};
 
 /// How a finding is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// As it should be.
@@ -41,7 +42,7 @@ impl Level {
 }
 
 /// One thing found out about the machine or an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// How it is meant.
     pub level: Level,

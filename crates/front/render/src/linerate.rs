@@ -1,6 +1,7 @@
 //! Theoretical frame rates of Ethernet: RFC 2544 section 20, RFC 5180 appendix A.
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_measure::rates::{LAYER1_OVERHEAD, line_rate_pps};
 
 use crate::{
@@ -135,28 +136,50 @@ pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
     document
 }
 
+/// JSON document of `linerate --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LinerateDocument {
+    /// `wirebench.linerate/1`.
+    pub schema: &'static str,
+    /// Formula of the frame rates.
+    pub formula: &'static str,
+    /// Preamble and gap of each frame, in bytes.
+    pub overhead_octets: u32,
+    /// One entry for each speed and size.
+    pub rates: Vec<FrameRate>,
+}
+
+/// Largest frame rate at one speed and frame size.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FrameRate {
+    /// Line rate, in bit/s.
+    pub line_rate_bps: u64,
+    /// Frame size with FCS, in bytes.
+    pub frame_size: u32,
+    /// Frames per second, rounded down.
+    pub frames_per_second: u64,
+    /// Time of a frame with preamble and gap on the wire, in ns.
+    pub frame_time_ns: f64,
+}
+
 /// The same figures as one JSON document.
 ///
 /// # Panics
 /// Never: numbers and words only.
 #[must_use]
 pub fn json(speeds: &[u64], sizes: &[u32]) -> String {
-    let rows: Vec<_> = cells(speeds, sizes)
-        .map(|(speed, size)| {
-            json!({
-                "line_rate_bps": speed,
-                "frame_size": size,
-                "frames_per_second": line_rate_pps(speed, size),
-                "frame_time_ns": frame_time_ns(speed, size),
-            })
-        })
-        .collect();
-    let document = json!({
-        "schema": "wirebench.linerate/1",
-        "formula": FORMULA,
-        "overhead_octets": LAYER1_OVERHEAD,
-        "rates": rows,
+    let rates = cells(speeds, sizes).map(|(speed, size)| FrameRate {
+        line_rate_bps: speed,
+        frame_size: size,
+        frames_per_second: line_rate_pps(speed, size),
+        frame_time_ns: frame_time_ns(speed, size),
     });
+    let document = LinerateDocument {
+        schema: "wirebench.linerate/1",
+        formula: FORMULA,
+        overhead_octets: LAYER1_OVERHEAD,
+        rates: rates.collect(),
+    };
     let mut text = serde_json::to_string_pretty(&document).expect("numbers and words only");
     text.push('\n');
     text

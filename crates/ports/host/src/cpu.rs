@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::CpuSet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{HostError, Result};
@@ -46,7 +47,7 @@ pub struct Placement {
 }
 
 /// An interrupt of an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Irq {
     /// Its number.
     pub number: u32,

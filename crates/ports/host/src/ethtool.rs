@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -87,7 +88,7 @@ impl Driver {
 }
 
 /// The speed of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
     /// Layer 1 bits per second, as the driver states them.
     pub bits_per_second: u64,
@@ -99,7 +100,7 @@ pub struct Speed {
 }
 
 /// Channels (queues with their interrupt), now and at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Channels {
     /// Those that receive only.
     pub rx: u32,
@@ -128,7 +129,7 @@ impl Channels {
 }
 
 /// Ring sizes in descriptors, now and at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rings {
     /// Receive ring.
     pub rx: u32,
@@ -141,7 +142,7 @@ pub struct Rings {
 }
 
 /// Which timestamps the device can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Timestamping {
     /// Every received frame, by the device.
     pub hardware_rx: bool,

@@ -10,6 +10,7 @@ use netlink_packet_route::link::{
     LinkXdp, Stats64, XdpAttached,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use wb_counters::LinkCounters;
 
@@ -58,7 +59,7 @@ pub struct Link {
 }
 
 /// What an interface is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 pub enum LinkKind {
     /// A device of a bus, real or of the virtual machine.
@@ -116,7 +117,7 @@ impl From<String> for LinkKind {
 }
 
 /// An XDP program found on an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct XdpProgram {
     /// Its id, as `bpftool prog` lists it.
     pub id: u32,
@@ -140,7 +141,7 @@ impl XdpProgram {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum XdpMode {
     /// In the driver.

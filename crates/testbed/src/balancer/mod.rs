@@ -15,6 +15,7 @@ use std::env;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_host::{Namespace, sysctl};
 
@@ -30,7 +31,7 @@ const PORT: u16 = 80;
 const CLIENTS: u8 = 250;
 
 /// How connections are spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BalancerMode {
     /// The kernel translates addresses, IPv4 and IPv6, TCP and UDP.
@@ -41,7 +42,7 @@ pub enum BalancerMode {
 }
 
 /// What the device of the `balancer` lab is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BalancerOptions {
     /// How connections are spread.
@@ -93,7 +94,7 @@ fn client(n: u8) -> (Ipv4Addr, Ipv6Addr) {
 }
 
 /// What a load through the balancer has to know.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balancer {
     /// How connections are spread.
     pub mode: BalancerMode,
@@ -119,7 +120,7 @@ pub struct Balancer {
 }
 
 /// One side of the balancer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BalancerSide {
     /// The tester's port: `wb-balancer-client/c0`.
     pub port: String,

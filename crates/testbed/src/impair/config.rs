@@ -1,10 +1,11 @@
 //! What the device is asked to do, as it is kept in the lab's file.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_port::fault::{self, Capacity, Impairment, InvalidImpairment};
 
 /// Which test frames are lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
     /// None.
@@ -17,7 +18,7 @@ pub enum Loss {
 }
 
 /// What the device does to test frames on their way from a to b.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImpairOptions {
     /// Time from arrival to departure.

@@ -8,13 +8,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wb_port::fault::ImpairCounters;
 
 /// What happened to the frames of one direction.
 ///
 /// Of test frames, `arrived = lost + rate_dropped + (left − duplicated) + inside` always holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DirectionCounters {
     /// Test frames that came in.
     pub arrived: u64,
@@ -132,7 +133,7 @@ impl DirectionCounters {
 }
 
 /// What the device did in both directions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceCounters {
     /// On the way from node a to node b.
     pub a_to_b: DirectionCounters,

@@ -1,6 +1,6 @@
 //! `wirebench bench`: benchmark procedures.
 
-mod compare;
+pub(crate) mod compare;
 mod lab;
 mod presets;
 mod suite;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use wb_host::{
     doctor::{self, Description},
@@ -41,9 +42,9 @@ pub(crate) struct DoctorArgs {
     describe: bool,
 }
 
-/// The JSON of `doctor`.
-#[derive(Serialize)]
-struct DoctorDocument<'a> {
+/// JSON document of `doctor --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DoctorDocument<'a> {
     /// `wirebench.doctor/1`.
     schema: &'static str,
     /// Findings, in the order of the text.

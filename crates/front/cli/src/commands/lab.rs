@@ -4,16 +4,19 @@ mod balancer;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_host::privilege::{Capability, Privileges};
 use wb_model::{
     Stream,
     bench::{FILTER_CONDITIONS, FilterCondition, filter_conditions},
     criteria::parse_share,
+    schema::mismatch,
     units::{Rate, Span},
 };
 use wb_render::{figures, table::Table};
 use wb_testbed::{
-    BalancerMode, BalancerOptions, Filter, LabKind, LabOptions, LabStatus,
+    BalancerMode, BalancerOptions, Filter, LabKind, LabList, LabOptions, LabStatus,
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
@@ -184,13 +187,40 @@ fn filters(conditions: u32) -> Vec<Filter> {
     families.map(filter).collect()
 }
 
-/// A document about labs, with its version first.
-fn with_schema(value: serde_json::Value) -> Result<String> {
-    let mut document = serde_json::json!({ "schema": "wirebench.labs/1" });
-    if let (Some(all), Some(own)) = (document.as_object_mut(), value.as_object()) {
-        all.extend(own.clone());
+/// JSON document about labs.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum LabDocument<'a> {
+    /// All labs, of `lab ls --json`.
+    Ls(Versioned<&'a LabList>),
+    /// One lab, of `lab up --json`.
+    Up(Versioned<&'a LabStatus>),
+}
+
+/// Contents of a document, after its version.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Versioned<T> {
+    /// `wirebench.labs/1`.
+    schema: &'static str,
+    /// The contents.
+    #[serde(flatten)]
+    contents: T,
+}
+
+impl<T> Versioned<T> {
+    fn new(contents: T) -> Self {
+        Self {
+            schema: "wirebench.labs/1",
+            contents,
+        }
     }
-    Ok(serde_json::to_string_pretty(&document)?)
+}
+
+impl LabDocument<'_> {
+    fn text(&self) -> Result<String> {
+        debug_assert_eq!(mismatch(self), None, "a document matches its schema");
+        Ok(serde_json::to_string_pretty(self)?)
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -342,7 +372,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
                 bail!("lab {} is gone already", state.name);
             };
             print(&if args.json {
-                with_schema(serde_json::to_value(lab)?)?
+                LabDocument::Up(Versioned::new(lab)).text()?
             } else {
                 describe(lab)
             });
@@ -352,7 +382,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         LabCommand::Ls(args) => {
             let list = wb_testbed::ls()?;
             if args.json {
-                print(&with_schema(serde_json::to_value(&list)?)?);
+                print(&LabDocument::Ls(Versioned::new(&list)).text()?);
             } else if list.labs.is_empty() && list.stray_namespaces.is_empty() {
                 print("no labs; `wirebench lab up pair` makes one");
             } else {

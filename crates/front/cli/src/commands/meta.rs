@@ -8,7 +8,10 @@ use clap_complete::Shell;
 use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 
-use crate::run::print;
+use crate::{
+    commands::{bench::compare::CompareDocument, doctor::DoctorDocument, lab::LabDocument},
+    run::print,
+};
 
 /// Print the completion script of a shell.
 #[derive(Args, Debug)]
@@ -74,6 +77,14 @@ enum Document {
     Snapshot,
     /// A line of `stat --json`.
     Stat,
+    /// Findings of `doctor --json`.
+    Doctor,
+    /// Labs of `lab ls --json`, or the lab of `lab up --json`.
+    Labs,
+    /// Frame rates of `linerate --json`.
+    Linerate,
+    /// Changes of `bench compare --json`.
+    Compare,
     /// The short form of a plan for `bench lb`.
     BenchPlan,
 }
@@ -84,6 +95,10 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Report => schemars::schema_for!(Report),
         Document::Snapshot => schemars::schema_for!(LiveLine<'_>),
         Document::Stat => schemars::schema_for!(wb_counters::line::Line),
+        Document::Doctor => schemars::schema_for!(DoctorDocument<'_>),
+        Document::Labs => schemars::schema_for!(LabDocument<'_>),
+        Document::Linerate => schemars::schema_for!(wb_render::linerate::LinerateDocument),
+        Document::Compare => schemars::schema_for!(CompareDocument),
         Document::BenchPlan => schemars::schema_for!(LbFile),
     };
     print(&serde_json::to_string_pretty(&schema)?);

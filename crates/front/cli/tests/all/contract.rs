@@ -86,8 +86,52 @@ fn schema_paths(document: &str) -> String {
 
 #[test]
 fn schema_paths_are_only_added_to() {
-    for document in ["plan", "report", "snapshot", "stat"] {
+    for document in [
+        "plan", "report", "snapshot", "stat", "doctor", "labs", "linerate", "compare",
+    ] {
         assert_snapshot!(format!("schema_of_{document}"), schema_paths(document));
+    }
+}
+
+/// Returns what a command prints as JSON. The exit code does not matter: `doctor` may find a problem.
+fn json(words: &[&str]) -> Value {
+    let output = wirebench(words);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}: {output:?}"))
+}
+
+#[test]
+fn printed_documents_match_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let report = serde_json::to_string(&wb_model::Report {
+        schema: wb_model::REPORT_SCHEMA.to_owned(),
+        results: vec![wb_model::bench::BenchResult::Suite(Box::new(
+            wb_model::bench::SuiteResult::new(
+                wb_model::bench::SuiteTest::Throughput,
+                wb_model::bench::Quantity::Frames,
+            ),
+        ))],
+        ..wb_model::Report::default()
+    });
+    std::fs::write(&file, report.unwrap()).unwrap();
+    let file = file.to_str().unwrap();
+    for (document, words) in [
+        ("doctor", &["doctor", "--json"][..]),
+        ("doctor", &["doctor", "lo", "--json", "--describe"]),
+        ("labs", &["lab", "ls", "--json"]),
+        ("linerate", &["linerate", "10g", "--json"]),
+        ("compare", &["bench", "compare", file, file, "--json"]),
+    ] {
+        let printed = json(words);
+        assert_eq!(printed["schema"], format!("wirebench.{document}/1"));
+        let schema = json(&["schema", document]);
+        let mismatch = wb_model::schema::mismatch_with(&schema, &printed);
+        assert_eq!(mismatch, None, "{words:?}: {printed}");
+        let required = schema["required"].as_array();
+        assert!(
+            schema.get("anyOf").is_some() || required.is_some_and(|r| r.contains(&"schema".into())),
+            "{document}: {schema}"
+        );
     }
 }
 

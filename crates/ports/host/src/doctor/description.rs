@@ -2,6 +2,7 @@
 //!
 //! `doctor --json --describe` writes it, so a card that is not at hand can be judged from its description alone.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::{self, Irq};
@@ -13,7 +14,7 @@ use crate::netns::Namespace;
 use crate::privilege;
 
 /// Facts about a machine and, if one was asked about, an interface.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Description {
     /// Origin of the facts: `this machine`, or for a card that was not at hand, where they were taken from.
@@ -31,7 +32,7 @@ pub struct Description {
 }
 
 /// Facts about one interface.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct InterfaceDescription {
     /// Name in its namespace.
@@ -77,7 +78,7 @@ pub struct InterfaceDescription {
 }
 
 /// Use of an interface by the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Usage {
     /// Not used.
@@ -90,7 +91,7 @@ pub enum Usage {
 }
 
 /// XDP abilities of an interface. A `None` means that the kernel does not report the ability (before Linux 6.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct XdpAbilities {
     /// True if the driver runs XDP programs.
@@ -104,7 +105,7 @@ pub struct XdpAbilities {
 }
 
 /// Result of an attempt to attach an XDP program in the driver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attach {
     /// Not tried, with the reason.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use wb_model::{
@@ -51,7 +52,7 @@ pub(crate) struct CompareArgs {
 }
 
 /// Whether a figure changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
     Better,
@@ -106,19 +107,50 @@ struct Figure {
     why: String,
 }
 
-/// A row: one test at one size.
-#[derive(Clone, Debug, Serialize)]
+/// JSON document of `bench compare --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CompareDocument {
+    /// `wirebench.compare/1`.
+    schema: &'static str,
+    /// True if a figure is worse than before.
+    worse: bool,
+    /// One entry for each figure.
+    rows: Vec<Row>,
+    /// Plan keys that differ between the two reports.
+    plan_differences: Vec<PlanDifference>,
+}
+
+/// Plan key that differs between two reports.
+#[derive(Serialize, JsonSchema)]
+struct PlanDifference {
+    /// Path of the key.
+    path: String,
+    /// Value in the old report.
+    old: String,
+    /// Value in the new report.
+    new: String,
+}
+
+/// One figure: a test at one frame size.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Row {
+    /// Name of the test.
     test: String,
+    /// Frame size, or empty.
     size: String,
+    /// Unit of `old` and `new`.
     unit: String,
+    /// Value in the old report.
     old: Option<f64>,
+    /// Value in the new report.
     new: Option<f64>,
     /// (new − old) ÷ old.
     change: Option<f64>,
+    /// Relative difference up to which the two values count as the same.
     repeatability: f64,
+    /// Result of the comparison.
     verdict: Change,
-    /// Why it is not comparable, or what must be known.
+    /// Reason why the values are not comparable, or a caveat.
     note: String,
     #[serde(skip)]
     kind: Option<Kind>,
@@ -552,16 +584,15 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
     let plans = differences(&old, &new);
     let worse = rows.iter().any(|row| row.verdict == Change::Worse);
     if args.json {
-        let plans: Vec<Value> = plans
-            .iter()
-            .map(|(path, old, new)| serde_json::json!({"path": path, "old": old, "new": new}))
-            .collect();
-        deliver_document(&serde_json::to_string_pretty(&serde_json::json!({
-            "schema": SCHEMA,
-            "worse": worse,
-            "rows": rows,
-            "plan_differences": plans,
-        }))?)?;
+        let plan_differences = plans.into_iter();
+        let plan_differences =
+            plan_differences.map(|(path, old, new)| PlanDifference { path, old, new });
+        deliver_document(&serde_json::to_string_pretty(&CompareDocument {
+            schema: SCHEMA,
+            worse,
+            rows,
+            plan_differences: plan_differences.collect(),
+        })?)?;
     } else {
         deliver(&text(&rows, &plans))?;
     }
