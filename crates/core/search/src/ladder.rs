@@ -2,9 +2,10 @@
 
 use crate::{ACCIDENT, Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
 
-/// When the tester was the limit, it may do so much more next time, and no better guess is worth a
-/// trial.
-const TESTER_MAY_DO: f64 = 1.2;
+/// A tester that offered less than this share of a load cannot offer more than it did.
+const CLEARLY_LESS: f64 = 0.98;
+/// Upper bound of a search above what the tester offered, as a factor: too near for another trial between the two.
+const TESTER_MAY_DO: f64 = 1.002;
 /// A tester that could not confirm a load has confirmed what it offered, if that was no less a share of
 /// it.
 const STILL_WORTH: f64 = 0.75;
@@ -60,9 +61,14 @@ impl Known {
             }
             Outcome::Unoffered => {
                 let offered = trial.offered.min(load);
-                self.held(offered);
-                let above = load.min((offered * TESTER_MAY_DO).max(load * ACCIDENT));
-                self.did_not_hold(above, offered, Bound::Tester);
+                if is_whole(trial) {
+                    self.held(offered);
+                }
+                let above = match offered < load * CLEARLY_LESS {
+                    true => (offered * TESTER_MAY_DO).max(load * ACCIDENT),
+                    false => load,
+                };
+                self.did_not_hold(above, trial.through.min(offered), Bound::Tester);
             }
             Outcome::Unread => {
                 let through = trial.through.max(load * ACCIDENT);
@@ -100,6 +106,11 @@ impl Known {
         };
         load.clamp(search.minimum, search.maximum)
     }
+}
+
+/// Returns true if all that was offered came through.
+fn is_whole(trial: &Trial) -> bool {
+    trial.through >= trial.offered * (1.0 - 1e-9)
 }
 
 const fn ask(load: f64, purpose: Purpose) -> Ask {
@@ -181,7 +192,7 @@ fn confirm<M: Measurer>(
         match trial.outcome {
             Outcome::Held => (found.best, found.confirmed) = (Some(load), true),
             // What it did offer has held for the full length.
-            Outcome::Unoffered if trial.offered >= load * STILL_WORTH => {
+            Outcome::Unoffered if trial.offered >= load * STILL_WORTH && is_whole(&trial) => {
                 let best = trial.offered.min(load);
                 if found.best.is_none_or(|held| held < best) {
                     (found.best, found.confirmed) = (Some(best), true);

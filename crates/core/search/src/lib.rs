@@ -116,7 +116,7 @@ pub enum Outcome {
     Held,
     /// The device did not.
     Broke,
-    /// The tester could not offer all of it; the device carried what was offered.
+    /// The tester could not offer all of it. If the device carried what was offered, all of it came through.
     Unoffered,
     /// The tester could not receive it; nothing is known of the device.
     Unread,

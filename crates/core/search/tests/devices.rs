@@ -67,9 +67,9 @@ impl Measurer for Device {
         let offered = load.min(self.tester);
         Ok(Some(Trial {
             outcome: match (offered <= capacity, load <= self.tester) {
+                (_, false) => Outcome::Unoffered,
                 (true, true) => Outcome::Held,
-                (true, false) => Outcome::Unoffered,
-                (false, _) => Outcome::Broke,
+                (false, true) => Outcome::Broke,
             },
             offered,
             through: match offered <= capacity {
@@ -159,6 +159,27 @@ proptest! {
         {
             prop_assert!(beyond - best <= beyond * plan.resolution * 1.000_001, "{found:?}");
         }
+    }
+}
+
+/// What the tester offered is the bound at once, whether the device carried it or not.
+#[test]
+fn the_first_load_is_beyond_the_tester() {
+    let plan = Search {
+        resolution: 0.005,
+        most_trials: 60,
+        ..Search::up_to(15e6)
+    };
+    for (capacity, bound, limit) in [(6e6, Bound::Device, 6e6), (12e6, Bound::Tester, 9e6)] {
+        let mut device = Device {
+            tester: 9e6,
+            ..Device::new(capacity)
+        };
+        let found = search(&mut device, &plan).unwrap();
+        assert_eq!((found.bound, found.confirmed), (bound, true), "{found:?}");
+        let best = found.best.unwrap();
+        assert!(best <= limit && best >= limit * 0.99, "{found:?}");
+        assert!(found.trials <= 5, "{:?}", device.loads);
     }
 }
 

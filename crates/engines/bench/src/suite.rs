@@ -248,6 +248,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         tester.burst = burst;
         let known = &mut self.known[n];
         tester.maximum = (known.maximum.is_finite()).then_some(known.maximum);
+        tester.ceiling = known.ceiling;
         let budget = u64::try_from(self.suite.search.budget.0.as_nanos()).unwrap_or(u64::MAX);
         tester.deadline = tester.bench.now_ns().saturating_add(budget);
         tester.begin();

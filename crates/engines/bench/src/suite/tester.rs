@@ -27,6 +27,8 @@ const LATE_TRIALS_AFTER: u32 = 2;
 const SHORT_DOUBTS: f64 = 4.0;
 /// How often a load is offered that was not offered the first time.
 const UNOFFERED_TRIALS: u32 = 2;
+/// Share of its ceiling that a tester offers of a larger load, unless something held it up.
+const NEAR_CEILING: f64 = 0.9;
 /// How long a link may be down before the benchmark ends.
 const LINK_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether it is up again.
@@ -80,6 +82,8 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) doubted: u32,
     /// The tester was late at some load as often as it was tried.
     always_late: bool,
+    /// Largest load that the tester can offer, once it is known.
+    pub(super) ceiling: Option<f64>,
     /// What a trial takes beside its own time.
     overhead: Duration,
     /// What the rest takes: told with each trial.
@@ -134,6 +138,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             carried: [0.0; 2],
             doubted: 0,
             always_late: false,
+            ceiling: None,
             overhead: OVERHEAD,
             left: Left::default(),
         }
@@ -314,6 +319,13 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
+    /// Returns true if a trial asked for more than the tester can offer, and the tester offered about what it can.
+    fn is_beyond_ceiling(&self, trial: &SuiteTrial) -> bool {
+        self.ceiling.is_some_and(|ceiling| {
+            trial.intended > ceiling && trial.offered >= ceiling * NEAR_CEILING
+        })
+    }
+
     /// Whether another trial contradicts that the device gave way at this load.
     fn is_doubtful(&self, load: f64, purpose: TrialPurpose) -> bool {
         let times = if is_full(purpose) { 1.0 } else { SHORT_DOUBTS };
@@ -345,7 +357,12 @@ impl<'a, B: Bench> Tester<'a, B> {
         let load = trial.intended;
         // Of an overload of many times as much, what had waited before its end is a large part of what came through.
         let is_overload = judged.through < trial.offered / 2.0;
-        if matches!(trial.outcome, TrialOutcome::Pass | TrialOutcome::Fail) && !is_overload {
+        // Of a load that was not offered, too, the device carried what came through.
+        let counts = matches!(
+            trial.outcome,
+            TrialOutcome::Pass | TrialOutcome::Fail | TrialOutcome::NotOffered
+        );
+        if counts && !is_overload {
             let carried = &mut self.carried[usize::from(is_full(trial.purpose))];
             *carried = carried.max(judged.through);
         }
@@ -383,6 +400,7 @@ impl<'a, B: Bench> Tester<'a, B> {
                     self.always_late |= late == most_late;
                     late < most_late
                 }
+                TrialOutcome::NotOffered if self.is_beyond_ceiling(&judged.trial) => false,
                 // Once is an accident of ours, twice is what we can do.
                 TrialOutcome::NotOffered | TrialOutcome::NotRead => {
                     unoffered += 1;

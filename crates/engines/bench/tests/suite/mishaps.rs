@@ -515,6 +515,52 @@ fn connections_that_the_tester_could_not_begin() {
     assert!(searched(&result).all(|t| t.outcome != TrialOutcome::Fail));
 }
 
+/// A tester that offers a load between the device's capacity and line rate: the first load cannot be offered, and the
+/// search continues below what was.
+#[test]
+fn the_first_loads_are_beyond_the_tester() {
+    let find = |capacity| {
+        let mut device = Device {
+            capacity,
+            ceiling: 9e6,
+            ..Device::default()
+        };
+        completed(&mut device, &plan(CLOSE)).remove(0)
+    };
+    // Line rate, what came through of it, 1 % above that, and the trial that confirms; one more for the middle.
+    let result = find(6e6);
+    assert_eq!(result.limited_by, Some(LbLimit::Device), "{result:?}");
+    assert!(result.confirmed && !result.tester_limit);
+    assert_near(result.limit.unwrap(), 6e6, 3e4);
+    assert!(result.trials <= 5, "{:?}", outcomes(&result));
+    // Line rate, and what was offered, to confirm it.
+    let result = find(12e6);
+    assert_eq!(result.limited_by, Some(LbLimit::Tester), "{result:?}");
+    assert!(result.confirmed && result.tester_limit);
+    assert_near(result.limit.unwrap(), 9e6, 9e4);
+    assert!(result.trials <= 3, "{:?}", outcomes(&result));
+    for trial in result.trial_log.iter().filter(|t| t.intended > 9.2e6) {
+        assert_eq!(trial.outcome, TrialOutcome::NotOffered);
+    }
+}
+
+/// A trial whose load was not offered counts neither against the device nor for it, whatever was lost.
+#[test]
+fn a_load_that_was_not_offered_is_no_word_on_the_device() {
+    // The device carries 4.5 Mpps, and the tester offers 90 % of each load above 4 Mpps.
+    let mut device = Device {
+        capacity: 4.5e6,
+        mishap: Box::new(|_, load| (load > 4e6).then_some(Mishap::Sent(0.9))),
+        ..Device::default()
+    };
+    let result = completed(&mut device, &plan(CLOSE)).remove(0);
+    for trial in searched(&result).filter(|t| t.intended > 4e6) {
+        assert_eq!(trial.outcome, TrialOutcome::NotOffered, "{trial:?}");
+    }
+    assert_ne!(result.limited_by, Some(LbLimit::Device), "{result:?}");
+    assert!(result.limit.unwrap() <= 4.5e6, "{result:?}");
+}
+
 /// Requests that were due and found no free connection were not answered, unless the tester is to blame.
 #[test]
 fn requests_that_wait_for_a_connection() {
@@ -674,7 +720,7 @@ fn a_failure_that_another_trial_contradicts_is_tried_again() {
     let full: (u32, &[(u32, f64)], f64) = (7, &[(5, 0.01), (6, 0.0004)], 0.985);
     for (chance, lost_before, least) in [short, full] {
         let mut device = Device {
-            ceiling: 2.0 * capacity,
+            ceiling: 1.5 * capacity,
             noise: Box::new(move |trial, load| {
                 let before = lost_before.iter().find(|(number, _)| *number == trial);
                 match before {
