@@ -44,6 +44,17 @@ fn all_trials_are_told_with_what_rose_meanwhile() {
     assert_snapshot!(from(&plain(&samples::report(vec![r]), true), "trials of"));
 }
 
+/// What a void trial offered is no load of the curve.
+#[test]
+fn a_void_row_of_a_loss_curve_has_no_rate() {
+    let mut curve = samples::loss("64", 0.2);
+    curve.curve[1].offered = 1_234_567.0;
+    let text = plain(&samples::report(vec![curve]), false);
+    let row = text.lines().find(|line| line.ends_with("  void")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["90", "%", "-", "void"], "{text}");
+}
+
 #[test]
 fn texts_fit_eighty_columns() {
     for line in plain(&samples::full(), true).lines() {
