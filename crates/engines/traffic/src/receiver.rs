@@ -436,7 +436,9 @@ impl Sorter {
             self.ramp_frames += 1;
             return;
         }
-        if let Some(run) = self.run.as_ref().filter(|_| self.flows == 0) {
+        // The number after all flows is of no run, so a first frame with it does not say which run to follow.
+        let is_of_a_run = tag.flow < PKTGEN_FLOW;
+        if let Some(run) = self.run.as_ref().filter(|_| self.flows == 0 && is_of_a_run) {
             (self.first_flow, self.flows) = run.range(tag.flow);
             if tag.flow.wrapping_sub(self.first_flow) < self.flows {
                 if run.first.is_none() {
@@ -677,6 +679,13 @@ mod tests {
         let last = PKTGEN_FLOW - 1;
         let seen = followed(&open(None, 4), &[last, last - 6, last - 7, 1]);
         assert_eq!(seen, (vec![last - 6, last], 2, 0));
+        // Numbers that no run has say nothing of the run.
+        for number in [RAMP_FLOW, PKTGEN_FLOW] {
+            let strays = u64::from(number == PKTGEN_FLOW);
+            let ramp = u64::from(number == RAMP_FLOW);
+            let seen = followed(&open(None, 4), &[number, 5, 6, number]);
+            assert_eq!(seen, (vec![5, 6], 2 * strays, 2 * ramp), "{number}");
+        }
         // As told.
         let seen = followed(&open(Some(10), 2), &[9, 10, 11, 12, FAR]);
         assert_eq!(seen, (vec![10, 11], 3, 0));

@@ -625,6 +625,11 @@ int wb_account(struct xdp_md *ctx)
 		ADD(q->ramp, 1);
 		return XDP_DROP;
 	}
+	// The number after all flows is of no run, so a first frame with it does not say which run to follow.
+	if (C.around_first && number == C.ramp_flow - 1) {
+		stray = &q->unplanned;
+		goto tagged;
+	}
 	number -= C.around_first ? first_around(number) : C.first_flow;
 	if (number >= C.flows) {
 		stray = &q->unplanned;
