@@ -94,6 +94,35 @@ fn frames_that_the_interface_does_not_take_are_its_limit() {
 }
 
 #[test]
+fn frames_that_arrive_unrecognised_are_the_testers_fault() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    // The router overwrites the beginning of each tag.
+    let garble = "table ip garble { chain f { type filter hook forward priority 0; \
+                  udp dport 7 @th,64,16 set 0; }; }";
+    let nft = ["netns", "exec", &lab.node("dut"), "nft", garble];
+    assert!(system("ip", &nft).status.success());
+    for driver in ["live", "xdp", "packet"] {
+        let line = format!(
+            "trial --tx packet:{} --rx {driver}:{} --rate 1kpps --duration 300ms --catch-up 10s",
+            lab.port("a", "a0"),
+            lab.port("b", "b0")
+        );
+        for criteria in ["", " --criteria loss<=0%"] {
+            let report = ends(&format!("{line}{criteria}"), "invalid", 3, "not recognised");
+            assert_eq!(
+                (total(&report, "received"), total(&report, "foreign")),
+                (0, 300)
+            );
+            let by = report["limited_by"].as_str().unwrap();
+            assert!(by.starts_with("the tester: "), "{by}");
+        }
+    }
+}
+
+#[test]
 fn a_load_to_nobody_is_invalid() {
     if !privileged() {
         return;

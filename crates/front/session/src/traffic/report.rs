@@ -658,14 +658,32 @@ fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     ))
 }
 
+/// Why the frames of a direction that arrived count as foreign, if no other frame arrived and about as many did as were sent.
+fn unrecognised(totals: &Totals) -> Option<String> {
+    let (offered, received) = (totals.offered_frames?, totals.received_frames?);
+    // Frames of another run have a tag, and the tag was recognised.
+    let unplanned = totals.unplanned_frames.unwrap_or(0);
+    let foreign = totals.foreign_frames?.saturating_sub(unplanned);
+    let about = offered - offered / 10..=offered + offered / 10;
+    (received == 0 && foreign > 0 && about.contains(&foreign)).then(|| {
+        format!(
+            "{foreign} frames arrived but were not recognised as this run's, {offered} were sent"
+        )
+    })
+}
+
 /// Why frames are missing, if any are.
 fn missing_because(
     run: &Traffic,
     ended: &Ended,
     totals: &Totals,
     lateness: &LatenessReport,
+    unrecognised: Option<&str>,
 ) -> Option<Limit> {
     let lost = totals.lost_frames.filter(|n| *n > 0)?;
+    if let Some(why) = unrecognised {
+        return Some(Limiter::Tester.because(why));
+    }
     let ours = totals.rx_dropped_frames.unwrap_or(0);
     if ours > 0 {
         return Some(Limiter::Tester.because(format!(
@@ -779,6 +797,7 @@ fn limited_by(
     totals: &Totals,
     lateness: &LatenessReport,
     full_speed_ns: Option<u64>,
+    unrecognised: Option<&str>,
 ) -> LimitedBy {
     if let End::Fault(text) = &ended.end {
         return Limiter::Fault.because(text).into();
@@ -791,10 +810,8 @@ fn limited_by(
         .filter(|_| completed && unsent.is_none())
         .and_then(|ns| down_at_full_speed(&downs, ns))
         .map(|(down, _)| down);
-    let causes: Vec<Limit> = [down, unsent, missing_because(run, ended, totals, lateness)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let missing = missing_because(run, ended, totals, lateness, unrecognised);
+    let causes: Vec<Limit> = [down, unsent, missing].into_iter().flatten().collect();
     if !causes.is_empty() {
         return LimitedBy::all(causes);
     }
@@ -954,6 +971,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             _ => format!("{}: {nothing}", s.job.name),
         })
     });
+    let unknown = settled.iter().find_map(|s| unrecognised(&s.job.totals));
     distributions.extend(
         departures
             .as_ref()
@@ -961,7 +979,14 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     );
     Settled {
         distributions,
-        limited_by: limited_by(run, ended, &totals, &lateness, full_speed_ns),
+        limited_by: limited_by(
+            run,
+            ended,
+            &totals,
+            &lateness,
+            full_speed_ns,
+            unknown.as_deref(),
+        ),
         not_offered,
         totals,
         rates,
@@ -979,7 +1004,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         lateness,
         defect,
         nothing: nothing_sent(&totals).or(dead),
-        excuse: deaf(&deaf_downs, totals.lost_frames),
+        excuse: unknown.or_else(|| deaf(&deaf_downs, totals.lost_frames)),
         warnings,
         stamping: stamping(run, ended),
         ..Settled::default()
@@ -1100,6 +1125,27 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_arrive_as_foreign_are_the_testers_fault() {
+        let of = |received, foreign, unplanned| {
+            unrecognised(&Totals {
+                offered_frames: Some(1000),
+                received_frames: Some(received),
+                foreign_frames: Some(foreign),
+                unplanned_frames: Some(unplanned),
+                ..Totals::default()
+            })
+        };
+        assert_eq!(
+            of(0, 998, 0).as_deref(),
+            Some("998 frames arrived but were not recognised as this run's, 1000 were sent")
+        );
+        for (received, foreign, unplanned) in [(0, 0, 0), (0, 40, 0), (1, 999, 0), (0, 1000, 1000)]
+        {
+            assert_eq!(of(received, foreign, unplanned), None);
+        }
+    }
 
     #[test]
     fn what_did_not_arrive_at_a_port_that_was_set_down_is_no_loss() {
