@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wb_host::Namespace;
+use wb_host::{Namespace, descriptors::keep_limit};
 
 use crate::{Lab, LabKind, LabOptions, Result, TestbedError, process, state, user};
 
@@ -69,6 +69,7 @@ fn command(argv: &[String]) -> Result<Command> {
         .ok_or_else(|| TestbedError::Input("no command was given".into()))?;
     let mut command = Command::new(program);
     command.args(arguments);
+    keep_limit(&mut command);
     Ok(command)
 }
 

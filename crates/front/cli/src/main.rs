@@ -78,6 +78,7 @@ enum Command {
 
 fn main() -> ExitCode {
     wb_session::survive_file_limit();
+    wb_host::descriptors::raise_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let words = match alias::translated(&words) {
         Ok(words) => words,
@@ -135,12 +136,29 @@ fn main() -> ExitCode {
             None => ExitCode::from(code),
         },
         Err(error) => {
-            for line in told_once(&error).lines() {
+            let mut text = told_once(&error);
+            if is_out_of_descriptors(&error) && !text.contains("ulimit -n") {
+                text += "; raise the limit of open files (ulimit -n)";
+            }
+            for line in text.lines() {
                 say(format_args!("wirebench: {line}"));
             }
-            ExitCode::from(if error.is::<run::Fault>() { 4 } else { 2 })
+            ExitCode::from(match error.downcast_ref() {
+                Some(wb_session::StartError::Interrupted(n)) => {
+                    u8::try_from(128 + n).unwrap_or(130)
+                }
+                _ if error.is::<run::Fault>() => 4,
+                _ => 2,
+            })
         }
     }
+}
+
+/// True if the limit of open files was reached.
+fn is_out_of_descriptors(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|c| c.downcast_ref());
+    causes
+        .any(|c: &std::io::Error| c.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()))
 }
 
 /// What was typed. `capture -r FILE` is tcpdump's way to say `read`.

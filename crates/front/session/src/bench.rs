@@ -19,7 +19,7 @@ use std::{
 };
 
 use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb, suite};
-use wb_host::clock::monotonic_ns;
+use wb_host::{clock::monotonic_ns, descriptors::keep_limit};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
     bench::{BenchLive, BenchResult},
@@ -147,7 +147,7 @@ fn pull(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0);
-    let mut child = match command.spawn() {
+    let mut child = match keep_limit(&mut command).spawn() {
         Ok(child) => child,
         Err(error) => return Some(format!("it cannot be run: {error}")),
     };
@@ -480,7 +480,9 @@ impl Engine for Benchmark {
             return Some("the thread that makes the trials panicked".to_owned());
         }
         match &self.outcome.as_ref()?.end {
-            BenchEnd::Completed | BenchEnd::Interrupted => None,
+            BenchEnd::Completed
+            | BenchEnd::Interrupted
+            | BenchEnd::Failed(StartError::Interrupted(_)) => None,
             // What was measured before is worth telling.
             BenchEnd::Failed(error) => Some(error.to_string()),
             BenchEnd::Broken(text) => Some(text.clone()),

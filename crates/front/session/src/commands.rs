@@ -21,6 +21,8 @@ use std::{
     time::Duration,
 };
 
+use wb_host::descriptors::keep_limit;
+
 use crate::{Signals, StartError};
 
 /// Programs that run at once.
@@ -133,7 +135,7 @@ fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
 fn run(program: &str, file: &Path) -> Result<(), String> {
     // Standard output may carry the frames or the report.
     let said = io::stderr().as_fd().try_clone_to_owned();
-    let status = Command::new(program)
+    let status = keep_limit(&mut Command::new(program))
         .arg(file)
         .stdin(Stdio::null())
         .stdout(said.map_or_else(|_| Stdio::null(), Stdio::from))

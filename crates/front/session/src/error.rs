@@ -39,6 +39,9 @@ pub enum StartError {
         /// What is wrong and what is allowed.
         what: String,
     },
+    /// A signal came before the start. Exit code 128 + n.
+    #[error("ended by {} before the start", crate::settle::signal_name(*.0))]
+    Interrupted(i32),
     /// A thread could not be started, or the like.
     #[error("cannot {operation}: {cause}")]
     System {

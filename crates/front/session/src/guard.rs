@@ -12,7 +12,7 @@ use std::{
     ops::Range,
 };
 
-use wb_host::{Namespace, Netlink};
+use wb_host::{HostError, Namespace, Netlink};
 
 use wb_model::{
     Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,
@@ -77,7 +77,12 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
         return Ok(());
     }
     let netlink = Namespace::current().and_then(|here| Netlink::open(&here));
-    let netlink = netlink.map_err(|e| format!("the routes cannot be read ({e}){CONSENT}"))?;
+    // Consent opens no descriptor.
+    let consent = |e: &HostError| match e.is_out_of_descriptors() {
+        true => "",
+        false => CONSENT,
+    };
+    let netlink = netlink.map_err(|e| format!("the routes cannot be read ({e}){}", consent(&e)))?;
     for address in tests {
         match netlink.leaves_by_default(address) {
             Ok(false) => {}
@@ -88,8 +93,9 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
                 ));
             }
             Err(e) => {
+                let consent = consent(&e);
                 return Err(format!(
-                    "the route to {address} cannot be read ({e}){CONSENT}"
+                    "the route to {address} cannot be read ({e}){consent}"
                 ));
             }
         }
@@ -152,6 +158,9 @@ impl Guard {
         let what = match wire.netlink.way_out(&wire.interface.name) {
             Ok(None) => return Ok(()),
             Ok(Some(way)) => way.to_string(),
+            Err(error) if error.is_out_of_descriptors() => {
+                return Err(StartError::host(&port.locator, error));
+            }
             Err(error) => {
                 format!(
                     "whether the default route leaves by this interface cannot be told ({error})"

@@ -23,6 +23,7 @@ use crate::{
     Environment, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     guard::{Guard, needs_no_zone},
+    input::{LARGEST_DATA, read_file},
     ports::OpenPort,
     workers::{Asked, Workers},
 };
@@ -81,7 +82,7 @@ impl Files for Folder {
             Some(base) => base.join(path),
             None => PathBuf::from(path),
         };
-        std::fs::read(&place).map_err(|e| format!("cannot read {}: {e}", place.display()))
+        read_file(&place, LARGEST_DATA).map_err(|e| format!("cannot read {}: {e}", place.display()))
     }
 }
 

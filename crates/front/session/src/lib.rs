@@ -20,6 +20,7 @@ mod environment;
 mod error;
 mod guard;
 mod http;
+pub mod input;
 mod lateness;
 pub mod load;
 mod machine;

@@ -29,8 +29,9 @@ use wb_wire::{AddrSet, MacAddr, Vlan};
 use crate::{
     Environment, StartError,
     guard::{Guard, Source},
+    input,
     load::{run::Loads, steering::Asked},
-    neighbour_responder::{Known, Path, Question, resolve},
+    neighbour_responder::{Known, Path, Question, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
     ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     prepare::Opening,
@@ -267,7 +268,7 @@ fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>
         Some(base) => base.join(path),
         None => path.into(),
     };
-    std::fs::read(&file)
+    input::read_file(&file, input::LARGEST_DATA)
         .map(Some)
         .map_err(|e| StartError::stream(job.name.clone(), format!("cannot read {path}: {e}")))
 }
@@ -368,7 +369,11 @@ impl NextHop<'_> {
             targets,
             vlans: job.vlan.map(Vlan::customer).into_iter().collect(),
         };
-        let (found, known) = resolve(&mut socket, port.facts.mac, &question);
+        let asked_for = std::slice::from_ref(&question);
+        let signals = &self.environment.signals;
+        let answers = resolve(&mut socket, port.facts.mac, asked_for, signals);
+        signals.refuse_start()?;
+        let (found, known) = answers.into_iter().next().unwrap_or_default();
         self.note(&known);
         match found {
             Some(mac) if job.end == LoadEnd::Client && !job.flood => {
@@ -428,7 +433,9 @@ impl NextHop<'_> {
                 destinations: vec![asked.destination],
                 vlans: vlans.to_vec(),
             };
-            if path.warm_up(&mut socket) == 0 {
+            let answered = warm_up(&mut socket, &[path], &self.environment.signals);
+            self.environment.signals.refuse_start()?;
+            if answered == [0] {
                 // Not everybody answers pings; the load will show.
                 return Ok(());
             }

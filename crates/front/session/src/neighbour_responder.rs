@@ -20,7 +20,7 @@ use wb_wire::{
     Transport, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
-use crate::{StartError, guard::Guard};
+use crate::{Signals, StartError, guard::Guard};
 
 /// How long neighbours have to answer.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);
@@ -28,7 +28,9 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a better answer is waited for once there is one.
 const BETTER: Duration = Duration::from_millis(40);
-/// Most destinations that are pinged before a run.
+/// Questions that are sent before answers are read: more answers than the socket holds would be lost.
+const AT_ONCE: usize = 64;
+/// Most destinations of a path that are pinged before a run, and most that are pinged at once.
 const MAX_PINGS: u128 = 256;
 /// Identifier of our own echo requests.
 const PING_ID: u16 = 0x7762;
@@ -127,43 +129,116 @@ fn ask(socket: &mut ControlSocket, mac: [u8; 6], question: &Question, target: Ip
 /// Hardware addresses by IP address.
 pub(crate) type Known = BTreeMap<IpAddr, [u8; 6]>;
 
-/// Asks for every target of a question and gives the best answer, with everyone who answered.
+/// Answers to a question.
+#[derive(Default)]
+struct Answers {
+    known: Known,
+    first: Option<Instant>,
+}
+
+impl Answers {
+    /// Place of the best target that answered.
+    fn best(&self, question: &Question) -> Option<usize> {
+        let mut targets = question.targets.iter();
+        targets.position(|target| self.known.contains_key(target))
+    }
+
+    /// True if no better answer is to be awaited.
+    fn is_settled(&self, question: &Question) -> bool {
+        let waited = self.first.is_some_and(|t| t.elapsed() >= BETTER);
+        match self.best(question) {
+            Some(0) => true,
+            best => best.is_some() && waited,
+        }
+    }
+}
+
+/// Asks all questions at once. Returns for each the best answer, and every target that answered. Stops early at a signal.
 pub(crate) fn resolve(
     socket: &mut ControlSocket,
     mac: [u8; 6],
-    question: &Question,
-) -> (Option<[u8; 6]>, Known) {
-    let mut known = Known::new();
+    questions: &[Question],
+    signals: &Signals,
+) -> Vec<(Option<[u8; 6]>, Known)> {
     let responder = NeighbourResponder {
         mac: MacAddr(mac),
         addresses: AddrSet::default(),
     };
+    let mut all: Vec<Answers> = questions.iter().map(|_| Answers::default()).collect();
+    // Many questions have the same router among their targets.
+    let mut asking: BTreeMap<(Vec<u16>, IpAddr), Vec<usize>> = BTreeMap::new();
+    for (place, question) in questions.iter().enumerate() {
+        for target in &question.targets {
+            let key = (ids_of(&question.vlans), *target);
+            asking.entry(key).or_default().push(place);
+        }
+    }
+    let hear = |socket: &mut ControlSocket, all: &mut [Answers], timeout| {
+        let _ = socket.receive(timeout, |frame| {
+            let Some((address, mac)) = responder.heard(frame.bytes) else {
+                return;
+            };
+            for place in asking
+                .get(&(vlan_ids(frame.bytes), address))
+                .into_iter()
+                .flatten()
+            {
+                let answers = &mut all[*place];
+                answers.known.insert(address, mac.0);
+                answers.first.get_or_insert_with(Instant::now);
+            }
+        });
+    };
     let begin = Instant::now();
-    let (mut next_ask, mut first_answer) = (begin, None);
+    let mut next_ask = begin;
     loop {
-        let best = question.targets.iter().position(|t| known.contains_key(t));
-        let waited = first_answer.is_some_and(|t: Instant| t.elapsed() >= BETTER);
-        if best == Some(0) || (best.is_some() && waited) || begin.elapsed() >= RESOLVE_TIMEOUT {
-            let found = best.map(|i| known[&question.targets[i]]);
-            return (found, known);
+        let open = |all: &[Answers], place: &usize| !all[*place].is_settled(&questions[*place]);
+        let is_over = (0..all.len()).all(|place| !open(&all, &place));
+        if is_over || begin.elapsed() >= RESOLVE_TIMEOUT || signals.received().is_some() {
+            break;
         }
         if Instant::now() >= next_ask {
-            for target in &question.targets {
-                if !known.contains_key(target) {
-                    ask(socket, mac, question, *target);
+            for (n, ((_, target), places)) in asking.iter().enumerate() {
+                let silent =
+                    |place: &&usize| open(&all, place) && !all[**place].known.contains_key(target);
+                if let Some(place) = places.iter().find(silent) {
+                    ask(socket, mac, &questions[*place], *target);
+                }
+                if n % AT_ONCE == AT_ONCE - 1 {
+                    hear(socket, &mut all, Duration::ZERO);
                 }
             }
             next_ask = Instant::now() + RETRY;
         }
-        let _ = socket.receive(Duration::from_millis(5), |frame| {
-            if let Some((address, mac)) = responder.heard(frame.bytes)
-                && question.targets.contains(&address)
-            {
-                known.insert(address, mac.0);
-                first_answer.get_or_insert_with(Instant::now);
-            }
-        });
+        hear(socket, &mut all, Duration::from_millis(5));
     }
+    let answers = all.into_iter().zip(questions);
+    answers
+        .map(|(answers, question)| {
+            let best = answers.best(question);
+            let found = best.map(|place| answers.known[&question.targets[place]]);
+            (found, answers.known)
+        })
+        .collect()
+}
+
+/// VLAN ids of tags, without priority tags.
+fn ids_of(vlans: &[Vlan]) -> Vec<u16> {
+    vlans.iter().map(|v| v.id).filter(|id| *id != 0).collect()
+}
+
+/// VLAN ids of a frame, without priority tags.
+fn vlan_ids(frame: &[u8]) -> Vec<u16> {
+    let mut vlans = Vec::new();
+    if let Some((_, mut kind, mut rest)) = Ethernet::parse(frame) {
+        while Vlan::is_tpid(kind)
+            && let Some((vlan, inner, after)) = Vlan::parse(kind, rest)
+        {
+            vlans.push(vlan);
+            (kind, rest) = (inner, after);
+        }
+    }
+    ids_of(&vlans)
 }
 
 /// Multicast addresses need no question: RFC 1112 section 6.4, RFC 2464 section 7.
@@ -211,6 +286,11 @@ impl Path {
             .collect()
     }
 
+    fn pings(&self) -> impl Iterator<Item = Ping> {
+        let destinations = self.destinations.iter();
+        destinations.map(|destination| (ids_of(&self.vlans), self.source, *destination))
+    }
+
     fn ping(&self, destination: IpAddr, sequence: u16) -> Option<Vec<u8>> {
         let echo = Transport::Echo(Echo::request(PING_ID, sequence));
         let mut stack = Stack::over(match (self.source, destination) {
@@ -223,54 +303,90 @@ impl Path {
         stack.vlans.clone_from(&self.vlans);
         Some(stack.build(stack.min_len().max(60)))
     }
-
-    /// Pings every destination until each has answered, for at most a second. Returns how many
-    /// answered.
-    pub(crate) fn warm_up(&self, socket: &mut ControlSocket) -> usize {
-        let begin = Instant::now();
-        let mut open: Vec<IpAddr> = self.destinations.clone();
-        let mut sequence = 0;
-        let mut next_round = begin;
-        while !open.is_empty() && begin.elapsed() < Duration::from_secs(1) {
-            if Instant::now() >= next_round {
-                for destination in &open {
-                    if let Some(frame) = self.ping(*destination, sequence) {
-                        let _ = socket.send(&frame);
-                    }
-                    sequence = sequence.wrapping_add(1);
-                }
-                next_round = Instant::now() + RETRY;
-            }
-            let _ = socket.receive(Duration::from_millis(5), |frame| {
-                if let Some(from) = echo_reply_from(frame.bytes) {
-                    open.retain(|a| *a != from);
-                }
-            });
-        }
-        self.destinations.len() - open.len()
-    }
 }
 
-/// The sender of an echo reply to one of our own requests.
-fn echo_reply_from(frame: &[u8]) -> Option<IpAddr> {
+/// An echo request: its VLAN ids, our address, and the destination.
+type Ping = (Vec<u16>, IpAddr, IpAddr);
+
+/// Pings every destination of the paths until each has answered, for at most a second for each [`MAX_PINGS`] destinations.
+/// Returns for each path how many answered. Stops early at a signal.
+pub(crate) fn warm_up(socket: &mut ControlSocket, paths: &[Path], signals: &Signals) -> Vec<usize> {
+    let mut answered = Vec::new();
+    let mut rest = paths;
+    while !rest.is_empty() {
+        let mut pings = 0;
+        let fits = |path: &&Path| {
+            pings += path.destinations.len() as u128;
+            pings <= MAX_PINGS
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (group, after) = rest.split_at(count);
+        let open = ping_all(socket, group, signals);
+        answered.extend(group.iter().map(|path| {
+            let pings = path.pings();
+            pings.filter(|ping| !open.contains_key(ping)).count()
+        }));
+        rest = after;
+    }
+    answered
+}
+
+/// Pings until all have answered. Returns the pings without an answer.
+fn ping_all<'a>(
+    socket: &mut ControlSocket,
+    paths: &'a [Path],
+    signals: &Signals,
+) -> BTreeMap<Ping, &'a Path> {
+    let pings = paths.iter();
+    let mut open: BTreeMap<Ping, &Path> = pings
+        .flat_map(|path| path.pings().map(move |ping| (ping, path)))
+        .collect();
+    let begin = Instant::now();
+    let (mut sequence, mut next_round) = (0, begin);
+    while !open.is_empty()
+        && begin.elapsed() < Duration::from_secs(1)
+        && signals.received().is_none()
+    {
+        if Instant::now() >= next_round {
+            for ((_, _, destination), path) in &open {
+                if let Some(frame) = path.ping(*destination, sequence) {
+                    let _ = socket.send(&frame);
+                }
+                sequence = sequence.wrapping_add(1);
+            }
+            next_round = Instant::now() + RETRY;
+        }
+        let _ = socket.receive(Duration::from_millis(5), |frame| {
+            if let Some((from, to)) = echo_reply_between(frame.bytes) {
+                open.remove(&(vlan_ids(frame.bytes), to, from));
+            }
+        });
+    }
+    open
+}
+
+/// Sender and destination of an echo reply to one of our own requests.
+fn echo_reply_between(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
     while Vlan::is_tpid(kind) {
         let (_, inner, after) = Vlan::parse(kind, rest)?;
         (kind, rest) = (inner, after);
     }
-    let (from, version, message) = match kind {
+    let (ends, version, message) = match kind {
         ethertype::IPV4 => {
             let (ip, next, message) = Ipv4::parse(rest)?;
-            (next == protocol::ICMP).then_some((IpAddr::V4(ip.src), IcmpVersion::V4, message))?
+            let ends = (IpAddr::V4(ip.src), IpAddr::V4(ip.dst));
+            (next == protocol::ICMP).then_some((ends, IcmpVersion::V4, message))?
         }
         ethertype::IPV6 => {
             let (ip, next, message) = Ipv6::parse(rest)?;
-            (next == protocol::ICMPV6).then_some((IpAddr::V6(ip.src), IcmpVersion::V6, message))?
+            let ends = (IpAddr::V6(ip.src), IpAddr::V6(ip.dst));
+            (next == protocol::ICMPV6).then_some((ends, IcmpVersion::V6, message))?
         }
         _ => return None,
     };
     let (echo, _) = Echo::parse(version, message)?;
-    (echo.reply && echo.identifier == PING_ID).then_some(from)
+    (echo.reply && echo.identifier == PING_ID).then_some(ends)
 }
 
 #[cfg(test)]

@@ -182,6 +182,15 @@ impl Signals {
         self.received().filter(|n| *n != SIGALRM)
     }
 
+    /// Refuses to start a run after a signal.
+    ///
+    /// # Errors
+    /// [`StartError::Interrupted`].
+    pub(crate) fn refuse_start(&self) -> Result<(), StartError> {
+        let interrupted = self.interrupted().map(StartError::Interrupted);
+        interrupted.map_or(Ok(()), Err)
+    }
+
     /// How often counts, a flush and the next file were asked for.
     pub(crate) fn requests(&self) -> [u32; 3] {
         let of = |n: &AtomicU32| n.load(Ordering::Relaxed);

@@ -96,13 +96,23 @@ impl HostError {
         object: impl Into<String>,
     ) -> impl FnOnce(E) -> Self {
         let object = object.into();
-        move |cause| HostError::Refused {
-            operation,
-            object,
-            cause: cause.into(),
-            detail: None,
-            hint: None,
+        move |cause| {
+            let cause = cause.into();
+            let hint = (cause.raw_os_error() == Some(libc::EMFILE))
+                .then(|| "raise the limit of open files (ulimit -n)".to_owned());
+            HostError::Refused {
+                operation,
+                object,
+                cause,
+                detail: None,
+                hint,
+            }
         }
+    }
+
+    /// True if the limit of open files was reached.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self.errno(), Some(libc::EMFILE | libc::ENFILE))
     }
 
     /// The same error with advice, which is given only where privileges were the cause.

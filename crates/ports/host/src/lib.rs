@@ -12,6 +12,7 @@ pub mod affinity;
 pub mod clock;
 pub mod counters;
 pub mod cpu;
+pub mod descriptors;
 pub mod doctor;
 pub mod ethtool;
 pub mod expression;

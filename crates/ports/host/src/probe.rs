@@ -20,7 +20,7 @@ use std::{
 use regex::Regex;
 use wb_model::bench::{ProbeKind, ProbePlan};
 
-use crate::{HostError, Namespace, in_namespace};
+use crate::{HostError, Namespace, descriptors::keep_limit, in_namespace};
 
 /// What a command may print; the rest is not read.
 const MOST_TEXT: u64 = 4 << 20;
@@ -225,6 +225,7 @@ impl Probe {
             .stderr(Stdio::piped())
             // Ctrl-C is for us, and the whole group ends when time is over.
             .process_group(0);
+        keep_limit(&mut command);
         command
     }
 

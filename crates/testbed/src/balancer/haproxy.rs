@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
-use wb_host::{Namespace, in_namespace, sysctl};
+use wb_host::{Namespace, descriptors::keep_limit, in_namespace, sysctl};
 
 use super::{BalancerOptions, PORT, VIRTUAL, find};
 use crate::process::{named, own_session};
@@ -48,6 +48,7 @@ pub(super) fn start(
         .stdout(log)
         .stderr(also_log);
     own_session(&mut command);
+    keep_limit(&mut command);
     let mut child = in_namespace(device, || command.spawn())?
         .map_err(TestbedError::io("start", program.display().to_string()))?;
 

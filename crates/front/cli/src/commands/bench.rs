@@ -16,6 +16,7 @@ use wb_model::{
     text::plan_from_toml,
     units::Span,
 };
+use wb_session::input::read_text;
 
 use self::suite::{
     BurstArgs, ForwardingArgs, GoalArgs, ImpactArgs, LatencyTestArgs, LossArgs, ResetTestArgs,
@@ -140,8 +141,7 @@ impl LbArgs {
         let mut plan = match (&self.file, &self.lab) {
             (Some(file), _) => {
                 let name = file.display().to_string();
-                let text =
-                    std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+                let text = read_text(file).with_context(|| format!("cannot read {name}"))?;
                 plan_from_toml(&name, &text)?
             }
             (None, Some(name)) => lab::plan(name)?.into(),

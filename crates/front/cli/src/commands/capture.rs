@@ -24,6 +24,7 @@ use wb_model::{
     timeline::Timeline,
     units::Span,
 };
+use wb_session::input::read_text;
 use wb_session::{
     Environment, Extras, Observer, Prepared, Signals, View,
     capture::{CaptureExtras, CaptureSnapshot, FrameSink},
@@ -248,7 +249,7 @@ impl CaptureArgs {
 
     fn expression(&self) -> Result<String> {
         match &self.filter_file {
-            Some(path) => Ok(fs::read_to_string(path)
+            Some(path) => Ok(read_text(path)
                 .with_context(|| format!("cannot read the filter {}", path.display()))?
                 .trim()
                 .to_owned()),

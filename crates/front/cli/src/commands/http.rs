@@ -17,6 +17,7 @@ use wb_model::{
     text::plan_from_toml,
     units::{AddressRange, Span, parse_count},
 };
+use wb_session::input::read_text;
 
 use crate::{
     args::{Given, OutputArgs, UnsentArgs, ids, take, xdp_mode},
@@ -405,7 +406,7 @@ pub(crate) fn run(args: &HttpArgs, given: &Given) -> Result<u8> {
     if let [path] = args.urls.as_slice()
         && !path.contains("://")
     {
-        let text = std::fs::read_to_string(path).with_context(|| {
+        let text = read_text(path.as_ref()).with_context(|| {
             format!("{path} is no URL (http://HOST[:PORT][/PATH]) and cannot be read as a plan")
         })?;
         given.refuse_all_but(

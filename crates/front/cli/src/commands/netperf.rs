@@ -9,6 +9,7 @@ use wb_model::{
     text::plan_to_toml,
 };
 use wb_netperf::{Command, Ending, Ends, Selection, Special};
+use wb_session::input::read_text;
 use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends};
 
 use crate::{
@@ -87,8 +88,12 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
     if command.show.uuid.is_empty() {
         command.show.uuid = wb_netperf::uuid(drawn());
     }
-    let read =
-        |file: &str| std::fs::read_to_string(file).map_err(|e| e.raw_os_error().unwrap_or(0));
+    let read = |file: &str| {
+        read_text(file.as_ref()).map_err(|e| match e.kind() {
+            std::io::ErrorKind::FileTooLarge => rustix::io::Errno::FBIG.raw_os_error(),
+            _ => e.raw_os_error().unwrap_or(0),
+        })
+    };
     let selection = match command.select(read) {
         Ok(selection) => selection,
         Err(ending) => return tell(&ending),

@@ -27,6 +27,7 @@ use serde_json::json;
 use wb_model::units::Span;
 use wb_pcapng::{LINK_ETHERNET, Precision};
 use wb_render::figures::count;
+use wb_session::input::read_text;
 use wb_tcpdump::print::LinkType;
 
 pub(crate) use self::moment::local_zone;
@@ -311,7 +312,7 @@ impl ReadArgs {
             Some(_) if !words.is_empty() => {
                 bail!("a filter was given and -F too; one of both is allowed")
             }
-            Some(path) => std::fs::read_to_string(path)
+            Some(path) => read_text(path)
                 .with_context(|| format!("cannot read {}", path.display()))?
                 .trim()
                 .to_owned(),

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +11,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use wb_model::{REPORT_SCHEMA, Report};
 use wb_render::report::{Document, Run, csv, document, html, markdown, svg};
+use wb_session::input::{LARGEST_DATA, read_all, read_file};
 
 use crate::{
     run::{Fault, check_writable, deliver},
@@ -186,10 +186,9 @@ pub(crate) fn read(path: &Path) -> Result<Report> {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),
     };
-    let mut bytes = Vec::new();
-    match path.as_os_str().to_str() {
-        Some("-") => std::io::stdin().read_to_end(&mut bytes).map(|_| ()),
-        _ => fs::read(path).map(|read| bytes = read),
+    let bytes = match path.as_os_str().to_str() {
+        Some("-") => read_all(std::io::stdin(), LARGEST_DATA),
+        _ => read_file(path, LARGEST_DATA),
     }
     .with_context(|| format!("cannot read {place}"))?;
     let mut last: Option<Value> = None;

@@ -9,6 +9,7 @@ use wb_model::{
     text::plan_from_toml,
     units::{Rate, Span},
 };
+use wb_session::input::{read_text, read_text_input};
 
 use crate::{
     args::{OutputArgs, UnsentArgs},
@@ -105,9 +106,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
         .expect("clap asks for it unless --keys or --schema is given");
     let name = path.display().to_string();
     let text = if name == "-" {
-        std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?
+        read_text_input().context("cannot read standard input")?
     } else {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?
+        read_text(path).with_context(|| format!("cannot read {name}"))?
     };
     let mut plan = plan_from_toml(&name, &text)?;
     args.apply(&mut plan)?;

@@ -18,6 +18,7 @@ use wb_model::{
     text::plan_to_toml,
     units::Span,
 };
+use wb_session::input::{LARGEST_TEXT, read_file};
 use wb_session::{
     End, Environment, Extras, Scripts, Signals, View, admit_servers, needs_no_zone, prepare,
 };
@@ -135,7 +136,7 @@ fn port_of(service: &str) -> Option<u16> {
 
 impl Outside for Machine {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(path).map_err(|e| words_of(&e))
+        read_file(path.as_ref(), LARGEST_TEXT).map_err(|e| words_of(&e))
     }
 
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Lab, Running, assert_adds_up, eventually, privileged, run, system, total};
+use crate::kit::{
+    Lab, Running, assert_adds_up, eventually, privileged, run, system, total, wirebench,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -333,4 +335,104 @@ fn a_lab_command_takes_its_lab_with_it() {
     assert!(seen.contains(&format!("wb-{name}-a")), "{seen}");
     let after = String::from_utf8_lossy(&system("ip", &["netns", "list"]).stdout).into_owned();
     assert!(!after.contains(&format!("wb-{name}-")), "{after}");
+}
+
+#[test]
+fn a_signal_ends_the_set_up_of_many_streams() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let mut plan = format!(
+        "schema = \"wirebench.plan/1\"\n\
+         port = [{{ name = \"tx\", locator = \"{}\" }}, {{ name = \"rx\", locator = \"{}\" }}]\n\
+         [[traffic]]\ntx = \"tx\"\nrx = \"rx\"\nduration = \"1s\"\n",
+        lab.port("a", "a0"),
+        lab.port("b", "b0")
+    );
+    // The router knows no way there, so no ping is answered.
+    for net in 100..130 {
+        plan += &format!(
+            "[[traffic.stream]]\nrate = \"1kpps\"\ndst = \"198.18.{net}.1-198.18.{net}.250\"\n"
+        );
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), plan).unwrap();
+    let running = Running::start(&["run", file.path().to_str().unwrap(), "-q"]);
+    let tasks = format!("/proc/{}/task", running.0.id());
+    eventually("it handles signals", || {
+        let tasks = std::fs::read_dir(&tasks).unwrap().flatten();
+        let names = tasks.map(|t| std::fs::read_to_string(t.path().join("comm")));
+        names.flatten().any(|name| name.trim() == "wb-signals")
+    });
+    running.signal(Signal::INT);
+    let output = running.finish(Duration::from_secs(60));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{error}");
+    assert!(
+        error.contains("ended by SIGINT before the start"),
+        "{error}"
+    );
+}
+
+/// Runs the binary in a shell after a command.
+fn after(command: &str, arguments: &[&str]) -> std::process::Output {
+    std::process::Command::new("sh")
+        .args(["-c", &format!("{command}; exec \"$0\" \"$@\"")])
+        .arg(wirebench().get_program())
+        .args(arguments)
+        .output()
+        .expect("runs")
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_and_the_hard_limit_named() {
+    if !privileged() {
+        return;
+    }
+    // The way out of an interface is looked for in every namespace.
+    let lab = Lab::up("pair", &[]);
+    let names: Vec<String> = (0..45).map(|n| lab.node(&format!("more{n}"))).collect();
+    for name in &names {
+        assert!(system("ip", &["netns", "add", name]).status.success());
+    }
+    let (tx, rx) = (
+        format!("packet:{}", lab.a0()),
+        format!("packet:{}", lab.b0()),
+    );
+    let trial = [
+        "trial",
+        "--tx",
+        &tx,
+        "--rx",
+        &rx,
+        "--rate",
+        "1kpps",
+        "--duration",
+        "200ms",
+        "-q",
+        "--catch-up",
+        "10s",
+    ];
+    let soft = after("ulimit -Sn 50", &trial);
+    let hard = after("ulimit -n 50", &trial);
+    let child = [
+        "lab",
+        "exec",
+        &lab.node("a"),
+        "sh",
+        "-c",
+        "ulimit -Sn; ulimit -Hn",
+    ];
+    let kept = after("ulimit -Sn 50; ulimit -Hn 4000", &child);
+    for name in &names {
+        system("ip", &["netns", "del", name]);
+    }
+    let error = String::from_utf8_lossy(&soft.stderr);
+    assert_eq!(soft.status.code(), Some(0), "{error}");
+    let error = String::from_utf8_lossy(&hard.stderr);
+    assert_eq!(hard.status.code(), Some(2), "{error}");
+    assert!(error.contains("ulimit -n"), "{error}");
+    assert!(!error.contains("--i-own-this-network"), "{error}");
+    assert_eq!(String::from_utf8_lossy(&kept.stdout), "50\n4000\n");
 }

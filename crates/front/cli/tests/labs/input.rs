@@ -73,6 +73,25 @@ fn what_needs_no_interface() {
             &["/nonexistent.pcap"],
         ),
         (&["run", "/nonexistent.toml"], &["/nonexistent.toml"]),
+        (&["run", "/dev/zero"], &["/dev/zero", "16 MiB"]),
+        (&["http", "/dev/zero"], &["/dev/zero", "16 MiB"]),
+        (&["load", "/dev/zero"], &["/dev/zero", "1 MiB"]),
+        (
+            &["bench", "lb", "/dev/zero"],
+            &["/dev/zero", "larger than 16 MiB"],
+        ),
+        (
+            &["bench", "rfc2544", "/dev/zero"],
+            &["/dev/zero", "larger than 16 MiB"],
+        ),
+        (
+            &["read", "-F", "/dev/zero", LINKS],
+            &["/dev/zero", "16 MiB"],
+        ),
+        (
+            &["capture", "-i", "lo", "-F", "/dev/zero"],
+            &["/dev/zero", "16 MiB"],
+        ),
         (&["tx", "-i", "nonode/eth0"], &["nonode"]),
         (&["tx", "-i", out, "--cpus", "4095"], &["CPU 4095"]),
         (

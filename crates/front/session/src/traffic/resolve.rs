@@ -1,6 +1,7 @@
 //! From streams to what is sent: hardware addresses, numbers of flows, and a path that is warm.
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     sync::Arc,
@@ -13,7 +14,7 @@ use wb_wire::Vlan;
 use super::{Direction, RunFlows, Streams, checks, is_tagged};
 use crate::{
     StartError,
-    neighbour_responder::{Path, Question, multicast_mac, resolve},
+    neighbour_responder::{Path, Question, multicast_mac, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
     ports::OpenPort,
     prepare::Opening,
@@ -32,81 +33,127 @@ pub(crate) fn vlans_of(stream: &Stream) -> Vec<Vlan> {
 const NO_WIRE_SRC_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NO_WIRE_DST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Finds the next hop of one stream. Gives its hardware address, and a warning where it is a guess.
-fn next_hop(
+/// The next hop of one stream, if no neighbour has to be asked.
+fn known_hop(
     port: &OpenPort,
     stream: &Stream,
     receiver: Option<&OpenPort>,
-    opening: &mut Opening<'_>,
-) -> Result<[u8; 6], StartError> {
-    if stream.replay.is_some() {
-        return Ok([0; 6]);
+    opening: &Opening<'_>,
+) -> Result<Option<[u8; 6]>, StartError> {
+    if let Some(mac) = stream.dst_mac {
+        return Ok(Some(mac.0));
     }
-    let destination = stream.destination().first();
-    if let Some(mac) = multicast_mac(destination) {
-        return Ok(mac);
+    if stream.replay.is_some() {
+        return Ok(Some([0; 6]));
+    }
+    if let Some(mac) = multicast_mac(stream.destination().first()) {
+        return Ok(Some(mac));
     }
     if stream.proto == Proto::Arp {
-        return Ok([0xff; 6]);
+        return Ok(Some([0xff; 6]));
     }
-    let hint = opening
-        .environment
-        .hints
-        .get(&port.plan.locator.place())
-        .and_then(|h| h.peer_mac)
-        .filter(|_| port.plan.gateway.is_none());
     if port.wire.is_none() {
         let peer = receiver.map(|r| r.facts.mac).filter(|m| *m != [0; 6]);
-        return Ok(peer.unwrap_or(NO_WIRE_DST_MAC));
+        return Ok(Some(peer.unwrap_or(NO_WIRE_DST_MAC)));
     }
     if stream.proto == Proto::Raw {
-        let mac = hint
+        let mac = hint(port, opening)
             .or_else(|| receiver.map(|r| r.facts.mac))
             .filter(|m| *m != [0; 6]);
-        return mac.ok_or_else(|| {
+        return mac.map(Some).ok_or_else(|| {
             StartError::stream(
                 port.plan.locator.to_string(),
                 "raw frames have no address to ask for; give --dst-mac",
             )
         });
     }
-    let Some(mut socket) = control_socket(port)? else {
-        return Ok(NO_WIRE_DST_MAC);
-    };
-    let question = Question {
-        source: stream.source().first(),
-        targets: next_hops(port, stream.source().first(), destination),
-        vlans: vlans_of(stream),
-    };
-    let (found, known) = resolve(&mut socket, port.facts.mac, &question);
-    let text = |mac: &[u8; 6]| Mac(*mac).to_string();
-    let neighbours = opening.neighbours.entry(port.plan.name.clone());
-    neighbours
-        .or_default()
-        .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
-    if let Some(mac) = found {
-        return Ok(mac);
+    Ok(None)
+}
+
+/// The other end of a lab's link.
+fn hint(port: &OpenPort, opening: &Opening<'_>) -> Option<[u8; 6]> {
+    let hints = &opening.environment.hints;
+    let hint = hints.get(&port.plan.locator.place())?.peer_mac;
+    hint.filter(|_| port.plan.gateway.is_none())
+}
+
+/// Finds the next hops of the streams that a port sends. Warns about those that are a guess.
+fn next_hops_of(
+    port: &OpenPort,
+    streams: &[Stream],
+    receiver: Option<&OpenPort>,
+    opening: &mut Opening<'_>,
+) -> Result<Vec<[u8; 6]>, StartError> {
+    let mut hops = Vec::new();
+    let mut questions: Vec<Question> = Vec::new();
+    // Streams to the same destination share the answer.
+    let mut places: BTreeMap<(Vec<(u16, u8)>, IpAddr), usize> = BTreeMap::new();
+    for stream in streams {
+        let known = known_hop(port, stream, receiver, opening)?;
+        hops.push(known.ok_or_else(|| {
+            let destination = stream.destination().first();
+            let vlans = stream.vlan.iter().map(|v| (v.id, v.priority)).collect();
+            *places.entry((vlans, destination)).or_insert_with(|| {
+                questions.push(Question {
+                    source: stream.source().first(),
+                    targets: next_hops(port, stream.source().first(), destination),
+                    vlans: vlans_of(stream),
+                });
+                questions.len() - 1
+            })
+        }));
     }
+    let mut found = Vec::new();
+    if !questions.is_empty() {
+        let Some(mut socket) = control_socket(port)? else {
+            return Ok(vec![NO_WIRE_DST_MAC; streams.len()]);
+        };
+        let signals = &opening.environment.signals;
+        let answers = resolve(&mut socket, port.facts.mac, &questions, signals);
+        signals.refuse_start()?;
+        for (question, (answer, known)) in questions.iter().zip(answers) {
+            let text = |mac: &[u8; 6]| Mac(*mac).to_string();
+            let neighbours = opening.neighbours.entry(port.plan.name.clone());
+            neighbours
+                .or_default()
+                .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
+            found.push(match answer {
+                Some(mac) => mac,
+                None => guess(port, question, opening)?,
+            });
+        }
+    }
+    let hops = hops.into_iter();
+    Ok(hops
+        .map(|hop| hop.unwrap_or_else(|place| found[place]))
+        .collect())
+}
+
+/// The next hop where no neighbour answered, with a warning.
+fn guess(
+    port: &OpenPort,
+    question: &Question,
+    opening: &mut Opening<'_>,
+) -> Result<[u8; 6], StartError> {
     let asked = one_of(&question.targets);
-    let protocol = if stream.is_ipv6() {
-        "neighbour solicitation"
-    } else {
-        "ARP"
+    let protocol = match question.source.is_ipv6() {
+        true => "neighbour solicitation",
+        false => "ARP",
     };
-    if let Some(mac) = hint {
-        opening.warnings.push(format!(
-            "{}: nobody answered {protocol} for {asked}; frames go to {}, the other end of the lab's link",
-            port.plan.locator,
-            text(&mac)
+    let Some(mac) = hint(port, opening) else {
+        return Err(StartError::stream(
+            port.plan.locator.to_string(),
+            format!(
+                "no neighbour: nobody answered {protocol} for {asked}; give --dst-mac, or --gateway with the router's address"
+            ),
         ));
-        return Ok(mac);
-    }
-    Err(StartError::stream(
-        port.plan.locator.to_string(),
-        format!(
-            "no neighbour: nobody answered {protocol} for {asked}; give --dst-mac, or --gateway with the router's address"
-        ),
-    ))
+    };
+    opening.warnings.push(format!(
+        "{}: nobody answered {protocol} for {asked}; frames go to {}, the other end of the lab's link",
+        port.plan.locator,
+        Mac(mac)
+    ));
+    Ok(mac)
 }
 
 pub(super) fn resolve_all(
@@ -213,41 +260,21 @@ fn resolve_direction(
 ) -> Result<Direction, StartError> {
     let first_flow = *next_flow;
     let mut specs = Vec::new();
-    let mut asked: Vec<(Vec<Vlan>, IpAddr, [u8; 6])> = Vec::new();
-    for (i, stream) in streams.iter_mut().enumerate() {
+    let hops = match tx {
+        Some(tx) => {
+            let receiver = rx.map(|rx| &open.ports[rx]);
+            next_hops_of(&open.ports[tx], streams, receiver, opening)?
+        }
+        None => Vec::new(),
+    };
+    for (i, (stream, dst_mac)) in streams.iter_mut().zip(hops).enumerate() {
         let Some(tx) = tx else { break };
         let port = &open.ports[tx];
-        let dst_mac = match stream.dst_mac {
-            Some(mac) => mac.0,
-            None => {
-                let vlans = vlans_of(stream);
-                let key = stream.destination().first();
-                let same = asked
-                    .iter()
-                    .find(|(v, d, _)| *v == vlans && *d == key && stream.proto != Proto::Arp);
-                if let Some((_, _, mac)) = same {
-                    *mac
-                } else {
-                    let receiver = rx.map(|rx| &open.ports[rx]);
-                    let mac = next_hop(port, stream, receiver, opening)?;
-                    asked.push((vlans, key, mac));
-                    mac
-                }
-            }
-        };
         let src_mac = match stream.src_mac {
             Some(mac) => mac.0,
             None if port.facts.mac == [0; 6] => NO_WIRE_SRC_MAC,
             None => port.facts.mac,
         };
-        warm_up(
-            port,
-            rx.is_some(),
-            stream,
-            src_mac,
-            dst_mac,
-            &mut opening.warnings,
-        )?;
         let workers = u32::try_from(port.workers()).unwrap_or(1);
         let flows = if stream.tag == TagKind::Wirebench && stream.replay.is_none() {
             stream.flow_count().max(workers)
@@ -283,6 +310,9 @@ fn resolve_direction(
                 .map(Arc::clone),
         });
     }
+    if let (Some(tx), Some(_)) = (tx, rx) {
+        warm_up_paths(&open.ports[tx], &specs, opening)?;
+    }
     // Streams without a tag come last, so that the flows to follow are one range.
     let mut number = |tagged: bool| {
         for spec in specs.iter_mut().filter(|s| is_tagged(&s.stream) == tagged) {
@@ -306,36 +336,43 @@ fn resolve_direction(
 }
 
 /// Pings through the device, so that it knows its neighbours before the first test frame.
-fn warm_up(
+fn warm_up_paths(
     port: &OpenPort,
-    has_receiver: bool,
-    stream: &Stream,
-    src_mac: [u8; 6],
-    dst_mac: [u8; 6],
-    warnings: &mut Vec<String>,
+    specs: &[StreamSpec],
+    opening: &mut Opening<'_>,
 ) -> Result<(), StartError> {
-    let routable = !matches!(stream.proto, Proto::Arp | Proto::Raw) && stream.replay.is_none();
-    let unicast = multicast_mac(stream.destination().first()).is_none();
-    if !routable || !unicast || !has_receiver || !stream.mpls.is_empty() {
+    let is_pinged = |spec: &&StreamSpec| {
+        let stream = &spec.stream;
+        let routable = !matches!(stream.proto, Proto::Arp | Proto::Raw) && stream.replay.is_none();
+        let unicast = multicast_mac(stream.destination().first()).is_none();
+        routable && unicast && stream.mpls.is_empty()
+    };
+    let pinged: Vec<&StreamSpec> = specs.iter().filter(is_pinged).collect();
+    if pinged.is_empty() {
         return Ok(());
     }
     let Some(mut socket) = control_socket(port)? else {
         return Ok(());
     };
-    let path = Path {
-        src_mac,
-        dst_mac,
-        source: stream.source().first(),
-        destinations: Path::destinations(&stream.destination()),
-        vlans: vlans_of(stream),
+    let path = |spec: &&StreamSpec| Path {
+        src_mac: spec.src_mac,
+        dst_mac: spec.dst_mac,
+        source: spec.stream.source().first(),
+        destinations: Path::destinations(&spec.stream.destination()),
+        vlans: vlans_of(&spec.stream),
     };
-    let answered = path.warm_up(&mut socket);
-    if answered == 0 {
-        warnings.push(format!(
-            "{}: no echo from {} came back before the run; the device may still have to find its neighbours, and may lose the first frames",
-            port.plan.locator,
-            stream.destination(),
-        ));
+    let paths: Vec<Path> = pinged.iter().map(path).collect();
+    let signals = &opening.environment.signals;
+    let answered = warm_up(&mut socket, &paths, signals);
+    signals.refuse_start()?;
+    for (spec, answered) in pinged.iter().zip(answered) {
+        if answered == 0 {
+            opening.warnings.push(format!(
+                "{}: no echo from {} came back before the run; the device may still have to find its neighbours, and may lose the first frames",
+                port.plan.locator,
+                spec.stream.destination(),
+            ));
+        }
     }
     Ok(())
 }

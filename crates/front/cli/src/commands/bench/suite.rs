@@ -13,6 +13,7 @@ use wb_model::{
     text::plan_from_toml,
     units::{AddressRange, Mac, Rate, Span},
 };
+use wb_session::input::read_text;
 
 use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
 use crate::{
@@ -475,7 +476,7 @@ impl SuiteArgs {
         let file = self.plan.as_ref();
         let file = file.expect("clap asks for it where there are no ports");
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+        let text = read_text(file).with_context(|| format!("cannot read {name}"))?;
         let mut plan = plan_from_toml(&name, &text)?;
         match plan.procedure.take() {
             Some(Procedure::Suite(suite)) => Ok((plan, Some(*suite))),

@@ -93,7 +93,7 @@ fn text_of(file: &str) -> Result<String> {
         .and_then(|f| f.take(LONGEST + 1).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read {file}"))?;
     if bytes.len() as u64 > LONGEST {
-        bail!("{file} is longer than 1 MiB; that is no configuration");
+        bail!("{file} is larger than 1 MiB, the most that is read of a configuration");
     }
     let is_text = |line: &[u8]| {
         line.trim_ascii_start().starts_with(b"#") || std::str::from_utf8(line).is_ok()
