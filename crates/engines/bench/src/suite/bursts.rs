@@ -1,7 +1,7 @@
 //! Back-to-back frames (RFC 9004): the longest burst without loss, and what buffer that means.
 
 use wb_model::bench::{BurstResult, SuiteResult, TrialPurpose};
-use wb_search::{Integers, integers};
+use wb_search::{Bound, Integers, integers};
 
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::Bench;
@@ -57,6 +57,15 @@ pub(super) fn measure<B: Bench>(
         };
         let found = integers(tester, &all);
         if let Ok(found) = &found {
+            if let (Bound::Tester, Some(frames)) = (found.bound, found.beyond) {
+                let note = format!(
+                    "the tester could not make a burst of {frames:.0} frames, so a search found no limit of the device"
+                );
+                if !result.notes.contains(&note) {
+                    result.notes.push(note);
+                }
+                continue;
+            }
             let length = found.best.map_or(0, |best| best as u64);
             // Shorter than what is there to be found.
             if found.beyond.is_none() && high < longest {
@@ -74,7 +83,7 @@ pub(super) fn measure<B: Bench>(
         }
         found?;
     }
-    result.confirmed = true;
+    result.confirmed = !lengths.is_empty();
     if lengths.iter().any(|length| length + 1 >= longest) {
         result.confirmed = false;
         result.notes.push(format!(

@@ -357,7 +357,13 @@ impl Device {
         let rate = Self::rate(job);
         let pace = rate.unwrap_or_else(|| self.most(job));
         if let Some(count) = job.count {
-            return self.burst(count, pace);
+            let mut way = self.burst(count, pace);
+            if let Some(Mishap::Sent(share)) = mishap {
+                way.sent = (count as f64 * share) as u64;
+                way.passed = way.passed.min(way.sent);
+                way.read = way.passed;
+            }
+            return way;
         }
         let seconds = job.duration.unwrap().0.as_secs_f64();
         let mut asked = whole(pace, seconds);
@@ -744,7 +750,8 @@ impl Bench for Device {
             mishap = self.hindered.pop().map(Mishap::Sent);
         } else if !is_engine {
             self.trials += 1;
-            let load = plan.traffic.first().and_then(Self::rate);
+            let load = plan.traffic.first();
+            let load = load.and_then(|job| Self::rate(job).or(job.count.map(|n| n as f64)));
             mishap = (self.mishap)(self.trials, load.unwrap_or(0.0));
         }
         if let Some(Mishap::Gone) = mishap {

@@ -499,6 +499,31 @@ fn a_burst_with_a_pause_in_it() {
     assert_eq!(lengths(&result), lengths(&known));
 }
 
+/// The longest burst that the tester can send is no limit of the device.
+#[test]
+fn bursts_that_the_tester_could_not_send() {
+    let text = "max = \"10mpps\"\ntests = [\"b2b\"]\n[procedure.suite.b2b]\nsearches = 3\nlongest = \"5ms\"\n";
+    let find = |most| {
+        let mut device = Device {
+            capacity: 10e6,
+            buffer: 1000,
+            // The load of a burst is its number of frames: the first has 10,000, and loads of other trials are larger.
+            mishap: Box::new(move |_, load| {
+                (load > most && load < 1e5 && load != 1e4).then_some(Mishap::Sent(0.5))
+            }),
+            ..Device::default()
+        };
+        completed(&mut device, &plan(text)).pop().unwrap()
+    };
+    let known = find(f64::INFINITY);
+    assert!(known.bursts.as_ref().unwrap().min > 2_000, "{known:?}");
+    assert!(known.confirmed);
+    let limited = find(1_500.0);
+    assert_eq!((&limited.bursts, limited.confirmed), (&None, false));
+    let told = |note: &String| note.contains("the tester could not make a burst");
+    assert!(limited.notes.iter().any(told), "{limited:?}");
+}
+
 #[test]
 fn connections_that_the_tester_could_not_begin() {
     let mut device = Device {
