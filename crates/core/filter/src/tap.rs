@@ -43,8 +43,8 @@ pub enum TapError {
 pub const TAG_CONTROL: u32 = 0x7fff_0000;
 
 impl Program {
-    /// The program to attach to an `AF_PACKET` socket, of two: `untagged` for frames that have no tag beside
-    /// their bytes, `tagged` for the bytes of frames that have one.
+    /// The program to attach to an `AF_PACKET` socket, made of two: `untagged` for frames without a tag
+    /// outside their bytes, `tagged` for the bytes of frames with one.
     ///
     /// # Errors
     /// The program is too long or too full to be rewritten.
@@ -136,16 +136,16 @@ impl Program {
     }
 }
 
-/// Where the outer tag is that a program runs on, and what the program knows of it.
+/// Place of the outer tag of a frame, and what the program knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     /// The program sees the bytes as they are.
     AsIs,
-    /// The tag is beside the bytes, and the program expects it in them.
+    /// The tag is outside the bytes, and the program expects it in the bytes.
     TagRemoved,
-    /// The tag is beside the bytes, and so the program expects it.
+    /// The tag is outside the bytes, as the program expects.
     TagBeside,
-    /// The tag is in the bytes, and the program expects it beside them.
+    /// The tag is in the bytes, and the program expects it outside.
     TagInBytes,
 }
 
@@ -332,7 +332,7 @@ impl Emitter<'_> {
         true
     }
 
-    /// Loads the control information of a tag that is beside the bytes.
+    /// Loads the control information of a tag that is outside the bytes.
     fn control_beside(&mut self, operation: Operation) -> bool {
         let is_control = operation == Operation::Absolute(Size::Half, TAG_CONTROL);
         if is_control {
@@ -341,7 +341,7 @@ impl Emitter<'_> {
         is_control
     }
 
-    /// What stands for an operation that expects the tag beside the bytes, where the bytes have it.
+    /// Rewrites an operation that expects the tag outside the bytes for bytes that contain it.
     fn behind_tag(&mut self, operation: Operation) -> bool {
         if !sees_the_tag(&operation) {
             return false;

@@ -38,7 +38,7 @@ pub struct Analyser {
     table: FlowTable,
     pace: Pace,
     drain_since: u64,
-    /// Nobody knows what was sent: gaps count from the first number seen.
+    /// True if the sender is not known: gaps count from the first number seen.
     sender_unknown: bool,
     delays: Delays,
     counters: Counters,
@@ -140,7 +140,7 @@ impl Analyser {
             Arrival::InOrder { gap } => {
                 if gap != 0 {
                     if self.sender_unknown && flow.received == 1 {
-                        // Nothing came before, so the gap is the number itself, which has 32 bits.
+                        // The first frame of a flow has no predecessor, so the gap is its number, which has 32 bits.
                         flow.head = sequence;
                         self.counters.head_frames += gap;
                     } else {

@@ -41,9 +41,9 @@ counters! {
     unplanned_frames,
     /// Of the foreign frames, those with a tag of pktgen, where none was planned.
     pktgen_frames,
-    /// Of the foreign frames, those with a tag that was stamped before the first departure of the run.
+    /// Foreign frames with a tag that was stamped before the first departure of the run.
     stale_frames,
-    /// Sequence numbers below the first one seen of each flow, where the sender is not known: sent before the
+    /// Sequence numbers below the first one seen of each flow, if the sender is not known: sent before the
     /// receiver began, or lost at the beginning. Not part of `missing_frames`.
     head_frames,
     /// Arrivals older than the tracking window; contained in `duplicate_frames`.

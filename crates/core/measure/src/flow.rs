@@ -170,7 +170,7 @@ pub struct FlowStats {
     /// The highest sequence number, unwrapped. Not below the number of frames sent only if another
     /// run sends the same flow.
     pub highest: Option<u64>,
-    /// The lowest sequence number seen, where the sender is not known; else 0. Numbers below it are not missing.
+    /// Lowest sequence number seen if the sender is not known, else 0. Numbers below it are not missing.
     pub head: u64,
     /// Receive stamp of the first frame.
     pub first_rx_ns: Option<u64>,

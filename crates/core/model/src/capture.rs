@@ -203,8 +203,8 @@ pub struct CaptureOutput {
     /// Begin the next file at multiples of `rotate_time` since 1970.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_aligned: bool,
-    /// With `rotate_time`, a file whose name comes again replaces the one before it, as with tcpdump -G. Without
-    /// it such a name gets a number.
+    /// With `rotate_time`, a file replaces an earlier one of the same name, as with tcpdump -G. Without
+    /// `overwrite` the name gets a number.
     #[serde(skip_serializing_if = "is_default")]
     pub overwrite: bool,
     /// Begin the next file after so many frames; 0: never.
@@ -213,7 +213,7 @@ pub struct CaptureOutput {
     /// Keep so many files and write over the oldest; 0: keep all.
     #[serde(skip_serializing_if = "is_default")]
     pub files: u32,
-    /// End the capture when so many files were filled; 0: never.
+    /// End the capture after this number of full files; 0: never.
     #[serde(skip_serializing_if = "is_default")]
     pub file_limit: u32,
     /// Hand partial buffers to the file at least so often.

@@ -36,7 +36,7 @@ impl Absences {
     fn with(self, (mut begin, mut end): (u64, u64)) -> Self {
         let mut all = [(0, 0); 9];
         for (place, absence) in all.iter_mut().zip(self.0) {
-            // Those that it touches become one with it.
+            // Absences that it touches are merged with it.
             if absence.0 <= end && begin <= absence.1 && absence != (0, 0) {
                 (begin, end) = (begin.min(absence.0), end.max(absence.1));
             } else {
@@ -110,7 +110,7 @@ impl Lateness {
         stalled
     }
 
-    /// How long all workers of both were away.
+    /// Time in which all workers of both were away, in ns.
     fn stalled_together_ns(&self, other: &Self) -> u64 {
         let sum = self.stalled_ns.saturating_add(other.stalled_ns);
         sum.saturating_sub(self.absences.overlap_ns(&other.absences))
@@ -362,7 +362,7 @@ mod tests {
         let three = worker(&[(900, 1_100), (1_950, 2_050), (3_000, 3_010)]);
         assert_eq!(in_all(&[one, two, three]), 1_160);
         assert_eq!(in_all(&[three, two, one]), 1_160);
-        // One that tells no times is added.
+        // A stall without times is added.
         let told = Lateness {
             stalled_ns: 40 * MS,
             ..Lateness::default()

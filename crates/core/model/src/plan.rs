@@ -271,8 +271,8 @@ pub struct TrafficJob {
     /// Measure the time between departures too (a histogram, at some cost for each frame).
     #[serde(default, skip_serializing_if = "is_false")]
     pub departures: bool,
-    /// Of a job that only receives: how many flows the run to follow has. A port of the live driver must know it.
-    /// Frames of other flows are foreign. 1 to 16,777,216; default where it may be left out: 1,048,576.
+    /// Number of flows of the run to follow, for a job that only receives. A port of the live driver needs it. Frames of
+    /// other flows are foreign. 1 to 16,777,216; default on other ports: 1,048,576.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
     /// The streams. Empty in a job that only receives.

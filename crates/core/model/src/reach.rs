@@ -46,7 +46,7 @@ const TEST4: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(203, 0, 113, 0), 24),
 ];
 
-/// The same of IPv6: RFC 5180, RFC 3849, RFC 9637.
+/// Test networks of IPv6: RFC 5180, RFC 3849, RFC 9637.
 const TEST6: [(Ipv6Addr, u8); 3] = [
     (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),

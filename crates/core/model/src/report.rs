@@ -44,8 +44,8 @@ pub struct Report {
     /// The plan as it was run, defaults and resolved addresses included.
     pub plan: Plan,
     /// Number of the first flow in the test tags of the run, by which it knew its own frames. Flows of the report are
-    /// counted from it: `flow` + `first_flow` is the number in the tag. Absent in a run that only receives and was not
-    /// told the first flow: there `flow` is the number in the tag.
+    /// counted from it: `flow` + `first_flow` is the number in the tag. Absent in a run that only receives and does not
+    /// know the first flow: there `flow` is the number in the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_flow: Option<u32>,
     /// Sums over all jobs.
@@ -187,10 +187,10 @@ pub struct Totals {
     pub late_frames: Option<u64>,
     /// Not ours: without a tag of this run.
     pub foreign_frames: Option<u64>,
-    /// Of these, those with a test tag all the same: of another run, or of pktgen where none was planned.
+    /// Foreign frames with a test tag: of another run, or of pktgen if the plan has no stream of it.
     #[serde(default)]
     pub unplanned_frames: Option<u64>,
-    /// Of these, those of another run: with flows of another run, or stamped before the first departure of this one.
+    /// Foreign frames of another run: with its flows, or stamped before the first departure of this run.
     #[serde(default)]
     pub other_run_frames: Option<u64>,
     /// In a run that only receives: sequence numbers below the first one seen of each flow. These frames were sent before
@@ -302,7 +302,7 @@ pub struct Rates {
     /// device carried if it was silent at the beginning or the end.
     #[serde(default)]
     pub while_receiving_pps: Option<f64>,
-    /// The same in bits per second, with FCS.
+    /// `while_receiving_pps` in bits per second, with FCS.
     #[serde(default)]
     pub while_receiving_l2_bps: Option<f64>,
 }

@@ -31,7 +31,7 @@ pub const SNAPSHOT_SCHEMA: &str = "wirebench.snapshot/1";
 pub struct LiveLine<'a> {
     /// `wirebench.snapshot/1`.
     pub schema: &'static str,
-    /// What the report calls this run, such as `trial`.
+    /// Kind of the run, as in the report, such as `trial`.
     pub kind: &'a str,
     /// The counters.
     #[serde(flatten)]

@@ -21,7 +21,7 @@ pub const DEFAULT_SPORT: u16 = 49_184;
 pub const DEFAULT_DPORT: u16 = 7;
 /// Most flows of one stream.
 pub const MAX_FLOWS: u32 = 1 << 24;
-/// One more than the largest flow number in a test tag. The numbers from here on have a meaning of their own.
+/// One more than the largest flow number in a test tag. The numbers from here on are not flow numbers.
 pub const PAST_LAST_FLOW: u32 = u32::MAX - 1;
 /// Flows taken from ranges where their number is not given.
 pub const MAX_IMPLIED_FLOWS: u32 = 65_536;
@@ -192,7 +192,7 @@ impl Stream {
         self.frames_per_second_of(self.sizes().mean(), line)
     }
 
-    /// The same for frames of this mean size, with FCS.
+    /// As `frames_per_second`, for frames of this mean size in bytes, with FCS.
     #[must_use]
     pub fn frames_per_second_of(&self, mean_size: Rational, line: Option<u64>) -> Option<Rational> {
         if let (Some(burst), Some(gap)) = (self.burst, self.gap) {

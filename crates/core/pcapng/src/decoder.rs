@@ -63,7 +63,7 @@ impl Decoder {
         }
     }
 
-    /// At the start of a file whose first piece, at best a large one, also tells how pcap records are laid out.
+    /// Starts at the beginning of a file, and infers the layout of pcap records from its first piece, which should be large.
     ///
     /// Some systems wrote longer record headers without another magic number (Red Hat 6.1, SuSE 6.3, Nokia).
     /// To [`new`](Self::new) such a file looks damaged behind its first record.

@@ -1,4 +1,4 @@
-//! What a file says beyond frames, and what of that is kept when it is written again.
+//! Information of a file beyond its frames, and the part of it that a copy keeps.
 
 /// A kind of information of pcapng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::{
 /// If something does not hold.
 pub fn exercise(bytes: &[u8]) {
     let end = whole(bytes);
-    // Pieces, and a part of the file, may tell less of the layout.
+    // Pieces, and a part of the file, may show less of the layout.
     if Reader::new(bytes).is_ok_and(|reader| reader.has_other_layout()) {
         return;
     }

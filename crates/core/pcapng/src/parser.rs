@@ -115,7 +115,7 @@ pub(crate) struct Parser {
     state: State,
     known: Known,
     whole: Whole,
-    /// The bytes given with the file header also tell how pcap records are laid out.
+    /// True if the layout of pcap records is also inferred from the bytes given with the file header.
     any_layout: bool,
 }
 
@@ -136,7 +136,7 @@ impl Parser {
         }
     }
 
-    /// Returns true if the first records, not the magic number, told how pcap records are laid out.
+    /// Returns true if the layout of pcap records was inferred from the first records, not from the magic number.
     pub(crate) fn has_other_layout(&self) -> bool {
         matches!(self.state, State::Pcap(layout) if layout.is_guessed())
     }

@@ -18,7 +18,7 @@ const VERSION: u16 = 2;
 const VERSION_DGUX: u16 = 543;
 pub(crate) const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
-/// Records that are looked at to choose a layout.
+/// Number of records that are read to choose a layout.
 const MOST_LOOKED_AT: usize = 20;
 
 /// Which length of a record comes first.
@@ -32,7 +32,7 @@ enum Lengths {
     SmallerCaptured,
 }
 
-/// How the records of a file are laid out.
+/// Layout of the records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) order: Order,

@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// What the tester offered is the bound at once, whether the device carried it or not.
+/// A search takes what the tester offered for its bound at once, with and without loss in the device.
 #[test]
 fn the_first_load_is_beyond_the_tester() {
     let plan = Search {

@@ -103,7 +103,7 @@ fn v4(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     Some((message, 0, Addr::v4(be32(bytes, 16)?)))
 }
 
-/// The same of an IPv6 packet.
+/// The ICMP message in an IPv6 packet, the sum of its pseudo header, and its destination.
 fn v6_message(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     let header: &[u8; 40] = bytes.first_chunk()?;
     if header[6] != protocol::ICMPV6 {

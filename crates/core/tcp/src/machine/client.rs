@@ -459,7 +459,7 @@ impl<O: Observer> Machine<O> {
                 Read::Message { used, status, end } => {
                     rest = &rest[used..];
                     if self.counts_bodies && !rest.is_empty() && self.is_last_asked(id) {
-                        // What follows came before the next request.
+                        // The bytes that follow came before the next request.
                         self.count_answer(now, id, status);
                         self.observer.unasked();
                         self.give_up(now, id, Cause::Malformed, sink);

@@ -1,4 +1,4 @@
-//! What ICMP messages about our packets do: a smaller segment size (RFC 1191, RFC 8201), or the end of a
+//! Effects of ICMP messages about our packets: a smaller segment size (RFC 1191, RFC 8201), or the end of a
 //! connection that has not been answered.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::conn::{Key, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::icmp_error::{What, parse};
 use crate::observer::Observer;
 
-/// Destinations whose path MTU is remembered.
+/// Number of destinations with a remembered path MTU.
 const MOST_PATHS: usize = 1 << 16;
 /// The smallest MTU of IPv6: RFC 8200 section 5.
 const LEAST_V6: u16 = 1280;
@@ -59,7 +59,7 @@ pub(super) fn segment_size(ours: u16, theirs: Option<u16>, paths: &PathMss, remo
 }
 
 impl<O: Observer> Machine<O> {
-    /// What ICMP messages about our packets said.
+    /// ICMP messages about our packets.
     pub fn icmp_news(&self) -> &IcmpNews {
         &self.icmp_news
     }
@@ -67,7 +67,7 @@ impl<O: Observer> Machine<O> {
     /// Takes a frame if it is an ICMP message about a packet of one of the connections.
     #[cold]
     pub(super) fn icmp_error(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> bool {
-        // dperf does not look at such messages.
+        // dperf ignores such messages.
         if self.is_dperf {
             return false;
         }
@@ -91,7 +91,7 @@ impl<O: Observer> Machine<O> {
             return false;
         };
         let conn = self.table.slab.get(id);
-        // Who does not see our packets cannot know their numbers: RFC 5927 section 4.1.
+        // An attacker that does not see our packets cannot know their numbers: RFC 5927 section 4.1.
         if self.is_tcp
             && error.seq.wrapping_sub(conn.oldest) > conn.in_flight().max(conn.queued_len)
         {
@@ -136,7 +136,7 @@ impl<O: Observer> Machine<O> {
         if conn.state != State::Open || conn.data_in_flight() == 0 {
             return;
         }
-        // What was too large is lost, and says nothing of congestion: RFC 1191 section 6.5.
+        // The loss of a packet that was too large is no sign of congestion: RFC 1191 section 6.5.
         conn.packed &= !pack::TIMING;
         if self.scores(id) {
             self.lose_all_to_the_path(id);

@@ -752,7 +752,7 @@ fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
     assert!(counters.is_balanced(), "{counters:?}");
 }
 
-/// What lay unread in a ring had come before it was read.
+/// A frame that lay unread in a ring had come before it was read.
 #[test]
 fn the_time_that_a_frame_lay_unread_is_in_no_time() {
     let mut client = Machine::new(

@@ -48,7 +48,7 @@ fn about(frame: &[u8], kind: u8, code: u8, word: u32) -> Vec<u8> {
     out
 }
 
-/// Two ends behind a router whose other link takes packets of `mtu` bytes, without any time passing.
+/// Two ends behind a router with a link of MTU `mtu`, in bytes; no time passes.
 struct Path {
     ends: [Machine; 2],
     mtu: usize,
@@ -143,7 +143,7 @@ fn a_syn_answered_by_icmp_fails_with_the_code() {
         let mut out = Frames::new(usize::MAX);
         assert_eq!(m.launch(0, 2, &mut out), 2);
         let syns = out.take();
-        // Somebody who guesses sequence numbers has no effect.
+        // A guessed sequence number has no effect.
         let mut guessed = syns[0].clone();
         let seq = 14 + if v6 { 40 } else { 20 } + 4;
         guessed[seq] ^= 0x80;
