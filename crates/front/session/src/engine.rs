@@ -71,6 +71,9 @@ pub(crate) struct LinkDown {
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) elapsed_ns: u64,
+    /// How late the controlling thread woke. It notices stops of the whole process, but none for up to 50 ms after it
+    /// fell asleep.
+    pub(crate) lateness: Lateness,
     pub(crate) clock_step_ns: i64,
     /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.
     pub(crate) clock_error_ns: u64,
@@ -252,6 +255,11 @@ pub(crate) trait Engine: Any + Send {
 
     /// Somebody asks for something.
     fn request(&mut self, _request: Request, _now_ns: u64) {}
+
+    /// Returns true if nothing can happen without a ring of the bell, so that the controlling thread may sleep.
+    fn is_idle(&self) -> bool {
+        false
+    }
 
     /// Whether it has times of its own for snapshots, instead of the plan's interval.
     fn has_own_times(&self) -> bool {

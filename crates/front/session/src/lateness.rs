@@ -2,18 +2,8 @@
 //!
 //! One place for all engines; the rule itself is [`wb_model::judge_lateness`].
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-    time::Duration,
-};
-
-use wb_host::clock::monotonic_ns;
 use wb_model::{
-    Charge, Lateness, LatenessReport, Totals, Turns,
+    Charge, Lateness, LatenessReport, Totals,
     criteria::{Bound, Metric},
     judge_lateness,
 };
@@ -157,52 +147,6 @@ pub(crate) fn consider(trial: &Trial<'_>, lateness: Lateness) -> LatenessReport 
     LatenessReport {
         all: lateness,
         may_have_caused: trial.doubt(&lateness),
-    }
-}
-
-/// How often the watchman looks.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// A thread that notices when this process is away as a whole, for engines whose threads wait in system
-/// calls and cannot tell waiting from being away.
-#[derive(Debug)]
-pub(crate) struct Watchman {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Lateness>>,
-}
-
-impl Watchman {
-    pub(crate) fn start() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let watched = Arc::clone(&over);
-        let watch = move || {
-            let (mut turns, mut lateness) = (Turns::default(), Lateness::default());
-            while !watched.load(Ordering::Acquire) {
-                let now_ns = monotonic_ns();
-                lateness.away(now_ns, turns.begin(now_ns));
-                turns.sleep_until(now_ns + LOOK.as_nanos() as u64);
-                std::thread::park_timeout(LOOK);
-            }
-            lateness
-        };
-        // A machine that has no room for it is told about by those threads that matter.
-        let thread = std::thread::Builder::new()
-            .name("wb-watchman".to_owned())
-            .spawn(watch)
-            .ok();
-        Self { over, thread }
-    }
-
-    /// How late this process was since the start.
-    pub(crate) fn end(mut self) -> Lateness {
-        self.over.store(true, Ordering::Release);
-        let thread = self.thread.take();
-        thread
-            .and_then(|thread| {
-                thread.thread().unpark();
-                thread.join().ok()
-            })
-            .unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
-use wb_model::{Phase, Plan, Report, timeline::Recorder};
+use wb_model::{Lateness, Phase, Plan, Report, timeline::Recorder};
 use wb_traffic::{DeviceHandle, DeviceOutcome};
 
 use crate::{
@@ -22,6 +22,8 @@ use crate::{
 /// Longest sleep of the controlling thread. Events end it before: a signal, the end of a worker, a request. A thread
 /// that wakes more often pushes receiving threads off their CPUs.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
+/// Longest sleep while all engines are idle.
+const IDLE_SLEEP_NS: u64 = 1_000_000_000;
 /// How often what was counted is taken down for the report, unless live lines are wanted more often.
 const RECORD_INTERVAL_NS: u64 = 100_000_000;
 /// How often that is done with the counters of interfaces.
@@ -163,13 +165,20 @@ impl Prepared {
             counters_at: None,
             downs: BTreeMap::new(),
             looked_ns: 0,
+            lateness: Lateness::default(),
         };
         while !self.turn(&mut state, &before, &alarm, observer) {
             let fds: Vec<_> = self.engines.iter().flat_map(|e| e.request_fds()).collect();
-            let until = self.next_due(&state);
-            let rest = until.saturating_sub(monotonic_ns());
-            let rest = Duration::from_nanos(rest.min(LONGEST_SLEEP_NS));
-            alarm.bell.wait(&fds, rest);
+            let asleep_ns = monotonic_ns();
+            let until = match self.engines.iter().all(|e| e.is_idle()) {
+                true => asleep_ns + IDLE_SLEEP_NS,
+                false => self.next_due(&state).min(asleep_ns + LONGEST_SLEEP_NS),
+            };
+            let until = until.max(asleep_ns);
+            alarm.bell.wait(&fds, Duration::from_nanos(until - asleep_ns));
+            let awake_ns = monotonic_ns();
+            let late_ns = awake_ns.saturating_sub(until);
+            state.lateness.away(awake_ns, late_ns);
         }
         let broken = self
             .engines
@@ -405,6 +414,7 @@ impl Prepared {
         let ended = Ended {
             end: state.end,
             elapsed_ns: monotonic_ns().saturating_sub(state.start_ns),
+            lateness: state.lateness,
             clock_step_ns: clock_step(offset, offset_after),
             clock_error_ns: offset.error_ns.max(offset_after.error_ns),
             before,
@@ -467,6 +477,8 @@ struct RunState {
     downs: BTreeMap<String, LinkDown>,
     /// When the controlling thread last looked at everything.
     looked_ns: u64,
+    /// How late it woke.
+    lateness: Lateness,
 }
 
 impl View {

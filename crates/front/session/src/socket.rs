@@ -16,7 +16,7 @@ use std::{
 
 use wb_host::{Ethtool, Namespace, Netlink, user::Kept};
 use wb_model::{
-    JobKind, Lateness, Phase, Plan, Snapshot,
+    JobKind, Phase, Plan, Snapshot,
     socket::{
         Family, SocketFailure, SocketJob, SocketJobReport, SocketLive, SocketReport,
         SocketServerJob, SocketStage,
@@ -28,7 +28,6 @@ use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, StopRequest, run_job
 use crate::{
     Signals, StartError,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
-    lateness::Watchman,
     ports::OpenPort,
     workers::Workers,
 };
@@ -68,8 +67,6 @@ pub(crate) struct Sockets {
     live: Receiver<SocketLive>,
     last: Option<SocketLive>,
     start_ns: u64,
-    watchman: Option<Watchman>,
-    late: Lateness,
     outcome: Outcome,
 }
 
@@ -120,8 +117,6 @@ impl Sockets {
             live: channel().1,
             last: None,
             start_ns: 0,
-            watchman: None,
-            late: Lateness::default(),
             outcome: Outcome::default(),
         })
     }
@@ -189,7 +184,6 @@ impl Engine for Sockets {
 
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.watchman = Some(Watchman::start());
         if let Some(start) = self.start.take() {
             // It waits for this.
             let _ = start.send(());
@@ -214,6 +208,12 @@ impl Engine for Sockets {
 
     fn has_own_times(&self) -> bool {
         true
+    }
+
+    /// A server without clients.
+    fn is_idle(&self) -> bool {
+        let idle = |live: SocketLive| live.clients == 0 && live.units == 0;
+        self.only_listens() && self.last.is_none_or(idle)
     }
 
     fn news(&mut self) -> Vec<Snapshot> {
@@ -244,10 +244,6 @@ impl Engine for Sockets {
 
     fn join(&mut self) -> Option<String> {
         let outcome = self.worker.join().pop();
-        self.late = self
-            .watchman
-            .take()
-            .map_or_else(Lateness::default, Watchman::end);
         let Some(Some(outcome)) = outcome else {
             return Some(
                 "the thread of the socket tests panicked; what it measured is missing".into(),
@@ -268,7 +264,7 @@ impl Engine for Sockets {
 
     fn settle(&mut self, ended: &Ended) -> Settled {
         let sockets = std::mem::take(&mut self.outcome.report);
-        report::settle(&self.plan, ended, sockets, self.late)
+        report::settle(&self.plan, ended, sockets)
     }
 }
 

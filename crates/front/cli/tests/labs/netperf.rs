@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::kit::{Lab, Running, eventually, privileged, system};
 
+mod asleep;
 mod faults;
 mod interop;
 mod intervals;

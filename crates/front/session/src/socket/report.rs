@@ -13,7 +13,7 @@ use crate::{
     lateness,
 };
 
-pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: Lateness) -> Settled {
+pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settled {
     let sum = figures(&sockets.jobs);
     let (totals, latency) = (sum.totals, sum.latency);
     let judged = criteria::judge(plan, |job| match job {
@@ -30,7 +30,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport, late: La
         offered: totals.offered_frames.unwrap_or(0),
         short: None,
     };
-    let lateness = lateness::consider(&trial, at_risk(late, &totals, ended.elapsed_ns));
+    let lateness = lateness::consider(&trial, at_risk(ended.lateness, &totals, ended.elapsed_ns));
     let nothing =
         sockets
             .jobs
