@@ -175,7 +175,9 @@ impl Prepared {
                 false => self.next_due(&state).min(asleep_ns + LONGEST_SLEEP_NS),
             };
             let until = until.max(asleep_ns);
-            alarm.bell.wait(&fds, Duration::from_nanos(until - asleep_ns));
+            alarm
+                .bell
+                .wait(&fds, Duration::from_nanos(until - asleep_ns));
             let awake_ns = monotonic_ns();
             let late_ns = awake_ns.saturating_sub(until);
             state.lateness.away(awake_ns, late_ns);

@@ -51,7 +51,17 @@ fn a_stopped_client_reports_its_stall() {
     let lab = Lab::up("pair", &["--hosts"]);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let _server = Server::start(&b, &[], &[]);
-    let words = ["netperf", "--json", "--", "-H", SERVER_V4, "-t", "TCP_STREAM", "-l", "3"];
+    let words = [
+        "netperf",
+        "--json",
+        "--",
+        "-H",
+        SERVER_V4,
+        "-t",
+        "TCP_STREAM",
+        "-l",
+        "3",
+    ];
     let running = ours_going_on(&a, &words);
     eventually("the test sends", || snmp(&a, "Tcp", "OutSegs") > 1_000);
     running.signal(Signal::STOP);
