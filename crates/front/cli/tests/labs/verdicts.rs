@@ -8,7 +8,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::kit::{Lab, Running, eventually, privileged, run, system, total};
+use rustix::process::Signal;
+
+use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, total, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -295,4 +297,45 @@ fn a_load_at_max_has_nothing_unsent() {
     let job = &report["load"]["jobs"][0];
     let answers = job["totals"]["responses"].as_u64().unwrap();
     assert!(answers > 100, "{job}");
+}
+
+#[test]
+fn a_capture_whose_reader_stalled_is_invalid() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut command = wirebench();
+    let ring = ["--ring", "512KiB", "--block-size", "64KiB"];
+    command.args(["capture", "-q", "--json", "-i", &lab.b0(), "-w"]);
+    command.arg(folder.path().join("trace.pcap"));
+    command.args(ring).args(["udp", "port", "7"]);
+    let capture = listening(folder.path(), &mut command);
+    capture.signal(Signal::STOP);
+    let tx = [
+        "tx",
+        "-i",
+        &lab.a0(),
+        "--dst-mac",
+        "02:00:00:00:00:02",
+        "--rate",
+        "max",
+        "--count",
+        "50000",
+    ];
+    assert!(run(&tx).status.success());
+    capture.signal(Signal::CONT);
+    eventually("frames are read", || {
+        let trace = std::fs::metadata(folder.path().join("trace.pcap"));
+        trace.is_ok_and(|m| m.len() > 1_000)
+    });
+    capture.signal(Signal::INT);
+    let code = capture.finish(PATIENCE).status.code();
+    let report = std::fs::read(folder.path().join("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let reason = report["reason"].as_str().unwrap();
+    assert_eq!(report["verdict"], "invalid", "{reason}");
+    assert!(reason.contains("the tester was late"), "{reason}");
+    assert_eq!(code, Some(3), "{reason}");
 }

@@ -93,8 +93,7 @@ fn section(run: &Captures, written: &WriterOutcome, interface_drops: u64) -> Cap
     }
 }
 
-/// The account of the capture. It fails for what it missed, whoever was late, because keeping all is what it
-/// promises.
+/// The account of the capture. Without criteria, it promises that nothing is lost.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     let written = run.written.take().unwrap_or_default();
@@ -157,7 +156,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         capture: Some(section(run, &written, interface_drops)),
         lateness: LatenessReport {
             all: late,
-            may_have_caused: None,
+            may_have_caused: lost_by_stalls(run, lost, &late),
         },
         limited_by: match &ended.end {
             _ if lost > 0 => lost_because(account, interface_drops, &late),
@@ -190,6 +189,16 @@ fn lateness_of(run: &Captures) -> Lateness {
             dropped_reads: o.rx.dropped_frames,
             ..o.lateness
         })
+    })
+}
+
+/// Returns why stalls of the readers can explain the loss: the rings lost all of it, and no reader waited for the writer.
+fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> {
+    let waited = run.outcomes.iter().any(|o| o.buffer_waits > 0);
+    let in_rings = lost > 0 && lost == run.account.kernel_drop;
+    (in_rings && late.stalls > 0 && !waited).then(|| {
+        let stalls = late.account();
+        format!("the tester was late ({stalls}): that may be why its rings lost {lost} frames")
     })
 }
 
