@@ -192,7 +192,7 @@ impl Stream {
         self.frames_per_second_of(self.sizes().mean(), line)
     }
 
-    /// As `frames_per_second`, for frames of this mean size in bytes, with FCS.
+    /// Returns the frames per second for frames of this mean size in bytes, with FCS.
     #[must_use]
     pub fn frames_per_second_of(&self, mean_size: Rational, line: Option<u64>) -> Option<Rational> {
         if let (Some(burst), Some(gap)) = (self.burst, self.gap) {

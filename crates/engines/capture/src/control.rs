@@ -14,7 +14,7 @@ pub struct CaptureControl {
     limit_reached: AtomicBool,
     flushes: AtomicU64,
     rotations: AtomicU64,
-    /// Called when the capture ends by itself: at its limit, or because its output failed.
+    /// Called when the capture ends without a request: at its limit, or because its output failed.
     pub ended: Notify,
 }
 

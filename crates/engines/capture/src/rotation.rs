@@ -16,7 +16,7 @@ pub(crate) struct Rotation {
     /// several readers come out of order. Else the time of a file begins with its first frame, as with
     /// tcpdump.
     grid_from_ns: Option<Option<u64>>,
-    /// Frames may come for a file whose time is over.
+    /// True if frames may arrive for a file after the end of its time.
     has_late_frames: bool,
     /// Files to fill; then the capture is at its end.
     files: Option<u64>,
@@ -58,8 +58,8 @@ impl Rotation {
         }
     }
 
-    /// An empty file after one that holds this, whose first frame has this stamp. Of a file that was full
-    /// before its time was over, the time runs on.
+    /// Begins an empty file after `last`, with a first frame of this stamp. If `last` was full before the end of its
+    /// time, that time continues.
     pub(crate) fn fill_after(&mut self, last: &Fill, stamp_ns: u64) -> Fill {
         if last.until_ns.is_none() || last.is_past(stamp_ns) {
             return self.fill(stamp_ns);
@@ -86,7 +86,7 @@ impl Rotation {
         fill.frames += 1;
     }
 
-    /// Whether `files` are all there may be.
+    /// Returns true if no more than `files` files are allowed.
     pub(crate) fn are_all(&self, files: u64) -> bool {
         self.files.is_some_and(|most| files >= most)
     }

@@ -130,7 +130,7 @@ pub struct CallOutcome {
 /// As wrk counts: times in whole microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Exact {
-    /// How often each time came, of all threads.
+    /// Number of occurrences of each time, over all threads.
     pub times: Arc<ExactTimes>,
     /// Answers per second in each tenth of a second.
     pub rates: Vec<u64>,

@@ -125,7 +125,7 @@ pub(crate) struct Connection {
     /// What the socket has not taken yet: from here on in `out`.
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
-    /// So much of `out` belongs to the warm-up.
+    /// Bytes of `out` that belong to the warm-up.
     pub(crate) warm_out: usize,
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) kept: Option<Box<Kept>>,

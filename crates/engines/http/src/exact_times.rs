@@ -9,14 +9,14 @@ use std::sync::{
 const PAGE_BITS: u32 = 9;
 const DIRECTORY_BITS: u32 = 13;
 const ROOT_BITS: u32 = 13;
-/// The longest time that is told from others: 2^35 µs are 9.5 hours.
+/// Longest time that is counted exactly: 2^35 µs are 9.5 hours.
 const LONGEST_US: u64 = (1 << (PAGE_BITS + DIRECTORY_BITS + ROOT_BITS)) - 1;
 
 type Page = Box<[AtomicU64]>;
 type Directory = Box<[OnceLock<Page>]>;
 
-/// How often each time came, µs. Memory is taken for the times that came, 4 KiB for each 512 µs, whatever the number of
-/// threads and the longest time.
+/// Number of occurrences of each time, in µs. Memory is allocated only for times that occur, 4 KiB for each 512 µs,
+/// whatever the number of threads and the longest time.
 #[derive(Debug)]
 pub struct ExactTimes {
     directories: Box<[OnceLock<Directory>]>,

@@ -55,7 +55,7 @@ pub struct Load {
     pub(crate) server: Server,
     pub(crate) tls: Option<Tls>,
     pub(crate) seed: u64,
-    /// As wrk counts: of all threads.
+    /// Times of all threads, as wrk counts them.
     pub(crate) times: Option<Arc<ExactTimes>>,
 }
 

@@ -48,9 +48,9 @@ const CALLS: usize = 4;
 const BUFFER: usize = 64 * 1024;
 /// Nobody waits longer than this before it looks whether it is to stop.
 const LOOK_NS: u64 = 50_000_000;
-/// How often others are told how it goes: often enough that counts over 100 ms are right to 1 %.
+/// Interval between updates of the shared counters: short enough that counts over 100 ms are right to 1 %.
 const TELL_NS: u64 = 1_000_000;
-/// How often the length of naps is adapted.
+/// Interval between adaptations of the length of naps.
 const ADAPT_NS: u64 = 20_000_000;
 
 fn clock(id: ClockId) -> u64 {
@@ -124,7 +124,7 @@ struct Thread<'a> {
     batch: Option<Vec<u8>>,
     batch_len: usize,
     warm_until: u64,
-    /// What was counted when the warm-up was over.
+    /// Counters at the end of the warm-up.
     warm_up: Option<HttpTotals>,
     /// Bytes of requests of the warm-up, and of their answers.
     warm_bytes: WarmBytes,
@@ -448,7 +448,7 @@ impl<'a> Thread<'a> {
         patience.is_some_and(|most| now >= self.reached_ns.saturating_add(most.as_nanos()))
     }
 
-    /// Returns true if no connection is needed any more: the time is over, and nothing is to be asked again.
+    /// Returns true if no connection is needed any more: the time is over, and no request has to be repeated.
     fn asks_no_more(&self) -> bool {
         self.closing && self.unprocessed.is_empty()
     }

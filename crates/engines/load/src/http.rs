@@ -355,7 +355,7 @@ pub(crate) struct Account {
     pub(crate) out: HttpOutcome,
     /// From due to the last byte, warm-up included.
     pub(crate) live: LiveTimes,
-    /// What was counted when the warm-up was over.
+    /// Counters at the end of the warm-up.
     warm_up: Option<HttpTotals>,
     ended: bool,
 }

@@ -93,7 +93,7 @@ pub struct LoadOutcome {
     pub http: Option<HttpOutcome>,
     /// Answers by route of the plan, and behind them those of no route.
     pub routes: Vec<u64>,
-    /// What ICMP messages about its packets said.
+    /// ICMP messages about its packets.
     pub icmp: IcmpNews,
     /// The kernel did not stamp all frames that came, so times end when they were read.
     pub unstamped: bool,
@@ -142,7 +142,7 @@ pub struct LoadTotals {
     pub phases: Vec<PhaseTotals>,
     /// Times of the whole run.
     pub latencies: Latencies,
-    /// What ICMP messages about its packets said.
+    /// ICMP messages about its packets.
     pub icmp: IcmpNews,
     /// The kernel did not stamp all frames that came, so times end when they were read.
     pub unstamped: bool,

@@ -18,7 +18,7 @@ use crate::message::Making;
 use crate::pace::Grouping;
 use crate::rates::{Cost, Limits};
 
-/// Default interval between two snapshots, in ns: so short beside the interval of a timeline that a snapshot
+/// Default interval between two snapshots, in ns: much shorter than the interval of a timeline, so that a snapshot
 /// which just misses it draws no outage.
 const TICK_NS: u64 = 1_000_000;
 

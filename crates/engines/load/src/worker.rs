@@ -524,7 +524,7 @@ impl LoadWorker {
             machine.set_unread(match by_kernel {
                 true => {
                     let wall = *wall_now.get_or_insert_with(&wall);
-                    // Nothing was left unread when the ring was empty, whatever the wall clock did since.
+                    // No frame was left unread when the ring was empty, whatever the wall clock did since.
                     wall.saturating_sub(frame.stamp_ns)
                         .min(now.saturating_sub(heard))
                 }

@@ -201,7 +201,7 @@ impl Length {
         }
     }
 
-    /// How many bytes or transactions, if that ends it.
+    /// Number of bytes or transactions that ends the test, if one is set.
     pub(crate) fn amount(self) -> Option<u64> {
         match self {
             Self::Amount(amount) => Some(amount),

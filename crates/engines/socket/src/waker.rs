@@ -46,7 +46,7 @@ pub struct StopRequest {
 impl Default for StopRequest {
     fn default() -> Self {
         Self {
-            // Without a descriptor the request is noticed when a wait ends by itself.
+            // Without a descriptor the request is noticed when a wait times out.
             waker: Waker::new().ok(),
             ..Self::never()
         }

@@ -134,7 +134,7 @@ impl<C: Clock> Run<'_, C> {
         Ok(())
     }
 
-    /// Tells the receiver since when frames may be of this run, since when they are late, and until when they count.
+    /// Passes times to the receiver: the start of the run, the start of the drain, and the end of counting.
     fn pass_on(&mut self) {
         if let Some(receiver) = &mut self.receiver {
             receiver.since(self.control.since_wall_ns.load(Ordering::Relaxed));

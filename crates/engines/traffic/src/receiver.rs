@@ -28,19 +28,19 @@ pub enum FlowSpace {
         /// How many.
         count: u32,
     },
-    /// Those of one run that somebody else sends: see [`Run`]. Gaps count from the first sequence number seen.
+    /// Flows of one run from another sender: see [`Run`]. Gaps count from the first sequence number seen.
     Open,
 }
 
-/// Flows of a run that somebody else sends, for all receivers of a job: those of the run of the first tagged frame that
+/// Flows of a run from another sender, shared by all receivers of a job. The run is that of the first tagged frame that
 /// one of them sees. Frames of other runs are foreign.
 #[derive(Debug)]
 pub struct Run {
-    /// Flows that the run has at most.
+    /// Maximum number of flows of the run.
     flows: u32,
     /// One more than the flow of the first tagged frame; 0 before it.
     seen: AtomicU64,
-    /// The first flow, where that is known beforehand.
+    /// The first flow, if it is known beforehand.
     first: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Run {
         }
     }
 
-    /// Whether its first flow was known beforehand.
+    /// Returns true if the first flow was known beforehand.
     #[must_use]
     pub const fn is_told(&self) -> bool {
         self.first.is_some()
@@ -85,7 +85,7 @@ pub fn range_around(seen: u32, flows: u32) -> (u32, u32) {
     (first.min(PKTGEN_FLOW - count), count)
 }
 
-/// Flows that a receiver follows at most, if it is not told how many come.
+/// Maximum number of flows of a receiver that does not know their number.
 pub const OPEN_FLOWS: u32 = 1 << 20;
 
 /// What a receiver is told.
@@ -158,7 +158,7 @@ struct Sorter {
     flows: u32,
     /// The first that is shown, without `first_flow`.
     shown: u32,
-    /// Of a receiver without its sender.
+    /// The run to follow, if the receiver does not know the sender.
     run: Option<Arc<Run>>,
     /// Tags with an earlier stamp are of an earlier run.
     since_wall_ns: u64,
@@ -686,7 +686,7 @@ mod tests {
             let seen = followed(&open(None, 4), &[number, 5, 6, number]);
             assert_eq!(seen, (vec![5, 6], 2 * strays, 2 * ramp), "{number}");
         }
-        // As told.
+        // With a given first flow.
         let seen = followed(&open(Some(10), 2), &[9, 10, 11, 12, FAR]);
         assert_eq!(seen, (vec![10, 11], 3, 0));
         let seen = followed(&open(Some(last), 1 << 20), &[last, last - 1]);

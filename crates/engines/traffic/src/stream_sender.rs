@@ -697,7 +697,7 @@ fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
 const SHORTEST_PERIOD_NS: f64 = 1e6;
 
 /// A time for each frame that follows from the lengths of those before it, at `pps` frames per second on average.
-/// `overhead`: octets on the wire beside each frame. `None` where all are of one length.
+/// `overhead`: octets on the wire in addition to each frame. `None` if all frames have one length.
 fn by_length(recording: &Recording, pps: f64, overhead: u64) -> Option<Schedule> {
     let length = |frame: &RecordedFrame| frame.bytes.len() as u64 + 4 + overhead;
     let frames = &recording.frames;
@@ -848,7 +848,7 @@ mod tests {
 
     #[test]
     fn each_frame_of_a_replay_has_the_time_that_its_own_length_takes() {
-        // 64, 564 and 1064 octets with FCS and 20 beside: 80, 580 and 1080 of 1740.
+        // 64, 564 and 1064 octets with FCS, and 20 more each: 80, 580 and 1080 of 1740.
         let recording = recording(&[56, 556, 1056]);
         let pps = 3.0 / 1740e-6;
         let Some(Schedule::Recorded { offsets, period_ns }) = by_length(&recording, pps, 20) else {
@@ -858,7 +858,7 @@ mod tests {
             (&offsets[..], period_ns),
             (&[0, 80_000, 660_000][..], 1_740_000)
         );
-        // Where a pass is short there are several, so that a period of whole nanoseconds has the rate.
+        // A short pass is repeated, so that a period of whole nanoseconds has the rate.
         let Some(Schedule::Recorded { offsets, period_ns }) = by_length(&recording, 7e6, 0) else {
             panic!("its frames differ")
         };

@@ -108,7 +108,7 @@ pub struct TapFilter {
 /// not.
 ///
 /// # Errors
-/// Those of [`compile`].
+/// The errors of [`compile`].
 pub fn compile_for_tap(
     expression: &str,
     snap_len: u32,
@@ -119,20 +119,20 @@ pub fn compile_for_tap(
     Ok(TapFilter { whole, attach })
 }
 
-/// How the filter of a capture is to run.
+/// Programs for the filter of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveFilter {
-    /// For frames with all their tags in the bytes: an AF_XDP socket, or frames whose tag was put back.
-    /// The error is the reason why it cannot be made.
+    /// Program for frames with all their tags in the bytes: of an AF_XDP socket, or with the tag put back.
+    /// The error is the reason why the program cannot be made.
     pub whole: Result<Program, TapError>,
-    /// What to attach to an `AF_PACKET` socket. Where it cannot be made, the reason.
+    /// Program for an `AF_PACKET` socket, or the reason why it cannot be made.
     pub attach: Result<Program, TapError>,
 }
 
-/// Compiles `expression` for a capture on Ethernet interfaces, where it chooses the frames that libpcap chooses
-/// on an opened interface.
+/// Compiles `expression` for a capture on Ethernet interfaces. It chooses the frames that libpcap chooses on an
+/// opened interface.
 ///
-/// There the first `vlan` asks for the tag that the kernel took out of the frame, and everything else looks at the
+/// The first `vlan` tests the tag that the kernel took out of the frame, and everything else tests the
 /// frame without that tag: `udp` also finds the datagrams of tagged frames, unlike in a file. Frames without
 /// such a tag are filtered as those of a file.
 ///
@@ -140,10 +140,10 @@ pub struct LiveFilter {
 /// not.
 ///
 /// # Errors
-/// Those of [`compile`].
+/// The errors of [`compile`].
 pub fn compile_live(expression: &str, snap_len: u32) -> Result<LiveFilter, ExpressionError> {
     let compile = |text: &str| compile(text, LINK_ETHERNET, snap_len, true);
-    // What no frame can match is one kind of frame less.
+    // If no frame can match, only the other kind of frame is left.
     let matches_nothing = |error: &ExpressionError| error.message.contains("rejects all packets");
     let (untagged, tagged) = match first_tag(expression) {
         None => {
@@ -172,7 +172,7 @@ pub fn compile_live(expression: &str, snap_len: u32) -> Result<LiveFilter, Expre
     })
 }
 
-/// `vlan 5 and udp` as `ether[TAG_CONTROL:2] & 0xfff = 5 and udp`: what is asked of a frame whose tag is beside
+/// `vlan 5 and udp` as `ether[TAG_CONTROL:2] & 0xfff = 5 and udp`: the test of a frame with its tag outside
 /// its bytes. None without `vlan`.
 fn first_tag(expression: &str) -> Option<String> {
     let tokens = tokens(expression);

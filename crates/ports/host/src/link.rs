@@ -126,7 +126,7 @@ pub struct XdpProgram {
 }
 
 impl XdpProgram {
-    /// The warning for whoever looks at frames behind this program; names the process that holds it, if one is
+    /// Returns the warning for captures behind this program; names the process that holds the program, if one is
     /// found.
     pub fn warning(&self) -> String {
         let holder = crate::process::holder_of_program(self.id).map_or(String::new(), |pid| {

@@ -90,7 +90,7 @@ pub struct Probe {
     script: String,
     namespace: Option<Namespace>,
     patterns: Vec<Pattern>,
-    /// What counters of connection tracking had counted before they wrapped.
+    /// Counts of connection tracking from before its counters wrapped.
     wraps: Mutex<parse::Wraps>,
 }
 

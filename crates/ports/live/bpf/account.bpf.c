@@ -139,7 +139,7 @@ struct lane {
 	__u64 taken;
 	// Frames for which it was not to be had.
 	__u64 dropped;
-	// Of the foreign frames, those with a tag that was stamped before the run.
+	// Foreign frames with a tag that was stamped before the run.
 	__u64 stale;
 	// Numbers below the head of each flow.
 	__u64 head;

@@ -27,7 +27,7 @@ impl Sender {
         refuse(interface)
     }
 
-    /// Of none.
+    /// Never called: the type has no values.
     #[must_use]
     pub fn halt(&self) -> Arc<dyn Halt> {
         match *self {}
@@ -117,24 +117,24 @@ impl Account {
         refuse(interface)
     }
 
-    /// Of none.
+    /// Never called: the type has no values.
     pub fn beside_others(&self) {
         match *self {}
     }
 
-    /// Of none.
+    /// Never called: the type has no values.
     #[must_use]
     pub fn hook(&self) -> &'static str {
         match *self {}
     }
 
-    /// Of none.
+    /// Never called: the type has no values.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match *self {}
     }
 
-    /// Of none.
+    /// Never called: the type has no values.
     #[must_use]
     pub fn receivers(self, _workers: u32) -> Vec<Receiver> {
         match self {}

@@ -64,8 +64,8 @@ impl Slots {
         self
     }
 
-    /// Most frames that one system call may carry. Within a batch the kernel keeps an error for the next call, which
-    /// would then be taken for one of its own first frame; so if each dropped frame counts, each has a call.
+    /// Most frames that one system call may carry. Within a batch the kernel keeps an error for the next call, and
+    /// the error would count for the first frame of that call. So if each dropped frame counts, each frame has a call.
     pub(crate) fn most_per_call(&self) -> usize {
         match self.refuse_dropped {
             true => 1,

@@ -526,8 +526,8 @@ pub trait ReceiveOffload: Send {
     /// The latencies so far, queue by queue.
     fn latencies(&self) -> Vec<Histogram>;
 
-    /// What was received so far of each of the first `count` flows, queue by queue; without the sender, of that of the
-    /// first tagged frame and those behind it.
+    /// Returns statistics so far of each of the first `count` flows, queue by queue. If the sender is not known, they
+    /// begin with the flow of the first tagged frame.
     fn first_flows(&self, count: u32) -> Vec<FlowStats>;
 
     /// Everything that was measured; flows have the numbers of their tags.

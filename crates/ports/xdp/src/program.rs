@@ -310,7 +310,7 @@ impl Program {
                 return fault::privilege(interface, what).into();
             }
             Errno::NODEV | Errno::NXIO => return fault::gone(&interface.port).into(),
-            // Numbers of veth, whose limits have a command; other drivers use them for other things.
+            // Error numbers of veth, which has commands for its limits; other drivers use the numbers for other errors.
             Errno::RANGE if hook == Hook::Native && interface.kernel_driver == "veth" => {
                 format!("; try `ip link set dev {name} mtu 1500` at both ends")
             }

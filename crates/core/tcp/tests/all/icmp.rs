@@ -158,7 +158,7 @@ fn a_syn_answered_by_icmp_fails_with_the_code() {
         let version = if v6 { 6 } else { 4 };
         let told: Vec<_> = m.icmp_news().unreachable.iter().collect();
         assert_eq!(told, [(&(version, code), &1)]);
-        // The same message again is about nothing that is still known.
+        // A second copy of the message concerns no connection.
         assert_eq!(m.receive(0, &message, &mut out), Received::NotOurs);
         assert!(c.is_balanced());
     }

@@ -228,7 +228,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
     // Nothing sent at all is no load that held.
     let outcome = match ours.sent_frames {
         0 => LbOutcome::Unread,
-        // What was never offered cannot be judged.
+        // A load that was not offered cannot be judged.
         _ if pps < OFFERED * shape.load => LbOutcome::Unoffered,
         _ => outcome(lost_share, borne, dropped, pps / shape.load),
     };

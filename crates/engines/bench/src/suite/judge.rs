@@ -481,7 +481,7 @@ fn outcome_of_frames(
         // When the last that is missing was sent is told by its number, and those that were not sent have none.
         return (TrialOutcome::NotOffered, not_sent());
     }
-    // What was never offered cannot be judged, whatever was lost of the rest.
+    // A load that was not offered cannot be judged, whatever was lost.
     if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 {
         return (TrialOutcome::NotOffered, not_sent());
     }

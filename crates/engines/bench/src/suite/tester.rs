@@ -357,7 +357,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         let load = trial.intended;
         // Of an overload of many times as much, what had waited before its end is a large part of what came through.
         let is_overload = judged.through < trial.offered / 2.0;
-        // Of a load that was not offered, too, the device carried what came through.
+        // The device carried what came through, also if the load was not offered in full.
         let counts = matches!(
             trial.outcome,
             TrialOutcome::Pass | TrialOutcome::Fail | TrialOutcome::NotOffered

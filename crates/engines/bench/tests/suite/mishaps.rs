@@ -569,7 +569,7 @@ fn the_first_loads_are_beyond_the_tester() {
     }
 }
 
-/// A trial whose load was not offered counts neither against the device nor for it, whatever was lost.
+/// A trial that did not offer its load counts neither against the device nor for it, whatever was lost.
 #[test]
 fn a_load_that_was_not_offered_is_no_word_on_the_device() {
     // The device carries 4.5 Mpps, and the tester offers 90 % of each load above 4 Mpps.

@@ -20,7 +20,7 @@ impl Thread<'_> {
     pub(super) fn end_warm_up(&mut self) {
         self.warm_up = Some(self.out.totals);
         if self.load.job.version.has_streams() {
-            // Which request the frames of a connection belong to is not told apart.
+            // The frames of a connection are not attributed to requests.
             self.warm_bytes.received = self.out.totals.received_bytes;
         }
         if self.quic.is_some() {

@@ -140,7 +140,7 @@ impl Thread<'_> {
             }
             let text = &connection.out[from..];
             if text.is_empty() {
-                // As wrk does: this connection sends nothing more.
+                // This connection sends nothing more, as in wrk.
                 return;
             }
             if self.batch_len == 0 {

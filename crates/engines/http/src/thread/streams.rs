@@ -12,7 +12,7 @@ use crate::{
 /// What is done with answers as they come.
 pub(super) struct Answers<'a> {
     pub(super) bytes: &'a mut u64,
-    /// Of these, bytes of answers to requests of the warm-up.
+    /// Bytes of answers to requests of the warm-up; part of `bytes`.
     pub(super) warm_bytes: &'a mut u64,
     pub(super) judge: &'a Judge,
     pub(super) now: u64,
@@ -42,10 +42,10 @@ impl Sink<Pending> for Answers<'_> {
     }
 }
 
-/// A request is asked so often: it may come behind the last one that a connection takes again.
+/// Maximum number of times that a request is sent: each time it may come after the last one that a connection takes.
 const MOST_TRIES: u32 = 10;
 
-/// A request that a server has not processed, or one that is to be asked.
+/// A request that a server has not processed, or that has not been sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unprocessed {
     /// When it was due first.
@@ -173,7 +173,7 @@ impl Thread<'_> {
         }
     }
 
-    /// The same over any connection that has room.
+    /// Sends unprocessed requests again over any connection that has room.
     pub(super) fn ask_again_anywhere(&mut self, now: u64) {
         for index in 0..self.begun {
             if self.unprocessed.is_empty() {

@@ -99,7 +99,7 @@ pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Ve
     carry_out_with(job, Server::Addresses(addresses), |_| None)
 }
 
-/// The same with a script for each thread.
+/// Carries out a job with a script for each thread.
 pub(crate) fn carry_out_with(
     job: &HttpJob,
     server: Server,

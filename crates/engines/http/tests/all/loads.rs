@@ -306,7 +306,7 @@ fn a_count_at_a_rate_takes_as_many_gaps_as_requests() {
     }
 }
 
-/// Requests that a script makes, one by one; it stops when so many are left, if at all.
+/// Requests that a script makes, one by one; the script can stop at a number of remaining requests.
 struct Scripted {
     texts: VecDeque<Vec<u8>>,
     stops_after: Option<usize>,

@@ -58,7 +58,7 @@ pub struct DatagramSendPlan {
     pub zerocopy: bool,
     /// Datagrams per second, on an absolute schedule.
     pub rate: Option<f64>,
-    /// How long the schedule is; without it, until told to end.
+    /// Length of the schedule; without it the schedule has no end.
     pub time: Option<Duration>,
     /// Bursts and pauses; counted in calls.
     pub pace: Option<Pace>,

@@ -34,7 +34,7 @@ pub struct RequestPlan {
     /// Requests per second, on an absolute schedule: who is late sends at once what is due, on the
     /// same connection, and the time of each counts from when it was due.
     pub rate: Option<f64>,
-    /// How long the schedule is; without it, until told to end.
+    /// Length of the schedule; without it the schedule has no end.
     pub time: Option<Duration>,
     /// Bursts and pauses.
     pub pace: Option<Pace>,

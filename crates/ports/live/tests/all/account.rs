@@ -58,7 +58,7 @@ fn send_frames(socket: &mut PacketQueue, frames: &[Vec<u8>]) {
     }
 }
 
-/// What was stamped before is of an earlier run.
+/// Frames with an earlier stamp are of an earlier run.
 const SINCE: u64 = 2;
 
 /// Has `arrivals` accounted for by the kernel, after as many as `ignored` before it begins.
@@ -303,7 +303,7 @@ fn foreign_frames_with_a_tag_are_told_apart() {
     let frames = [
         tagged(10, 0),
         tagged(11, 0),
-        // Of ours, but stamped before the run.
+        // A flow of this run, but stamped before the run.
         other(10, tag_at + 10, &8u64.to_be_bytes()),
         // Before the first flow and behind the last, and to a group, where hosts say much by themselves.
         tagged(9, 0),
