@@ -165,21 +165,13 @@ fn rates(
         Some(octets? + frames? * u64::from(WIRE_OVERHEAD))
     };
     let bits = |octets: Option<u64>, ns| per(octets.map(|o| o * 8), ns);
-    // From first to last frame there is one interval less than there are frames.
-    let last_excluded = |n: Option<u64>| n.map(|n| n.saturating_sub(1));
     let octets_excluded = match (totals.received_octets, received) {
         (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
         _ => None,
     };
     let receiving_pps = per(last_excluded(received), rx_time);
     let receiving_l2_bps = bits(octets_excluded, rx_time);
-    // A device that went silent in the middle has not carried the rate that it had until then.
-    let (came, octets, over) = match tx_time {
-        Some(tx) if rx_time.is_none_or(|rx| rx <= tx) => {
-            (received, totals.received_octets, Some(tx))
-        }
-        _ => (last_excluded(received), octets_excluded, rx_time),
-    };
+    let (came, octets, over) = carried(totals, octets_excluded, tx_time, rx_time);
     let line = direction.tx.and_then(|p| run.ports[p].line_rate());
     let intended: Option<f64> = direction
         .streams
@@ -208,6 +200,28 @@ fn rates(
         rx_time_ns: rx_time,
         while_receiving_pps: receiving_pps,
         while_receiving_l2_bps: receiving_l2_bps,
+    }
+}
+
+/// From the first frame to the last one there is one interval less than there are frames.
+fn last_excluded(frames: Option<u64>) -> Option<u64> {
+    frames.map(|n| n.saturating_sub(1))
+}
+
+/// Frames, octets and the time in ns by which the received rates are judged. A device that went silent in the middle
+/// has not carried the rate that it had until then.
+fn carried(
+    totals: &Totals,
+    octets_excluded: Option<u64>,
+    tx_time_ns: Option<u64>,
+    rx_time_ns: Option<u64>,
+) -> (Option<u64>, Option<u64>, Option<u64>) {
+    let received = totals.received_frames;
+    match tx_time_ns {
+        Some(tx) if rx_time_ns.is_none_or(|rx| rx <= tx) => {
+            (received, totals.received_octets, Some(tx))
+        }
+        _ => (last_excluded(received), octets_excluded, rx_time_ns),
     }
 }
 
@@ -1145,6 +1159,27 @@ mod tests {
         {
             assert_eq!(of(received, foreign, unplanned), None);
         }
+    }
+
+    #[test]
+    fn a_device_that_went_silent_has_not_carried_its_rate_until_then() {
+        const S: u64 = 1_000_000_000;
+        let totals = Totals {
+            received_frames: Some(1000),
+            received_octets: Some(64_000),
+            ..Totals::default()
+        };
+        let over = |tx, rx| carried(&totals, Some(63_936), tx, rx);
+        // Silent for three of four seconds.
+        let all_over = |ns| (Some(1000), Some(64_000), Some(ns));
+        assert_eq!(over(Some(4 * S), Some(S)), all_over(4 * S));
+        // Nothing arrived after the first frame.
+        assert_eq!(over(Some(4 * S), None), all_over(4 * S));
+        // A queue on the way empties after the last frame was sent.
+        let while_receiving = (Some(999), Some(63_936), Some(S));
+        assert_eq!(over(Some(S / 2), Some(S)), while_receiving);
+        // This run did not send.
+        assert_eq!(over(None, Some(S)), while_receiving);
     }
 
     #[test]
