@@ -3,5 +3,6 @@
 mod judges;
 mod laws;
 mod mutations;
+mod odd_files;
 mod reference;
 mod vectors;
