@@ -530,6 +530,8 @@ impl Engine for Benchmark {
 
 #[cfg(test)]
 mod tests {
+    use wb_model::bench::{Quantity, SuiteResult, SuiteTest, SuiteTrial};
+
     use super::*;
 
     /// What became of a command whose trial is over, once with what it says of that, and how long it took.
@@ -548,6 +550,51 @@ mod tests {
             pulled.join().unwrap()
         });
         (said, begin.elapsed())
+    }
+
+    #[test]
+    fn a_command_that_fails_is_reported() {
+        let (said, _) = ended("false", &Signals::none());
+        assert_eq!(said.as_deref(), Some("it ended with exit status: 1"));
+        assert_eq!(ended("true", &Signals::none()).0, None);
+    }
+
+    #[test]
+    fn the_lateness_of_a_suite_is_the_sum_of_its_trials() {
+        let trial = |stalls: u64, stalled_ms: u64| {
+            let zero = serde_json::json!({"samples": 0});
+            let lateness = Lateness {
+                stalls,
+                stalled_ns: stalled_ms * 1_000_000,
+                largest_gap_ns: stalled_ms * 1_000_000,
+                missed_departures: 10 * stalls,
+                ..Lateness::default()
+            };
+            serde_json::from_value::<SuiteTrial>(serde_json::json!({
+                "trial": 1, "purpose": "search", "intended": 0.0, "intended_pct": null, "offered": 0.0,
+                "forwarded": 0.0, "duration_s": 1.0, "tx": 0, "rx": 0, "lost": 0, "loss_ratio": 0.0, "dup": 0,
+                "ooo": 0, "foreign": 0, "unsent": 0, "nic_drops": 0, "latency_ns": zero, "ipdv_ns": zero,
+                "pdv_ns": zero, "longest_silence_ns": null, "outcome": "pass", "reason": "",
+                "lateness": lateness,
+            }))
+            .unwrap()
+        };
+        let suite = |trials| {
+            let mut result = SuiteResult::new(SuiteTest::Throughput, Quantity::Frames);
+            result.trial_log = trials;
+            BenchResult::Suite(Box::new(result))
+        };
+        // Of two sizes.
+        let results = [
+            suite(vec![trial(2, 30), trial(0, 0)]),
+            suite(vec![trial(1, 270)]),
+        ];
+        let all = lateness_of(&results);
+        assert_eq!((all.stalls, all.missed_departures), (3, 30));
+        assert_eq!(
+            (all.stalled_ns, all.largest_gap_ns),
+            (300_000_000, 270_000_000)
+        );
     }
 
     #[test]

@@ -625,6 +625,14 @@ mod tests {
             found(std::slice::from_ref(&silent), "loss<=1%").0,
             Verdict::Invalid
         );
+        // The only reset was not measured: its command failed.
+        let misfired = SuiteResult {
+            not_measured: Some("the trigger: it ended with exit status: 1".to_owned()),
+            ..suite(SuiteTest::Reset, "64")
+        };
+        let (verdict, reason, ..) = found(&[misfired], "reset<=1s");
+        assert_eq!(verdict, Verdict::Invalid);
+        assert!(reason.contains("exit status: 1"), "{reason}");
         // A trigger that did not fire broke nothing.
         let reset = SuiteResult {
             reset: Some(wb_model::bench::ResetResult {

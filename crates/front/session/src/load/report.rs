@@ -407,6 +407,23 @@ fn limited_by(
     if run.was_told_to_stop() {
         return ended_by("stop over --control".to_owned());
     }
+    limit_of_completed(
+        settled,
+        &run.plan.loads,
+        run.last_answer_ns(),
+        shown,
+        lateness,
+    )
+}
+
+/// What kept a load that ran to its end from being higher.
+fn limit_of_completed(
+    settled: &[SettledJob],
+    plans: &[LoadJob],
+    last_answer_ns: u64,
+    shown: LoadEnd,
+    lateness: &LatenessReport,
+) -> Limit {
     let of_shown = || settled.iter().filter(|s| s.report.end == shown);
     let unsent: u64 = of_shown().map(|s| s.report.unsent_connections).sum();
     let unasked: u64 = of_shown().map(|s| s.report.unsent_requests).sum();
@@ -418,7 +435,7 @@ fn limited_by(
             "all its combinations of addresses and ports were in use; add addresses or ports",
         );
     }
-    if let Some(why) = nothing_done(settled, &run.plan.loads, shown) {
+    if let Some(why) = nothing_done(settled, plans, shown) {
         return Limiter::FarEnd.because(why);
     }
     if let Some(reason) = &lateness.may_have_caused {
@@ -448,7 +465,7 @@ fn limited_by(
             "{waited} requests were due while every connection waited for an answer"
         ));
     }
-    if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, run.last_answer_ns())) {
+    if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, last_answer_ns)) {
         return Limiter::Path.because(why);
     }
     Limiter::Plan.because("the load that it asks for")
@@ -606,4 +623,90 @@ fn unknown(c: &Counters) -> Option<String> {
             "{strange} packets belonged to no connection: late or repeated, of connections that had ended"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A client that asked 5,000 requests in 10 s, of which so many have no answer.
+    fn client(missing: u64) -> LoadJobReport {
+        LoadJobReport {
+            name: "client 1".to_owned(),
+            end: LoadEnd::Client,
+            transport: LoadTransport::Udp,
+            totals: ConnectionTotals {
+                attempted_connections: 10,
+                established_connections: 10,
+                open_connections: 10,
+                requests: 5000,
+                responses: 5000 - missing,
+                ..ConnectionTotals::default()
+            },
+            phases: vec![LoadPhaseReport {
+                phase: "steady".to_owned(),
+                to_ns: 10 * S,
+                ..LoadPhaseReport::default()
+            }],
+            ..LoadJobReport::default()
+        }
+    }
+
+    /// What limited a load whose last answer came at a time, and whose tester was late.
+    fn limit(report: LoadJobReport, last_answer_ns: u64, late: Lateness) -> Limit {
+        let settled = [SettledJob {
+            report,
+            totals: LoadTotals::default(),
+        }];
+        let plans = [LoadJob::default()];
+        let late = LatenessReport {
+            all: late,
+            may_have_caused: None,
+        };
+        limit_of_completed(&settled, &plans, last_answer_ns, LoadEnd::Client, &late)
+    }
+
+    #[test]
+    fn a_pipeline_that_stands_still_is_limited_by_the_path_since_its_last_answer() {
+        let of = |missing, last| limit(client(missing), last, Lateness::default());
+        let still = of(100, 4 * S);
+        assert_eq!(still.by, Limiter::Path);
+        assert_eq!(
+            still.why,
+            "nothing has moved since 4.0 s: 100 requests have no answer"
+        );
+        // All answers came, and answers came to the end.
+        for moving in [of(0, 4 * S), of(100, 9 * S + 1)] {
+            assert_eq!(moving.by, Limiter::Plan, "{}", moving.why);
+        }
+    }
+
+    #[test]
+    fn stalls_limit_a_load_only_if_something_was_not_sent() {
+        let late = || Lateness {
+            stalls: 4,
+            stalled_ns: 1_093_000_000,
+            largest_gap_ns: 800_000_000,
+            late_departures: 900,
+            missed_departures: 7,
+            ..Lateness::default()
+        };
+        assert_eq!(limit(client(0), 10 * S, late()).by, Limiter::Plan);
+        for (unsent_connections, unsent_requests) in [(7, 0), (0, 7)] {
+            let unsent = LoadJobReport {
+                unsent_connections,
+                unsent_requests,
+                ..client(0)
+            };
+            let found = limit(unsent, 10 * S, late());
+            assert_eq!(found.by, Limiter::Tester);
+            assert!(
+                found.why.contains("away for 1093 ms"),
+                "{}",
+                found.why
+            );
+        }
+    }
 }

@@ -150,3 +150,87 @@ fn a_count_has_the_rate_at_which_it_was_sent() {
         report.rates
     );
 }
+
+/// Frames of a file, with the place and the kind of their tag.
+fn frames_of(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(file).unwrap();
+    let reader = wb_pcapng::Reader::new(&bytes).unwrap();
+    reader.map(|r| r.unwrap().captured.to_vec()).collect()
+}
+
+/// Takes the time out of the tag, `first_flow` from its flow, and the checksum that both change.
+fn masked(mut frame: Vec<u8>, first_flow: u32) -> Vec<u8> {
+    let Some((at, _)) = wb_wire::find_tag(&frame) else {
+        return frame;
+    };
+    let flow = u32::from_be_bytes(frame[at + 2..at + 6].try_into().unwrap());
+    let flow = flow.checked_sub(first_flow).expect("a flow of this run");
+    frame[at + 2..at + 6].copy_from_slice(&flow.to_be_bytes());
+    frame[at + 10..at + 18].fill(0);
+    // UDP has its checksum 2 bytes before the end of its header, TCP 4, ICMP 6.
+    let (proto, version_6) = match frame[14] >> 4 {
+        4 => (frame[23], false),
+        6 => (frame[20], true),
+        // ARP has none.
+        _ => return frame,
+    };
+    let before = match proto {
+        17 => 2,
+        6 => 4,
+        1 | 58 => 6,
+        other => panic!("protocol {other}, IPv6: {version_6}"),
+    };
+    frame[at - before..at - before + 2].fill(0);
+    frame
+}
+
+#[test]
+fn a_plan_and_a_seed_send_the_same_frames_each_time() {
+    let streams = [
+        "size = \"64-300\"\nflows = 5",
+        "size = \"imix\"\nsrc = \"198.18.1.0/28\"\ndst = \"198.18.2.0/29\"",
+        "proto = \"tcp\"\nsrc = \"2001:2::/120\"\ndst = \"2001:2::5\"\nsize = \"200\"\nflows = 3",
+        "proto = \"icmp\"\nsize = \"100\"",
+        "tag = \"none\"\nsize = \"64-300\"\nflows = 4",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let sent = |file: &str, keys: &str, stream: &str| -> (Vec<Vec<u8>>, u32) {
+        let file = folder.path().join(file);
+        let text = format!(
+            "schema = \"wirebench.plan/1\"\n{keys}\n[[port]]\nname = \"a\"\nlocator = \"file:{}\"\n[[traffic]]\ntx = \"a\"\ncatch_up = \"10s\"\ncount = 60\n[[traffic.stream]]\nrate = \"10kpps\"\n{stream}\n",
+            file.display()
+        );
+        let report = run(plan_from_toml("frames", &text).unwrap());
+        assert_eq!(report.totals.offered_frames, Some(60), "{stream}");
+        (frames_of(&file), report.first_flow.unwrap_or(0))
+    };
+    let times_out = |(frames, _): (Vec<Vec<u8>>, u32), first: u32| -> Vec<Vec<u8>> {
+        frames
+            .into_iter()
+            .map(|frame| masked(frame, first))
+            .collect()
+    };
+    for stream in streams {
+        let (one, other) = (
+            sent("1.pcap", "seed = 9", stream),
+            sent("2.pcap", "seed = 9", stream),
+        );
+        assert!(
+            one.1 != other.1,
+            "{stream}: each run has flow numbers of its own"
+        );
+        let (first, second) = (one.1, other.1);
+        let one = times_out(one, first);
+        assert!(one == times_out(other, second), "{stream}");
+        // With the first flow given, only times differ.
+        let told = |file: &str| sent(file, "seed = 9\nfirst_flow = 77", stream);
+        assert!(
+            times_out(told("3.pcap"), 0) == times_out(told("4.pcap"), 0),
+            "{stream}"
+        );
+        assert!(times_out(told("3.pcap"), 77) == one, "{stream}");
+    }
+    // The seed decides the order of the sizes.
+    let of = |seed: &str| sent("5.pcap", seed, "tag = \"none\"\nsize = \"imix\"").0;
+    assert!(of("seed = 3") == of("seed = 3") && of("seed = 3") != of("seed = 4"));
+}
