@@ -4,6 +4,9 @@ use super::{Dissector, Ip, Step, Stop, names, put};
 
 /// The option of a jumbo payload.
 const JUMBO: u8 = 0xc2;
+const ROUTER_ALERT: u8 = 0x05;
+/// Shorter packets need no jumbo payload option, RFC 2675.
+const LEAST_JUMBO: u32 = 65_536;
 
 impl Dissector<'_> {
     pub(super) fn ipv6(&mut self, at: usize, length: usize) -> Step {
@@ -60,15 +63,14 @@ impl Dissector<'_> {
 
     /// A packet of which a hop-by-hop option has the length (RFC 2675).
     fn ipv6_jumbogram(&mut self, at: usize, length: usize) -> Step {
-        self.protocol = "hbhopt";
         let begin = at + 40;
-        let header_len = (usize::from(self.u8(begin + 1)?) + 1) * 8;
-        self.look(begin, header_len)?;
-        put!(self, "HBH ");
-        let payload_len = self.jumbo_len(begin, header_len)?;
-        if self.verbose() > 0 {
-            self.ipv6_options(begin, header_len, Some(0))?;
-        }
+        let (header_len, payload_len) = match self.ipv6_hop_by_hop(begin, 0) {
+            Err(Stop::Truncated) => {
+                self.truncated();
+                (0, None)
+            }
+            other => other?,
+        };
         let Some(payload_len) = payload_len else {
             put!(self, "[No valid Jumbo Payload Hop-by-Hop option found]");
             return Err(Stop::Invalid);
@@ -82,42 +84,27 @@ impl Dissector<'_> {
         self.ipv6_chain(next, begin + header_len, payload_len - header_len)
     }
 
-    /// The length in the first jumbo payload option of a header, if it is long enough to be one.
-    fn jumbo_len(&self, begin: usize, header_len: usize) -> Step<Option<usize>> {
-        let end = begin + header_len;
-        let mut at = begin + 2;
-        while at < end {
-            let (kind, len) = match self.u8(at)? {
-                0 => (0, 1),
-                kind if at + 1 < end => (kind, usize::from(self.u8(at + 1)?) + 2),
-                _ => return Err(Stop::Truncated),
-            };
-            if at + len > end {
-                return Err(Stop::Truncated);
-            }
-            if kind == JUMBO && len == 6 {
-                let claimed = self.u32(at + 2)?;
-                return Ok((claimed >= 65_536).then_some(claimed as usize));
-            }
-            at += len;
-        }
-        Ok(None)
+    /// Prints and checks a header of hop-by-hop options. Returns its length and what its jumbo payload option says.
+    fn ipv6_hop_by_hop(&mut self, at: usize, payload_len: usize) -> Step<(usize, Option<usize>)> {
+        self.protocol = "hbhopt";
+        let len = (usize::from(self.u8(at + 1)?) + 1) * 8;
+        self.look(at, len)?;
+        put!(self, "HBH ");
+        Ok((len, self.ipv6_options(at, len, Some(payload_len))?))
     }
 
     fn ipv6_chain(&mut self, mut next: u8, mut at: usize, mut length: usize) -> Step {
         let mut fragmented = false;
         loop {
             let header_len = match next {
-                0 | 60 => {
-                    let protocol = if next == 0 { "hbhopt" } else { "dstopt" };
-                    let word = if next == 0 { "HBH" } else { "DSTOPT" };
-                    self.protocol = protocol;
+                0 => self.ipv6_hop_by_hop(at, length)?.0,
+                60 => {
+                    self.protocol = "dstopt";
                     let len = (usize::from(self.u8(at + 1)?) + 1) * 8;
                     self.look(at, len)?;
-                    put!(self, "{word} ");
+                    put!(self, "DSTOPT ");
                     if self.verbose() > 0 {
-                        let payload_len = (next == 0).then_some(length);
-                        self.ipv6_options(at, len, payload_len)?;
+                        self.ipv6_options(at, len, None)?;
                     }
                     len
                 }
@@ -155,15 +142,24 @@ impl Dissector<'_> {
         }
     }
 
-    /// Of hop-by-hop options, `payload_len` is that of the packet.
-    fn ipv6_options(&mut self, begin: usize, length: usize, payload_len: Option<usize>) -> Step {
+    /// Prints options if this is verbose, and checks them. Returns the length in the first jumbo payload option if it
+    /// is long enough to be one. Of hop-by-hop options, `payload_len` is that of the packet.
+    fn ipv6_options(
+        &mut self,
+        begin: usize,
+        length: usize,
+        payload_len: Option<usize>,
+    ) -> Step<Option<usize>> {
         let end = begin + length;
         let mut at = begin + 2;
-        let mut jumbo_seen = false;
+        let verbose = self.verbose() > 0;
+        let mut jumbo = None;
         while at < end {
             let kind = self.u8(at)?;
             if kind == 0 {
-                put!(self, "(pad1) ");
+                if verbose {
+                    put!(self, "(pad1)");
+                }
                 at += 1;
                 continue;
             }
@@ -174,28 +170,44 @@ impl Dissector<'_> {
             if at + 2 + len > end {
                 return Err(Stop::Truncated);
             }
+            let wrong = match kind {
+                ROUTER_ALERT if len != 2 => Some("rtalert"),
+                JUMBO if len != 4 => Some("jumbo"),
+                _ => None,
+            };
+            if let Some(name) = wrong {
+                put!(self, "({name}: invalid len {len})");
+                return Err(Stop::Truncated);
+            }
+            let is_second = jumbo.is_some();
+            if kind == JUMBO && !is_second {
+                jumbo = Some(self.u32(at + 2)?);
+            }
             match kind {
-                1 => put!(self, "(padn) "),
-                0x05 if len != 2 => put!(self, "(rtalert: invalid len {len}) "),
-                0x05 => put!(self, "(rtalert: 0x{:04x}) ", self.u16(at + 2)?),
-                JUMBO if len != 4 => put!(self, "(jumbo: invalid len {len}) "),
+                _ if !verbose => {}
+                1 => put!(self, "(padn)"),
+                ROUTER_ALERT => put!(self, "(rtalert: 0x{:04x}) ", self.u16(at + 2)?),
                 JUMBO => {
                     let claimed = self.u32(at + 2)?;
                     let why = match payload_len {
-                        _ if jumbo_seen => " - already seen",
+                        _ if is_second => " - already seen",
                         None => " - not a hop-by-hop option",
                         Some(1..) => " - payload len != 0",
-                        Some(0) if claimed < 65_536 => " - < 65536",
+                        Some(0) if claimed < LEAST_JUMBO => " - < 65536",
                         Some(0) => "",
                     };
-                    jumbo_seen = true;
-                    put!(self, "(jumbo: {claimed}{why})  ");
+                    put!(self, "(jumbo: {claimed}{why}) ");
                 }
-                _ => put!(self, "(opt_type 0x{kind:02x}: len={len}) "),
+                _ => put!(self, "(opt_type 0x{kind:02x}: len={len})"),
             }
             at += 2 + len;
         }
-        Ok(())
+        if verbose {
+            put!(self, " ");
+        }
+        Ok(jumbo
+            .filter(|len| *len >= LEAST_JUMBO)
+            .map(|len| len as usize))
     }
 
     fn ipv6_routing(&mut self, at: usize) -> Step<usize> {

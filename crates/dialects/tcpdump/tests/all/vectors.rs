@@ -337,6 +337,11 @@ fn ipv6() {
 }
 
 #[test]
+fn ipv6_options() {
+    check("ipv6_options");
+}
+
+#[test]
 fn fragments() {
     check("fragments");
 }
@@ -369,7 +374,7 @@ fn cut_packets() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let mut wrong = String::new();
-    for name in ["links", "ipv4", "ipv6", "raw", "cooked"] {
+    for name in ["links", "ipv4", "ipv6", "ipv6_options", "raw", "cooked"] {
         let file = std::fs::read(vectors().join(format!("{name}.pcap"))).expect("the packets");
         let number = u16::from_le_bytes([file[20], file[21]]);
         let (link, records) = read(&file);

@@ -464,11 +464,19 @@ fn an_xdp_program_in_front_is_named() {
     let output = run(&["stat", "-i", &lab.b0(), "--plain", "0.1", "1"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(is_named(&said, &receiver), "{said}");
+    let beside = ["rx", "-i", &b, "--duration", "100ms", "-q", "--json"];
+    let output = run(&beside);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warnings = report["warnings"].as_array().unwrap().iter();
+    let said: String = warnings.map(|w| format!("{}\n", w.as_str().unwrap())).collect();
+    assert!(is_named(&said, &receiver), "{said}");
     receiver.signal(Signal::INT);
     receiver.finish(PATIENCE);
     let free = capture();
     free.signal(Signal::INT);
     let (_, said, _) = free.end();
+    assert!(!said.contains("XDP program"), "{said}");
+    let said = String::from_utf8(run(&beside).stdout).unwrap();
     assert!(!said.contains("XDP program"), "{said}");
 }
 

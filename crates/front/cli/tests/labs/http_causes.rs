@@ -204,10 +204,11 @@ fn counts(job: &Value) -> Value {
     })
 }
 
-/// What became of a load of one connection, over both.
-fn asked(lab: &Lab, words: &str) -> [Value; 2] {
+/// What became of a load of one connection, over both. A load of which no request completed is invalid.
+fn asked(lab: &Lab, words: &str, completes: bool) -> [Value; 2] {
     let words = format!("-c 1 --timeout {}ms {words}", TIMEOUT.as_millis());
-    Way::both(lab).map(|way| counts(&way.job(&words)))
+    let code = if completes { 0 } else { 3 };
+    Way::both(lab).map(|way| counts(&way.report(&words, code)["http"]["jobs"][0]))
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         for (n, urls) in [(amount, urls.join(" ")), (2, alone)] {
             // Who goes on asking meets the end of some connections.
             let closes = if cause.is_empty() { "--close" } else { "" };
-            let [kernels, ours] = asked(&lab, &format!("-n {n} {closes} {urls}"));
+            let [kernels, ours] = asked(&lab, &format!("-n {n} {closes} {urls}"), cause.is_empty());
             let failed = |counts: &Value| counts["failed"][*cause].as_u64().unwrap_or(0);
             assert_eq!(kernels["sent"], n, "{urls}: {kernels}");
             assert_eq!(
@@ -242,7 +243,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         let urls: Vec<String> = urls.collect();
         let (n, words) = (2 * urls.len(), urls.join(" "));
         let words = format!("-n {n} --close {CHECKS} {words}");
-        let [kernels, ours] = asked(&lab, &words);
+        let [kernels, ours] = asked(&lab, &words, checked == 0);
         let failed = kernels["failed"]["check"].as_u64().unwrap_or(0);
         assert_eq!(
             (&kernels["sent"], failed),
@@ -258,7 +259,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         // number of those made differs and nothing else.
         let mut tries = 0;
         let [kernels, ours] = loop {
-            let [kernels, ours] = asked(&lab, &words);
+            let [kernels, ours] = asked(&lab, &words, true);
             let made = [&kernels["established"], &ours["established"]];
             tries += 1;
             if tries == 5 || made == [5, 5] {
@@ -290,7 +291,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let all = format!("-n 3 {}", all.collect::<Vec<_>>().join(" "));
     let behind = format!("-n 2 --pipeline 2 http://{SERVER}/behind/0");
     for (words, first, whole) in [(all, 1, 2), (behind, 1, 0)] {
-        let [kernels, ours] = asked(&lab, &format!("--first-byte-timeout 300ms {words}"));
+        let [kernels, ours] = asked(&lab, &format!("--first-byte-timeout 300ms {words}"), whole == 0);
         let failed = |cause: &str| kernels["failed"][cause].as_u64().unwrap_or(0);
         let told = (failed("first_byte_timeout"), failed("timeout"));
         assert_eq!(told, (first, whole), "{words}: {kernels}");

@@ -219,7 +219,8 @@ fn peers_of_what_is_open_at_the_end_are_told() {
         "--client {} --servers 198.19.1.2 --cc 20 --duration 1s --drain 100ms",
         lab.a0()
     );
-    let report = load(&words(&line), 0);
+    // No request completed.
+    let report = load(&words(&line), 3);
     let client = job(&report, "client");
     let open = job_total(client, "open_connections");
     assert_eq!((open, counter(client, "rst_tx")), (20, 20), "{client}");
