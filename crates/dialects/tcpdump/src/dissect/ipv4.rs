@@ -306,7 +306,7 @@ impl Dissector<'_> {
                 let (src, dst) = (self.v4(at + 12)?, self.v4(at + 16)?);
                 put!(self, "{src}.{sport} > {dst}.{dport}: ");
             }
-            Some(Ip::V6(at)) if protocol == 6 || self.u8(at + 6)? == protocol => {
+            Some(Ip::V6(at)) if self.u8(at + 6)? == protocol => {
                 let (src, dst) = (self.v6(at + 8)?, self.v6(at + 24)?);
                 put!(self, "{src}.{sport} > {dst}.{dport}: ");
             }
