@@ -124,7 +124,7 @@ impl Thread<'_> {
         let job = &self.load.job;
         if let Some(script) = &mut self.task.script {
             let connection = &mut self.connections[index];
-            if self.budget == 0 {
+            if self.budget == 0 || script.stopped() {
                 return;
             }
             // If an answer came before its request was sent to the end, the rest of the request goes first:

@@ -7,3 +7,4 @@ mod help;
 mod metrics;
 mod options;
 mod read;
+mod web;

@@ -17,6 +17,7 @@ use wb_pcapng::{Decoder, Event, Reader};
 use wb_wire::Tag;
 
 use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, total, wirebench};
+use crate::load_interop::installed;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const FILTER: &str = "udp port 7";
@@ -464,19 +465,56 @@ fn an_xdp_program_in_front_is_named() {
     let output = run(&["stat", "-i", &lab.b0(), "--plain", "0.1", "1"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(is_named(&said, &receiver), "{said}");
-    let beside = ["rx", "-i", &b, "--duration", "100ms", "-q", "--json"];
-    let output = run(&beside);
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let warnings = report["warnings"].as_array().unwrap().iter();
-    let said: String = warnings.map(|w| format!("{}\n", w.as_str().unwrap())).collect();
-    assert!(is_named(&said, &receiver), "{said}");
     receiver.signal(Signal::INT);
     receiver.finish(PATIENCE);
     let free = capture();
     free.signal(Signal::INT);
     let (_, said, _) = free.end();
     assert!(!said.contains("XDP program"), "{said}");
-    let said = String::from_utf8(run(&beside).stdout).unwrap();
+}
+
+#[test]
+fn a_receiver_behind_the_xdp_program_of_others_names_it() {
+    if !privileged() || !installed(&["clang"]) {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let dir = TempDir::new().unwrap();
+    let (source, object) = (path(&dir, "pass.c"), path(&dir, "pass.o"));
+    let text = "__attribute__((section(\"xdp\"), used)) int pass(void *context) { return 2; }\n\
+                char license[] __attribute__((section(\"license\"), used)) = \"GPL\";\n";
+    fs::write(&source, text).unwrap();
+    let compiled = system(
+        "clang",
+        &["-O2", "-target", "bpf", "-c", &source, "-o", &object],
+    );
+    assert!(compiled.status.success(), "{compiled:?}");
+    let place = lab.b0();
+    let (node, interface) = place.split_once('/').unwrap();
+    let set = ["-n", node, "link", "set", interface, "xdp"];
+    let program = ["object", &object, "section", "xdp"];
+    let attached = system("ip", &[&set[..], &program].concat());
+    if !attached.status.success() {
+        return wb_skip::skipped("ip loads no XDP programs");
+    }
+    let port = format!("packet:{place}");
+    let warnings = || {
+        let output = run(&["rx", "-i", &port, "--duration", "100ms", "-q", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["warnings"].to_string()
+    };
+    let said = warnings();
+    let rest = " is attached; frames that it takes are not seen here";
+    assert!(
+        said.contains("XDP program ID ") && said.contains(rest),
+        "{said}"
+    );
+    assert!(
+        system("ip", &[&set[..], &["off"]].concat())
+            .status
+            .success()
+    );
+    let said = warnings();
     assert!(!said.contains("XDP program"), "{said}");
 }
 

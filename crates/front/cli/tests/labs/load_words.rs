@@ -181,3 +181,39 @@ fn check_gives_the_verdicts_of_dperf_or_ours() {
         assert!(said.contains(warning) && said.contains(": ok"), "{said}");
     }
 }
+
+#[test]
+fn a_control_socket_of_another_user_is_said_to_want_permission() {
+    if !privileged() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("control");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::os::unix::fs::chown(&path, Some(65_534), Some(65_534)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&path, mode).unwrap();
+    let told = |path: &std::path::Path| {
+        // Root may write to all sockets by this capability alone.
+        let output = Command::new("setpriv")
+            .args([
+                "--bounding-set=-dac_override",
+                env!("CARGO_BIN_EXE_wirebench"),
+            ])
+            .args(["load", "--ctl", path.to_str().unwrap(), "show"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = told(&path);
+    assert!(
+        said.contains("no permission") && !said.contains("nobody listens"),
+        "{said}"
+    );
+    let said = told(&dir.path().join("nothing"));
+    assert!(
+        said.contains("nobody listens") && !said.contains("permission"),
+        "{said}"
+    );
+}
