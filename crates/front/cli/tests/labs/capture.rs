@@ -482,7 +482,7 @@ fn a_receiver_behind_the_xdp_program_of_others_names_it() {
     let dir = TempDir::new().unwrap();
     let (source, object) = (path(&dir, "pass.c"), path(&dir, "pass.o"));
     let text = "__attribute__((section(\"xdp\"), used)) int pass(void *context) { return 2; }\n\
-                char license[] __attribute__((section(\"license\"), used)) = \"GPL\";\n";
+                char _license[] __attribute__((section(\"license\"), used)) = \"GPL\";\n";
     fs::write(&source, text).unwrap();
     let compiled = system(
         "clang",
