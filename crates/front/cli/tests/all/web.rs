@@ -332,7 +332,11 @@ fn an_answer_before_the_end_of_the_body_counts() {
     let folder = tempfile::tempdir().unwrap();
     let body = folder.path().join("body");
     fs::write(&body, vec![b'0'; 4_000_000]).unwrap();
-    let words = format!("-n 20 -c 2 -m POST --body-file {} {}", body.display(), server.url());
+    let words = format!(
+        "-n 20 -c 2 -m POST --body-file {} {}",
+        body.display(),
+        server.url()
+    );
     let job = http(&words, 0);
     assert_eq!(job["statuses"]["413"], 20, "{job}");
     let n = ["sent", "completed", "failed"].map(|key| count(&job, key));

@@ -291,7 +291,11 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let all = format!("-n 3 {}", all.collect::<Vec<_>>().join(" "));
     let behind = format!("-n 2 --pipeline 2 http://{SERVER}/behind/0");
     for (words, first, whole) in [(all, 1, 2), (behind, 1, 0)] {
-        let [kernels, ours] = asked(&lab, &format!("--first-byte-timeout 300ms {words}"), whole == 0);
+        let [kernels, ours] = asked(
+            &lab,
+            &format!("--first-byte-timeout 300ms {words}"),
+            whole == 0,
+        );
         let failed = |cause: &str| kernels["failed"][cause].as_u64().unwrap_or(0);
         let told = (failed("first_byte_timeout"), failed("timeout"));
         assert_eq!(told, (first, whole), "{words}: {kernels}");

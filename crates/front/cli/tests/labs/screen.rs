@@ -367,8 +367,9 @@ fn web_server() -> u16 {
 fn an_http_run_is_shown_and_may_take_no_other_rate() {
     let port = web_server();
     for size in [(80, 24), (200, 50)] {
-        let command =
-            format!("{{}} http http://127.0.0.1:{port}/ --rate 200 --connections 2 --duration 8s --allow-unsent");
+        let command = format!(
+            "{{}} http http://127.0.0.1:{port}/ --rate 200 --connections 2 --duration 8s --allow-unsent"
+        );
         let Some(terminal) = Terminal::run(size, &command) else {
             return;
         };

@@ -702,11 +702,7 @@ mod tests {
             };
             let found = limit(unsent, 10 * S, late());
             assert_eq!(found.by, Limiter::Tester);
-            assert!(
-                found.why.contains("away for 1093 ms"),
-                "{}",
-                found.why
-            );
+            assert!(found.why.contains("away for 1093 ms"), "{}", found.why);
         }
     }
 }
