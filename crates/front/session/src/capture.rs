@@ -848,8 +848,7 @@ impl Engine for Captures {
         self.last_warnings
             .extend(joined(&self.ports, &self.outcomes));
         self.offloads.clear();
-        let exact = self.account.exact();
-        broken.or_else(|| (!exact).then(|| "the account does not add up".to_owned()))
+        broken
     }
 
     fn settle(&mut self, ended: &Ended) -> Settled {

@@ -150,6 +150,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         },
         ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
+        defect: defect(account),
         broken,
         nothing: blank.then(|| "no frames arrived".to_owned()),
         found: Some("nothing was lost".to_owned()),
@@ -173,6 +174,11 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         },
         ..Settled::default()
     }
+}
+
+fn defect(account: &Account) -> Option<String> {
+    (!account.exact())
+        .then(|| "the frames do not add up; this is a defect of the program".to_owned())
 }
 
 fn stamp_sources(run: &Captures) -> String {
@@ -214,5 +220,31 @@ fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> Lim
         Limiter::Interface.because(why)
     } else {
         Limiter::Tester.because("it did not read all that came")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::Verdict;
+
+    use super::*;
+    use crate::verdict::{Evidence, exit_code, verdict};
+
+    #[test]
+    fn frames_that_do_not_add_up_make_a_capture_invalid() {
+        let mut account = Account {
+            filter_accept: 10,
+            captured: 10,
+            ..Account::default()
+        };
+        assert_eq!(defect(&account), None);
+        account.captured = 9;
+        let evidence = Evidence {
+            defect: defect(&account),
+            ..Evidence::default()
+        };
+        let (verdict, reason) = verdict(&End::Completed, &[], evidence);
+        assert_eq!(verdict, Verdict::Invalid, "{reason}");
+        assert_eq!(exit_code(&End::Completed, verdict), 3);
     }
 }
