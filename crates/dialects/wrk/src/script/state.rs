@@ -315,12 +315,23 @@ fn prelude(
 fn words(error: &mlua::Error) -> String {
     match error {
         mlua::Error::RuntimeError(text) => {
-            let trace = text.rfind("\nstack traceback:\n");
-            text[..trace.unwrap_or(text.len())].to_owned()
+            let Some((what, trace)) = text.rsplit_once("\nstack traceback:\n") else {
+                return text.clone();
+            };
+            // LuaJIT names no place of this one, as it has given up the frame.
+            let place = (what == "stack overflow").then(|| place(trace)).flatten();
+            place.map_or_else(|| what.to_owned(), |place| format!("{place}: {what}"))
         }
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         mlua::Error::MemoryError(_) => "not enough memory".into(),
         mlua::Error::CallbackError { cause, .. } => words(cause),
         _ => error.to_string(),
     }
+}
+
+/// File and line of the innermost Lua function of a trace.
+fn place(trace: &str) -> Option<&str> {
+    let calls = trace.lines().map(str::trim_start);
+    let mut places = calls.filter_map(|call| Some(call.split_once(": in ")?.0));
+    places.find(|place| *place != "[C]")
 }

@@ -58,6 +58,10 @@ fn errors_in_hooks_are_told_with_their_place() {
             "a.lua:2: attempt to perform arithmetic on a nil value",
         ),
         (
+            "function f(n)\n return 1 + f(n + 1) end function init() f(1) end",
+            "a.lua:2: stack overflow",
+        ),
+        (
             "function request() return wrk.format(nil, nil, 7) end",
             "wrk:213: attempt to index local 'headers' (a number value)",
         ),
