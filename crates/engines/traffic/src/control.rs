@@ -128,7 +128,7 @@ counters! {
     unsent_frames,
     /// Frames the device dropped before the wire.
     refused_frames,
-    /// Frames sent (by a sender) or received (by a receiver alone) while the rate rose.
+    /// Frames sent while the rate rose.
     ramp_frames,
     /// Arrivals of ours, duplicates too.
     received_frames,

@@ -220,9 +220,7 @@ impl<C: Clock> Run<'_, C> {
         match (&self.sender, &self.sent) {
             (Some(sender), _) => values.sending(&sender.progress()),
             (None, Some(outcome)) => values.sent(outcome),
-            (None, None) => {
-                values.ramp_frames = self.receiver.as_ref().map_or(0, |r| r.ramp_frames());
-            }
+            (None, None) => {}
         }
         if let Some(receiver) = &self.receiver {
             values.received(&receiver.counters(), receiver.latency());

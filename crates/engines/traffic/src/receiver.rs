@@ -284,12 +284,6 @@ impl Receiver {
         lanes.map(|sorter| sorter.analyser.counters()).sum()
     }
 
-    /// Frames of the ramp so far.
-    #[must_use]
-    pub fn ramp_frames(&self) -> u64 {
-        self.sorters.iter().map(|sorter| sorter.ramp_frames).sum()
-    }
-
     /// Number and sum of the latencies so far.
     #[must_use]
     pub fn latency(&self) -> (u64, u128) {

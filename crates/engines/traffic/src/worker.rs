@@ -466,9 +466,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         match (&self.sender, &self.sent) {
             (Some(sender), _) => values.sending(&sender.progress(self.tx.in_flight())),
             (None, Some(outcome)) => values.sent(outcome),
-            (None, None) => {
-                values.ramp_frames = self.receiver.as_ref().map_or(0, Receiver::ramp_frames);
-            }
+            (None, None) => {}
         }
         if let Some(receiver) = &self.receiver {
             values.received(&receiver.counters(), receiver.latency());

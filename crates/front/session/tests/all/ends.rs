@@ -252,6 +252,27 @@ fn the_controlling_thread_sleeps_until_something_happens() {
 }
 
 #[test]
+fn the_last_snapshot_has_the_frames_of_the_ramp_once() {
+    let traffic = TRAFFIC.replace("catch_up", "ramp = \"200ms\"\ncatch_up");
+    let environment = Environment {
+        signals: Signals::none(),
+        ..Environment::default()
+    };
+    let prepared = prepare(
+        plan(&[&traffic], "200ms", ""),
+        &environment,
+        Extras::default(),
+    );
+    let mut last = None;
+    let finished = prepared
+        .unwrap()
+        .run(&mut |view: &View| last = view.snapshot.totals.ramp_frames)
+        .unwrap();
+    assert!(last.is_some_and(|frames| frames > 0));
+    assert_eq!(last, finished.report.totals.ramp_frames);
+}
+
+#[test]
 fn ports_in_memory_that_nothing_joins_are_refused() {
     let lost = TRAFFIC.replace(
         "name = \"t2\"\nlocator = \"memory:t\"",
