@@ -448,7 +448,7 @@ fn loss(results: &[&SuiteResult]) -> Table {
         for row in &r.curve {
             table.row([
                 Cell::from(ratio(row.load_pct / 100.0)),
-                // What a void trial offered is not the load of the row.
+                // The rate that a void trial offered is not the load of the row.
                 figure_or(row.loss_pct.map(|_| row.offered)).into(),
                 percent(row.loss_pct),
             ]);

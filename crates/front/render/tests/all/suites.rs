@@ -44,7 +44,7 @@ fn all_trials_are_told_with_what_rose_meanwhile() {
     assert_snapshot!(from(&plain(&samples::report(vec![r]), true), "trials of"));
 }
 
-/// What a void trial offered is no load of the curve.
+/// The rate that a void trial offered is no load of the curve.
 #[test]
 fn a_void_row_of_a_loss_curve_has_no_rate() {
     let mut curve = samples::loss("64", 0.2);
