@@ -28,6 +28,17 @@ impl Clock for SystemClock {
     }
 }
 
+/// What the start may differ by on the clocks from which stamps are made.
+const CLOCKS_DIFFER_NS: u64 = 1_000_000;
+
+/// Wall time of a start on the monotonic clock; no frame of the run is stamped earlier.
+pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
+    // In this order: an interruption between the two makes the result earlier.
+    let wall_ns = wb_host::clock::wall_ns();
+    let left_ns = start_ns.saturating_sub(wb_host::clock::monotonic_ns());
+    (wall_ns + left_ns).saturating_sub(CLOCKS_DIFFER_NS)
+}
+
 /// What every report says of the host's clock; the stamps are for those who know them.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn clock_report(step_ns: i64) -> ClockReport {

@@ -27,6 +27,7 @@ pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle,
 
 use crate::{
     StartError, SystemClock,
+    clock::wall_of_start,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     guard::{Guard, Source},
     machine::describe,
@@ -554,6 +555,10 @@ impl Engine for Devices {
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         self.live = Live::new(start_ns);
+        if !self.handles.is_empty() {
+            let since_ns = wall_of_start(start_ns);
+            self.watches.iter().for_each(|w| w.handle.since(since_ns));
+        }
         self.control
             .start_at_mono_ns
             .store(start_ns, Ordering::Release);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use wb_host::clock::{monotonic_ns, wall_ns};
+use wb_host::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
     Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,
@@ -22,6 +22,7 @@ use wb_traffic::{
 
 use crate::{
     StartError, SystemClock,
+    clock::wall_of_start,
     engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
     ports::{
         AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
@@ -173,8 +174,6 @@ fn open_ports(
 
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
-/// What the start may differ by on the clocks from which stamps are made.
-const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 /// A worker and where it belongs.
 struct WorkerSlot {
     port: usize,
@@ -543,13 +542,9 @@ impl Engine for Traffic {
     fn begin(&mut self, start_ns: u64) {
         self.live = Live::new(self, start_ns);
         if self.directions.iter().all(|d| d.tx.is_some()) {
-            // In this order: whoever is interrupted between the two gets an earlier time.
-            let wall_ns = wall_ns();
-            let since_ns = wall_ns.saturating_add(start_ns.saturating_sub(monotonic_ns()));
-            let since_ns = since_ns.saturating_sub(CLOCKS_DIFFER_NS);
             self.control
                 .since_wall_ns
-                .store(since_ns, Ordering::Release);
+                .store(wall_of_start(start_ns), Ordering::Release);
         }
         self.control
             .start_at_mono_ns

@@ -49,6 +49,8 @@ pub struct WatchHandle {
     obeyed: AtomicU64,
     drained: AtomicU64,
     foreign: AtomicU64,
+    /// When the run began, by the wall clock.
+    since_wall_ns: AtomicU64,
     settings: Mutex<WatchSettings>,
     shown: Mutex<(Row, Extra)>,
     counters: Arc<SharedCounters>,
@@ -62,6 +64,12 @@ impl WatchHandle {
             settings: Mutex::new(settings),
             ..Self::default()
         }
+    }
+
+    /// Makes packets foreign that were sent before this wall time: they are of an earlier run. Mode `counter` reads no
+    /// time.
+    pub fn since(&self, wall_ns: u64) {
+        self.since_wall_ns.store(wall_ns, Ordering::Relaxed);
     }
 
     /// Ends the watcher with what arrived until it sees this.
@@ -119,6 +127,11 @@ impl WatchHandle {
     #[must_use]
     pub fn counters(&self) -> &Arc<SharedCounters> {
         &self.counters
+    }
+
+    #[inline]
+    pub(super) fn since_wall_ns(&self) -> u64 {
+        self.since_wall_ns.load(Ordering::Relaxed)
     }
 
     #[inline]

@@ -156,6 +156,7 @@ struct Sight {
     repetitions: Repetitions,
     /// CLOCK_REALTIME less CLOCK_MONOTONIC.
     wall_minus_mono: u64,
+    since_wall_ns: u64,
     end_wall_ns: u64,
     saw_the_end: bool,
     /// Since the watcher began.
@@ -181,6 +182,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
                 analyser: Analyser::planned(1),
                 repetitions: Repetitions::default(),
                 wall_minus_mono: 0,
+                since_wall_ns: 0,
                 end_wall_ns: u64::MAX,
                 saw_the_end: false,
                 counted_frames: 0,
@@ -273,6 +275,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             self.lateness.away(self.turn_ns, away_ns);
         }
         let sight = &mut self.sight;
+        sight.since_wall_ns = self.handle.since_wall_ns();
         let result = match counts_only {
             true => rx.receive(RECEIVE, |frame| sight.count(frame)),
             false => rx.receive(RECEIVE, |frame| sight.take(frame)),
@@ -446,9 +449,19 @@ impl Sight {
         let Some(seen) = classify_pktgen(frame.bytes) else {
             return self.take_foreign(frame);
         };
-        self.note(frame);
         let recorded = frame.stamp_source == StampSource::Recorded;
         let wall_minus_mono = if recorded { 0 } else { self.wall_minus_mono };
+        if self.since_wall_ns > 0
+            && let Some(tag) = seen.tag.filter(|_| !recorded)
+            && (1..self.since_wall_ns).contains(&sent_wall_ns(
+                &tag,
+                frame.stamp_ns,
+                wall_minus_mono,
+            ))
+        {
+            return self.take_foreign(frame);
+        }
+        self.note(frame);
         let now = Time {
             wall_ns: frame.stamp_ns,
             mono_ns: frame.stamp_ns.wrapping_sub(wall_minus_mono),

@@ -338,6 +338,18 @@ fn settings_change_and_counters_are_cleared_between_batches() {
     assert_eq!(handle.counters().read().received_frames, 30);
 }
 
+#[test]
+fn packets_that_were_sent_before_the_run_are_foreign() {
+    for form in [TimeForm::Kernel, TimeForm::Osta] {
+        let times: Vec<(u64, u64)> = (0..30).map(|i| (1_000_000 * (i + 1), 5000)).collect();
+        let handle = WatchHandle::new(everything());
+        handle.since(WALL_NS + 10_500_000);
+        let clock = VirtualClock::ticking(1);
+        let outcome = run_watcher(&mut film(form, &times, |_| ()), &handle, &clock);
+        assert_eq!((outcome.row.packets, outcome.foreign_frames), (20, 10));
+    }
+}
+
 /// Shows nothing before a time, like a device that collects frames.
 struct Collecting {
     tx: memory::MemoryTx,
