@@ -18,7 +18,6 @@ use rustix::mount::{
 use rustix::thread::UnshareFlags;
 
 use super::MountTable;
-use crate::descriptors::keep_limit;
 use crate::error::{HostError, Result};
 use crate::netns::Namespace;
 
@@ -108,7 +107,7 @@ impl PrivateMounts {
     /// # Errors
     /// As [`Command::spawn`].
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
-        self.run(move || keep_limit(&mut command).spawn())
+        self.run(move || command.spawn())
     }
 
     /// Makes `/proc/net/NAME` an empty folder and returns the path to mount on, which is valid
