@@ -1,6 +1,6 @@
 //! Jobs of HTTP load: requests over sockets of the kernel or our own TCP, as fast as answers come or by a schedule.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ mod judge;
 mod problems;
 mod report;
 mod schedule;
+mod server;
 mod url;
 
 pub use judge::{Judge, Seen};
@@ -20,6 +21,7 @@ pub use report::{
     HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals,
 };
 pub use schedule::Schedule;
+pub use server::ServerAddress;
 pub use url::{HttpUrl, Scheme, plain_zone};
 
 /// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
@@ -97,9 +99,11 @@ pub struct HttpJob {
     /// What https means.
     #[serde(skip_serializing_if = "is_default")]
     pub tls: HttpTls,
-    /// Connect here instead of where the URL's name leads; port 0 is the URL's.
+    /// Connect here instead of where the URL's name leads; port 0 is the URL's. The zone of an IPv6 address is a number or
+    /// an interface (`[fe80::1%eth0]:0`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub connect_to: Vec<SocketAddr>,
+    #[schemars(with = "Vec<String>")]
+    pub connect_to: Vec<ServerAddress>,
     /// Connect to this socket of the file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix: Option<String>,

@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wb_http::{Control, Files, Live, Load, Outcome, Script, Server, ThreadTask};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
-    http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion},
+    http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion, ServerAddress},
     timeline::Row,
 };
 
@@ -86,6 +86,18 @@ impl Files for Folder {
     }
 }
 
+/// An address with the number of its zone.
+fn in_zone(server: &ServerAddress) -> Result<SocketAddr, String> {
+    let Some(interface) = &server.interface else {
+        return Ok(server.address);
+    };
+    let zoned = format!("{}%{interface}", server.address.ip());
+    let mut found = (zoned.as_str(), server.address.port())
+        .to_socket_addrs()
+        .map_err(|e| format!("{zoned}: {e}"))?;
+    found.next().ok_or_else(|| format!("{zoned} is no address"))
+}
+
 /// Where the connections of a job go.
 fn server(job: &HttpJob) -> Result<Server, String> {
     if let Some(path) = &job.unix {
@@ -94,7 +106,11 @@ fn server(job: &HttpJob) -> Result<Server, String> {
     let url: HttpUrl = job.url.parse()?;
     let port = url.port_or_default();
     let mut addresses: Vec<SocketAddr> = match job.connect_to.is_empty() {
-        false => job.connect_to.clone(),
+        false => job
+            .connect_to
+            .iter()
+            .map(in_zone)
+            .collect::<Result<_, _>>()?,
         true => (url.host.as_str(), port)
             .to_socket_addrs()
             .map_err(|e| format!("cannot resolve {}: {e}", url.host))?
@@ -504,6 +520,8 @@ mod tests {
             of("http://[fe80::1%lo]/", &[]),
             of("http://[fe80::1%25lo]/", &[]),
             of("http://[fe80::2]/", &["[fe80::1%1]:0"]),
+            of("http://[fe80::2]/", &["[fe80::1%lo]:0"]),
+            of("http://[fe80::2]/", &["[fe80::1%25lo]:80"]),
         ] {
             let Ok(Server::Addresses(found)) = zoned else {
                 panic!("no addresses");
@@ -535,7 +553,7 @@ mod tests {
             (job.clone(), vec![refuses]),
             (
                 HttpJob {
-                    connect_to: vec![refuses, open],
+                    connect_to: [refuses, open].map(Into::into).into(),
                     ..job
                 },
                 vec![refuses, open],

@@ -32,7 +32,7 @@ impl HttpJob {
             })?;
             return Ok((vec![AddressRange::single(address)], port));
         }
-        let ports = self.connect_to.iter().map(|to| match to.port() {
+        let ports = self.connect_to.iter().map(|to| match to.address.port() {
             0 => port,
             told => told,
         });
@@ -41,8 +41,8 @@ impl HttpJob {
         let [port] = ports[..] else {
             return Err("over a port all of connect_to have one TCP port".to_owned());
         };
-        let all = self.connect_to.iter();
-        Ok((all.map(|to| AddressRange::single(to.ip())).collect(), port))
+        let all = self.connect_to.iter().map(|to| to.address.ip());
+        Ok((all.map(AddressRange::single).collect(), port))
     }
 
     /// The same connections as a load of the port that it names; none where it names none, or where they

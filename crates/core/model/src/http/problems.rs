@@ -94,7 +94,7 @@ impl HttpJob {
             self.check.header.as_ref().is_some_and(|h| !is_token(h.split(':').next().unwrap_or_default())) =>
                 "check.header", "it is no name of a header, nor Name: value";
         }
-        let ipv6 = |a: &std::net::SocketAddr| a.is_ipv6();
+        let ipv6 = |to: &super::ServerAddress| to.address.is_ipv6();
         rules! { found:
             self.connect_to.iter().any(ipv6) && !self.connect_to.iter().all(ipv6) && !self.sources.is_empty() =>
                 "sources", "connect_to has addresses of both families";

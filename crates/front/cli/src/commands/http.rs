@@ -1,9 +1,6 @@
 //! `wirebench http`: requests to HTTP servers.
 
-use std::{
-    net::{SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -11,7 +8,7 @@ use wb_model::{
     Locator, Plan, PortPlan,
     http::{
         Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion,
-        TlsVersion, plain_zone,
+        ServerAddress, TlsVersion,
     },
     plan::XdpMode,
     text::plan_from_toml,
@@ -179,10 +176,9 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "ADDRESS:PORT",
         value_delimiter = ',',
-        value_parser = connect_to,
         help_heading = "Connections"
     )]
-    connect_to: Vec<SocketAddr>,
+    connect_to: Vec<ServerAddress>,
     /// Connect to this socket of the file system.
     #[arg(long, value_name = "PATH", help_heading = "Connections")]
     unix: Option<String>,
@@ -272,20 +268,6 @@ fn tls_version(text: &str) -> Result<TlsVersion, String> {
         "1.2" => Ok(TlsVersion::V12),
         "1.3" => Ok(TlsVersion::V13),
         _ => Err("1.2 or 1.3".to_owned()),
-    }
-}
-
-/// An address and a port; the zone of an IPv6 address may be a name of an interface.
-fn connect_to(text: &str) -> Result<SocketAddr, String> {
-    let zoned = text.strip_prefix('[').and_then(|t| t.split_once("]:"));
-    match zoned.filter(|(address, _)| address.contains('%')) {
-        None => text.parse().map_err(|e| format!("{e}")),
-        Some((address, port)) => {
-            let port: u16 = port.parse().map_err(|e| format!("port {port:?}: {e}"))?;
-            let found = (plain_zone(address).as_str(), port).to_socket_addrs();
-            let found = found.map_err(|e| format!("{address}: {e}"))?.next();
-            found.ok_or_else(|| format!("{address} is no address"))
-        }
     }
 }
 
