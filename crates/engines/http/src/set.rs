@@ -371,6 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn a_host_header_is_the_authority_of_http2() {
+        for (headers, authority) in [(vec![], "h:81"), (vec!["Host: web.lab".into()], "web.lab")] {
+            let job = HttpJob {
+                version: HttpVersion::V2,
+                headers,
+                ..HttpJob::default()
+            };
+            let set = set(&job, "").unwrap();
+            let mut field = Vec::new();
+            wb_http2::encode::field(":authority", authority, &mut field);
+            let mut block = (Vec::new(), Vec::new());
+            let (head, _) = set.coded(0, 0, &mut block);
+            let has = head.windows(field.len()).any(|bytes| bytes == field);
+            assert!(has, "{authority}: {head:?}");
+        }
+    }
+
+    #[test]
     fn headers_bodies_and_variables() {
         let mut job = HttpJob {
             headers: vec!["X-A: common".into(), "Host: other".into()],

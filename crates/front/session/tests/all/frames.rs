@@ -234,3 +234,85 @@ fn a_plan_and_a_seed_send_the_same_frames_each_time() {
     let of = |seed: &str| sent("5.pcap", seed, "tag = \"none\"\nsize = \"imix\"").0;
     assert!(of("seed = 3") == of("seed = 3") && of("seed = 3") != of("seed = 4"));
 }
+
+#[test]
+fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, sent) = (
+        folder.path().join("in.pcap"),
+        folder.path().join("out.pcap"),
+    );
+    let recorded = |lengths: &[usize]| -> Vec<Vec<u8>> {
+        let mut bytes: Vec<u8> = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
+        let frames: Vec<Vec<u8>> = lengths
+            .iter()
+            .map(|len| {
+                let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+                frame.extend((frame.len()..*len).map(|at| at as u8));
+                frame
+            })
+            .collect();
+        for (n, frame) in (0..).zip(&frames) {
+            // 10 ms apart.
+            let len = frame.len() as u32;
+            let words = [1_700_000_000, 10_000 * n, len, len];
+            bytes.extend(words.iter().flat_map(|n: &u32| n.to_le_bytes()));
+            bytes.extend(frame);
+        }
+        std::fs::write(&file, bytes).unwrap();
+        frames
+    };
+    let replay = |rate: &str| {
+        let text = format!(
+            "schema = \"wirebench.plan/1\"\n[[port]]\nname = \"a\"\nlocator = \"file:{}\"\n[[traffic]]\ntx = \"a\"\ncatch_up = \"10s\"\ncount = 11\n[[traffic.stream]]\n{rate}\nreplay = {:?}\n",
+            sent.display(),
+            file.to_str().unwrap()
+        );
+        let environment = Environment {
+            signals: Signals::none(),
+            ..Environment::default()
+        };
+        let plan = plan_from_toml("frames", &text).unwrap();
+        let prepared = prepare(plan, &environment, Extras::default());
+        let prepared = prepared.map_err(|error| error.to_string())?;
+        let report = prepared
+            .run(&mut |_: &View| ())
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(report.report)
+    };
+    // Odd lengths get no further byte; 11 frames are two loops and three frames.
+    let frames = recorded(&[60, 61, 515, 1513]);
+    for rate in ["speed = 1", "speed = 20", "rate = \"1kpps\""] {
+        let report = replay(rate).unwrap();
+        let expected: Vec<&Vec<u8>> = frames.iter().cycle().take(11).collect();
+        let octets: u64 = expected.iter().map(|frame| frame.len() as u64 + 4).sum();
+        assert_eq!(report.totals.intended_frames, Some(11), "{rate}");
+        assert_eq!(report.totals.offered_frames, Some(11), "{rate}");
+        assert_eq!(report.totals.offered_octets, Some(octets), "{rate}");
+        assert!(frames_of(&sent).iter().eq(expected), "{rate}");
+    }
+    // Each loop takes the time of the recording: 11 frames have at least 10 gaps of 10 ms.
+    let report = replay("speed = 1").unwrap();
+    assert!(
+        report.rates.tx_time_ns >= Some(100_000_000),
+        "{:?}",
+        report.rates
+    );
+    // What cannot be sent is named.
+    recorded(&[60, 9300]);
+    let said = replay("rate = \"1kpps\"")
+        .map(|report| report.reason)
+        .unwrap_err();
+    assert!(
+        said.contains("9304") && said.contains("longer than the port takes"),
+        "{said}"
+    );
+    recorded(&[]);
+    let said = replay("rate = \"1kpps\"")
+        .map(|report| report.reason)
+        .unwrap_err();
+    assert!(said.contains("in.pcap"), "{said}");
+}

@@ -4,7 +4,7 @@ use super::{
     DST_MAC, Folder, counted, masked, mounts_on_proc, number_after, processes, run_script, script,
     sent, text,
 };
-use crate::kit::{Lab, Running, privileged};
+use crate::kit::{Lab, Running, privileged, system};
 
 #[test]
 fn a_script_finds_the_files_of_the_kernel_and_leaves_nothing() {
@@ -282,4 +282,54 @@ fn a_script_that_ends_before_its_run_is_said_to_have_ended_it() {
         format!("{add}; echo count 10 > /proc/net/pktgen/a0; echo start > /proc/net/pktgen/pgctrl");
     let output = run_script(&lab.node("a"), &[], &["-c", &done]);
     assert_eq!(text(&output.stderr), "");
+}
+
+/// Virtual devices send and count as those of cards do.
+#[test]
+fn a_script_sends_by_virtual_devices() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &[]);
+    let node = lab.node("a");
+    // The kernel sends nothing of its own by them.
+    let silent = "net.ipv6.conf.default.disable_ipv6=1";
+    let set = system("ip", &["netns", "exec", &node, "sysctl", "-qw", silent]);
+    assert!(set.status.success(), "{set:?}");
+    let devices = [
+        "dum0 type dummy",
+        "br0 type bridge mcast_snooping 0",
+        "a0.5 link a0 type vlan id 5",
+        "mv0 link a0 type macvlan",
+    ];
+    let send = "set -e; P=/proc/net/pktgen
+        echo add_device $1 > $P/kpktgend_0
+        for s in 'count 1000' 'clone_skb 0' 'pkt_size 60' 'dst 198.18.0.9' \"dst_mac $2\"; do echo \"$s\" > $P/$1; done
+        echo start > $P/pgctrl; grep Result $P/$1";
+    for device in devices {
+        let (name, rest) = device.split_once(' ').unwrap();
+        let (below, kind) = match rest.split_once(" type ") {
+            Some((link, kind)) => (link, kind),
+            None => ("", rest.strip_prefix("type ").unwrap()),
+        };
+        let line = format!("-n {node} link add {below} name {name} type {kind}");
+        let made = system("ip", &line.split_whitespace().collect::<Vec<_>>());
+        if text(&made.stderr).contains("Unknown device type") {
+            wb_skip::skipped(format_args!("this kernel has no {kind} devices"));
+            continue;
+        }
+        assert!(made.status.success(), "{device}: {made:?}");
+        let up = system("ip", &["-n", &node, "link", "set", name, "up"]);
+        assert!(up.status.success(), "{device}: {up:?}");
+        let before = counted(&node, name, "tx");
+        let output = run_script(&node, &[], &["-c", send, "send", name, DST_MAC]);
+        let (said, error) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{device}: {said}{error}");
+        assert!(said.starts_with("Result: OK"), "{device}: {said}{error}");
+        assert_eq!(
+            counted(&node, name, "tx") - before,
+            1000,
+            "{device}: {said}{error}"
+        );
+    }
 }
