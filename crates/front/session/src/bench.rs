@@ -584,7 +584,7 @@ mod tests {
             result.trial_log = trials;
             BenchResult::Suite(Box::new(result))
         };
-        // Of two sizes.
+        // The suite has two sizes.
         let results = [
             suite(vec![trial(2, 30), trial(0, 0)]),
             suite(vec![trial(1, 270)]),

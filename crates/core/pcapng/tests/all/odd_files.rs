@@ -4,7 +4,7 @@ use wb_pcapng::{Problem, Reader};
 
 /// Time of the first frame, s.
 const T: u64 = 1_700_000_000;
-/// The same in ns.
+/// Time of the first frame, ns.
 const T_NS: u64 = T * 1_000_000_000;
 
 /// A frame of `len` bytes.
@@ -67,7 +67,7 @@ fn packet(interface: u32, ticks: u64, held: usize, len: u32) -> Vec<u8> {
     block(6, &[head, padded(&frame(held))].concat())
 }
 
-/// The same section in the other byte order: the packet has 4 bytes.
+/// A section in big-endian byte order with a packet of 4 bytes.
 fn big_endian(us: u64) -> Vec<u8> {
     let block = |kind: u32, body: &[u32]| {
         let len = 12 + 4 * body.len() as u32;

@@ -27,14 +27,14 @@ struct Server {
     seen: Arc<Seen>,
 }
 
-/// How a server answers.
+/// Behaviour of a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
     /// With 200 and `xk`.
     Plain,
     /// With 413 before it has read the body.
     TooLarge,
-    /// As `Plain`; after 100 ms without a request it sends a 408 and closes the connection.
+    /// With 200 and `xk`; an idle connection gets a 408 after 100 ms and is closed.
     Impatient,
 }
 
@@ -153,7 +153,7 @@ fn count(job: &Value, key: &str) -> u64 {
     }
 }
 
-/// One connection with a script for a second, in a folder of its own.
+/// One connection with a script for a second, in a new folder.
 fn script(server: &Server, text: &str, files: &[(&str, &str)], trusted: bool) -> (Output, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [("a.lua", text)].iter().chain(files) {
@@ -302,7 +302,7 @@ fn a_thread_that_stops_sends_nothing_more_and_ends_in_time() {
             usize::from(text.contains("found"))
         );
     }
-    // 2,000 requests in one string are one batch, which goes on to its end.
+    // 2,000 requests in one string are one batch, which is sent to its end.
     let text = "function init() local t = {} for i = 1, 2000 do t[i] = wrk.format(nil, '/' .. i) end all = table.concat(t) end\n\
                 function request() return all end\n\
                 local n = 0 function response() n = n + 1 if n == 10 then wrk.thread:stop() end end";
@@ -366,7 +366,7 @@ fn no_more_connections_than_requests() {
 
 #[test]
 fn a_name_of_which_one_address_refuses_is_reached_by_the_other() {
-    // On most machines `localhost` is ::1, too, where nobody listens.
+    // On most machines `localhost` is ::1, too, which refuses.
     let server = Server::start(Manner::Plain);
     let words = format!("-n 40 -c 4 http://localhost:{}/", server.port);
     let job = http(&words, 0);

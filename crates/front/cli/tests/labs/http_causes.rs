@@ -204,7 +204,7 @@ fn counts(job: &Value) -> Value {
     })
 }
 
-/// What became of a load of one connection, over both. A load of which no request completed is invalid.
+/// Counts of a load of one connection, over sockets and over our TCP. A load without a completed request is invalid.
 fn asked(lab: &Lab, words: &str, completes: bool) -> [Value; 2] {
     let words = format!("-c 1 --timeout {}ms {words}", TIMEOUT.as_millis());
     let code = if completes { 0 } else { 3 };

@@ -416,7 +416,7 @@ fn limited_by(
     )
 }
 
-/// What kept a load that ran to its end from being higher.
+/// Returns the limit of a load that ran to its end.
 fn limit_of_completed(
     settled: &[SettledJob],
     plans: &[LoadJob],
@@ -631,7 +631,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A client that asked 5,000 requests in 10 s, of which so many have no answer.
+    /// A client with 5,000 requests in 10 s, of which `missing` have no answer.
     fn client(missing: u64) -> LoadJobReport {
         LoadJobReport {
             name: "client 1".to_owned(),
@@ -654,7 +654,7 @@ mod tests {
         }
     }
 
-    /// What limited a load whose last answer came at a time, and whose tester was late.
+    /// The limit of a load with the time of its last answer and the lateness of the tester.
     fn limit(report: LoadJobReport, last_answer_ns: u64, late: Lateness) -> Limit {
         let settled = [SettledJob {
             report,

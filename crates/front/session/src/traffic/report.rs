@@ -1173,7 +1173,7 @@ mod tests {
         // Silent for three of four seconds.
         let all_over = |ns| (Some(1000), Some(64_000), Some(ns));
         assert_eq!(over(Some(4 * S), Some(S)), all_over(4 * S));
-        // Nothing arrived after the first frame.
+        // One frame arrived.
         assert_eq!(over(Some(4 * S), None), all_over(4 * S));
         // A queue on the way empties after the last frame was sent.
         let while_receiving = (Some(999), Some(63_936), Some(S));

@@ -301,7 +301,7 @@ fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
         "{:?}",
         report.rates
     );
-    // What cannot be sent is named.
+    // The error names the frame that is too long, and the file without frames.
     recorded(&[60, 9300]);
     let said = replay("rate = \"1kpps\"")
         .map(|report| report.reason)

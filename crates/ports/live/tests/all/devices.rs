@@ -269,7 +269,7 @@ fn a_device_counts_alike_whoever_makes_its_packets() {
 fn a_device_that_waits_for_its_next_packet_counts_the_wait() {
     let lab = lab_or_skip!("idle");
     let _let_in = lab.accept();
-    // Nothing is due before the test has seen a wait, except on a machine that stalls for seconds at each packet.
+    // The gap is 10 ms: a wait is seen unless the machine stalls for as long at every packet.
     let slow = config(|c| c.delay = Delay::whole(10_000_000));
     let (outcome, frames) = run(&lab, walker(slow, TimeForm::Kernel), |handle| {
         let until = Instant::now() + Duration::from_secs(60);

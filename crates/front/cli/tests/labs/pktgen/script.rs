@@ -292,7 +292,7 @@ fn a_script_sends_by_virtual_devices() {
     }
     let lab = Lab::up("pair", &[]);
     let node = lab.node("a");
-    // The kernel sends nothing of its own by them.
+    // The kernel sends nothing by these devices.
     let silent = "net.ipv6.conf.default.disable_ipv6=1";
     let set = system("ip", &["netns", "exec", &node, "sysctl", "-qw", silent]);
     assert!(set.status.success(), "{set:?}");
