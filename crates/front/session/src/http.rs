@@ -58,6 +58,8 @@ pub(crate) struct Https {
     workers: Workers<Outcome>,
     starts: Vec<Sender<u64>>,
     start_ns: u64,
+    /// SYN segments that were sent again before the run.
+    repeated_syns: Option<u64>,
     last: (u64, Live),
     asked: Asked,
     outcomes: Vec<Option<Outcome>>,
@@ -262,6 +264,7 @@ impl Https {
             workers: Workers::new(&Arc::default()),
             starts: Vec::new(),
             start_ns: 0,
+            repeated_syns: None,
             last: (0, Live::default()),
             asked: Asked::default(),
             outcomes: Vec::new(),
@@ -391,6 +394,7 @@ impl Engine for Https {
 
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
+        self.repeated_syns = wb_host::counters::repeated_syns();
         self.last.0 = start_ns;
         for start in self.starts.drain(..) {
             // It waits for this.
@@ -484,6 +488,16 @@ impl Engine for Https {
             })
             .collect();
         let mut settled = report::settle(&self.plan, &facts, by_job, ended);
+        let syns = self.repeated_syns.zip(wb_host::counters::repeated_syns());
+        let syns = syns.map(|(before, after)| after.saturating_sub(before));
+        if let Some(report) = &mut settled.http {
+            report.repeated_syns = syns;
+        }
+        if let Some(n @ 1..) = syns {
+            settled.warnings.push(format!(
+                "{n} SYN segments of this network namespace were sent again: lost, or the server still had the last connection of their port; times to connect include the wait"
+            ));
+        }
         settled.warnings.splice(0..0, self.warnings.drain(..));
         settled
     }

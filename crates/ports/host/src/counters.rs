@@ -263,6 +263,24 @@ pub fn softnet() -> Vec<Softnet> {
     })
 }
 
+/// SYN segments that the network namespace of the calling thread sent again; `None` where the kernel does not tell.
+#[must_use]
+pub fn repeated_syns() -> Option<u64> {
+    named(
+        &fs::read_to_string("/proc/thread-self/net/netstat").ok()?,
+        "TcpExt:",
+        "TCPSynRetrans",
+    )
+}
+
+/// A counter of `/proc/net/netstat`: a line of names and one of values for each group.
+fn named(text: &str, group: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs.find(|(of, _)| *of == name)?.1.parse().ok()
+}
+
 /// All interrupts and how often each has come on each CPU; nothing where the kernel does not tell.
 #[must_use]
 pub fn interrupts() -> Vec<Interrupt> {
@@ -272,6 +290,16 @@ pub fn interrupts() -> Vec<Interrupt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_names() {
+        let text =
+            "TcpExt: SyncookiesSent TCPSynRetrans\nTcpExt: 1 7\nIpExt: InNoRoutes\nIpExt: 3\n";
+        assert_eq!(named(text, "TcpExt:", "TCPSynRetrans"), Some(7));
+        assert_eq!(named(text, "IpExt:", "InNoRoutes"), Some(3));
+        assert_eq!(named(text, "TcpExt:", "InNoRoutes"), None);
+        assert!(repeated_syns().is_some());
+    }
     use crate::link::{VethEnd, create_veth};
     use crate::netns;
 

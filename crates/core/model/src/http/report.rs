@@ -13,6 +13,10 @@ use crate::{lateness::Lateness, report::Summary};
 pub struct HttpReport {
     /// Each job, in order.
     pub jobs: Vec<HttpJobReport>,
+    /// SYN segments that the kernel sent again during the run, for all programs of the network namespace; null over
+    /// `--port`. Times to connect include the wait.
+    #[serde(default)]
+    pub repeated_syns: Option<u64>,
 }
 
 /// Requests and connections, each counted once: `sent = completed + failed + in_flight`,

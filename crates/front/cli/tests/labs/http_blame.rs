@@ -10,6 +10,7 @@ use crate::{
     http_servers::{Way, total, whole_frames},
     kit::{Lab, Running, eventually, privileged},
     load_interop::inside,
+    netperf::ours,
 };
 
 /// Stops a run that is under way for a while.
@@ -188,4 +189,34 @@ fn a_count_ends_where_nobody_can_be_reached() {
             assert_eq!(told, [0, 10, 0], "{way:?} {words}: {job}");
         }
     }
+}
+
+#[test]
+fn syns_that_were_sent_again_are_counted() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    let _nginx = Nginx::start(&node, "198.19.1.2");
+    let rules = "add table ip t; add counter ip t lost; \
+        add chain ip t in { type filter hook input priority 0; }; \
+        add rule ip t in tcp flags & (syn|ack) == syn numgen inc mod 4 == 0 counter name lost drop";
+    inside(&node, &["nft", rules]);
+    let words = "http -q --json --close -n 20 -c 4 http://198.19.1.2/one";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let output = ours(&lab.node("a"), &words);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counter = inside(&node, &["nft", "list", "counter", "ip", "t", "lost"]);
+    let lost = counter.split_once("packets ").unwrap().1;
+    let lost: u64 = lost.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(lost > 0);
+    assert_eq!(report["http"]["repeated_syns"], lost, "{counter}");
+    let warned = report["warnings"].as_array().unwrap().iter();
+    let warned = warned.filter(|w| {
+        w.as_str()
+            .unwrap()
+            .starts_with(&format!("{lost} SYN segments"))
+    });
+    assert_eq!(warned.count(), 1, "{}", report["warnings"]);
 }

@@ -104,7 +104,10 @@ fn full() -> Report {
         ..HttpJobReport::default()
     };
     http.totals.failed.timeout = 4;
-    report.http = Some(HttpReport { jobs: vec![http] });
+    report.http = Some(HttpReport {
+        jobs: vec![http],
+        ..HttpReport::default()
+    });
     report.socket = Some(SocketReport {
         jobs: vec![
             SocketJobReport {

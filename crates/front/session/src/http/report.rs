@@ -145,6 +145,7 @@ pub(super) fn settle(
         limited_by: limited_by.into(),
         http: Some(HttpReport {
             jobs: told.into_iter().map(|t| t.report).collect(),
+            ..HttpReport::default()
         }),
         stamping: Stamping::by_calls(),
         warnings,
