@@ -28,7 +28,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// What the start may differ by on the clocks from which stamps are made.
+/// Largest difference of a start between the clocks from which stamps are made, in ns.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
 /// Wall time of a start on the monotonic clock; no frame of the run is stamped earlier.

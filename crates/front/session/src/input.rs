@@ -14,7 +14,7 @@ pub const LARGEST_DATA: u64 = 1 << 30;
 /// Reads a text file of at most [`LARGEST_TEXT`] bytes.
 ///
 /// # Errors
-/// As [`std::fs::read_to_string`], and for larger files.
+/// Returns the errors of [`std::fs::read_to_string`], and refuses larger files.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_file(path, LARGEST_TEXT)?;
     String::from_utf8(bytes).map_err(|_| not_text())
@@ -23,7 +23,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// Reads standard input, at most [`LARGEST_TEXT`] bytes of text.
 ///
 /// # Errors
-/// As [`std::io::read_to_string`], and for larger input.
+/// Returns the errors of [`std::io::read_to_string`], and refuses larger input.
 pub fn read_text_input() -> io::Result<String> {
     let bytes = read_all(io::stdin(), LARGEST_TEXT)?;
     String::from_utf8(bytes).map_err(|_| not_text())
@@ -32,7 +32,7 @@ pub fn read_text_input() -> io::Result<String> {
 /// Reads a file of at most `largest` bytes.
 ///
 /// # Errors
-/// As [`std::fs::read`], and for larger files.
+/// Returns the errors of [`std::fs::read`], and refuses larger files.
 pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, largest)
 }
@@ -40,7 +40,7 @@ pub fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
 /// Reads at most `largest` bytes.
 ///
 /// # Errors
-/// As [`Read::read_to_end`], and for larger sources.
+/// Returns the errors of [`Read::read_to_end`], and refuses larger sources.
 pub fn read_all(source: impl Read, largest: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(largest + 1).read_to_end(&mut bytes)?;

@@ -143,7 +143,7 @@ impl Answers {
         targets.position(|target| self.known.contains_key(target))
     }
 
-    /// True if no better answer is to be awaited.
+    /// True if the best target answered, or a better answer was awaited for long enough.
     fn is_settled(&self, question: &Question) -> bool {
         let waited = self.first.is_some_and(|t| t.elapsed() >= BETTER);
         match self.best(question) {
