@@ -99,8 +99,11 @@ fn simple_packet(held: usize, len: u32) -> Vec<u8> {
 /// Frames as (time in ns, bytes held, length).
 type Frames = Vec<(u64, usize, u32)>;
 
-/// Reads a file: all its frames, and what ended it early, with its place.
-fn read(file: &[u8]) -> (Frames, Option<(u64, Problem)>) {
+/// Offset of the first damage, and what is wrong there.
+type Damage = Option<(u64, Problem)>;
+
+/// Reads the frames of a file up to its end or its first damage.
+fn read(file: &[u8]) -> (Frames, Damage) {
     let mut frames = Frames::new();
     let reader = match Reader::new(file) {
         Ok(reader) => reader,
@@ -347,7 +350,7 @@ fn damaged_files_are_read_to_the_damage() {
     let unknown = |id, known| Problem::UnknownInterface { id, known };
     let at = |offset: u64, problem| Some((offset, problem));
     let (one, second) = (vec![(T_NS, 60, 60)], 24 + 16 + 60);
-    let many: Vec<(&str, Vec<u8>, Frames, Option<(u64, Problem)>)> = vec![
+    let many: Vec<(&str, Vec<u8>, Frames, Damage)> = vec![
         (
             "text",
             b"this is not a capture file\n".to_vec(),
