@@ -38,11 +38,17 @@ pub struct Analyser {
     table: FlowTable,
     pace: Pace,
     drain_since: u64,
-    /// True if the sender is not known: gaps count from the first number seen.
-    sender_unknown: bool,
     delays: Delays,
     counters: Counters,
-    largest_gap: u64,
+    gaps: Gaps,
+}
+
+/// Numbers that were skipped, whatever their flows.
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    /// True if the sender is unknown: gaps count from the first number seen.
+    sender_unknown: bool,
+    largest: u64,
     last_skipped: Option<u64>,
 }
 
@@ -92,7 +98,10 @@ impl Analyser {
     #[must_use]
     pub fn with_unknown_sender(self) -> Analyser {
         Analyser {
-            sender_unknown: true,
+            gaps: Gaps {
+                sender_unknown: true,
+                ..self.gaps
+            },
             ..self
         }
     }
@@ -106,11 +115,9 @@ impl Analyser {
                 inter_arrival: Histogram::new(),
             },
             drain_since: u64::MAX,
-            sender_unknown: false,
             delays: Delays::default(),
             counters: Counters::default(),
-            largest_gap: 0,
-            last_skipped: None,
+            gaps: Gaps::default(),
         }
     }
 
@@ -139,30 +146,13 @@ impl Analyser {
         match arrival {
             Arrival::InOrder { gap } => {
                 if gap != 0 {
-                    if self.sender_unknown && flow.received == 1 {
-                        // The first frame of a flow has no predecessor, so the gap is its number, which has 32 bits.
-                        flow.head = sequence;
-                        self.counters.head_frames += gap;
-                    } else {
-                        self.counters.missing_frames += gap;
-                        self.largest_gap = self.largest_gap.max(gap);
-                        // `next` is behind the one that came.
-                        self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
-                    }
+                    self.gaps.note(flow, &mut self.counters, sequence, gap);
                 }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_in_order(flow, delay, gap == 0);
             }
             Arrival::Reordered => {
-                flow.reordered += 1;
-                self.counters.reordered_frames += 1;
-                match flow.lower_head(sequence) {
-                    0 => self.counters.missing_frames -= 1,
-                    lower => {
-                        self.counters.head_frames -= lower;
-                        self.counters.missing_frames += lower - 1;
-                    }
-                }
+                count_reordered(flow, &mut self.counters, sequence);
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_reordered(flow, delay);
             }
@@ -277,8 +267,8 @@ impl Analyser {
             inter_arrival: self.pace.inter_arrival,
             first_rx_ns: self.pace.first_rx_ns,
             last_rx_ns: self.pace.first_rx_ns.map(|_| self.pace.last_rx_ns),
-            largest_gap: self.largest_gap,
-            last_skipped: self.last_skipped,
+            largest_gap: self.gaps.largest,
+            last_skipped: self.gaps.last_skipped,
             window: Some(self.table.window()),
             flows,
             unpaired_jitter: self.delays.unpaired_jitter,
@@ -301,6 +291,47 @@ impl Pace {
     }
 }
 
+impl Gaps {
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, flow: &mut Flow, counters: &mut Counters, sequence: u32, gap: u64) {
+        if self.sender_unknown && flow.received == 1 {
+            // The first frame of a flow has no predecessor, so the gap is its number, which has 32 bits.
+            flow.head = sequence;
+            counters.head_frames += gap;
+        } else {
+            counters.missing_frames += gap;
+            self.largest = self.largest.max(gap);
+            // `next` is behind the one that came.
+            self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
+        }
+    }
+}
+
+/// Counts an original whose number is lower than that of an earlier one.
+#[cold]
+#[inline(never)]
+fn count_reordered(flow: &mut Flow, counters: &mut Counters, sequence: u32) {
+    flow.reordered += 1;
+    counters.reordered_frames += 1;
+    match flow.lower_head(sequence) {
+        0 => counters.missing_frames -= 1,
+        lower => {
+            counters.head_frames -= lower;
+            counters.missing_frames += lower - 1;
+        }
+    }
+}
+
+/// Counts a frame whose transmit stamp is ahead of its receive stamp. Returns the delay, which is negative.
+#[cold]
+#[inline(never)]
+fn count_clock_error(flow: &mut Flow, counters: &mut Counters, ahead_ns: u64) -> i64 {
+    counters.clock_error_frames += 1;
+    flow.unmeasured += 1;
+    -(ahead_ns.min(LARGEST_ADVANCE_NS) as i64)
+}
+
 impl Delays {
     /// Records the latency of an original and returns its delay.
     #[inline]
@@ -310,12 +341,10 @@ impl Delays {
             flow.unmeasured += 1;
             return NO_DELAY;
         }
-        if tx_ns > rx_ns {
-            counters.clock_error_frames += 1;
-            flow.unmeasured += 1;
-            return -((tx_ns - rx_ns).min(LARGEST_ADVANCE_NS) as i64);
+        let (delay, is_ahead) = rx_ns.overflowing_sub(tx_ns);
+        if is_ahead {
+            return count_clock_error(flow, counters, delay.wrapping_neg());
         }
-        let delay = rx_ns - tx_ns;
         self.latency.record(delay);
         flow.latency(delay);
         delay as i64

@@ -405,27 +405,32 @@ impl Sorter {
     fn take_tagged(&mut self, frame: &RxFrame<'_>, tag: Tag) {
         // A flow before the first one wraps to beyond the last.
         let flow = tag.flow.wrapping_sub(self.first_flow);
-        if flow < self.flows {
-            if tag.time_ns < self.since_wall_ns {
-                return self.take_unknown(frame, Analyser::on_stale);
-            }
-            self.sources[source_index(frame.stamp_source)] += 1;
-            self.analyser.on_frame(
-                flow,
-                tag.sequence,
-                tag.time_ns,
-                frame.stamp_ns,
-                frame.size(),
-            );
-        } else {
-            self.take_stranger(frame, tag);
+        // Two calls, as one would make the compiler compute both conditions for every frame.
+        if flow >= self.flows {
+            return self.take_stranger(frame);
         }
+        if tag.time_ns < self.since_wall_ns {
+            return self.take_unknown(frame, Analyser::on_stale);
+        }
+        self.sources[source_index(frame.stamp_source)] += 1;
+        self.analyser.on_frame(
+            flow,
+            tag.sequence,
+            tag.time_ns,
+            frame.stamp_ns,
+            frame.size(),
+        );
     }
 
-    /// A frame with a tag that is of none of the flows so far.
+    /// Takes a frame with a tag that is not of the flows so far. Reads the tag again, as handing it over would cost
+    /// instructions for every frame.
     #[cold]
     #[inline(never)]
-    fn take_stranger(&mut self, frame: &RxFrame<'_>, tag: Tag) {
+    fn take_stranger(&mut self, frame: &RxFrame<'_>) {
+        let found = find_tag(frame.bytes);
+        let Some(tag) = found.and_then(|(at, _)| Tag::read(&frame.bytes[at..])) else {
+            return;
+        };
         if tag.flow == RAMP_FLOW {
             self.ramp_frames += 1;
             return;
@@ -447,6 +452,7 @@ impl Sorter {
     /// A frame without a tag, or with one that is not of this run: a replayed recording may hold
     /// such frames. `otherwise`: how it counts where it is of no recording either.
     #[cold]
+    #[inline(never)]
     fn take_unknown(&mut self, frame: &RxFrame<'_>, otherwise: fn(&mut Analyser, u32)) {
         let ours =
             || !is_chatter(frame.bytes) || self.recorded_chatter.contains(unpadded(frame.bytes));
