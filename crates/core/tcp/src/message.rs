@@ -125,7 +125,7 @@ impl Message {
     }
 
     /// The same from the beginning on, but with other bytes in the first places.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_after(&self, first: &[u8; NUMBER_LEN], out: &mut [u8]) -> u64 {
         out[..NUMBER_LEN].copy_from_slice(first);
         checksum::partial(first) + self.write(NUMBER_LEN as u32, &mut out[NUMBER_LEN..])

@@ -112,9 +112,10 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
         _ => return Err(Other::Foreign),
     };
     let mut network_options: &[u8] = &[];
-    if next == protocol::UDP && kind == ethertype::IPV4 {
-        let header_len = usize::from(rest[0] & 0xf) * 4;
-        network_options = &rest[20..header_len];
+    if next == protocol::UDP {
+        if rest[0] != NO_OPTIONS && kind == ethertype::IPV4 {
+            network_options = ipv4_options(rest);
+        }
     } else if next == OPTION_HEADER {
         (next, network_options, body) = option_header(body)?;
     }
@@ -197,7 +198,7 @@ fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Other::Malformed)?;
     // Most have no options, and the sum of 20 bytes needs no loop.
     let (header_len, is_right) = match header[0] {
-        0x45 => (20, !verify || checksum::is_right(0, header)),
+        NO_OPTIONS => (20, !verify || checksum::is_right(0, header)),
         _ => long_header(bytes)?,
     };
     if be16(header, 6) & 0x3fff != 0 {
@@ -211,6 +212,16 @@ fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
     }
     let (src, dst) = (Addr::v4(be32(header, 12)), Addr::v4(be32(header, 16)));
     Ok((src, dst, header[9], header[1], body))
+}
+
+/// First byte of an IPv4 header without options: version 4, five words.
+const NO_OPTIONS: u8 = 0x45;
+
+/// Options of a packet whose IPv4 header is valid.
+#[cold]
+#[inline(never)]
+fn ipv4_options(packet: &[u8]) -> &[u8] {
+    &packet[20..usize::from(packet[0] & 0xf) * 4]
 }
 
 /// The length of an IPv4 header with options, and whether its checksum is right.
