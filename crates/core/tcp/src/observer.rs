@@ -75,6 +75,13 @@ pub trait Observer {
         let _ = (place, bytes);
     }
 
+    /// TCP, with [`Config::counts_bodies`](crate::Config::counts_bodies): bytes of the answer to a request that was sent
+    /// at this time came, `body` of them of its body.
+    #[inline]
+    fn answer_bytes(&mut self, sent_ns: u64, all: u64, body: u64) {
+        let _ = (sent_ns, all, body);
+    }
+
     /// TCP: a request that was sent so long ago, in ns, gets no answer, because its connection ended.
     #[inline]
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {

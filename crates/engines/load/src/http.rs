@@ -357,6 +357,8 @@ pub(crate) struct Account {
     pub(crate) live: LiveTimes,
     /// Counters at the end of the warm-up.
     warm_up: Option<HttpTotals>,
+    /// Bytes of answers to requests of the warm-up, and those of bodies among them.
+    warm_bytes: (u64, u64),
     ended: bool,
 }
 
@@ -379,6 +381,7 @@ impl Account {
             },
             live: LiveTimes::default(),
             warm_up: None,
+            warm_bytes: (0, 0),
             ended: false,
             task: Arc::clone(task),
         }
@@ -410,6 +413,25 @@ impl Account {
     #[cold]
     pub(crate) fn end_warm_up(&mut self, counters: &Counters) {
         self.warm_up = Some(self.live_totals(counters));
+    }
+
+    /// The counts without those of the warm-up.
+    fn without_warm_up(&self, all: HttpTotals) -> HttpTotals {
+        let (received_bytes, body_bytes) = self.warm_bytes;
+        let then = self.warm_up.map(|then| HttpTotals {
+            received_bytes,
+            body_bytes,
+            ..then
+        });
+        all.without_warm_up(&then.unwrap_or(all))
+    }
+
+    #[inline]
+    pub(crate) fn answer_bytes(&mut self, sent_ns: u64, all: u64, body: u64) {
+        if sent_ns < self.warm_until {
+            self.warm_bytes.0 += all;
+            self.warm_bytes.1 += body;
+        }
     }
 
     #[inline]
@@ -590,7 +612,7 @@ impl Account {
         if !self.ended {
             self.ended = true;
             let all = self.live_totals(counters);
-            self.out.in_time = all.without_warm_up(&self.warm_up.unwrap_or(all));
+            self.out.in_time = self.without_warm_up(all);
             self.out.duration_ns = at.saturating_sub(self.task.job.warm_up.as_nanos());
         }
     }
@@ -598,7 +620,7 @@ impl Account {
     /// The account at the very end.
     pub(crate) fn conclude(&mut self, counters: &Counters, connecting: u64) -> HttpOutcome {
         let all = self.totals(counters, connecting);
-        self.out.totals = all.without_warm_up(&self.warm_up.unwrap_or(all));
+        self.out.totals = self.without_warm_up(all);
         let seen = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = seen.map(|(status, n)| (status as u16, *n)).collect();
         for (class, times) in (0..).zip(&mut self.classes) {

@@ -66,6 +66,14 @@ impl Observer for Times {
         }
     }
 
+    #[inline]
+    fn answer_bytes(&mut self, sent_ns: u64, all: u64, body: u64) {
+        if let Some(http) = &mut self.http {
+            http.answer_bytes(sent_ns, all, body);
+        }
+    }
+
+    #[inline]
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         if let Some(http) = &mut self.http {
             http.unanswered(text, ns, cause);

@@ -439,7 +439,9 @@ impl<O: Observer> Machine<O> {
                 self.observer.first_byte(came.saturating_sub(conn.stamp));
             }
             let conn = self.table.slab.get(id);
+            let sent_ns = conn.stamp;
             let mut progress = conn.progress;
+            let before = self.counters.body_rx;
             let read = match self.counts_bodies {
                 false => self.reader.read(&mut progress, rest),
                 true if self.shows_answers => self.read_shown(id, &mut progress, rest),
@@ -449,6 +451,14 @@ impl<O: Observer> Machine<O> {
                 }
             };
             self.table.slab.get(id).progress = progress;
+            if self.counts_bodies {
+                let taken = match read {
+                    Read::Message { used, .. } | Read::Expects { used } => used,
+                    Read::More | Read::Bad => rest.len(),
+                };
+                let body = self.counters.body_rx - before;
+                self.observer.answer_bytes(sent_ns, taken as u64, body);
+            }
             match read {
                 Read::More => return all,
                 Read::Bad => {
@@ -501,6 +511,9 @@ impl<O: Observer> Machine<O> {
         }
         if self.counts_bodies {
             self.counters.body_rx += u64::from(n);
+            if self.client.is_some() {
+                self.observer.answer_bytes(conn.stamp, n.into(), n.into());
+            }
         }
         let mut progress = conn.progress;
         let read = self.reader.count(&mut progress, u64::from(n));

@@ -118,6 +118,15 @@ pub(crate) fn n(job: &Value, key: &str) -> u64 {
     job["totals"][key].as_u64().unwrap()
 }
 
+/// The bytes of bodies are those of the requests that count, each of which was answered with `size` of them.
+pub(crate) fn assert_bodies(job: &Value, size: u64) {
+    let (completed, bytes) = (n(job, "completed"), n(job, "body_bytes"));
+    // A run that ends by the clock may have read a part of the last answers.
+    let most = completed + n(job, "in_flight");
+    assert!(completed > 0, "{job}");
+    assert!((completed * size..=most * size).contains(&bytes), "{job}");
+}
+
 #[test]
 fn nginx_counts_the_same() {
     if !privileged() {

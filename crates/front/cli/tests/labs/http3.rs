@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    http::{n, report},
+    http::{assert_bodies, n, report},
     kit::{Lab, eventually, privileged, system},
     load_interop::installed,
     netperf::{ours, ours_going_on, wait_for_port},
@@ -190,6 +190,22 @@ fn over_http3_caddy_counts_the_same() {
     assert_eq!(n(&job, "completed"), 20, "{job}");
     assert!(n(&job, "sent_bytes") > 20 * 100_000, "{job}");
     adds_up(&job);
+}
+
+#[test]
+fn over_http3_bytes_are_those_of_the_requests_that_count() {
+    if !privileged() || !installed(&["caddy"]) {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let _caddy = Caddy::start(&lab.node("b"));
+    let words = "-c 2 --streams 4 https://198.19.1.2/ten";
+    for warm_up in ["", "--warm-up 300ms"] {
+        let line = format!("--http3 -d 800ms {warm_up} {words}");
+        let job = report(&lab.node("a"), &line);
+        assert_eq!(n(&job, "warm_up") > 0, !warm_up.is_empty(), "{job}");
+        assert_bodies(&job, 10_240);
+    }
 }
 
 #[test]

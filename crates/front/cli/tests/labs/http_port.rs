@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    http::{Nginx, n},
+    http::{Nginx, assert_bodies, n},
     http_servers::{Way, whole_frames},
     kit::{Lab, privileged, run},
 };
@@ -212,4 +212,31 @@ delay = "5ms"
         job["requests"][1]["latency_ns"]["min"].as_f64().unwrap() >= 5e6,
         "{job}"
     );
+}
+
+#[test]
+fn bytes_are_those_of_the_requests_that_count() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    whole_frames(&lab.node("b"));
+    let _nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
+    let [sockets, port] = Way::both(&lab);
+    for (way, words) in [
+        (&sockets, "-c 4 http://198.19.1.2/ten"),
+        (&sockets, "-c 4 --close https://198.19.1.2/ten"),
+        (
+            &sockets,
+            "-c 2 --http2 --streams 4 http://198.19.1.2:81/ten",
+        ),
+        (&port, "-c 4 http://198.19.1.2/ten"),
+        (&port, "-c 4 --close http://198.19.1.2/ten"),
+    ] {
+        for warm_up in ["", "--warm-up 300ms"] {
+            let job = way.job(&format!("-d 800ms {warm_up} {words}"));
+            assert_eq!(n(&job, "warm_up") > 0, !warm_up.is_empty(), "{job}");
+            assert_bodies(&job, 10_240);
+        }
+    }
 }

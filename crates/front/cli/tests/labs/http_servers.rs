@@ -69,7 +69,7 @@ impl Way {
             "{job}"
         );
         assert_eq!(
-            n("established_connections"),
+            n("established_connections") + n("warm_up_connections"),
             n("closed_connections") + n("broken_connections") + n("open_connections"),
             "{job}"
         );
