@@ -355,7 +355,7 @@ fn a_capture_says_that_it_was_late_itself() {
     // It promises to keep all, and did not.
     assert_eq!(
         (output.status.code(), &report["verdict"]),
-        (Some(1), &"fail".into())
+        (Some(3), &"invalid".into())
     );
     let by = report["limited_by"].as_str().unwrap();
     assert!(
