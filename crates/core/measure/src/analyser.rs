@@ -308,7 +308,7 @@ impl Gaps {
     }
 }
 
-/// Counts an original whose number is lower than that of an earlier one.
+/// Counts an original that arrived after a frame with a higher sequence number.
 #[cold]
 #[inline(never)]
 fn count_reordered(flow: &mut Flow, counters: &mut Counters, sequence: u32) {
@@ -323,7 +323,7 @@ fn count_reordered(flow: &mut Flow, counters: &mut Counters, sequence: u32) {
     }
 }
 
-/// Counts a frame whose transmit stamp is ahead of its receive stamp. Returns the delay, which is negative.
+/// Counts a frame with a transmit stamp after its receive stamp. Returns the negative delay in ns.
 #[cold]
 #[inline(never)]
 fn count_clock_error(flow: &mut Flow, counters: &mut Counters, ahead_ns: u64) -> i64 {

@@ -217,7 +217,7 @@ fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
 /// First byte of an IPv4 header without options: version 4, five words.
 const NO_OPTIONS: u8 = 0x45;
 
-/// Options of a packet whose IPv4 header is valid.
+/// Returns the options of a packet with a valid IPv4 header.
 #[cold]
 #[inline(never)]
 fn ipv4_options(packet: &[u8]) -> &[u8] {

@@ -71,8 +71,7 @@ pub(crate) struct LinkDown {
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) elapsed_ns: u64,
-    /// How late the controlling thread woke. It notices stops of the whole process, but none for up to 50 ms after it
-    /// fell asleep.
+    /// Stalls of the controlling thread. A stop of the whole process is under-measured by up to 50 ms.
     pub(crate) lateness: Lateness,
     pub(crate) clock_step_ns: i64,
     /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.

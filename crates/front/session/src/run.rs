@@ -479,7 +479,7 @@ struct RunState {
     downs: BTreeMap<String, LinkDown>,
     /// When the controlling thread last looked at everything.
     looked_ns: u64,
-    /// How late it woke.
+    /// Stalls of the controlling thread.
     lateness: Lateness,
 }
 

@@ -263,7 +263,8 @@ pub fn softnet() -> Vec<Softnet> {
     })
 }
 
-/// SYN segments that the network namespace of the calling thread sent again; `None` where the kernel does not tell.
+/// Number of repeated SYN segments in the network namespace of the calling thread; `None` if the kernel has no such
+/// counter.
 #[must_use]
 pub fn repeated_syns() -> Option<u64> {
     named(
