@@ -187,7 +187,7 @@ fn of_captures_and_mixes() {
     let text = text.replace("wb-pair-", &format!("wb-{}-", lab.name));
     fs::write(&plan, text).unwrap();
     Kind {
-        line: &format!("run {} --duration 500ms", plan.display()),
+        line: &format!("run {} --duration 500ms --allow-unsent", plan.display()),
         holds: "clients.cps>=1",
         fails: "clients.cps<=1",
         refused: "stream.cps>=1",

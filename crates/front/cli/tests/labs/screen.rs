@@ -100,6 +100,17 @@ impl Terminal {
         }
     }
 
+    /// Waits until the terminal shows this on a page that is drawn to its last line.
+    fn shows_whole(&self, what: &str, size: (u16, u16)) -> String {
+        let mut text = String::new();
+        eventually(what, || {
+            text = self.text();
+            text.contains(what) && text.contains("? help")
+        });
+        is_whole(&text, size);
+        text
+    }
+
     fn has_other_screen(&self) -> bool {
         self.tmux(&["display-message", "-p", "#{alternate_on}"])
             .trim()
@@ -191,8 +202,7 @@ fn a_trial_is_shown_page_by_page_and_reported_at_its_end() {
             return;
         };
         // The first view may be of a time before the first frame.
-        let text = terminal.shows("mean latency");
-        is_whole(&text, size);
+        let text = terminal.shows_whole("mean latency", size);
         for word in [
             "Frames",
             "sent",
@@ -245,8 +255,7 @@ fn the_rate_of_a_load_follows_keys_and_its_sums_hold() {
     let Some(terminal) = Terminal::run((80, 24), &command) else {
         return;
     };
-    let text = terminal.shows("Connections: steady");
-    is_whole(&text, (80, 24));
+    terminal.shows_whole("Connections: steady", (80, 24));
     // New connections per second, as the row says.
     let rate = || {
         let text = terminal.text();
@@ -322,8 +331,7 @@ fn a_capture_is_shown_and_its_lines_come_after() {
     ]);
     assert!(sent.status.success());
     // With what the kernel says of itself.
-    let text = terminal.shows("  4,0");
-    is_whole(&text, (200, 50));
+    let text = terminal.shows_whole("  4,0", (200, 50));
     for word in [
         "read",
         "written",
@@ -373,8 +381,7 @@ fn an_http_run_is_shown_and_may_take_no_other_rate() {
         let Some(terminal) = Terminal::run(size, &command) else {
             return;
         };
-        let text = terminal.shows("requests sent");
-        is_whole(&text, size);
+        terminal.shows_whole("requests sent", size);
         terminal.press(&["+"]);
         terminal.shows("no other rate: only loads by ports can");
         terminal.press(&["2"]);
@@ -398,8 +405,7 @@ fn counters_are_shown_page_by_page_and_their_averages_come_after() {
         let Some(terminal) = Terminal::run(size, &command) else {
             return;
         };
-        let text = terminal.shows("Interfaces in the last");
-        is_whole(&text, size);
+        terminal.shows_whole("Interfaces in the last", size);
         let sent = crate::kit::run(&["tx", "-i", &a0, "--rate", "1kpps", "--count", "1000", "-q"]);
         assert!(sent.status.success());
         for (key, word) in [
