@@ -350,7 +350,7 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
             (LoadEnd::Server, 0) => "no connection was received".to_owned(),
             (LoadEnd::Server, _) => return None,
             (LoadEnd::Client, 0) => "no connection was attempted".to_owned(),
-            _ if floods && t.requests > 0 => return None,
+            _ if floods => return None,
             (LoadEnd::Client, n) if t.established_connections == 0 => {
                 format!("no connection was established: {n} were attempted")
             }
