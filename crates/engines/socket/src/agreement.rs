@@ -1,5 +1,5 @@
-//! Where the words of the messages and ours mean the same: each correspondence is written once, for
-//! the end that says it and for the end that hears it.
+//! Translation between our types and the message fields with the same meaning. Each correspondence is written once and
+//! serves both ends.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use wb_omni::{
     TestLength,
 };
 
-/// The lengths that a timed test may have. Beyond it sits a number of bytes of an old client, which
-/// rather ends its data than waits for us.
+/// Longest timed test, in seconds. A larger value is a byte count of an old client, which ends its data without waiting
+/// for the server.
 const LONGEST: u64 = 100 * 365 * 86_400;
 
-/// What has fields in common with a message.
+/// A type that shares fields with a message.
 pub(crate) trait Agrees<Message> {
-    /// Writes them into the message.
+    /// Writes the fields into the message.
     fn say(&self, message: &mut Message);
-    /// Takes them from the message.
+    /// Reads the fields from the message.
     fn hear(&mut self, message: &Message);
 }
 
-/// Declares the fields in common: ours, and the message's.
+/// Declares the shared fields: name in our type, name in the message.
 macro_rules! agrees {
     ($($ours:ty, $theirs:ty { $($our:ident = $their:ident,)* })*) => {$(
         impl Agrees<$theirs> for $ours {
@@ -60,7 +60,7 @@ agrees! {
     }
 }
 
-/// A sample of TCP as it is told.
+/// TCP statistics in the form of the message.
 pub(crate) fn tcp_figures(sample: &TcpSample) -> TcpFigures {
     let mut figures = TcpFigures {
         // Bits to bytes.
@@ -83,7 +83,7 @@ pub(crate) fn tcp_sample(figures: &TcpFigures) -> TcpSample {
     sample
 }
 
-/// The use of CPUs as it is told.
+/// CPU use in the form of the message.
 pub(crate) fn cpu_figures(cpu: &CpuUse) -> CpuFigures {
     CpuFigures {
         total: cpu.total as f32,
@@ -117,10 +117,10 @@ pub(crate) fn cpu_use(figures: &CpuFigures) -> CpuUse {
     }
 }
 
-/// A switch among the options.
+/// Accessor of one boolean option.
 type Switch = fn(&mut SocketOptions) -> &mut bool;
 
-/// The switches that are a flag of the message each.
+/// Boolean options that correspond to one message flag each.
 const SWITCHES: [(Flags, Switch); 7] = [
     (Flags::NO_DELAY, |options| &mut options.no_delay),
     (Flags::FAST_OPEN, |options| &mut options.fast_open),
@@ -153,22 +153,22 @@ pub(crate) fn options(flags: Flags) -> SocketOptions {
     options
 }
 
-/// How long a stream lasts.
+/// Length of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// So long.
+    /// Ends after this time.
     Time(Duration),
-    /// So many bytes or transactions.
+    /// Ends after this number of bytes or transactions.
     Amount(u64),
-    /// Until the client says so.
+    /// Ends when the client says so.
     Open,
 }
 
 impl Length {
-    /// As the message has it, and the count if it does not fit there.
+    /// The length as a message field, and the count if it does not fit there.
     pub(crate) fn wire(self) -> (TestLength, u64) {
         match self {
-            // The server's clock may not end before ours.
+            // The server's clock must not end the test before ours does.
             Self::Time(time) => {
                 let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
                 let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// What was said of `ours` is what a default hears.
+    /// The value after a round trip through the message.
     fn heard<M: Default, O: Agrees<M> + Default>(ours: &O) -> O {
         let (mut message, mut heard) = (M::default(), O::default());
         ours.say(&mut message);

@@ -1,8 +1,7 @@
-//! The client of a socket test: agrees with a server about it, moves the data, reports.
+//! The client of a socket test: agrees on it with a server, moves the data and reports.
 //!
-//! A control thread, the one that calls [`run_job`], speaks with the servers, looks at the clock and
-//! at the wish to stop, and reads counters. Each stream has a thread and a control connection of its
-//! own; all begin together.
+//! The thread that calls [`run_job`] is the control thread: it talks to the servers, checks the clock and the stop
+//! request, and reads counters. Each stream has a thread and a control connection; all streams start together.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -49,22 +48,21 @@ mod tests;
 mod watch;
 mod window;
 
-/// Which job of a plan it is, and what its random numbers begin with.
+/// Position of a job in its plan, and the seed of its random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobPlace {
-    /// From 0.
+    /// Index, from 0.
     pub index: u32,
-    /// Jobs in all.
+    /// Number of jobs.
     pub count: u32,
-    /// The same seed draws the same ports and addresses.
+    /// The same seed gives the same ports and addresses.
     pub seed: u64,
 }
 
-/// Carries out a job, from the resolution of names to the means of its iterations.
+/// Carries out a job, from name resolution to the means over its iterations.
 ///
-/// Never fails as a function: `failure` of the report says what ended the test before its time, and
-/// what was measured until then stands. `stop` ends it normally, with the results of the shorter time.
-/// `observe` is called at the end of each interval of `job.interim`.
+/// Failures are reported in `failure` of the report, together with the results measured until then. `stop` ends the job
+/// normally, with the results of the shorter time. `observe` is called at the end of each interval of `job.interim`.
 pub fn run_job(
     job: &SocketJob,
     place: JobPlace,
@@ -128,14 +126,14 @@ fn run_with_timeouts(
     run.report
 }
 
-/// A job while it runs.
+/// A running job.
 struct JobRun<'a> {
     settings: Settings<'a>,
     random: SplitMix64,
     report: SocketJobReport,
-    /// Time of operations over all iterations.
+    /// Operation times over all iterations.
     histogram: Histogram,
-    /// The same before the path was loaded.
+    /// Operation times before the path was loaded.
     idle: Histogram,
 }
 
@@ -154,7 +152,7 @@ impl JobRun<'_> {
         }
     }
 
-    /// All control connections, made one after another, with the passphrase said on each.
+    /// Opens all control connections in turn and sends the passphrase on each.
     fn connect(&mut self) -> Result<Vec<Stream>, Silence> {
         let job = self.settings.job;
         if job.control.none && job.test == SocketTest::Receive && !job.protocol.connects() {
@@ -166,7 +164,7 @@ impl JobRun<'_> {
             let of_one = Role::of(job.test).iter();
             roles.extend(of_one.map(|role| (*role, false, number)));
         }
-        // Every other stream loads the way back.
+        // Every second stream loads the return path.
         for number in 0..job.load_streams {
             let role = if number % 2 == 0 {
                 Role::Up
@@ -250,7 +248,7 @@ impl JobRun<'_> {
         self.finish();
     }
 
-    /// How long a stream of this job lasts.
+    /// Length of a stream of this job.
     fn length(&self) -> Length {
         let job = self.settings.job;
         match (job.test, job.amount, job.duration) {
@@ -260,7 +258,7 @@ impl JobRun<'_> {
         }
     }
 
-    /// A run that does not count. Whether the test goes on.
+    /// Runs the warm-up, which is not reported. Returns true if the test continues.
     fn warm_up(&mut self, streams: &mut [Stream]) -> bool {
         let turn = Turn {
             length: Length::Time(self.settings.job.warm_up.0),
@@ -281,7 +279,7 @@ impl JobRun<'_> {
         goes_on
     }
 
-    /// Whether there may be another.
+    /// Runs one iteration. Returns true if another one may follow.
     fn iteration(
         &mut self,
         streams: &mut [Stream],
@@ -329,14 +327,14 @@ impl JobRun<'_> {
         goes_on
     }
 
-    /// Puts an iteration into the report. One that failed gives what it has, but is none that counts.
+    /// Adds an iteration to the report. The partial results of a failed iteration are kept, but it does not count.
     fn take(&mut self, round: Round) {
         let job = self.settings.job;
         for warning in &round.warnings {
             self.warn(warning.clone());
         }
         if round.measured.is_empty() {
-            // No data moved: what the iterations before have left stands.
+            // No data moved: keep the results of the iterations before.
             match round.failure {
                 Some(failed) => self.report.failure = Some(failed),
                 None if self.report.iterations.is_empty() => {
@@ -360,7 +358,7 @@ impl JobRun<'_> {
             let tally = &measured.outcome.tally;
             let known = measured.outcome.effective.as_ref();
             let remote = measured.remote.as_ref();
-            // Of a stream, the sender's figures tell how it went.
+            // For a stream, the sender's TCP statistics matter.
             let (again, tcp) = match measured.role {
                 Role::Down => (
                     remote.and_then(|remote| remote.retransmissions),
@@ -430,7 +428,7 @@ impl JobRun<'_> {
         }
     }
 
-    /// Whether the means are known well enough. Without repetitions nobody asks.
+    /// Returns true if the means are known well enough, or no confidence was requested.
     fn confidence(&mut self) -> bool {
         let job = self.settings.job;
         let Some(asked) = &job.confidence else {
@@ -451,7 +449,7 @@ impl JobRun<'_> {
             width(&|figures| use_of(&figures.remote_cpu)),
         );
         let (Some(result), Some(local_cpu), Some(remote_cpu)) = found else {
-            // One repetition says nothing about its neighbours.
+            // One repetition gives no variance.
             return false;
         };
         let cpus = asked.result_only || local_cpu <= asked.width && remote_cpu <= asked.width;
@@ -488,14 +486,14 @@ impl JobRun<'_> {
             return Err(Silence::Failed(failure(SocketStage::Control, what)));
         };
         control.send(&Request::CpuCalibrate, stop)?;
-        // netperf 2.7 waits longer for this one, as it took the machines of old a while.
+        // netperf 2.7 waits longer for this message, because old machines took long to calibrate.
         let wait = timeouts.answer + timeouts.answer / 3;
         let message = control.receive("calibration", wait, stop)?;
         let said = Calibration::parse(&message)
             .map_err(|error| Silence::Failed(answer("calibration", &error)))?;
         let figures = SocketFigures {
             remote_cpu: Some(CpuUse {
-                // What netperf prints: the rate of an idle CPU, on Linux ticks per second.
+                // netperf prints the rate of an idle CPU; on Linux this is ticks per second.
                 total: said.rate.into(),
                 cpus: said.cpus,
                 peak_cpu: -1,
@@ -509,7 +507,7 @@ impl JobRun<'_> {
     }
 }
 
-/// The streams without those that load the path, which stand at the end.
+/// The streams without the load streams, which are last.
 fn foreground(streams: &mut [Stream]) -> &mut [Stream] {
     let count = streams.iter().filter(|stream| !stream.load).count();
     &mut streams[..count]

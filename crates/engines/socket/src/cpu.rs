@@ -1,4 +1,4 @@
-//! How busy CPUs were between two readings, as netperf 2.7 reckons it on Linux.
+//! CPU use between two readings, computed as netperf 2.7 does on Linux.
 
 use wb_model::socket::CpuUse;
 
@@ -13,8 +13,8 @@ const IOWAIT: usize = 4;
 const IRQ: usize = 5;
 const SOFTIRQ: usize = 6;
 
-/// Means over the CPUs that are in both readings, each reckoned over all ten counters. Whatever is
-/// not idle is busy, waiting for a disk too. A CPU whose counters did not move was idle.
+/// Means over the CPUs present in both readings, each computed over all ten counters. All time except idle counts as
+/// busy, including I/O wait. A CPU without counter changes was idle.
 pub(crate) fn cpu_use(before: &CpuTimes, after: &CpuTimes) -> CpuUse {
     let mut sum = CpuUse {
         peak_cpu: -1,
@@ -60,25 +60,25 @@ pub(crate) fn cpu_use(before: &CpuTimes, after: &CpuTimes) -> CpuUse {
     sum
 }
 
-/// The same with nothing above 100 % or below 0, and whether that changed anything. A server that
-/// waited longer than the test scales its figures up; then the load beside the test inflates them.
+/// Clamps all shares to 0 to 100 % and reports if that changed anything. A server that waited longer than the test
+/// scales its figures up, so unrelated load inflates them.
 pub(crate) fn clamped(mut cpu: CpuUse) -> (CpuUse, bool) {
     let mut changed = false;
     for share in cpu.shares_mut() {
-        // A peer may send what is no number.
+        // A peer may send NaN.
         let allowed = if share.is_nan() {
             0.0
         } else {
             share.clamp(0.0, 100.0)
         };
-        // Single precision on the way makes 100 a little more or less.
+        // Single precision in the message turns 100 into slightly more or less.
         changed |= share.is_nan() || (*share - allowed).abs() > 0.01;
         *share = allowed;
     }
     (cpu, changed)
 }
 
-/// CPU time for a unit of work, µs: `rate` is KiB or transactions per second. 0 if nothing was done.
+/// CPU time per unit of work, µs: `rate` is KiB or transactions per second. 0 if nothing was done.
 pub(crate) fn service_demand(cpu: &CpuUse, rate: f64) -> f64 {
     if rate > 0.0 {
         // Percent of a second of each CPU, in µs: 1e6 / 100.
@@ -106,7 +106,7 @@ mod tests {
             (0, [30, 20, 20, 60, 15, 11, 14, 10, 10, 10]),
             // 200 ticks, 150 of them user.
             (2, [150, 0, 0, 50, 0, 0, 0, 0, 0, 0]),
-            // Came up later: nothing to compare with.
+            // Came online later: nothing to compare with.
             (5, [1000; 10]),
         ]);
         let cpu = cpu_use(&before, &after);

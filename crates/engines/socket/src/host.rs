@@ -1,42 +1,42 @@
-//! What the engine asks of the machine it runs on.
+//! Information that the engine needs about its machine.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use wb_model::socket::Family;
 
-/// Answers about the machine. The session gives one; tests have their own.
+/// Queries about the machine. The session provides one; tests provide another.
 pub trait Host: Send + Sync {
-    /// Addresses of a name, in the resolver's order, of the family.
+    /// Addresses of a name, of the given family, in the resolver's order.
     ///
     /// # Errors
-    /// What the resolver says, in a line, without the name.
+    /// Returns the resolver's error in one line, without the name.
     fn resolve(&self, name: &str, family: Family) -> Result<Resolved, String>;
 
-    /// Time that CPUs have spent so far, if the machine tells.
+    /// CPU times so far, if available.
     fn cpu_times(&self) -> Option<CpuTimes>;
 
-    /// Ties the calling thread to a CPU.
+    /// Binds the calling thread to a CPU.
     ///
     /// # Errors
-    /// Why not, in a line.
+    /// Returns the reason in one line.
     fn bind_cpu(&self, cpu: u32) -> Result<(), String>;
 
-    /// Whether an interface of the machine has this address, or it is a loopback address.
+    /// Returns true if an interface of the machine has this address, or if it is a loopback address.
     fn has_address(&self, address: IpAddr) -> bool;
 }
 
-/// What a name stands for.
+/// Result of a name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The resolver's canonical name.
     pub name: String,
     /// At least one address.
     pub addresses: Vec<IpAddr>,
-    /// Index of the interface that a link-local address belongs to; 0 where none was named.
+    /// Index of the interface of a link-local address; 0 if none was given.
     pub scope: u32,
 }
 
-/// Address and port; a link-local address with the interface that it belongs to.
+/// Address and port; a link-local address includes its interface.
 #[must_use]
 pub(crate) fn endpoint(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
     match address {
@@ -47,10 +47,10 @@ pub(crate) fn endpoint(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
     }
 }
 
-/// Clock ticks of each CPU since boot, by what they were spent on: the columns of `/proc/stat`: user,
-/// nice, system, idle, iowait, irq, softirq, steal, guest, guest nice.
+/// Clock ticks of each CPU since boot, in the columns of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq,
+/// steal, guest, guest nice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// One row for each CPU that is online, with its number.
+    /// One row per online CPU, with its number.
     pub cpus: Vec<(u32, [u64; 10])>,
 }

@@ -1,8 +1,8 @@
-//! Socket tests: a client and a server that exchange streams, requests and connections over sockets
-//! of the kernel, and agree on it over a control connection that speaks netperf's messages.
+//! Socket tests: a client and a server that exchange streams, requests and connections over kernel sockets. They
+//! negotiate each test over a control connection that uses netperf's messages.
 //!
-//! Plain threads and blocking sockets: the hot loop of a stream is one system call and one test of a
-//! flag. Who ends a test from outside sets the flag and interrupts the call ([`Stopper`]).
+//! Plain threads and blocking sockets: the hot loop of a stream is one system call and one test of a flag. To end a
+//! test from outside, set the flag and interrupt the call ([`Stopper`]).
 //!
 //! The engine reads neither `/proc` nor a resolver; it asks its [`Host`].
 

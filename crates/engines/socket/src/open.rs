@@ -1,4 +1,4 @@
-//! A data socket with everything that was asked of it, and what the kernel made of that.
+//! Opens a data socket with all requested options, and reads back the settings in effect.
 
 use std::{
     io,
@@ -21,11 +21,11 @@ use crate::{
     sys::{get_int, set_bytes, set_int, tcp_sample},
 };
 
-/// Microseconds that a receive looks at the device's queue before it sleeps (SO_BUSY_POLL).
+/// Microseconds that a receive polls the device queue before it sleeps (SO_BUSY_POLL).
 const BUSY_POLL_US: i32 = 50;
-/// TCP Fast Open connections that may wait for their handshake at a server; netperf's.
+/// TCP Fast Open connections that may be pending at a server; netperf's value.
 const FAST_OPEN_QUEUE: i32 = 5;
-/// Seconds that a server's TCP waits for the first byte before it accepts (TCP_DEFER_ACCEPT).
+/// Seconds that a server's TCP waits for the first byte before accepting (TCP_DEFER_ACCEPT).
 const DEFER_S: i32 = 1;
 /// sctp.h: SCTP_NODELAY at level IPPROTO_SCTP.
 const SCTP_NODELAY: i32 = 3;
@@ -34,48 +34,48 @@ const UDP_GRO: i32 = 104;
 /// tcp.h: TCP_FASTOPEN_CONNECT.
 const TCP_FASTOPEN_CONNECT: i32 = 30;
 
-/// What a data socket shall be.
+/// Settings of a data socket.
 #[derive(Clone, Debug)]
 pub struct SocketPlan<'a> {
-    /// Address it is bound to, port 0 for any; `None`: it is not bound.
+    /// Address to bind, port 0 for any; `None` leaves the socket unbound.
     pub bind: Option<SocketAddr>,
-    /// Family, where it is not bound.
+    /// Address family of an unbound socket.
     pub ipv6: bool,
-    /// What runs over IP.
+    /// Protocol over IP.
     pub protocol: SocketProtocol,
-    /// Type, where it is not the protocol's usual one.
+    /// Socket type, if not the usual one of the protocol.
     pub socket_type: Option<SocketType>,
-    /// Buffers, priority and the like of this end.
+    /// Buffer sizes, priority and similar options of this end.
     pub side: &'a SocketSide,
-    /// Switches.
+    /// Boolean options.
     pub options: &'a SocketOptions,
-    /// Whether this is the server's end: `SocketOptions` says what holds for which.
+    /// True for the server's end: some options apply to one end only, see `SocketOptions`.
     pub server: bool,
     /// Multicast group to join.
     pub join: Option<IpAddr>,
-    /// Whether this end sends first. TCP Fast Open of a client needs it: `connect` then returns at
-    /// once, and the first send carries the SYN.
+    /// This end sends first. TCP Fast Open of a client depends on it: `connect` then returns at once, and the first
+    /// send carries the SYN.
     pub speaks_first: bool,
-    /// Whether receives look at the device's queue (SO_BUSY_POLL).
+    /// Receives poll the device queue (SO_BUSY_POLL).
     pub busy_poll: bool,
-    /// Datagrams are taken from these addresses alone, by the kernel; empty: from all.
+    /// Source addresses whose datagrams the kernel accepts; empty means all.
     pub only_from: &'a [IpAddr],
 }
 
-/// A socket, and what is in effect.
+/// An open socket and its settings in effect.
 #[derive(Debug)]
 pub struct Opened {
-    /// It.
+    /// The socket.
     pub fd: OwnedFd,
     /// SO_SNDBUF as the kernel reports it.
     pub send_buffer: u32,
     /// SO_RCVBUF.
     pub receive_buffer: u32,
-    /// What could not be done and does not matter to the figures, a line each.
+    /// One line for each failed option that does not affect the results.
     pub warnings: Vec<String>,
 }
 
-/// A call that the system refused.
+/// A failed system call.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {cause}")]
 struct Refused {
@@ -88,7 +88,7 @@ fn refused(call: &'static str, cause: impl Into<io::Error>) -> io::Error {
     io::Error::new(cause.kind(), Refused { call, cause })
 }
 
-/// Number of the system's error, also where the text names the call.
+/// Number of the system's error, also if the text names the call.
 #[must_use]
 pub fn errno(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| {
@@ -97,7 +97,7 @@ pub fn errno(error: &io::Error) -> Option<i32> {
     })
 }
 
-/// What an option did: nothing to say, or a line for the report.
+/// Sets options and collects warnings for the report.
 struct Setter<'a> {
     fd: BorrowedFd<'a>,
     warnings: Vec<String>,
@@ -108,7 +108,7 @@ impl Setter<'_> {
         set_int(self.fd, level, name, value).map_err(|error| refused(call, error))
     }
 
-    /// For what the test can do without.
+    /// Sets an option that the test can do without.
     fn try_int(&mut self, call: &'static str, level: i32, name: i32, value: i32) {
         if let Err(error) = set_int(self.fd, level, name, value) {
             self.warnings.push(format!("{call}: {error}"));
@@ -116,13 +116,12 @@ impl Setter<'_> {
     }
 }
 
-/// Makes the socket: neither connected nor listening.
+/// Opens the socket, neither connected nor listening.
 ///
-/// A congestion control that the kernel does not have is a warning, as the original does without
-/// it too; so is what only saves time.
+/// An unavailable congestion control algorithm is only a warning, as in netperf; so are options that only save time.
 ///
 /// # Errors
-/// With the option or call that the kernel refused in the text; [`errno`] finds its number.
+/// Fails if the kernel refuses an option or call; the text names it, and [`errno`] returns the number.
 pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
     let ipv6 = plan.bind.map_or(plan.ipv6, |address| address.is_ipv6());
     let fd = make(plan.protocol, plan.socket_type, ipv6)?;
@@ -144,13 +143,13 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
         SocketProtocol::Dccp => {}
     }
     if !plan.only_from.is_empty() && !plan.protocol.connects() {
-        // Before it has a port, so that nothing is in its queue.
+        // Before binding, so that the queue is empty.
         crate::sys::take_only_from(set.fd, plan.only_from)
             .map_err(|e| refused("SO_ATTACH_FILTER", e))?;
     }
     if let Some(address) = plan.bind {
-        // A port of which old connections still wait for late segments. Datagram sockets would
-        // share the port, and take each other's datagrams.
+        // Permits a port with old connections in TIME_WAIT. Datagram sockets would share the port and take each other's
+        // datagrams.
         if plan.protocol.connects() || plan.join.is_some() {
             set.int("SO_REUSEADDR", libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         }
@@ -202,7 +201,7 @@ fn set_buffers(set: &Setter<'_>, side: &SocketSide) -> io::Result<()> {
     Ok(())
 }
 
-/// What any protocol over IP has.
+/// Sets the options of all IP protocols.
 fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
     let (side, options) = (plan.side, plan.options);
     let socket = libc::SOL_SOCKET;
@@ -215,7 +214,7 @@ fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::R
     if options.debug && !plan.server {
         set.int("SO_DEBUG", socket, libc::SO_DEBUG, 1)?;
     }
-    // Of datagrams it has an effect only where the fq discipline is; their sender keeps to it itself.
+    // For datagrams this works only with the fq qdisc; their sender paces itself.
     if let Some(bps) = side.pacing_bps.filter(|_| plan.protocol.connects()) {
         set_bytes(
             set.fd,
@@ -243,8 +242,7 @@ fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::R
             set.int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS, tos.into())?;
         }
     }
-    // After the TOS, which sets a priority of its own.
-    // After the type of service, which chooses a priority too.
+    // After the TOS, which also sets a priority.
     if let Some(priority) = side.priority {
         set.int(
             "SO_PRIORITY",
@@ -298,7 +296,7 @@ fn set_tcp(set: &mut Setter<'_>, plan: &SocketPlan<'_>) -> io::Result<()> {
 }
 
 fn set_datagrams(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
-    // With it a full queue of the device is told to the sender (ENOBUFS).
+    // Reports a full device queue to the sender (ENOBUFS).
     if ipv6 {
         set.try_int("IPV6_RECVERR", libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
     } else {
@@ -349,13 +347,13 @@ fn scope(bind: Option<SocketAddr>) -> u32 {
     }
 }
 
-/// SO_SNDBUF and SO_RCVBUF in effect; 0 where the kernel does not say.
+/// SO_SNDBUF and SO_RCVBUF in effect; 0 if the kernel does not report them.
 fn buffers(fd: BorrowedFd<'_>) -> (u32, u32) {
     let ask = |name| get_int(fd, libc::SOL_SOCKET, name).map_or(0, i32::cast_unsigned);
     (ask(libc::SO_SNDBUF), ask(libc::SO_RCVBUF))
 }
 
-/// What is in effect on a socket now.
+/// Settings in effect on a socket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effective {
     /// SO_SNDBUF.
@@ -372,11 +370,11 @@ pub struct Effective {
     pub tos: Option<i32>,
     /// TCP_MAXSEG.
     pub segment: Option<u32>,
-    /// TCP's own figures.
+    /// TCP statistics.
     pub tcp: Option<TcpSample>,
 }
 
-/// Asks a socket what is in effect.
+/// Reads the settings in effect on a socket.
 #[must_use]
 pub fn effective(fd: BorrowedFd<'_>) -> Effective {
     let (send_buffer, receive_buffer) = buffers(fd);
@@ -400,15 +398,15 @@ pub fn effective(fd: BorrowedFd<'_>) -> Effective {
 /// Address and port of this end.
 ///
 /// # Errors
-/// The system's; a socket that has no internet address.
+/// Returns the system's error, or an error for a socket without an internet address.
 pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
 }
 
-/// Connects. It goes on after a signal, and ends with [`io::ErrorKind::Interrupted`] if told to.
+/// Connects. Continues after a signal; returns [`io::ErrorKind::Interrupted`] if stopped.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result<()> {
     if stop.stopped() {
         return Err(io::ErrorKind::Interrupted.into());
@@ -418,7 +416,7 @@ pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result
         Err(Errno::INTR) => {}
         Err(error) => return Err(refused("connect", error)),
     }
-    // The handshake goes on without us.
+    // The handshake continues in the background.
     loop {
         if stop.stopped() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -436,21 +434,20 @@ pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result
     }
 }
 
-/// Lets connections come.
+/// Starts listening.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     rustix::net::listen(fd, backlog).map_err(|error| refused("listen", error))
 }
 
-/// Waits for a connection; it has the options of the socket that listens. Ends with
-/// [`io::ErrorKind::Interrupted`] if told to. Connections that ended before they were taken are
-/// passed over.
+/// Waits for a connection, which inherits the options of the listening socket. Returns [`io::ErrorKind::Interrupted`]
+/// if stopped. Skips connections that ended before they were accepted.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub fn accept(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<(OwnedFd, SocketAddr)> {
     while !stop.stopped() {
         match rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {

@@ -1,4 +1,4 @@
-//! The server of socket tests: serves clients of netperf 2.7, of older ones, and ours, many at a time.
+//! The server of socket tests: serves many clients at a time, netperf 2.7 and older as well as wirebench.
 //!
 //! ```text
 //!   listeners --accept--> a thread for each control connection: authorise, converse
@@ -9,12 +9,11 @@
 //!                                the clock and the wish to stop -> results go out
 //! ```
 //!
-//! What comes from outside is bounded: clients and memory of buffers, in all and for each address, how
-//! long a connection may say nothing. The server connects to nobody. The sockets of a test take and
-//! send data from and to its client alone (`sources.rs`): connections of others are closed, the kernel
-//! passes over their datagrams. No client gets a port below 1024 or a priority above the unprivileged
-//! ones, whoever the server runs as. It opens no file that a client names, but the three devices that
-//! give zeros and random bytes.
+//! External input is bounded: the number of clients and the buffer memory, in total and per address, and the idle time
+//! of a connection. The server connects to no host. The sockets of a test exchange data with its client only
+//! (`sources.rs`): connections from other hosts are closed, and the kernel ignores their datagrams. No client gets a
+//! port below 1024 or a privileged priority, even if the server runs as root. The only files that a client can name are
+//! the three devices that provide zeros and random bytes.
 
 use std::{
     io,
@@ -46,29 +45,29 @@ mod state;
 mod watch;
 mod work;
 
-/// How often the wish to stop is looked at.
+/// Interval between checks of the stop request.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often those who look on are told.
+/// Interval between reports to the observer.
 const TELL: Duration = Duration::from_secs(1);
-/// Between attempts to accept while the system lacks something.
+/// Pause between attempts to accept while the system lacks resources.
 const BREATH: Duration = Duration::from_millis(100);
-/// How long clients may take to leave when the server ends.
+/// Time that clients have to leave when the server ends.
 const LEAVING: Duration = Duration::from_secs(30);
-/// Stack of a control thread.
+/// Stack of a control thread, bytes.
 const STACK: usize = 512 << 10;
 
-/// Why there is no server.
+/// Reasons why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The name to listen at stands for nothing.
+    /// The name to listen at cannot be resolved.
     #[error("{name}: {what}")]
     Resolve {
         /// The name.
         name: String,
-        /// What the resolver says.
+        /// The resolver's error.
         what: String,
     },
-    /// The port is taken, or the address is not ours.
+    /// The port is in use, or the address is not local.
     #[error("cannot listen at {address}: {cause}")]
     Bind {
         /// Address and port.
@@ -77,22 +76,22 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
-    /// The system gives no descriptors.
+    /// The system provides no descriptors.
     #[error("no descriptor for the server: {0}")]
     Descriptors(#[source] io::Error),
 }
 
-/// A server that listens. [`serve`](Self::serve) begins to accept clients.
+/// A listening server. [`serve`](Self::serve) starts to accept clients.
 pub struct Server {
     state: Arc<ServerState>,
     listeners: Vec<TcpListener>,
 }
 
 impl Server {
-    /// Listens where the job says: at a name, or at all addresses. Port 0 is any.
+    /// Listens at the job's name, or at all addresses. Port 0 means any port.
     ///
     /// # Errors
-    /// If the name stands for nothing, or no address of it could be bound.
+    /// Fails if the name cannot be resolved, or none of its addresses can be bound.
     pub fn bind(job: &SocketServerJob, host: Arc<dyn Host>) -> Result<Self, ServerError> {
         let listeners = listen::listeners(job, host.as_ref())?;
         let state = ServerState::new(job.clone(), host).map_err(ServerError::Descriptors)?;
@@ -102,7 +101,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Listening addresses.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.listeners
@@ -111,8 +110,7 @@ impl Server {
             .collect()
     }
 
-    /// Serves until `stop` is set. Then all connections are
-    /// closed and their tests ended. `observe` is told once a second.
+    /// Serves until `stop` is set. Then closes all connections and ends their tests. `observe` is called once a second.
     pub fn serve(
         self,
         stop: &StopRequest,
@@ -153,11 +151,11 @@ impl Server {
     }
 }
 
-/// Serves one client on a connection that someone else accepted, as under inetd: standard input.
-/// Where that is allowed is up to whoever accepted it. Ends when the client leaves.
+/// Serves one client on a connection that another program accepted, such as standard input under inetd. That program is
+/// responsible for access control. Returns when the client leaves.
 ///
 /// # Errors
-/// If the system gives no descriptors.
+/// Fails if the system provides no descriptors.
 pub fn serve_one(
     job: &SocketServerJob,
     host: Arc<dyn Host>,
@@ -177,8 +175,8 @@ fn receive(state: &Arc<ServerState>, listener: &TcpListener) {
     let stream = match listener.accept() {
         Ok((stream, _)) => stream,
         Err(error) => {
-            // It went before we came, or the other listener's turn was first: nothing is lost. What
-            // the system lacks now would be asked for again at once, because the client still waits.
+            // The client left before the accept, or the other listener was ready: nothing is lost. If the system lacks
+            // resources, an immediate retry would fail again, because the client still waits.
             use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
             if !matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock) {
                 thread::sleep(BREATH);
@@ -190,7 +188,7 @@ fn receive(state: &Arc<ServerState>, listener: &TcpListener) {
         Counts::one(&state.counts.rejected);
         return;
     }
-    // Not inherited from the listener on Linux, but elsewhere.
+    // Not inherited from the listener on Linux, but on other systems.
     let _ = stream.set_nonblocking(false);
     let stream = Arc::new(stream);
     let guard = state.admit(&stream);
@@ -206,7 +204,7 @@ fn receive(state: &Arc<ServerState>, listener: &TcpListener) {
     }
 }
 
-/// Whether there is room, and the client came by an address of ours.
+/// Returns true if there is room, and the client connected to an allowed local address.
 fn is_welcome(state: &ServerState, stream: &TcpStream) -> bool {
     let Ok(peer) = stream.peer_addr() else {
         return false;
@@ -221,7 +219,7 @@ fn is_welcome(state: &ServerState, stream: &TcpStream) -> bool {
         })
 }
 
-/// Serves a client. A fault of ours ends its connection, not the server.
+/// Serves a client. A panic ends its connection, not the server.
 fn attend(state: &ServerState, stream: Arc<TcpStream>, guard: &ClientGuard) {
     if state.is_closing() {
         return;
@@ -243,12 +241,12 @@ fn leave(state: &ServerState) {
         let mut fds = [PollFd::from_borrowed_fd(state.waker.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, rest.as_ref());
         state.waker.clear();
-        // One that was let in meanwhile.
+        // A client may have been admitted meanwhile.
         state.close();
     }
 }
 
-/// Tells those who look on.
+/// Reports to the observer.
 struct Teller {
     last: Instant,
     bytes: u64,
@@ -272,7 +270,7 @@ impl Teller {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         observe(&SocketLive {
-            // Tests that were given up are not counted any more.
+            // Tests that were given up no longer count.
             units: bytes.saturating_sub(self.bytes),
             interval_s: since.as_secs_f64(),
             ended_s: wall.as_secs_f64(),

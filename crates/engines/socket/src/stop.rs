@@ -1,8 +1,8 @@
 //! Ends a loop of blocking system calls from outside, at once, at no cost to the loop.
 //!
-//! The loop tests a flag before each call. A call that blocks is interrupted by a signal whose
-//! handler does nothing and which restarts nothing, so it returns EINTR. A signal that comes between
-//! the test and the call is lost; so it is sent again every few milliseconds until the loop has ended.
+//! The loop tests a flag before each call. A blocking call is interrupted by a signal with an empty handler and without
+//! restart, so it returns EINTR. A signal between the test and the call is lost; therefore the signal is repeated every
+//! few milliseconds until the loop has ended.
 #![allow(
     unsafe_code,
     reason = "sending a signal to a thread of ours has no safe wrapper"
@@ -18,45 +18,45 @@ use std::{
 
 use crate::flow::clock::now_ns;
 
-/// How often a thread is interrupted that should have ended.
+/// Interval between interrupts of a thread that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
 
-/// From one interruption of a thread to the next, at least. Signals that come faster than they can be taken
-/// wait in line, and a thread that takes one after the other gets to nothing else.
+/// Minimum interval between two interrupts of a thread, ns. Faster signals queue up, and a thread that handles one
+/// after the other makes no progress.
 const LEAST_NS: u64 = 1_000_000;
 
-/// Tells one thread to end. Clones are the same.
+/// Stops one thread. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     stop: AtomicBool,
-    /// The thread that can be interrupted; 0: none.
+    /// Thread to interrupt; 0 for none.
     thread: AtomicI32,
-    /// When it was last interrupted.
+    /// Time of the last interrupt.
     interrupted_ns: AtomicU64,
 }
 
-/// While it lives, the thread that made it is interrupted when it is told to end.
+/// Keeps the calling thread registered as the one to interrupt.
 #[derive(Debug)]
 pub struct StopGuard(Arc<State>);
 
 impl Stopper {
-    /// One that has not been told anything.
+    /// Creates a stopper that is not set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the loop must end. One relaxed load.
+    /// Returns true if the loop must end. One relaxed load.
     #[inline]
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
     }
 
-    /// Makes the calling thread the one that is interrupted. It must not block signals.
+    /// Registers the calling thread as the one to interrupt. It must not block signals.
     #[must_use]
     pub fn enter(&self) -> StopGuard {
         install();
@@ -65,25 +65,25 @@ impl Stopper {
         StopGuard(Arc::clone(&self.0))
     }
 
-    /// Tells the loop to end, and interrupts its call once.
+    /// Sets the flag and interrupts the current call once.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::SeqCst);
         self.interrupt();
     }
 
-    /// Interrupts the call that the thread is in, if it is in one, and was not just interrupted.
+    /// Interrupts the thread's current call, unless it was interrupted just before.
     pub fn interrupt(&self) {
         let thread = self.0.thread.load(Ordering::SeqCst);
         if thread == 0 || !self.has_had_time(now_ns()) {
             return;
         }
         let process = rustix::process::getpid().as_raw_nonzero().get();
-        // SAFETY: plain numbers; a thread that has ended meanwhile gives ESRCH, and a number of a
-        // thread is not used again by another process under our process number.
+        // SAFETY: only integers are passed. A thread that has ended gives ESRCH, and within our process ID its thread
+        // ID is not reused by another process.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal()) };
     }
 
-    /// Whether the thread can be interrupted again, and is then taken to be.
+    /// Returns true if the last interrupt is long enough ago, and then records a new one.
     fn has_had_time(&self, now_ns: u64) -> bool {
         let last = self.0.interrupted_ns.load(Ordering::Relaxed);
         let has = now_ns.saturating_sub(last) >= LEAST_NS;
@@ -93,7 +93,7 @@ impl Stopper {
         has
     }
 
-    /// Tells the loop to end and waits until it has, at most for `patience`. Whether it has.
+    /// Stops the loop and waits for its end, at most for `patience`. Returns true if it has ended.
     pub fn stop_and_wait(&self, patience: Duration) -> bool {
         let began = std::time::Instant::now();
         loop {
@@ -108,7 +108,7 @@ impl Stopper {
         }
     }
 
-    /// Whether a thread is in its loop.
+    /// Returns true if a thread is in its loop.
     #[must_use]
     pub fn busy(&self) -> bool {
         self.0.thread.load(Ordering::SeqCst) != 0
@@ -121,20 +121,20 @@ impl Drop for StopGuard {
     }
 }
 
-/// A real-time signal that nobody else uses.
+/// A real-time signal reserved for this purpose.
 fn signal() -> i32 {
     libc::SIGRTMIN() + 4
 }
 
 extern "C" fn nothing(_: i32) {}
 
-/// Installs the handler that does nothing, once. Whoever owns the process's signals calls it; it
-/// takes one real-time signal and no other.
+/// Installs the empty handler once. It uses one real-time signal and no other; the process must not use that signal
+/// elsewhere.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the struct is all zeros before it is filled, which is a valid value; the handler is
-        // a function that touches nothing. No SA_RESTART: calls shall return.
+        // SAFETY: the zeroed struct is a valid value before it is filled; the handler is a function that accesses
+        // nothing. Without SA_RESTART, calls return.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(i32) as usize;

@@ -1,4 +1,4 @@
-//! Socket options by number, and TCP's own figures: what has no safe wrapper.
+//! Socket options by number, and TCP statistics, which have no safe wrapper.
 #![allow(unsafe_code, reason = "options that no wrapper knows, and TCP_INFO")]
 
 use std::{
@@ -10,18 +10,18 @@ use std::{
 
 use wb_model::socket::TcpSample;
 
-/// Sets an option that is an `int`.
+/// Sets an option of type `int`.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn set_int(socket: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Sets an option of any kind.
+/// Sets an option of any type.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn set_bytes(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let length = libc::socklen_t::try_from(value.len()).expect("options are short");
@@ -33,20 +33,20 @@ pub(crate) fn set_bytes(socket: impl AsFd, level: i32, name: i32, value: &[u8]) 
     }
 }
 
-/// Reads an option that is an `int`.
+/// Reads an option of type `int`.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn get_int(socket: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
     let mut bytes = [0_u8; 4];
     get_bytes(socket, level, name, &mut bytes)?;
     Ok(i32::from_ne_bytes(bytes))
 }
 
-/// Reads an option of any kind; how many bytes the kernel gave.
+/// Reads an option of any type. Returns the number of bytes from the kernel.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn get_bytes(
     socket: impl AsFd,
     level: i32,
@@ -64,17 +64,17 @@ pub(crate) fn get_bytes(
     }
 }
 
-/// linux/filter.h: where the network header begins, seen from any socket.
+/// linux/filter.h: offset of the network header, seen from any socket.
 const SKF_NET_OFF: u32 = -0x10_0000_i32 as u32;
-/// Source addresses in the headers of IP.
+/// Offsets of the source address in the IP headers.
 const SOURCE_V4: u32 = 12;
 const SOURCE_V6: u32 = 8;
 
-/// Has the kernel pass over what comes from other addresses than these. It costs the loops nothing, and
-/// strangers cannot fill the queue.
+/// Makes the kernel drop data from all other addresses. This costs the loops nothing, and unknown peers cannot fill the
+/// queue.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn take_only_from(socket: impl AsFd, addresses: &[IpAddr]) -> io::Result<()> {
     let mut program = source_filter(addresses);
     let filter = libc::sock_fprog {
@@ -125,7 +125,7 @@ fn source_filter(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
         for (n, word) in bytes.chunks_exact(4).enumerate() {
             let word = u32::from_be_bytes(word.try_into().expect("four bytes"));
             program.push(load(at + 4 * n as u32));
-            // Past the rest of the words and the end of this address.
+            // Skips the remaining words and the end of this address.
             program.push(unless(word, 2 * (words - 1 - n) as u8 + 1));
         }
         program.push(give(u32::MAX));
@@ -134,8 +134,8 @@ fn source_filter(addresses: &[IpAddr]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// The head of `struct tcp_info` of the kernel (linux/tcp.h), as far as it is used; older kernels
-/// give less, and the rest stays 0.
+/// Beginning of the kernel's `struct tcp_info` (linux/tcp.h), as far as it is used. Older kernels fill less, and the
+/// rest stays 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct TcpInfo {
@@ -180,7 +180,7 @@ struct TcpInfo {
     sndbuf_limited: u64,
 }
 
-/// TCP's own figures of a connection; `None` where the socket is not TCP's (MPTCP answers too).
+/// TCP statistics of a connection; `None` if the socket is not TCP (MPTCP answers too).
 pub fn tcp_sample(socket: impl AsFd) -> Option<TcpSample> {
     let fd = socket.as_fd().as_raw_fd();
     let mut info = MaybeUninit::<TcpInfo>::zeroed();

@@ -1,4 +1,4 @@
-//! Wakes a thread that waits for sockets at the same time.
+//! Wakes a thread that polls sockets at the same time.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Becomes readable when it is woken.
+/// Readable after a wake-up.
 #[derive(Debug)]
 pub(crate) struct Waker(OwnedFd);
 
@@ -18,13 +18,13 @@ impl Waker {
         Ok(Self(eventfd(0, flags)?))
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
-        // Only a counter near 2^64 would refuse, and it is readable then.
+        // Fails only for a counter near 2^64, and then it is readable.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Forgets what it was woken for.
+    /// Clears pending wake-ups.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }

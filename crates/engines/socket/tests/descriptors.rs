@@ -1,5 +1,4 @@
-//! A server whose process has no descriptors left. In a process of its own, because the others would
-//! have none either.
+//! A server in a process without free descriptors. A separate process, because other tests would have none either.
 
 #[path = "server/client.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -28,7 +27,7 @@ fn a_server_without_descriptors_waits_for_some() {
     while let Ok(file) = File::open("/dev/null") {
         files.push(file);
     }
-    // The kernel makes the connection; the server cannot take it.
+    // The kernel completes the connection; the server cannot accept it.
     files.pop();
     let mut late = test_server.client();
     late.say_words(&[(0, 600)]);
@@ -36,7 +35,7 @@ fn a_server_without_descriptors_waits_for_some() {
         .set_read_timeout(Some(Duration::from_millis(500)))
         .unwrap();
     assert!(std::io::Read::read(&mut late.stream, &mut [0]).is_err());
-    // Who is in gets an answer: there is no socket for a test.
+    // A connected client gets an answer: there is no socket for a test.
     early
         .stream
         .set_read_timeout(Some(client::PATIENCE))

@@ -1,4 +1,4 @@
-//! What the server said, in whichever words.
+//! The server's answers, parsed from either generation of messages.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use wb_omni::{
 
 use crate::agreement;
 
-/// Its response: it is ready.
+/// The server's response: it is ready.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemoteReady {
     /// Port of the data.
     pub(super) port: u16,
-    /// The server's end as it says it is.
+    /// The server's end of the test, as it reports it.
     pub(super) end: SocketEndReport,
-    /// Whether it sends without copying, as it was asked.
+    /// The server sends without copying, as requested.
     pub(super) send_avoid: bool,
-    /// Whether it receives without copying.
+    /// The server receives without copying.
     pub(super) receive_avoid: bool,
-    /// What a server of ours grants.
+    /// Extensions granted by a wirebench server.
     pub(super) extension: Option<ResponseExtension>,
 }
 
@@ -77,7 +77,7 @@ impl RemoteReady {
     }
 }
 
-/// Its results.
+/// The server's results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemoteResults {
     pub(super) bytes_received: u64,
@@ -91,12 +91,12 @@ pub(super) struct RemoteResults {
     pub(super) cpu: Option<CpuUse>,
     pub(super) retransmissions: Option<u64>,
     pub(super) congestion: String,
-    /// What a server of ours adds.
+    /// Additional results of a wirebench server.
     pub(super) extension: Option<ResultsExtension>,
 }
 
 impl RemoteResults {
-    /// `cpu`: whether the server was asked to measure its CPUs.
+    /// Parses a results message. `cpu`: the server was asked to measure its CPUs.
     pub(super) fn parse(
         message: &[u8],
         kind: Option<ClassicKind>,
@@ -150,12 +150,12 @@ impl RemoteResults {
         results
     }
 
-    /// TCP's own figures of the server's end.
+    /// TCP statistics of the server's end.
     pub(super) fn tcp(&self) -> Option<TcpSample> {
         self.extension?.tcp.as_ref().map(agreement::tcp_sample)
     }
 
-    /// What of it belongs to the time of `omit`, if a server of ours has left that out.
+    /// The part of the results that belongs to the `omit` time, if a wirebench server reported it separately.
     pub(super) fn omitted(&self, omit: Duration) -> Option<SocketOmitted> {
         let more = self.extension.filter(|_| omit > Duration::ZERO)?;
         let bytes = self.bytes_received + self.bytes_sent;
@@ -169,7 +169,7 @@ impl RemoteResults {
         })
     }
 
-    /// Adds what it says to the server's end; the sums are over the streams.
+    /// Adds the results to the report of the server's end; totals are over all streams.
     pub(super) fn add_to(&self, end: &mut SocketEndReport) {
         end.bytes_received += self.bytes_received;
         end.bytes_sent += self.bytes_sent;

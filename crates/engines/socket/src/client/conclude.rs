@@ -1,4 +1,4 @@
-//! The end of an iteration: the servers' results, and what is known with them.
+//! End of an iteration: collects the servers' results and completes the report.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{StopRequest, cpu::clamped};
 
-/// Requests by datagram that are answered at all are answered within this time.
+/// Datagram requests that are answered at all are answered within this time.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Results of the servers, and what is known then.
+/// Collects the results of the servers and finishes the iteration.
 pub(super) fn conclude(
     settings: Settings<'_>,
     streams: &mut [Stream],
@@ -40,7 +40,7 @@ pub(super) fn conclude(
             round.warn(warning);
         }
     }
-    // What the server says about itself explains what our sockets saw.
+    // The server's own message explains what our sockets saw.
     let mut failed = round.failure.take().or(watched.failure);
     if failed.is_none() {
         failed = outcomes
@@ -112,7 +112,7 @@ pub(super) fn conclude(
     );
 }
 
-/// A connection that was never made although nobody wished the end.
+/// Reports a data connection that was never made although no stop was requested.
 fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketFailure> {
     let missing =
         settings.job.protocol.connects() && outcomes.iter().any(|outcome| !outcome.connected);
@@ -127,24 +127,23 @@ fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketF
 #[derive(Clone, Copy)]
 struct Asked {
     role: Role,
-    /// The server wants to be told the end.
+    /// The server must receive an explicit end message.
     end: bool,
-    /// Somebody wished the end.
+    /// A stop was requested.
     early: bool,
     failed: bool,
-    /// The end of the data connection tells the server.
+    /// Closing the data connection signals the end to the server.
     ends_by_data: bool,
     timed: bool,
     kind: Option<ClassicKind>,
     cpu: bool,
 }
 
-/// Until when results are awaited that will perhaps never come: of all servers together, so that many
-/// streams end as soon as one.
+/// Deadline for results that may never come. All servers share it, so many streams end as soon as one.
 struct Due(Option<Instant>);
 
 impl Due {
-    /// What is left; the first asks how long it is.
+    /// Time left. The first call sets the deadline to `limit` from now.
     fn left(&mut self, limit: Duration) -> Duration {
         let now = Instant::now();
         self.0
@@ -168,7 +167,7 @@ fn results_of(
         && asked.role != Role::Down
         && !control.has_message()
     {
-        // A broken connection shows when the results are waited for.
+        // A broken connection is noticed during the wait for results.
         let _ = control.send(&Request::End, &never);
     }
     let knows = asked.end || asked.ends_by_data && asked.role != Role::Down;
@@ -191,7 +190,7 @@ fn results_of(
         Ok(message) => RemoteResults::parse(&message, asked.kind, asked.cpu)
             .map_err(|error| answer("results", &error)),
         Err(Silence::Failed(failed)) => Err(failed),
-        // Nobody can stop this wait.
+        // This wait cannot be stopped.
         Err(Silence::Stopped) => Err(failure(SocketStage::Control, "the wait was ended")),
     }
 }
@@ -219,7 +218,7 @@ fn measure(
         let omitted = omitted.map(|reading| reading.omitted());
         if let Some(remote) = &remote {
             cpus.extend(remote.cpu);
-            // A server that may not, or cannot, goes on with what it has and says nothing else.
+            // A server that may not, or cannot, set it continues with its current algorithm and reports no error.
             if let Some(wanted) = &job.remote.congestion
                 && !remote.congestion.is_empty()
                 && remote.congestion != *wanted
@@ -287,14 +286,14 @@ fn measure(
     }
 }
 
-/// All streams of a test tell it, or none does.
+/// Either all streams of a test report the omitted part, or none does.
 fn add_omitted(omitted: Option<SocketOmitted>, end: &mut SocketEndReport) {
     if let Some(more) = omitted {
         end.omitted = Some(end.omitted.map_or(more, |sum| sum.and(more)));
     }
 }
 
-/// Adds what a stream did to this end; the buffers are the first stream's.
+/// Adds the results of a stream to the report of this end; the buffer sizes are those of the first stream.
 fn add_outcome(outcome: &Outcome, end: &mut SocketEndReport) {
     let tally = &outcome.tally;
     end.bytes_sent += tally.bytes_sent;

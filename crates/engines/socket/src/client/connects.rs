@@ -1,4 +1,4 @@
-//! Transactions that have a connection each.
+//! Transactions that use one connection each.
 
 use std::{
     io,
@@ -17,27 +17,27 @@ use crate::{
     stop::Stopper,
 };
 
-/// How long a port is looked for when all of the range are taken: connections in TIME_WAIT leave
-/// theirs after a minute, but a test that waits for them measures that.
+/// Longest search for a free port when the whole range is in use. Connections in TIME_WAIT release their port after a
+/// minute, but a test that waited for them would measure TIME_WAIT.
 const LOOKING: Duration = Duration::from_secs(5);
 
-/// What all connections of a stream have in common.
+/// State shared by all connections of a stream.
 #[derive(Debug)]
 pub(super) struct Connects<'a> {
     pub(super) job: &'a SocketJob,
     pub(super) role: Role,
     pub(super) from: IpAddr,
-    /// Of link-local addresses.
+    /// Scope of link-local addresses.
     pub(super) scope: u32,
     pub(super) to: SocketAddr,
     pub(super) walk: PortWalk,
-    /// Transactions, if they end it.
+    /// Number of transactions that ends the test, if set.
     pub(super) limit: Option<u64>,
-    /// The server ends each connection; else we do.
+    /// The server closes each connection; otherwise this end does.
     pub(super) server_closes: bool,
 }
 
-/// A socket of ours that has a port.
+/// A local socket bound to a port.
 #[derive(Debug)]
 pub(super) struct BoundSocket {
     pub(super) fd: OwnedFd,
@@ -46,13 +46,13 @@ pub(super) struct BoundSocket {
     pub(super) warnings: Vec<String>,
 }
 
-/// A port that is taken: another one will do.
+/// Returns true if the port is in use, so that another one may work.
 fn is_taken(error: &io::Error) -> bool {
     matches!(errno(error), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
 impl Connects<'_> {
-    /// A socket bound to the next port that is free.
+    /// Binds a socket to the next free port.
     pub(super) fn bind_next(&mut self) -> io::Result<BoundSocket> {
         let mut last = io::Error::from_raw_os_error(libc::EADDRINUSE);
         for _ in 0..self.walk.len() {
@@ -86,8 +86,8 @@ impl Connects<'_> {
         Err(last)
     }
 
-    /// Transactions until it is stopped, the limit is reached or one cannot be done. `bound` is the
-    /// first connection's. Gives too what was in effect on the last connection.
+    /// Runs transactions until stopped, the limit is reached or one fails. `bound` is the socket of the first
+    /// connection. Also returns the settings in effect on the last connection.
     pub(super) fn run(
         &mut self,
         bound: OwnedFd,
@@ -143,7 +143,7 @@ impl Connects<'_> {
             .map_err(|error| ended(error, run.stop))
     }
 
-    /// A connection from the next port from which one can be made.
+    /// Connects from the next usable port.
     fn connected(&mut self, mut bound: Option<OwnedFd>, stop: &Stopper) -> Result<OwnedFd, Ended> {
         let until = Instant::now() + LOOKING;
         loop {
@@ -151,7 +151,7 @@ impl Connects<'_> {
                 Some(fd) => fd,
                 None => match self.bind_next() {
                     Ok(bound) => bound.fd,
-                    // The whole range is taken at this moment.
+                    // The whole range is in use at this moment.
                     Err(error) if is_taken(&error) && Instant::now() < until => {
                         if stop.stopped() {
                             return Err(Ended::Stopped);
@@ -170,7 +170,7 @@ impl Connects<'_> {
                         return Err(ended(error, stop));
                     }
                     if !is_taken(&error) {
-                        // A server that refuses is not asked as fast as it can refuse.
+                        // Do not retry a refusing server as fast as it can refuse.
                         std::thread::sleep(Duration::from_millis(1));
                     }
                 }
@@ -194,7 +194,7 @@ fn record(recorder: Option<&mut Recorder>, began: Instant) {
     }
 }
 
-/// What an error means for a loop that may have been told to end.
+/// Maps an error to the reason a loop ended; a stopped loop is not an error.
 pub(super) fn ended(error: io::Error, stop: &Stopper) -> Ended {
     if stop.stopped() {
         Ended::Stopped
@@ -216,7 +216,7 @@ mod tests {
     use crate::flow::Counters;
 
     fn free_range(length: u16) -> PortRange {
-        // Ports in a row that nobody has, below those the kernel gives out by itself; to each test its own.
+        // Consecutive free ports below the kernel's ephemeral range; each test gets a separate range.
         static NEXT: AtomicU16 = AtomicU16::new(20_000);
         loop {
             let first = NEXT.fetch_add(length, Ordering::Relaxed);
@@ -254,7 +254,7 @@ mod tests {
             from: "127.0.0.1".parse().unwrap(),
             scope: 0,
             to,
-            // Begins at the one that is taken.
+            // Starts at the port that is in use.
             walk: PortWalk::new(range, 1),
             limit: Some(5),
             server_closes: true,
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(recorder.histogram().count(), 5);
         assert!(last.unwrap().segment.is_some());
         let first = range.first;
-        // The first comes after the last.
+        // The first follows the last.
         let expected = [first + 2, first + 3, first, first + 2, first + 3];
         assert_eq!(clients.join().unwrap(), expected);
         drop(taken);

@@ -1,4 +1,4 @@
-//! The control connection: messages of one length, and waits that a stop wish ends at once.
+//! The control connection: fixed-length messages, and waits that a stop request ends at once.
 
 use std::{
     collections::VecDeque,
@@ -21,17 +21,17 @@ use super::{
 };
 use crate::StopRequest;
 
-/// How long the kernel may try to connect. Its own patience is more than two minutes.
+/// Time limit for connecting. The kernel's limit is more than two minutes.
 const CONNECT: Duration = Duration::from_secs(60);
-/// Bytes read in one go: some messages.
+/// Bytes per read: a few messages.
 const CHUNK: usize = 4096;
 
-/// Why there is no message.
+/// Reasons for not getting a message.
 #[derive(Debug)]
 pub(super) enum Silence {
-    /// Somebody wants the test to end.
+    /// A stop was requested.
     Stopped,
-    /// The connection is of no more use.
+    /// The connection is unusable.
     Failed(SocketFailure),
 }
 
@@ -40,27 +40,27 @@ pub(super) enum Silence {
 pub(super) struct Control {
     stream: TcpStream,
     framer: Framer,
-    /// Messages that came and were not asked for yet.
+    /// Messages received but not yet requested.
     messages: VecDeque<Vec<u8>>,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
-    /// Set when the server has closed it, or it broke.
+    /// Reason, set when the server closed the connection or it broke.
     ended: Option<String>,
 }
 
-/// A descriptor to wait for until it can be read.
+/// Descriptor to poll for readability.
 pub(super) fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Waits until one of `fds` is ready or it is `until`. Whether one is.
+/// Waits until one of `fds` is ready or `until` has passed. Returns true if one is ready.
 pub(super) fn wait(fds: &mut [PollFd<'_>], until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     let timeout = Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     };
-    // An interrupted wait is a short one; whoever calls it looks at the clock anyway.
+    // An interrupted wait is only a shorter wait; every caller checks the clock anyway.
     matches!(poll(fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
@@ -109,7 +109,7 @@ impl Control {
         Err(Silence::Failed(last))
     }
 
-    /// Sends a request, all of it.
+    /// Sends a complete request.
     pub(super) fn send(&mut self, request: &Request, stop: &StopRequest) -> Result<(), Silence> {
         let bytes = request.encode(self.framer.generation());
         let until = Instant::now() + CONNECT;
@@ -134,7 +134,7 @@ impl Control {
         Ok(())
     }
 
-    /// Waits for a message; `what` it is, for the text of a failure.
+    /// Waits for a message; `what` names it in error texts.
     pub(super) fn receive(
         &mut self,
         what: &str,
@@ -158,7 +158,7 @@ impl Control {
         }
     }
 
-    /// Takes what has come, without waiting.
+    /// Reads what has arrived, without waiting.
     fn read(&mut self) {
         let mut bytes = [0; CHUNK];
         while self.ended.is_none() {
@@ -180,8 +180,8 @@ impl Control {
         }
     }
 
-    /// Looks, without waiting, whether the server has given up the test: its connection ended, or
-    /// it says what went wrong. Results that came early stay for [`receive`](Self::receive).
+    /// Checks, without waiting, if the server has given up the test: its connection ended, or it reports a failure.
+    /// Early results remain queued for [`receive`](Self::receive).
     pub(super) fn trouble(&mut self) -> Option<SocketFailure> {
         self.read();
         match self.messages.front() {
@@ -190,12 +190,12 @@ impl Control {
         }
     }
 
-    /// Whether there is a message to be received.
+    /// Returns true if a message is queued.
     pub(super) fn has_message(&self) -> bool {
         !self.messages.is_empty()
     }
 
-    /// Whether nothing more can come.
+    /// Returns true if no more messages can arrive.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some()
     }
@@ -212,12 +212,12 @@ impl Control {
         )
     }
 
-    /// Ends the connections as netperf does: says that there is no more, and waits for the servers
-    /// to say so too, for all of them together at most for `patience`.
+    /// Closes the connections as netperf does: shuts down sending and waits until all servers have done so too, for at
+    /// most `patience` in total.
     pub(super) fn close(controls: Vec<Self>, patience: Duration, stop: &StopRequest) {
         let until = Instant::now() + patience;
         for control in &controls {
-            // A broken connection shows when its end is waited for.
+            // A broken connection is noticed during the wait for its end.
             let _ = control.stream.shutdown(std::net::Shutdown::Write);
         }
         for mut control in controls {
@@ -237,7 +237,7 @@ impl AsFd for Control {
     }
 }
 
-/// What a message says if it is a "no". That stands in the same place in all of them.
+/// The failure reported by a message, if it is a refusal. The error field is at the same position in all messages.
 fn refusal(message: &[u8]) -> Option<SocketFailure> {
     match OmniResults::parse(message, ResultsLayout::V27, false) {
         Err(error @ AnswerError::Refused(_)) => Some(answer("results", &error)),
@@ -289,7 +289,7 @@ fn connect_to(
     })
 }
 
-/// A socket that is about to be connected.
+/// Creates a socket for a connection.
 fn begin(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<OwnedFd> {
     let family = match server {
         SocketAddr::V4(_) => AddressFamily::INET,

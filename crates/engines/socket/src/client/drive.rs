@@ -1,4 +1,4 @@
-//! The thread of one stream: connects, moves data until it is told to end, takes the connection down.
+//! The thread of one stream: connects, moves data until stopped, closes the connection.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ use crate::{
     open::{Effective, connect, effective, errno},
 };
 
-/// What a thread is to do.
+/// Work of a stream's thread.
 #[derive(Debug)]
 pub(super) enum Task<'a> {
     Send(SendPlan),
@@ -35,13 +35,13 @@ pub(super) enum Task<'a> {
     SendDatagrams(DatagramSendPlan),
     ReceiveDatagrams(DatagramReceivePlan),
     Request(RequestPlan),
-    /// With the first connection's socket.
+    /// Connection per transaction, with the socket of the first one.
     Connect(Connects<'a>, OwnedFd, Option<RequestPlan>),
-    /// Only looks at the connection.
+    /// Only reads the settings of the connection.
     Look,
 }
 
-/// All that a thread needs.
+/// Parameters of a stream's thread.
 pub(super) struct Drive<'a> {
     pub(super) task: Task<'a>,
     pub(super) stream: &'a SharedStream,
@@ -49,9 +49,9 @@ pub(super) struct Drive<'a> {
     pub(super) host: &'a dyn Host,
     pub(super) cpu: Option<u32>,
     pub(super) to: SocketAddr,
-    /// Datagrams whose end is a datagram too.
+    /// Datagram stream that ends with a datagram.
     pub(super) connectionless: bool,
-    /// The data socket is connected, before or after the start.
+    /// When to connect the data socket: before or after the start; `None` if it is not connected.
     pub(super) connect: Option<When>,
     pub(super) recorder: Option<Recorder>,
 }
@@ -62,19 +62,19 @@ pub(super) enum When {
     AfterStart,
 }
 
-/// What became of it.
+/// Result of a stream's thread.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// Before the first operation.
     pub(super) began: Instant,
-    /// No more data.
+    /// End of the data loop.
     pub(super) looped: Instant,
-    /// The connection was down.
+    /// End of the tear-down.
     pub(super) ended: Instant,
     pub(super) tally: Tally,
-    /// Whether there was a connection, where there is to be one.
+    /// True unless a required connection was not made.
     pub(super) connected: bool,
-    /// What was in effect before the connection was taken down.
+    /// Settings in effect before the tear-down.
     pub(super) effective: Option<Effective>,
     pub(super) histogram: Option<Histogram>,
     pub(super) tags: Option<TagReport>,
@@ -99,7 +99,7 @@ impl Outcome {
         }
     }
 
-    /// From before the first operation until the connection was down.
+    /// Time from before the first operation to the end of the tear-down.
     pub(super) fn elapsed(&self) -> Duration {
         self.ended.saturating_duration_since(self.began)
     }
@@ -134,7 +134,7 @@ impl<'a> Loop<'a> {
 }
 
 impl Drive<'_> {
-    /// Runs it. Never fails as a function: the outcome says what went wrong.
+    /// Runs the stream. Failures are reported in the outcome.
     pub(super) fn run(self) -> Outcome {
         let stream = self.stream;
         let outcome = self.all();
@@ -187,7 +187,7 @@ impl Drive<'_> {
         if outcome.failure.is_some() {
             stream.failed.store(true, Ordering::Relaxed);
         }
-        // What still interrupts calls is told to end the tear-down.
+        // Interrupts from here on end the tear-down.
         drop(looping);
         stream.enter(Phase::Looped);
         if let Some(socket) = &stream.socket {
@@ -208,7 +208,7 @@ impl Drive<'_> {
         outcome
     }
 
-    /// Whether the data socket is connected now. Told to end meanwhile is no failure.
+    /// Connects the data socket if necessary. Returns true if it is connected; being stopped is not a failure.
     fn connected(&self, outcome: &mut Outcome) -> bool {
         let Some(socket) = &self.stream.socket else {
             return true;
@@ -249,7 +249,7 @@ impl Drive<'_> {
         };
     }
 
-    /// Tells a fault from an end.
+    /// Separates failures from normal endings.
     fn judge(&self, outcome: &mut Outcome) {
         let to = self.to;
         outcome.failure = match (&outcome.tally.ended, self.stream.role) {
@@ -279,7 +279,7 @@ impl Drive<'_> {
             _ => {}
         }
         if stream.abort.load(Ordering::Relaxed) {
-            // What still comes is answered with a reset, so a server that would send on ends.
+            // Data that still arrives is answered with a reset, so a server that continues to send ends.
             let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
             return;
         }
@@ -293,8 +293,8 @@ impl Drive<'_> {
             Ok(rest) if stream.role == Role::Down => outcome.tally.bytes_received += rest,
             Ok(_) => {}
             Err(_) if stream.abort.load(Ordering::Relaxed) => {}
-            // A server that counts is satisfied before the last whole send is: the original closes on
-            // what is left of it. Its results say what it took.
+            // A server that counts may close before the last whole send is complete: netperf resets the connection with
+            // the rest unread. Its results state how much it took.
             Err(error) if is_reset(&error) && matches!(outcome.tally.ended, Ended::Limit) => {}
             Err(error) => {
                 let what = format!("taking down the data connection with {}", self.to);
@@ -309,8 +309,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Retransmissions go on until the last byte is acknowledged; the windows and times of a closed
-    /// connection say nothing.
+    /// Updates the TCP statistics after the tear-down, except windows and times, which mean nothing on a closed
+    /// connection. Retransmissions continue until the last byte is acknowledged.
     fn last_look(&self, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
         let Some(tcp) = outcome
             .effective

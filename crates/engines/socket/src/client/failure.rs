@@ -1,4 +1,4 @@
-//! What ended a test, in a line.
+//! The failure that ended a test, as one line.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) fn failure(stage: SocketStage, what: impl Into<String>) -> SocketFail
     }
 }
 
-/// With the system's words for an error.
+/// Failure of a system call, with the system's error text.
 pub(super) fn system(stage: SocketStage, what: &str, error: &io::Error) -> SocketFailure {
     SocketFailure {
         stage,
@@ -24,7 +24,7 @@ pub(super) fn system(stage: SocketStage, what: &str, error: &io::Error) -> Socke
     }
 }
 
-/// The system's words without its number, which has a place of its own.
+/// The system's error text without its number, which has a separate field.
 fn without_number(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(end) = text.rfind(" (os error") {
@@ -33,7 +33,7 @@ fn without_number(error: &io::Error) -> String {
     text
 }
 
-/// An answer that is none. `what` names the answer that was expected.
+/// Invalid answer. `what` names the answer that was expected.
 pub(super) fn answer(what: &str, error: &AnswerError) -> SocketFailure {
     match error {
         AnswerError::Refused(refusal) => refused(*refusal),

@@ -1,4 +1,4 @@
-//! From what the streams did to the figures of an iteration, and from those to their means.
+//! Computes the figures of an iteration from the results of its streams, and means over iterations.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wb_omni::{DatagramFigures, LatencyFigures};
 use super::{answer::RemoteResults, drive::Outcome, role::Role, window::Span};
 use crate::{agreement::Length, cpu::service_demand, flow::Ended};
 
-/// What is known of one stream after an iteration.
+/// Results of one stream after an iteration.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) role: Role,
@@ -21,20 +21,20 @@ pub(super) struct Measured {
     pub(super) length: Length,
     pub(super) omit: Duration,
     pub(super) outcome: Outcome,
-    /// The time it had in common with the others, if that is what counts.
+    /// The time all streams had in common, if that is evaluated.
     pub(super) span: Option<Span>,
-    /// What it did in the time of `omit`.
+    /// The part done during `omit`.
     pub(super) omitted: Option<SocketOmitted>,
     /// The server's results.
     pub(super) remote: Option<RemoteResults>,
 }
 
-/// One stream's share.
+/// Share of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share {
-    /// What the receiver got; of transactions, both ways.
+    /// Received rate; for transactions, both directions.
     pub(super) bits_per_second: f64,
-    /// What this end sent.
+    /// Rate sent by this end.
     pub(super) sent_bits_per_second: f64,
     pub(super) transactions_per_second: f64,
     pub(super) transactions: u64,
@@ -49,14 +49,14 @@ fn per(units: u64, seconds: f64) -> f64 {
 }
 
 impl Measured {
-    /// From before the first operation until the connection was down, s.
+    /// Time from before the first operation to the end of the tear-down, s.
     pub(super) fn elapsed(&self) -> f64 {
         let elapsed = self.outcome.elapsed();
         let waited_for_the_end = self.role == Role::Down
             && !self.protocol.connects()
             && matches!(self.outcome.tally.ended, Ended::Stopped);
         match self.length.time() {
-            // The mark that ends datagrams was lost; the wait for it does not count.
+            // The datagram that marks the end was lost; the wait for it does not count.
             Some(time) if waited_for_the_end => elapsed.min(time).as_secs_f64(),
             _ => elapsed.as_secs_f64(),
         }
@@ -69,7 +69,7 @@ impl Measured {
         }
     }
 
-    /// Over its own time.
+    /// Share over the stream's whole run time.
     fn alone(&self) -> Share {
         let seconds = self.elapsed();
         let tally = &self.outcome.tally;
@@ -89,8 +89,7 @@ impl Measured {
         }
     }
 
-    /// Bytes that reached the server: by its results, else by what TCP saw acknowledged, else all
-    /// that was sent.
+    /// Bytes that reached the server: from its results, else from TCP acknowledgements, else all bytes sent.
     fn arrived(&self) -> u64 {
         let acked = self
             .outcome
@@ -107,7 +106,7 @@ impl Measured {
         }
     }
 
-    /// Over the time in common.
+    /// Share over the common time.
     fn in_common(&self, span: &Span) -> Share {
         let both_ways = (span.bits_per_second(), span.transactions_per_second());
         let tally = &self.outcome.tally;
@@ -130,8 +129,8 @@ impl Measured {
         }
     }
 
-    /// TCP tells what was acknowledged. Else the server's count is taken, whose time is nearly the
-    /// same, as all begin together and are ended together.
+    /// Upload rate over the common time, from TCP acknowledgements if available. Otherwise from the server's count,
+    /// whose time is nearly the same because all streams start and stop together.
     fn up_in_common(&self, span: &Span) -> f64 {
         if self.protocol == SocketProtocol::Tcp
             && let Some(acked) = span.acked_bits_per_second()
@@ -149,7 +148,7 @@ impl Measured {
     }
 }
 
-/// The figures of all streams together. CPU use is added where it is known.
+/// Figures of all streams together. CPU use is included if it is known.
 pub(super) fn together(
     test: SocketTest,
     streams: &[Measured],
@@ -179,7 +178,7 @@ pub(super) fn together(
     figures.reverse_bps = (test == SocketTest::Both).then_some(reverse);
     figures.local_cpu = local_cpu;
     figures.remote_cpu = remote_cpu;
-    // CPUs were measured over the whole run of all streams, so the work is that too.
+    // CPU use covers the whole run of all streams, so the work must too.
     let work: f64 = streams
         .iter()
         .map(|stream| {
@@ -203,7 +202,7 @@ pub(super) fn together(
     figures
 }
 
-/// Means of the iterations; which CPU was the busiest, and how many there are, is the last's.
+/// Means over the iterations; the busiest CPU and the number of CPUs are those of the last iteration.
 pub(super) fn means(iterations: &[SocketFigures]) -> SocketFigures {
     let mean = |of: fn(&SocketFigures) -> f64| {
         let values: Vec<f64> = iterations.iter().map(of).collect();
@@ -229,7 +228,7 @@ pub(super) fn means(iterations: &[SocketFigures]) -> SocketFigures {
     }
 }
 
-/// The mean of several readings of a host's CPUs.
+/// Mean of several readings of a host's CPUs.
 pub(super) fn mean_cpu(readings: impl Iterator<Item = CpuUse>) -> Option<CpuUse> {
     let readings: Vec<CpuUse> = readings.collect();
     let last = *readings.last()?;
@@ -249,7 +248,7 @@ pub(super) fn mean_cpu(readings: impl Iterator<Item = CpuUse>) -> Option<CpuUse>
     })
 }
 
-/// The result that repetitions are judged by.
+/// The result by which the confidence of repetitions is judged.
 pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
     if test.counts_transactions() {
         figures.transactions_per_second
@@ -258,14 +257,14 @@ pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
     }
 }
 
-/// Datagrams by their numbers, as the server saw them and we sent them.
+/// Datagram report from sequence numbers, with the server's receive counts and our send count.
 pub(super) fn datagrams(sent: u64, seen: &DatagramFigures) -> DatagramReport {
     let one_way = seen
         .latency
         .map_or_else(Summary::default, |latency: LatencyFigures| Summary {
             samples: seen.received,
             min: Some(latency.min_ns),
-            // Exact enough: a mean above 2⁵³ ns would be a hundred days.
+            // Precise enough: a mean above 2⁵³ ns would be a hundred days.
             mean: Some(latency.mean_ns as f64),
             p50: Some(latency.p50_ns),
             p99: Some(latency.p99_ns),
@@ -279,15 +278,15 @@ pub(super) fn datagrams(sent: u64, seen: &DatagramFigures) -> DatagramReport {
         duplicate: seen.duplicates,
         reordered: seen.reordered,
         foreign: seen.foreign,
-        // It takes two arrivals.
+        // Jitter needs two arrivals.
         jitter_rfc3550_ns: (seen.received.saturating_sub(seen.duplicates) > 1)
             .then_some(seen.jitter_ns as f64),
         one_way_ns: one_way,
     }
 }
 
-/// Several streams' datagrams together. Distributions of which only figures are known cannot be
-/// merged: extremes and mean stay, percentiles go.
+/// Merges the datagram reports of several streams. Summaries cannot be merged exactly: extremes and mean stay,
+/// percentiles are dropped.
 pub(super) fn add_datagrams(sum: Option<DatagramReport>, more: DatagramReport) -> DatagramReport {
     let Some(sum) = sum else { return more };
     let least = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
@@ -307,7 +306,7 @@ pub(super) fn add_datagrams(sum: Option<DatagramReport>, more: DatagramReport) -
         duplicate: sum.duplicate + more.duplicate,
         reordered: sum.reordered + more.reordered,
         foreign: sum.foreign + more.foreign,
-        // Of several, the worst.
+        // The worst of several streams.
         jitter_rfc3550_ns: jitters.into_iter().flatten().reduce(f64::max),
         one_way_ns: Summary {
             samples,

@@ -1,19 +1,19 @@
-//! What a server of ours was asked for and what it granted, or that it is not ours.
+//! Extensions that were requested from a wirebench server and the ones it granted.
 
 use wb_omni::Features;
 
 use super::{answer::RemoteReady, request::Ask};
 
-/// What of our own is in effect with one server.
+/// Extensions in effect with one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grants {
-    /// The server is ours and grants all that was asked for.
+    /// The server is wirebench and grants everything requested.
     pub(super) all: bool,
-    /// It is to be told when a test is over.
+    /// The server must receive an explicit end message.
     pub(super) end: bool,
-    /// Datagrams carry numbers and times.
+    /// Datagrams carry sequence numbers and timestamps.
     pub(super) tags: bool,
-    /// What was wished for and is not to be had, a sentence each.
+    /// One sentence for each request that was not granted.
     pub(super) warnings: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn grants(ask: &Ask<'_>, ready: &RemoteReady) -> Grants {
         .into_iter()
         .map(|what| format!("{why}: {what}"))
         .collect();
-    // What has a place in netperf's own messages.
+    // Requests that netperf's own messages can express.
     if ask.omni_avoids().0 && !ready.send_avoid {
         found
             .warnings
@@ -139,7 +139,7 @@ mod tests {
         assert!(!found.all && !found.tags && !found.end);
         assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
         assert!(found.warnings[0].starts_with("the server is not ours: datagrams"));
-        // Who wishes for nothing is told nothing.
+        // Without requests there are no warnings.
         let job = SocketJob::default();
         let found = grants(&ask(&job), &RemoteReady::default());
         assert_eq!((found.all, found.warnings.len()), (false, 0));

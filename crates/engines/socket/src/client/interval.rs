@@ -1,4 +1,4 @@
-//! An interval: what each stream did between two readings of its counters, and all together.
+//! Results of an interval: each stream between two readings of its counters, and the sums.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use wb_model::socket::{SocketInterval, SocketIntervalStream};
 
 use super::{role::Role, shared_stream::SharedStream, window::Reading};
 
-/// Between two readings of all streams.
+/// Two successive readings of all streams.
 pub(super) struct Between<'a> {
     pub(super) streams: &'a [SharedStream],
     pub(super) names: &'a [String],
@@ -18,12 +18,12 @@ pub(super) struct Between<'a> {
 }
 
 impl Between<'_> {
-    /// The interval but for its place in time. `transactions`: they are what the test counts.
+    /// The interval without its position in time. `transactions`: the test counts transactions.
     pub(super) fn interval(&self, transactions: bool, latency: &Histogram) -> SocketInterval {
         let streams: Vec<SocketIntervalStream> = (0..self.streams.len())
             .map(|index| self.stream(index))
             .collect();
-        // A load is no part of what is measured.
+        // Load streams are not part of the measurement.
         let sum = |of: fn(&SocketIntervalStream) -> f64, role: Option<Role>| {
             let chosen = self.streams.iter().zip(&streams);
             let mut chosen = chosen
@@ -64,12 +64,12 @@ impl Between<'_> {
             true => more(|reading| reading.bytes),
             false => more(|reading| reading.transactions),
         };
-        // Buffers of a sender fill faster than the path carries.
+        // A sender's buffers fill faster than the path carries.
         let arrived = match role {
             Role::Up => more(Reading::acked),
             _ => units,
         };
-        // The receiver's TCP knows nothing of these.
+        // The receiver's TCP does not know these.
         let sender = end.tcp.filter(|_| role != Role::Down);
         let numbers = end.numbers.and_then(|end| {
             let begin = begin.numbers.unwrap_or_default();
@@ -101,11 +101,11 @@ impl Between<'_> {
 
 /// The running interval.
 pub(super) struct Tick {
-    /// When it is over.
+    /// End of the interval.
     pub(super) due: Instant,
     since: Instant,
     begin: Vec<Reading>,
-    /// Begin of the one before, to which belongs what is no interval of its own.
+    /// Start of the previous interval, which a short remainder is added to.
     before: Option<(Instant, Vec<Reading>)>,
     latency: Histogram,
 }
@@ -125,7 +125,7 @@ impl Tick {
         self.since
     }
 
-    /// Goes back to the begin of the interval before. Whether there is one.
+    /// Extends the interval back to the start of the previous one. Returns false if there is none.
     pub(super) fn join(&mut self) -> bool {
         let before = self.before.take();
         let joined = before.is_some();
@@ -135,8 +135,7 @@ impl Tick {
         joined
     }
 
-    /// Its begin, and the times that were recorded in it: those of the interval before too, if it was
-    /// joined to that.
+    /// Start of the interval and the times recorded in it, including those of the previous interval if joined to it.
     pub(super) fn held(&mut self, joined: bool) -> (&[Reading], &mut Histogram) {
         if !joined {
             self.latency = Histogram::new();
@@ -144,7 +143,7 @@ impl Tick {
         (&self.begin, &mut self.latency)
     }
 
-    /// The next one begins.
+    /// Starts the next interval.
     pub(super) fn next(&mut self, now: Instant, readings: Vec<Reading>) {
         let begin = std::mem::replace(&mut self.begin, readings);
         self.before = Some((self.since, begin));

@@ -1,8 +1,7 @@
-//! Which port of ours the next connection leaves from, in tests that connect for each transaction.
+//! Local port of the next connection, in tests that connect for each transaction.
 //!
-//! The walk is netperf's: it starts at a random port of the range, goes up by one for each
-//! connection, begins again after the last, and leaves out the server's port, which on one host
-//! would make a connection of a socket to itself.
+//! The order is netperf's: start at a random port of the range, go up by one for each connection, wrap around after the
+//! last, and skip the server's port. On a single host, using the server's port would connect a socket to itself.
 
 use wb_model::units::PortRange;
 
@@ -16,13 +15,13 @@ pub(super) const USUAL: PortRange = PortRange {
 #[derive(Clone, Debug)]
 pub(super) struct PortWalk {
     range: PortRange,
-    /// Never used.
+    /// Port that is never used.
     skip: Option<u16>,
     next: u32,
 }
 
 impl PortWalk {
-    /// Begins at a place that `random` chooses.
+    /// Starts at a port selected by `random`.
     pub(super) fn new(range: PortRange, random: u64) -> Self {
         Self {
             range,
@@ -32,13 +31,13 @@ impl PortWalk {
         }
     }
 
-    /// Leaves out a port, unless it is the only one.
+    /// Skips a port, unless it is the only one.
     pub(super) fn leave_out(&mut self, port: u16) {
         let inside = (self.range.first..=self.range.last).contains(&port);
         self.skip = (inside && self.range.count() > 1).then_some(port);
     }
 
-    /// How many ports it goes through before one comes again.
+    /// Number of ports before one repeats.
     pub(super) fn len(&self) -> u32 {
         self.range.count() - u32::from(self.skip.is_some())
     }

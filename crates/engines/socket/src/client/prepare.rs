@@ -1,4 +1,4 @@
-//! What a stream needs before its server is asked: a socket with an address, sizes and buffers.
+//! Preparation of a stream before its server is asked: a bound socket, sizes and buffers.
 
 use std::{
     net::SocketAddr,
@@ -28,18 +28,18 @@ use crate::{
 
 /// Payload of the longest datagram.
 const LONGEST_DATAGRAM: u32 = 65_507;
-/// Bytes of a call where the kernel does not say how large its buffers are.
+/// Bytes per call if the kernel does not report its buffer sizes.
 const UNKNOWN: u32 = 4096;
 
-/// A stream that is ready to be asked for.
+/// A stream that is ready to be requested.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) role: Role,
     pub(super) ends: DataEnds,
     pub(super) socket: OwnedFd,
-    /// Where tests that connect for each transaction take their ports.
+    /// Local ports of tests that connect for each transaction.
     pub(super) walk: Option<PortWalk>,
-    /// Of our socket.
+    /// Address of the local socket.
     pub(super) local: SocketAddr,
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: u32,
@@ -82,7 +82,7 @@ pub(super) fn prepare(
         warnings = bound.warnings;
         walk = Some(connects.walk);
     } else {
-        // Streams beside the first have the ports that follow.
+        // Further streams use the following ports.
         let port = match job.data.local_port {
             0 => 0,
             first => first.checked_add(number).ok_or_else(|| {
@@ -144,19 +144,19 @@ pub(super) fn prepare(
     })
 }
 
-/// What decides about a task beside the job.
+/// Parameters of a task in addition to the job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) length: Length,
     pub(super) to: SocketAddr,
-    /// Datagrams carry numbers and times of this stream.
+    /// Stream ID in the tags of datagrams; `None` without tags.
     pub(super) tag: Option<u32>,
-    /// The server ends a stream of ours by itself when it has sent all.
+    /// The server ends our stream when it has sent everything.
     pub(super) server_counts: bool,
 }
 
 impl Prepared {
-    /// What the thread does, and the socket if all goes over one.
+    /// The task of the thread, and the socket if one socket carries everything.
     pub(super) fn task<'a>(self, job: &'a SocketJob, terms: Terms) -> (Task<'a>, Option<OwnedFd>) {
         let datagrams = job.protocol.is_datagram();
         let pace = Pace::of(&job.local);
@@ -227,7 +227,7 @@ impl Prepared {
 
     fn requests(&self, job: &SocketJob, length: Length) -> RequestPlan {
         let side = &job.local;
-        // An echo is as long as what it answers.
+        // An echo is as long as its request.
         let response = if job.control.none {
             job.request_size
         } else {
@@ -247,7 +247,7 @@ impl Prepared {
         }
     }
 
-    /// Adds this stream to what is reported of this end.
+    /// Adds this stream to the report of this end.
     pub(super) fn add_to(&self, end: &mut SocketEndReport, job: &SocketJob) {
         let side = &job.local;
         if end.send_buffer[1].is_some() {
@@ -271,8 +271,7 @@ impl Prepared {
 }
 
 impl Prepared {
-    /// Widths as netperf sends them along: only that of the ring which is used, unless another was
-    /// asked for.
+    /// Buffer counts as netperf sends them: only that of the ring in use, unless another was requested.
     pub(super) fn send_width_on_the_wire(&self, job: &SocketJob) -> u32 {
         match self.role {
             Role::Up | Role::Mss | Role::Rr | Role::Crr => self.send_width,

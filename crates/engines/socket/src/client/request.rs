@@ -1,4 +1,4 @@
-//! What the server is asked to do.
+//! Builds the request to the server.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,26 +13,26 @@ use wb_omni::{
 use super::{role::Role, target::DataEnds};
 use crate::agreement::{self, Agrees as _, Length};
 
-/// SO_BUSY_POLL asked of the server, µs: what the kernel's documents propose.
+/// SO_BUSY_POLL requested from the server, µs, as proposed by the kernel documentation.
 const BUSY_POLL_US: u32 = 50;
 
-/// All that goes into a request of one stream.
+/// Contents of the request for one stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask<'a> {
     pub(super) job: &'a SocketJob,
     pub(super) role: Role,
     pub(super) length: Length,
     pub(super) ends: DataEnds,
-    /// Port that the server is to bind, 0 for any.
+    /// Port that the server must bind, 0 for any.
     pub(super) server_port: u16,
-    /// Our data socket.
+    /// The local data socket.
     pub(super) client: SocketAddr,
-    /// Where datagrams of the server can reach us.
+    /// Address at which datagrams of the server reach this end.
     pub(super) reachable: std::net::IpAddr,
-    /// Our rings, which netperf sends along.
+    /// Number of local send buffers, which netperf also transmits.
     pub(super) send_width: u32,
     pub(super) receive_width: u32,
-    /// Bytes of our sends.
+    /// Bytes of local sends.
     pub(super) send_size: u32,
 }
 
@@ -44,12 +44,12 @@ impl Ask<'_> {
         }
     }
 
-    /// Whether the request has a place for what only a server of ours can do.
+    /// Returns true if the request has room for the extensions of a wirebench server.
     pub(super) fn is_extended(&self) -> bool {
         !self.job.control.plain && self.classic().is_none()
     }
 
-    /// What a server of ours is asked for.
+    /// Extensions requested from a wirebench server.
     pub(super) fn extension(&self) -> RequestExtension {
         let job = self.job;
         let features = Features::EXPLICIT_END | Features::CLOCK_FROM_FIRST;
@@ -76,7 +76,7 @@ impl Ask<'_> {
         }
     }
 
-    /// Whether datagrams carry numbers and times.
+    /// Returns true if datagrams carry sequence numbers and timestamps.
     pub(super) fn tagged(&self) -> bool {
         self.job.tagged && self.job.protocol.is_datagram() && self.role.is_stream()
     }
@@ -113,7 +113,7 @@ impl Ask<'_> {
             data_port: self.server_port,
             family: self.family(),
             socket_type: socket_type(job),
-            // MPTCP is TCP for the wire and for servers that are not ours.
+            // MPTCP is TCP on the wire and for servers other than wirebench.
             protocol: u8::try_from(job.protocol.number()).unwrap_or(6),
             direction: match self.role {
                 Role::Up | Role::Mss => Direction::ServerReceives,
@@ -140,7 +140,7 @@ impl Ask<'_> {
         request
     }
 
-    /// Whether the server is asked to send, or to receive, without copying.
+    /// The server should send, or receive, without copying.
     pub(super) fn omni_avoids(&self) -> (bool, bool) {
         let remote = &self.job.remote;
         let sends = self.role == Role::Down;
@@ -151,7 +151,7 @@ impl Ask<'_> {
         )
     }
 
-    /// Whether the server's address was drawn, so that it must be told which.
+    /// Returns true if the server's address was chosen at random, so that the request must contain it.
     fn drawn(&self) -> bool {
         self.job.data.server_prefix.is_some()
     }
@@ -171,7 +171,7 @@ impl Ask<'_> {
             .with_if(self.job.remote.measure_cpu, Flags::MEASURE_CPU)
     }
 
-    /// The test in the words of the time before the one message for all, if it is to be that.
+    /// The classic message for this test, if the job uses classic messages (before netperf's omni message).
     pub(super) fn classic(&self) -> Option<ClassicTest> {
         let job = self.job;
         if !job.control.classic {
@@ -222,8 +222,7 @@ impl Ask<'_> {
     }
 
     fn classic_request(&self, test: ClassicTest) -> ClassicRequest {
-        // Streams that end after a number of bytes say that number as if it were seconds, and end
-        // the data.
+        // Streams that end after a number of bytes encode it in place of the seconds, and the client ends the data.
         let length = match (self.length, self.role.is_stream()) {
             (Length::Amount(bytes), true) => {
                 TestLength::Seconds(u32::try_from(bytes).unwrap_or(u32::MAX))
@@ -244,7 +243,7 @@ impl Ask<'_> {
     }
 }
 
-/// What of a side's wishes has no place in any request, a word each.
+/// Options of a side that no request can express, one word each.
 pub(super) fn unspeakable(remote: &SocketSide, role: Role) -> Vec<&'static str> {
     let mut found = Vec::new();
     if role == Role::Down && remote.batch > 1 {
@@ -406,7 +405,7 @@ mod tests {
         let bytes = ask(&job, Role::Up, Length::Amount(5))
             .request()
             .encode(Generation::Words164);
-        // Bytes of a stream are positive.
+        // Byte counts of a stream are positive.
         words(&bytes, 40, "00000005");
         let bytes = ask(&job, Role::Cc, Length::Amount(5))
             .request()

@@ -1,4 +1,4 @@
-//! What one stream of a test does, as the client sees it.
+//! Type of one stream of a test, seen from the client.
 
 use wb_model::socket::{SocketDirection, SocketTest};
 
@@ -10,16 +10,16 @@ pub(super) enum Role {
     Down,
     /// Requests and responses on one connection.
     Rr,
-    /// A connection for each of them.
+    /// One connection per request.
     Crr,
-    /// A connection with nothing on it, again and again.
+    /// Repeated connections without data.
     Cc,
-    /// One connection with nothing on it.
+    /// One connection without data.
     Mss,
 }
 
 impl Role {
-    /// The streams of one unit of `streams`.
+    /// Streams of one unit of `streams`.
     pub(super) fn of(test: SocketTest) -> &'static [Self] {
         match test {
             SocketTest::Send => &[Self::Up],
@@ -33,7 +33,7 @@ impl Role {
         }
     }
 
-    /// Its name in reports.
+    /// Name in reports.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -45,7 +45,7 @@ impl Role {
         }
     }
 
-    /// Which way its data goes.
+    /// Direction of the data.
     pub(super) const fn direction(self) -> SocketDirection {
         match self {
             Self::Up => SocketDirection::Up,
@@ -54,17 +54,17 @@ impl Role {
         }
     }
 
-    /// Whether its unit is a byte.
+    /// Returns true if the unit is a byte.
     pub(super) const fn is_stream(self) -> bool {
         matches!(self, Self::Up | Self::Down | Self::Mss)
     }
 
-    /// Whether it connects for each transaction.
+    /// Returns true if each transaction has a new connection.
     pub(super) const fn connects_each(self) -> bool {
         matches!(self, Self::Crr | Self::Cc)
     }
 
-    /// Whether this end speaks before it has heard anything.
+    /// Returns true if the client sends first.
     pub(super) const fn speaks_first(self) -> bool {
         matches!(self, Self::Up | Self::Rr | Self::Crr)
     }

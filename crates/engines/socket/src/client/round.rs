@@ -39,7 +39,7 @@ use crate::{
     waker::Waker,
 };
 
-/// What all iterations of a job have in common.
+/// Parameters shared by all iterations of a job.
 #[derive(Clone, Copy)]
 pub(super) struct Settings<'a> {
     pub(super) job: &'a SocketJob,
@@ -54,29 +54,29 @@ pub(super) struct Settings<'a> {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) role: Role,
-    /// Whether it only loads the path.
+    /// Only loads the path.
     pub(super) load: bool,
-    /// Its number among all of the job, from 0.
+    /// Number among all streams of the job, from 0.
     pub(super) number: u16,
-    /// `up 1`.
+    /// Name in reports, such as `up 1`.
     pub(super) name: String,
     pub(super) control: Option<Control>,
 }
 
-/// What differs from iteration to iteration.
+/// Parameters that differ between iterations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) length: Length,
     pub(super) omit: Duration,
     pub(super) interim: Option<Duration>,
-    /// Keep the time of operations.
+    /// Record operation times.
     pub(super) record: bool,
     /// From 1.
     pub(super) iteration: u32,
 }
 
 impl Turn {
-    /// How long a stream lasts. A load lasts as long as what it is the load for.
+    /// Length of a stream. A load stream lasts until the measurement ends.
     pub(super) fn length_of(self, stream: &Stream) -> Length {
         match self.length {
             Length::Amount(_) if stream.load => Length::Open,
@@ -85,7 +85,7 @@ impl Turn {
     }
 }
 
-/// What became of it.
+/// Results of an iteration.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) measured: Vec<Measured>,
@@ -97,9 +97,9 @@ pub(super) struct Round {
     pub(super) intervals: Vec<SocketInterval>,
     pub(super) data_server: Option<SocketAddr>,
     pub(super) data_client: Option<SocketAddr>,
-    /// Every server is ours and grants what was asked for.
+    /// All servers are wirebench and grant everything requested.
     pub(super) extended: bool,
-    /// Somebody wished the end.
+    /// A stop was requested.
     pub(super) wished: bool,
     pub(super) failure: Option<SocketFailure>,
     pub(super) warnings: Vec<String>,
@@ -291,7 +291,7 @@ fn asking<'a>(
     })
 }
 
-/// The port of the service that takes, gives or returns data where no server was asked.
+/// Port of the echo, discard or chargen service in tests without a control connection.
 fn service(job: &SocketJob, role: Role) -> u16 {
     match (job.data.server_port, role) {
         (0, Role::Up | Role::Mss) => 9,
@@ -315,7 +315,7 @@ fn pause(settings: Settings<'_>, streams: &mut [Stream]) -> Result<(), Silence> 
     Ok(())
 }
 
-/// Whether it makes sense to go on.
+/// Checks for a stop request and for failed servers.
 fn look_around(stop: &StopRequest, streams: &mut [Stream]) -> Result<(), Silence> {
     if stop.is_set() {
         return Err(Silence::Stopped);
@@ -329,7 +329,7 @@ fn look_around(stop: &StopRequest, streams: &mut [Stream]) -> Result<(), Silence
     }
 }
 
-/// Starts the threads, lets them go together, watches them.
+/// Starts all threads together and watches them.
 fn moving(
     settings: Settings<'_>,
     streams: &mut [Stream],
@@ -441,7 +441,7 @@ fn moving(
     })
 }
 
-/// Waits until every thread stands at the gate, or has failed on its way there.
+/// Waits until every thread has reached the gate or failed before it.
 fn all_ready(
     settings: Settings<'_>,
     streams: &mut [Stream],
@@ -452,7 +452,7 @@ fn all_ready(
     loop {
         look_around(settings.stop, streams)?;
         if shared.iter().any(|stream| stream.phase() == Phase::Done) {
-            // Its outcome says why.
+            // The outcome of the thread contains the reason.
             return Err(Silence::Stopped);
         }
         if shared.iter().all(|stream| stream.phase() == Phase::Ready) {

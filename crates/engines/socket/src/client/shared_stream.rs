@@ -1,4 +1,4 @@
-//! One stream while it runs: what its thread and the control thread share.
+//! State of a running stream that its thread and the control thread share.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -19,21 +19,21 @@ use crate::{
     waker::Waker,
 };
 
-/// How far a thread is. It only goes forward.
+/// Phase of a thread; it only increases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Allocates; connects, if that does not count.
+    /// Allocates, and connects if connecting is not measured.
     Preparing,
-    /// Waits for the others.
+    /// Waits for the other streams.
     Ready,
     /// Connects.
     Begun,
     /// Data moves.
     Moving,
-    /// No more data; the connection is taken down.
+    /// Data has ended; the connection is taken down.
     Looped,
-    /// That is done too.
+    /// The tear-down is complete.
     Done,
 }
 
@@ -46,25 +46,25 @@ const PHASES: [Phase; 6] = [
     Phase::Done,
 ];
 
-/// What both threads see of a stream.
+/// State of a stream shared by both threads.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     pub(super) role: Role,
-    /// Whether it only loads the path.
+    /// Only loads the path.
     pub(super) load: bool,
     /// Its calls are datagrams.
     pub(super) datagrams: bool,
-    /// Ends the loop.
+    /// Stops the loop.
     pub(super) run: Stopper,
-    /// Ends the tear-down.
+    /// Stops the tear-down.
     pub(super) drain: Stopper,
-    /// The tear-down need not wait for what the server still wants to send.
+    /// The tear-down need not wait for data that the server still sends.
     pub(super) abort: AtomicBool,
-    /// The loop ended because something went wrong.
+    /// The loop ended with a failure.
     pub(super) failed: AtomicBool,
     pub(super) counters: Counters,
     pub(super) meter: Option<Arc<Meter>>,
-    /// The data socket; none where each transaction has one of its own.
+    /// The data socket; `None` if each transaction has a separate one.
     pub(super) socket: Option<OwnedFd>,
     phase: AtomicU8,
     waker: Arc<Waker>,
@@ -99,13 +99,13 @@ impl SharedStream {
         PHASES[usize::from(self.phase.load(Ordering::Acquire))]
     }
 
-    /// Its thread says how far it is.
+    /// Announces the phase reached by the stream's thread.
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
         self.waker.wake();
     }
 
-    /// TCP's own figures now.
+    /// Current TCP statistics.
     pub(super) fn sample(&self) -> Option<TcpSample> {
         self.socket
             .as_ref()
@@ -124,7 +124,7 @@ impl SharedStream {
     }
 }
 
-/// Where threads wait until all may go.
+/// Gate at which threads wait for the common start.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     open: Mutex<Option<bool>>,
@@ -132,13 +132,13 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Lets all go; or sends all home.
+    /// Releases all threads, to start or to give up.
     pub(super) fn open(&self, go: bool) {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
         self.change.notify_all();
     }
 
-    /// Whether to go.
+    /// Waits for the gate. Returns true to start, false to give up.
     pub(super) fn pass(&self) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

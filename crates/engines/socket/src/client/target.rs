@@ -1,4 +1,4 @@
-//! Where the server is, and from which of our addresses we speak to it.
+//! Addresses of the server, and the local addresses used to reach it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -8,36 +8,36 @@ use wb_wire::SplitMix64;
 use super::failure::failure;
 use crate::host::{Host, Resolved, endpoint};
 
-/// The names of a job, resolved.
+/// The resolved names of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The resolver's name of the server.
+    /// The resolver's canonical name of the server.
     pub(super) name: String,
     servers: Vec<IpAddr>,
     port: u16,
     locals: Option<Vec<IpAddr>>,
     local_port: u16,
-    /// Where they differ from the control connection's.
+    /// Addresses for data, if they differ from the control connection's.
     data_servers: Option<Vec<IpAddr>>,
     data_locals: Option<Vec<IpAddr>>,
     server_prefix: Option<u8>,
     local_prefix: Option<u8>,
-    /// Whether the server is to bind the address we name.
+    /// The server must bind the address named by the client.
     server_named: bool,
-    /// Of link-local addresses at both ends: they are on one link.
+    /// Scope of link-local addresses, shared by both ends because they are on one link.
     scope: u32,
 }
 
 /// Addresses of a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DataEnds {
-    /// The server's.
+    /// The server's address.
     pub(super) server: IpAddr,
-    /// Ours; unspecified where the system chooses.
+    /// Local address; unspecified if the system chooses.
     pub(super) local: IpAddr,
-    /// Whether the server is to bind its address rather than any.
+    /// The server must bind its address rather than any.
     pub(super) server_named: bool,
-    /// Of link-local addresses.
+    /// Scope of link-local addresses.
     pub(super) scope: u32,
 }
 
@@ -99,7 +99,7 @@ impl Target {
         })
     }
 
-    /// Addresses to try for the control connection, in order: ours, if there is one to bind, and the
+    /// Address pairs to try for the control connection, in order: the local address, if one must be bound, and the
     /// server's.
     pub(super) fn control(&self) -> Vec<(Option<SocketAddr>, SocketAddr)> {
         let pair = |server: &IpAddr| {
@@ -116,8 +116,7 @@ impl Target {
         self.servers.iter().filter_map(pair).collect()
     }
 
-    /// Addresses of a data connection. `control` is the server's of the control connection, if there
-    /// is one.
+    /// Addresses of a data connection. `control` is the server's address of the control connection, if there is one.
     pub(super) fn data(
         &self,
         control: Option<IpAddr>,
@@ -136,8 +135,8 @@ impl Target {
             (None, Some(list)) => same_family(list, server).copied().unwrap_or(any(server)),
             (None, None) => any(server),
         };
-        // Where data goes another way than the control connection it comes from another address, and
-        // a server that takes data from its client alone must hear from which.
+        // Data that takes another route than the control connection comes from another address. A server that accepts
+        // data from its client only must know that address.
         let local = match local.is_unspecified() && server != usual && !server.is_multicast() {
             true => source_towards(server).unwrap_or(local),
             false => local,
@@ -151,7 +150,7 @@ impl Target {
     }
 }
 
-/// Our address of what goes there, as the system would choose it. Nothing is sent.
+/// Local address that the system would choose for this destination. Sends nothing.
 fn source_towards(server: IpAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any(server), 0)).ok()?;
     socket.connect((server, 9)).ok()?;
@@ -162,7 +161,7 @@ fn same_family(list: &[IpAddr], like: IpAddr) -> Option<&IpAddr> {
     list.iter().find(|ip| ip.is_ipv4() == like.is_ipv4())
 }
 
-/// The address that stands for any, of the family.
+/// The unspecified address of the same family.
 pub(super) fn any(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -170,7 +169,7 @@ pub(super) fn any(like: IpAddr) -> IpAddr {
     }
 }
 
-/// The address with all bits behind the prefix drawn anew.
+/// The address with all bits after the prefix randomised.
 fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut SplitMix64) -> IpAddr {
     let Some(prefix) = prefix else { return ip };
     let prefix = u32::from(prefix);
@@ -260,7 +259,7 @@ mod tests {
         let local: SocketAddr = "10.0.0.2:7".parse().unwrap();
         let server: SocketAddr = "10.0.0.1:12865".parse().unwrap();
         assert_eq!(target.control(), [(Some(local), server)]);
-        // The data connection has the same ends, unless its family is another.
+        // The data connection has the same ends, unless its family is different.
         let mut random = SplitMix64(1);
         let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
         assert_eq!((ends.server, ends.local), (ip("10.0.0.1"), ip("10.0.0.2")));
@@ -268,7 +267,7 @@ mod tests {
         job.data.family = Family::Ipv6;
         let target = Target::resolve(&job, &Names).unwrap();
         let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
-        // It goes another way, so our address is found out; any, where there is no IPv6.
+        // Data takes another route, so the local address is looked up; it stays unspecified without IPv6.
         assert_eq!(ends.server, ip("::1"));
         assert!(
             [ip("::1"), ip("::")].contains(&ends.local),

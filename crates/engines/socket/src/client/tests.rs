@@ -1,5 +1,5 @@
-//! The client against real servers on loopback: the original, where it is installed, and ours; and
-//! against servers that misbehave.
+//! The client against real servers on loopback: netserver, if installed, and wirebench; and against servers that
+//! misbehave.
 
 use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
@@ -55,7 +55,7 @@ impl Host for Machine {
             }
             Some((cpu, row))
         });
-        // The line of all CPUs together begins with `cpu ` and would pass for one.
+        // The line of all CPUs together begins with `cpu ` and would count as one.
         let rows = rows.filter(|(cpu, _)| *cpu < 4096).collect();
         Some(CpuTimes { cpus: rows })
     }
@@ -69,11 +69,11 @@ impl Host for Machine {
     }
 }
 
-/// The original server, in a process group of its own.
+/// netserver in a separate process group.
 struct Original(Child, u16);
 
 impl Original {
-    /// None where it is not installed, and that is said.
+    /// Returns `None`, with a printed reason, if netserver is not installed.
     fn start() -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -116,7 +116,7 @@ impl Drop for Original {
     }
 }
 
-/// Our server, in a thread.
+/// A wirebench server in a thread.
 struct Ours(Arc<StopRequest>, Option<JoinHandle<()>>, u16);
 
 impl Ours {
@@ -196,7 +196,7 @@ fn good(job: &SocketJob) -> SocketJobReport {
     report
 }
 
-/// Streams and transactions with counts: what one end sent is what the other received.
+/// Streams and transactions with counts: one end receives what the other sent.
 fn counts_agree(port: u16, classic: bool) {
     let with = |test, amount| {
         let mut job = counted(port, test, amount);
@@ -206,7 +206,7 @@ fn counts_agree(port: u16, classic: bool) {
     let sent = good(&with(SocketTest::Send, 1_000_000));
     assert!(sent.local.bytes_sent >= 1_000_000, "{sent:?}");
     let (left, came) = (sent.local.bytes_sent, sent.remote.bytes_received);
-    // The original may leave the rest of the last send beyond its count.
+    // netserver may leave the rest of the last send uncounted.
     let least = if sent.extended || classic {
         left
     } else {
@@ -249,8 +249,8 @@ fn counts_agree(port: u16, classic: bool) {
     }
 }
 
-/// Whether we received what the server sent. The original does not count the send that its clock
-/// cut short; ours does, so that it is exact.
+/// Checks that the client received what the server sent. netserver does not count the send that its clock interrupts;
+/// wirebench does, so its count is exact.
 #[track_caller]
 fn received(report: &SocketJobReport, streams: u64) {
     let (got, sent) = (report.local.bytes_received, report.remote.bytes_sent);
@@ -261,7 +261,7 @@ fn received(report: &SocketJobReport, streams: u64) {
     );
 }
 
-/// Connections until the clock ends them: the original has to be waited for, ours is told.
+/// Connections until the clock ends them: netserver must be waited for, wirebench receives the end message.
 fn connections_end(port: u16) {
     for (test, classic) in [(SocketTest::Crr, false), (SocketTest::Cc, false)] {
         let mut job = timed(port, test, 500);
@@ -285,7 +285,7 @@ fn clocks_agree(port: u16) {
     job.interim = Some(Span::from_millis(250));
     let sent = good(&job);
     assert_eq!(sent.local.bytes_sent, sent.remote.bytes_received);
-    // The original may end by a clock that is a little ahead of ours.
+    // netserver may use a clock that is slightly ahead of ours.
     assert!(sent.result.elapsed_s >= 0.99, "{}", sent.result.elapsed_s);
     let (local, remote) = (
         sent.result.local_cpu.unwrap(),
@@ -314,7 +314,7 @@ fn datagrams_agree(port: u16) {
     let mut job = timed(port, SocketTest::Send, 1000);
     job.protocol = SocketProtocol::Udp;
     job.local.send_size = Some(1000);
-    // A pause now and then, so that a slow machine loses nothing.
+    // An occasional pause, so that a slow machine loses nothing.
     job.local.burst = 4;
     job.local.burst_interval = Span::from_millis(5);
     let sent = good(&job);
@@ -351,7 +351,7 @@ fn our_server_and_we_count_the_same() {
     all_agree(Ours::start().2);
 }
 
-/// Side by side: they wait for the most part.
+/// Runs in parallel, because the tests mostly wait.
 fn all_agree(port: u16) {
     let checks: [fn(u16); 5] = [
         |port| counts_agree(port, false),
@@ -437,7 +437,7 @@ fn repetitions_go_over_the_same_control_connection() {
         .map(|one| one.transactions_per_second)
         .sum();
     assert!((report.result.transactions_per_second - sum / 4.0).abs() < 1e-6 * sum);
-    // A width that any result has ends it at the least.
+    // Any result satisfies this width, so the minimum number of iterations ends the test.
     job.confidence.as_mut().unwrap().width = 1e12;
     job.warm_up = Span::default();
     let report = good(&job);
@@ -481,7 +481,7 @@ fn what_is_omitted_is_in_no_figure() {
     job.omit = Span::from_millis(600);
     job.latency = true;
     let report = good(&job);
-    // 0.4 s are left, and what a slow machine is late.
+    // 0.4 s remain, plus the delay of a slow machine.
     assert!(report.result.elapsed_s < 0.9, "{}", report.result.elapsed_s);
     assert!(report.latency_ns.samples > 0);
     assert!(report.result.transactions > 0);

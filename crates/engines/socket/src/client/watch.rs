@@ -1,5 +1,5 @@
-//! The control thread of a test while data moves: looks at the clock, at the control connections and
-//! at the wish to stop, and reads the counters of the streams.
+//! The control thread of a test while data moves: checks the clock, the control connections and the stop request, and
+//! reads the counters of the streams.
 
 use std::{
     os::fd::AsFd,
@@ -20,36 +20,36 @@ use super::{
 };
 use crate::{StopRequest, waker::Waker};
 
-/// How often a thread is interrupted that should have ended.
+/// Interval between interrupts of a thread that should have ended.
 const AGAIN: Duration = Duration::from_millis(3);
-/// How often it is looked whether anything still moves.
+/// Interval between checks for progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Readings of counters that took no longer than this are of one instant. Tries to get them.
+/// Longest duration of a set of counter readings that count as one instant, and the number of attempts.
 const INSTANT: Duration = Duration::from_micros(100);
 const TRIES: u32 = 10;
-/// How long datagrams of the server may still come after the time is up.
+/// Time that datagrams of the server may still arrive after the end of the test.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long this end waits for what should come.
+/// Time limits for expected events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     /// For a response, and for results.
     pub(super) answer: Duration,
-    /// For the next byte while a connection is taken down.
+    /// For the next byte during the tear-down.
     pub(super) drain: Duration,
-    /// For the next unit of a test that ends by their number.
+    /// For the next unit of a test that ends after a number of units.
     pub(super) progress: Duration,
-    /// For results where the server was not told that the test is over.
+    /// For results if the server received no end message.
     pub(super) untold: Duration,
-    /// For anything that should come at once, when somebody wished the end. Who wishes it ends what
-    /// goes on after five seconds, as a rule, and then all is lost.
+    /// For anything expected at once after a stop request. Supervisors usually kill a process five seconds after the
+    /// request, and then all results are lost.
     pub(super) wished: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            // netperf 2.7 has this one.
+            // From netperf 2.7.
             answer: Duration::from_secs(120),
             drain: Duration::from_secs(20),
             progress: Duration::from_secs(60),
@@ -59,42 +59,42 @@ impl Default for Timeouts {
     }
 }
 
-/// What is watched, and for how long.
+/// Inputs of the watch.
 pub(super) struct Watch<'a> {
     pub(super) streams: &'a [SharedStream],
-    /// Of each stream.
+    /// Name of each stream.
     pub(super) names: &'a [String],
-    /// Of each stream.
+    /// Control connection of each stream.
     pub(super) controls: Vec<Option<&'a mut Control>>,
-    /// Whether the server of a stream is to be told the end.
+    /// True for streams whose server must receive an end message.
     pub(super) tell_end: &'a [bool],
     /// The streams move datagrams without connections.
     pub(super) connectionless: bool,
     pub(super) time: Option<Duration>,
-    /// It ends by a number of units.
+    /// The test ends after a number of units.
     pub(super) counted: bool,
     pub(super) omit: Duration,
     pub(super) interim: Option<Duration>,
     pub(super) stop: &'a StopRequest,
     pub(super) waker: &'a Waker,
     pub(super) timeouts: Timeouts,
-    /// What stays the same of what is shown.
+    /// Constant part of the live display.
     pub(super) live: SocketLive,
     pub(super) observe: &'a mut dyn FnMut(&SocketLive),
 }
 
-/// What was seen.
+/// Results of the watch.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Of each stream, if all were running together.
+    /// Common window of each stream, if all were running together.
     pub(super) spans: Option<Vec<Span>>,
-    /// Of each stream at the end of the time of `omit`, if that came.
+    /// Reading of each stream at the end of `omit`, if that was reached.
     pub(super) omitted: Option<Vec<Reading>>,
     pub(super) intervals: Vec<SocketInterval>,
     pub(super) failure: Option<SocketFailure>,
-    /// Somebody wished the end.
+    /// A stop was requested.
     pub(super) wished: bool,
-    /// How long nothing had moved when the streams were told to end.
+    /// Time without progress before the streams were stopped.
     pub(super) silence: Duration,
 }
 
@@ -103,12 +103,12 @@ struct State {
     begin: Option<Vec<Reading>>,
     end: Option<Vec<Reading>>,
     omitting: bool,
-    /// Since when the streams are told to end.
+    /// Time at which the streams were asked to end.
     closing: Option<Instant>,
-    /// Datagram receivers are told later.
+    /// Datagram receivers are stopped later.
     grace: bool,
     tick: Option<Tick>,
-    /// Units at the begin of the first interval.
+    /// Units at the start of the first interval.
     first: u64,
     moved: u64,
     moved_at: Instant,
@@ -134,7 +134,7 @@ impl Watch<'_> {
             seen: Watched::default(),
         };
         if !state.omitting {
-            // What went before anybody looked belongs to the first interval.
+            // Data moved before the first check belongs to the first interval.
             let nothing = self.streams.iter().map(|_| Reading::none(start)).collect();
             self.first_tick(&mut state, start, nothing);
         }
@@ -170,7 +170,7 @@ impl Watch<'_> {
             let (_, readings) = self.counted();
             self.first_tick(state, begun, readings.clone());
             if state.closing.is_none() && self.all_move() {
-                // So that what is omitted and what counts are all that there is.
+                // So that the omitted part and the counted part add up to the total.
                 state.begin = Some(readings.clone());
             }
             state.seen.omitted = Some(readings);
@@ -193,7 +193,7 @@ impl Watch<'_> {
         self.progress(state, now);
     }
 
-    /// The window begins when all move, and ends when the first does not any more.
+    /// The window begins when all streams move, and ends when the first one stops.
     fn window(&self, state: &mut State) {
         if state.begin.is_none() && !state.omitting && state.closing.is_none() {
             if self.all_move() {
@@ -227,7 +227,7 @@ impl Watch<'_> {
             .any(|stream| stream.failed.load(Ordering::Relaxed));
         let wished = self.stop.is_set();
         let late = self.time.is_some_and(|time| now >= state.start + time);
-        // A load has no end of its own that anybody waits for.
+        // The end of a load stream is never waited for.
         let foreground = |stream: &&SharedStream| !stream.load;
         let done = self
             .streams
@@ -240,7 +240,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Tells all streams to end. `at_once`: without waiting for what the server wants to send.
+    /// Asks all streams to end. `at_once`: without waiting for data that the server still sends.
     fn close(&mut self, state: &mut State, now: Instant, at_once: bool, grace: bool) {
         if state.begin.is_some() && state.end.is_none() {
             state.end = Some(self.readings());
@@ -253,7 +253,7 @@ impl Watch<'_> {
                 continue;
             }
             if self.tell_end[index] {
-                // It fails only if the connection is broken, which is noticed elsewhere.
+                // Fails only if the connection is broken, which is noticed elsewhere.
                 if let Some(control) = &mut self.controls[index] {
                     let _ = control.send(&Request::End, &StopRequest::never());
                 }
@@ -264,7 +264,7 @@ impl Watch<'_> {
         self.insist(state, now);
     }
 
-    /// Interrupts those that have not ended yet.
+    /// Interrupts streams that have not ended yet.
     fn insist(&self, state: &State, now: Instant) {
         let waits = state.grace && state.closing.is_some_and(|since| now < since + GRACE);
         for stream in self.streams {
@@ -277,7 +277,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What the servers say, or that they say nothing more.
+    /// Checks the servers for failures and closed connections.
     fn servers(&mut self, state: &mut State) {
         if state.seen.failure.is_some() {
             return;
@@ -285,7 +285,7 @@ impl Watch<'_> {
         let streams = self.streams;
         let undone = |index: usize| streams[index].phase() < Phase::Done;
         let mut trouble = None;
-        // Those of streams that are done are read too: results that nobody takes would wake us again and again.
+        // Streams that are done are read too: unread results would wake this thread again and again.
         for (index, control) in self.controls.iter_mut().enumerate() {
             let said = control.as_mut().and_then(|control| control.trouble());
             trouble = trouble.or(said.filter(|_| undone(index)));
@@ -306,7 +306,7 @@ impl Watch<'_> {
         }
     }
 
-    /// A server that takes and gives nothing any more is not waited for.
+    /// Gives up on a server that no longer moves data.
     fn progress(&mut self, state: &mut State, now: Instant) {
         if now < state.looked_at + POLL_INTERVAL {
             return;
@@ -320,7 +320,7 @@ impl Watch<'_> {
         let (limit, what) = match state.closing {
             Some(since) => {
                 state.moved_at = state.moved_at.max(since);
-                // The wish may have come when the time was up already.
+                // The stop request may have come after the time was up.
                 let limit = match self.stop.is_set() {
                     true => self.timeouts.drain.min(self.timeouts.wished),
                     false => self.timeouts.drain,
@@ -347,7 +347,7 @@ impl Watch<'_> {
             .map(|length| Tick::new(from, from + length, begin));
     }
 
-    /// Of all streams but loads.
+    /// Units of all streams except load streams.
     fn units(&self, readings: &[Reading]) -> u64 {
         self.streams
             .iter()
@@ -367,12 +367,12 @@ impl Watch<'_> {
         if now < tick.due {
             return;
         }
-        // Intervals that nobody could look at in time become one.
+        // Intervals that were missed are merged into one.
         let due = tick.due;
         while tick.due <= now {
             tick.due += length;
         }
-        // So does what is left at the end, with the last that is whole.
+        // A short remainder at the end is merged with the last whole interval.
         let left = |time: Duration| (state.start + time).saturating_duration_since(due);
         if self.time.is_some_and(|time| left(time) < length / 2) {
             return;
@@ -388,7 +388,7 @@ impl Watch<'_> {
         state.tick = None;
     }
 
-    /// Readings of all streams, and when that was.
+    /// Readings of all streams, and their time.
     fn counted(&self) -> (Instant, Vec<Reading>) {
         let mut tries = 0;
         loop {
@@ -396,7 +396,7 @@ impl Watch<'_> {
             let readings = self.readings();
             let now = Instant::now();
             tries += 1;
-            // Who was put off the CPU meanwhile would give the bytes of one time for those of another.
+            // If this thread was preempted meanwhile, the readings would mix different instants.
             if now - before < INSTANT || tries == TRIES {
                 return (now, readings);
             }
@@ -408,7 +408,7 @@ impl Watch<'_> {
         let (Some(tick), Some(whole)) = (&mut state.tick, self.interim) else {
             return;
         };
-        // What is left of a test that ended just behind an interval is no interval of its own.
+        // A short remainder after the last interval is not a separate interval.
         let stub = now.saturating_duration_since(tick.since()) < whole / 10;
         let joined = stub && tick.join();
         if joined {
@@ -448,13 +448,13 @@ impl Watch<'_> {
         };
         tick.next(now, readings);
         state.seen.intervals.push(interval);
-        // Who looks on has been told of most of it.
+        // Most of a joined interval was already reported to the observer.
         if !joined {
             (self.observe)(&live);
         }
     }
 
-    /// Until the next thing is due, a thread rings or a server speaks.
+    /// Sleeps until the next event is due, a thread wakes this one or a server sends.
     fn sleep(&mut self, state: &State) {
         let now = Instant::now();
         let mut until = now + POLL_INTERVAL;
@@ -492,7 +492,7 @@ impl Watch<'_> {
     }
 }
 
-/// Something that grows as long as the stream gets on, whichever way.
+/// A counter that increases while the stream makes progress in either direction.
 fn moved_by(stream: &SharedStream) -> u64 {
     let tcp = stream
         .sample()

@@ -1,7 +1,7 @@
-//! The time in which all streams of a test were running, and what each did in it.
+//! The time in which all streams of a test were running, and the work of each stream in it.
 //!
-//! Streams never begin and end at exactly the same moment. A sum of what each did in its own time says
-//! more than the path carried; so only the time counts that they have in common.
+//! Streams never begin and end at exactly the same moment. A sum of rates over different times exceeds what the path
+//! carried, so only the time common to all streams counts.
 
 use std::time::Instant;
 
@@ -9,23 +9,23 @@ use wb_model::socket::{SocketOmitted, TcpSample};
 
 use crate::flow::Numbers;
 
-/// Counters of a stream at an instant, from its begin.
+/// Counters of a stream at an instant, from its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) at: Instant,
     /// Bytes moved by this end.
     pub(super) bytes: u64,
-    /// Calls; datagrams of a stream of them.
+    /// Calls; datagrams of a datagram stream.
     pub(super) calls: u64,
     pub(super) transactions: u64,
-    /// TCP's own figures, where it tells.
+    /// TCP statistics, if available.
     pub(super) tcp: Option<TcpSample>,
-    /// What the numbers in datagrams told, where this end receives them.
+    /// Results from the sequence numbers in datagrams, if this end receives them.
     pub(super) numbers: Option<Numbers>,
 }
 
 impl Reading {
-    /// Before anything was done.
+    /// Reading before any work.
     pub(super) fn none(at: Instant) -> Self {
         Self {
             at,
@@ -37,17 +37,17 @@ impl Reading {
         }
     }
 
-    /// Bytes of a sender that have arrived: what TCP says was acknowledged, where it tells.
+    /// Bytes of a sender that have arrived: bytes acknowledged by TCP, else bytes sent.
     pub(super) fn acked(&self) -> u64 {
         self.tcp.map_or(self.bytes, |tcp| tcp.bytes_acked)
     }
 
-    /// Segments that this end sent again.
+    /// Segments retransmitted by this end.
     pub(super) fn retransmissions(&self) -> u64 {
         self.tcp.map_or(0, |tcp| tcp.retransmissions.into())
     }
 
-    /// What was done until now, where this was read when the time of `omit` was over.
+    /// The omitted part, if this was read at the end of `omit`.
     pub(super) fn omitted(&self) -> SocketOmitted {
         SocketOmitted {
             bytes: self.bytes,
@@ -58,7 +58,7 @@ impl Reading {
     }
 }
 
-/// A stream at both ends of the window.
+/// Readings of a stream at both ends of the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) begin: Reading,
@@ -91,7 +91,7 @@ impl Span {
         8.0 * self.per_second(self.bytes())
     }
 
-    /// Bits per second of what was sent that the other end took, where TCP tells.
+    /// Bits per second sent and acknowledged, if TCP statistics are available.
     pub(super) fn acked_bits_per_second(&self) -> Option<f64> {
         let (begin, end) = (self.begin.tcp?.bytes_acked, self.end.tcp?.bytes_acked);
         Some(8.0 * self.per_second(end.saturating_sub(begin)))
@@ -108,8 +108,8 @@ impl Span {
     }
 }
 
-/// How evenly streams shared: (Σx)² ÷ (n·Σx²) (Jain, Chiu and Hawe 1984). None of less than two, and
-/// where nothing moved.
+/// Jain's fairness index of the streams: (Σx)² ÷ (n·Σx²) (Jain, Chiu and Hawe 1984). `None` for fewer than two streams
+/// or if nothing moved.
 pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

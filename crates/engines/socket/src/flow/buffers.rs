@@ -1,7 +1,7 @@
-//! Buffers that are used in turn, aligned as asked for and filled with what is sent.
+//! Buffers used in turn, with the requested alignment, filled with the data to send.
 //!
-//! One piece of memory holds them all. A ring larger than the processor's caches shows what a
-//! program sees that does not send the same bytes again and again.
+//! One allocation holds all buffers. A ring larger than the CPU caches behaves like a program that does not send the
+//! same bytes repeatedly.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,28 +14,28 @@ use wb_model::socket::SocketSide;
 
 use super::memory::Memory;
 
-/// What is sent where no file is given: netperf's.
+/// Data sent if no file is given: netperf's.
 const FILLING: &[u8; 8] = b"netperf\0";
-/// Bytes of a ring at most, if it has more than one buffer: a peer may ask for any width.
+/// Maximum bytes of a ring with more than one buffer, because a peer may request any number.
 const LARGEST_RING: u64 = 256 << 20;
 
-/// Buffers used in turn.
+/// Layout of a ring of buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BufferPlan {
-    /// Bytes of each.
+    /// Bytes per buffer.
     pub size: u32,
-    /// How many; 0 is 1. As few as fit into 256 MiB, if these do not.
+    /// Number of buffers; 0 means 1. Reduced so that the ring fits into 256 MiB.
     pub width: u32,
-    /// Alignment: a power of two; 0 and 1 is none.
+    /// Alignment: a power of two; 0 and 1 mean none.
     pub align: u32,
-    /// Bytes after the alignment.
+    /// Offset after the alignment, bytes.
     pub offset: u32,
-    /// The file they are filled from, again from its beginning when it ends.
+    /// File that fills the buffers, repeated from its beginning when it ends.
     pub fill: Option<PathBuf>,
 }
 
 impl BufferPlan {
-    /// Of what one end sends.
+    /// Plan for the buffers that one end sends.
     #[must_use]
     pub fn sends(side: &SocketSide, size: u32, width: u32) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl BufferPlan {
         }
     }
 
-    /// Of what one end receives.
+    /// Plan for the buffers that one end receives into.
     #[must_use]
     pub fn receives(side: &SocketSide, size: u32, width: u32) -> Self {
         Self {
@@ -59,35 +59,34 @@ impl BufferPlan {
         }
     }
 
-    /// An amount of bytes, rounded up to whole buffers.
+    /// A number of bytes, rounded up to whole buffers.
     #[must_use]
     pub fn whole(&self, amount: Option<u64>) -> Option<u64> {
         let size = u64::from(self.size.max(1));
         amount.map(|bytes| bytes.div_ceil(size).saturating_mul(size))
     }
 
-    /// How many buffers there will be.
+    /// Number of buffers after the memory limit.
     #[must_use]
     pub fn effective_width(&self) -> u32 {
         let most = LARGEST_RING / self.stride().max(1);
         u64::from(self.width).clamp(1, most.max(1)) as u32
     }
 
-    /// From one buffer to the next.
+    /// Distance from one buffer to the next.
     fn stride(&self) -> u64 {
         let align = u64::from(self.align.max(1).next_power_of_two());
         (u64::from(self.size) + u64::from(self.offset)).next_multiple_of(align)
     }
 }
 
-/// Buffers in turn as netperf chooses for streams: as many as fill the socket's buffer, and one; at
-/// least two.
+/// netperf's default number of buffers for streams: enough to fill the socket buffer, plus one, and at least two.
 #[must_use]
 pub fn default_width(socket_buffer: u32, size: u32) -> u32 {
     (socket_buffer / size.max(1)).saturating_add(1).max(2)
 }
 
-/// The buffers.
+/// The allocated buffers.
 #[derive(Debug)]
 pub struct Ring {
     memory: Memory,
@@ -99,10 +98,10 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Allocates and fills them.
+    /// Allocates and fills the buffers.
     ///
     /// # Errors
-    /// No memory; a file that cannot be read, is empty, or is neither a plain file nor a character
+    /// Fails if memory runs out, or if the file cannot be read, is empty, or is neither a regular file nor a character
     /// device.
     pub fn new(plan: &BufferPlan) -> io::Result<Self> {
         let mut ring = Self::with(plan, Memory::huge)?;
@@ -113,10 +112,10 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Allocates them for what is received: all zeros, and the kernel finds memory when it is used.
+    /// Allocates zeroed buffers for receiving; the kernel provides the memory on first use.
     ///
     /// # Errors
-    /// No memory.
+    /// Fails if memory runs out.
     pub(super) fn empty(plan: &BufferPlan) -> io::Result<Self> {
         Self::with(plan, Memory::new)
     }
@@ -156,19 +155,19 @@ impl Ring {
         Ok(())
     }
 
-    /// Bytes of each buffer.
+    /// Bytes per buffer.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How many there are.
+    /// Number of buffers.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The buffer whose turn it is.
+    /// The current buffer.
     #[inline]
     #[must_use]
     pub fn current(&self) -> &[u8] {
@@ -176,14 +175,14 @@ impl Ring {
         &self.memory[at..at + self.size]
     }
 
-    /// The same, to be written.
+    /// The current buffer, writable.
     #[inline]
     pub fn current_mut(&mut self) -> &mut [u8] {
         let at = self.first + self.turn * self.stride;
         &mut self.memory[at..at + self.size]
     }
 
-    /// The next one's turn.
+    /// Moves to the next buffer.
     #[inline]
     pub fn advance(&mut self) {
         self.turn += 1;
@@ -192,19 +191,18 @@ impl Ring {
         }
     }
 
-    /// Gives the memory up, for the kernel may still send from it: what comes to lie there next
-    /// must not go out.
+    /// Leaks the memory because the kernel may still send from it: data allocated there later must not go out.
     pub(super) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.memory));
         self.width = 0;
     }
 
-    /// The place of the buffer whose turn it is.
+    /// Index of the current buffer.
     pub(super) fn turn(&self) -> usize {
         self.turn
     }
 
-    /// All of them.
+    /// All buffers.
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let size = self.size;
         self.memory[self.first..]
@@ -213,20 +211,20 @@ impl Ring {
             .map(move |buffer| &mut buffer[..size])
     }
 
-    /// A buffer by its place.
+    /// A buffer by index.
     pub(super) fn at(&self, n: usize) -> &[u8] {
         let at = self.first + n * self.stride;
         &self.memory[at..at + self.size]
     }
 
-    /// The same, to be written.
+    /// A buffer by index, writable.
     pub(super) fn at_mut(&mut self, n: usize) -> &mut [u8] {
         let at = self.first + n * self.stride;
         &mut self.memory[at..at + self.size]
     }
 }
 
-/// Opens a file to be sent. Nothing that could make the reader wait: no pipe, no terminal's line.
+/// Opens a file to be sent. Refuses files that could block the reader, such as pipes and terminals.
 pub(super) fn open_filling(path: &Path) -> io::Result<File> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -246,7 +244,7 @@ pub(super) fn open_filling(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Fills a buffer from a file, from its beginning again where it ends.
+/// Fills a buffer from a file, and starts over when the file ends.
 pub(super) fn read_around(file: &mut File, buffer: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     let mut rewound = false;

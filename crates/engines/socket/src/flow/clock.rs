@@ -1,4 +1,4 @@
-//! Reading clocks, and sleeping until one shows a time.
+//! Reads clocks, and sleeps until a given time.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -34,12 +34,12 @@ pub(super) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// A length of time in nanoseconds.
+/// A duration in nanoseconds.
 pub(super) fn length(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Sleeps until CLOCK_MONOTONIC shows `due`, or until told to end: then false.
+/// Sleeps until CLOCK_MONOTONIC shows `due`. Returns false if stopped first.
 pub(super) fn sleep_until(due: u64, stop: &Stopper) -> bool {
     while !stop.stopped() {
         match clock_nanosleep_absolute(ClockId::Monotonic, &timespec(due)) {
@@ -50,8 +50,8 @@ pub(super) fn sleep_until(due: u64, stop: &Stopper) -> bool {
     false
 }
 
-/// Lets the calling thread's sleeps end on time: by default the kernel may add 50 µs.
+/// Makes the calling thread's sleeps end on time: by default the kernel may add 50 µs.
 pub(super) fn sleep_exactly() {
-    // Where it is refused, sleeps are a little longer.
+    // If refused, sleeps are slightly longer.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }

@@ -1,7 +1,7 @@
-//! Streams of datagrams: one by one, several with one call, or many as one that the kernel cuts.
+//! Datagram streams: sent one at a time, in batches per call, or as large datagrams segmented by the kernel.
 //!
-//! A datagram that the kernel has no room for is a failed send; the sender goes on. An empty datagram
-//! is the end.
+//! A datagram that the kernel has no room for is a failed send, and the sender continues. An empty datagram marks the
+//! end.
 
 use std::{
     io,
@@ -29,64 +29,65 @@ use crate::{Stopper, sys::set_int};
 
 /// udp.h: UDP_SEGMENT.
 const UDP_SEGMENT: i32 = 103;
-/// Segments of a large datagram at most: udp.h UDP_MAX_SEGMENTS of all kernels that have it.
+/// Maximum segments of a large datagram: udp.h UDP_MAX_SEGMENTS in all kernels that have it.
 const MOST_SEGMENTS: u32 = 64;
-/// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
+/// Payload of the longest datagram: 65535 bytes minus the IPv4 and UDP headers.
 const LONGEST: u32 = 65_507;
-/// Of a datagram that is thrown away, what is looked at.
+/// Bytes read of a discarded datagram.
 const HEAD: usize = 64;
-/// Empty datagrams at the end, for some may be lost.
+/// Empty datagrams sent at the end, because some may be lost.
 const ENDS: usize = 3;
 
-/// The datagrams of this size that make so many bits per second: what is asked of them is kept to by a
-/// schedule, as the kernel does not.
+/// Datagrams per second of this size for a bit rate. The sender uses a schedule because the kernel does not pace
+/// datagrams.
 pub fn datagrams_per_second(bps: Option<u64>, size: u32) -> Option<f64> {
     bps.map(|bps| bps as f64 / 8.0 / f64::from(size.max(1)))
 }
 
-/// A stream of datagrams to be sent.
+/// A datagram stream to send.
 #[derive(Clone, Debug, Default)]
 pub struct DatagramSendPlan {
-    /// What is sent; `size` is that of a datagram, 1 to 65507.
+    /// Data to send; `size` is that of one datagram, 1 to 65507.
     pub buffers: BufferPlan,
-    /// Datagrams handed over with one call; 0 and 1 is one by one.
+    /// Datagrams per call; 0 and 1 mean one at a time.
     pub batch: u32,
-    /// A batch goes as one large datagram that is cut on the way (UDP_SEGMENT); at most 64, and as
-    /// many as fit into 65507 bytes.
+    /// Send each batch as one large datagram that is segmented later (UDP_SEGMENT); at most 64 segments and 65507
+    /// bytes.
     pub gso: bool,
-    /// Without a copy (MSG_ZEROCOPY).
+    /// Send without copying (MSG_ZEROCOPY).
     pub zerocopy: bool,
     /// Datagrams per second, on an absolute schedule.
     pub rate: Option<f64>,
-    /// Length of the schedule; without it the schedule has no end.
+    /// Length of the schedule; `None` is unlimited.
     pub time: Option<Duration>,
-    /// Bursts and pauses; counted in calls.
+    /// Bursts and pauses, counted in calls.
     pub pace: Option<Pace>,
-    /// Bytes after which it is done: the datagram that reaches them is the last, or its batch.
+    /// Bytes that end the stream: the datagram, or batch, that reaches this number is the last.
     pub limit: Option<u64>,
-    /// With a tag of this stream in each datagram, which needs 18 bytes.
+    /// Stream ID of the tag in each datagram, which needs 18 bytes.
     pub flow: Option<u32>,
-    /// Wait for the schedule without sleeping.
+    /// Busy-wait for the schedule instead of sleeping.
     pub spin: bool,
 }
 
-/// Sends streams of datagrams.
+/// Sends datagram streams.
 #[derive(Debug)]
 pub struct DatagramSender {
     plan: DatagramSendPlan,
-    /// Datagrams of a batch.
+    /// Datagrams per batch.
     batch: usize,
-    /// For batches that are cut, a buffer is a whole batch.
+    /// With segmentation, a buffer holds a whole batch.
     ring: Ring,
     messages: Option<Batch>,
     completions: Option<Completions>,
 }
 
 impl DatagramSender {
-    /// Makes ready what is sent.
+    /// Allocates and fills the buffers.
     ///
     /// # Errors
-    /// A size that no datagram has, or too small for tags; no memory; a file that cannot be read.
+    /// Fails for a size that no datagram has or that is too small for tags, if memory runs out, or if a file cannot be
+    /// read.
     pub fn new(plan: &DatagramSendPlan) -> io::Result<Self> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         let size = plan.buffers.size;
@@ -133,8 +134,7 @@ impl DatagramSender {
         })
     }
 
-    /// Sends until told to end, or until the limit; to an address, or where the socket is connected
-    /// to.
+    /// Sends until stopped or until the limit. The destination is `to`, or the peer of a connected socket.
     pub fn run(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
         self.completions = None;
         if self.plan.zerocopy {
@@ -154,7 +154,7 @@ impl DatagramSender {
             ));
         }
         let tally = self.stream(fd, to, run);
-        // The end marks go one by one.
+        // The end marks are sent one at a time.
         let _ = segment(0);
         tally
     }
@@ -181,7 +181,7 @@ impl DatagramSender {
         if let Some(messages) = &mut self.messages {
             messages.address(to.as_ref());
         }
-        // Datagrams of the schedule that are behind us: sent, failed or skipped.
+        // Datagrams of the schedule already handled: sent, failed or skipped.
         let mut behind = 0;
         loop {
             run.stop.check()?;
@@ -201,7 +201,7 @@ impl DatagramSender {
                 Ok(done) => done,
                 Err(Errno::INTR) => continue,
                 Err(Errno::NOBUFS | Errno::NOMEM) => {
-                    // Of a batch that failed, the first datagram is what failed.
+                    // The failure applies to the first datagram of the batch.
                     tally.failed_sends += 1;
                     behind += 1;
                     continue;
@@ -218,7 +218,7 @@ impl DatagramSender {
         }
     }
 
-    /// One call; how many datagrams went.
+    /// Makes one call. Returns the number of datagrams sent.
     #[inline]
     fn once(
         &mut self,
@@ -264,8 +264,8 @@ impl DatagramSender {
         Ok(datagrams)
     }
 
-    /// Writes numbers and the time into the datagrams of the next call. Of a batch all have the time
-    /// at which it was handed over.
+    /// Writes sequence numbers and the time into the datagrams of the next call. All datagrams of a batch carry the
+    /// time of that call.
     #[inline]
     fn tag(&mut self, mut sequence: u32) {
         let now = wall_ns();
@@ -285,7 +285,7 @@ impl DatagramSender {
         }
     }
 
-    /// As [`Sender::settle`](super::Sender::settle).
+    /// See [`Sender::settle`](super::Sender::settle).
     pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
         if let Some(completions) = &mut self.completions {
             completions.settle(fd, stop, tally);
@@ -301,7 +301,7 @@ impl Drop for DatagramSender {
     }
 }
 
-/// Waits until a time of CLOCK_MONOTONIC; false if told to end.
+/// Waits until a CLOCK_MONOTONIC time. Returns false if stopped first.
 fn until(due: u64, spin: bool, stop: &Stopper) -> bool {
     if now_ns() >= due {
         return true;
@@ -318,11 +318,11 @@ fn until(due: u64, spin: bool, stop: &Stopper) -> bool {
     true
 }
 
-/// Says that a stream of datagrams is over: three empty ones. Nobody hears of it if they are lost,
-/// or if the receiver has gone.
+/// Marks the end of a datagram stream with three empty datagrams. The mark has no effect if they are lost or the
+/// receiver has gone.
 pub fn end_datagrams(fd: BorrowedFd<'_>, to: Option<SocketAddr>) {
     let mut left = ENDS;
-    // A call may tell of what became of an earlier datagram instead of sending; hence some more.
+    // A call may return the error of an earlier datagram instead of sending; hence the extra attempts.
     for _ in 0..2 * ENDS {
         if left > 0 && send_one(fd, to.as_ref(), &[], SendFlags::NOSIGNAL).is_ok() {
             left -= 1;
@@ -330,28 +330,28 @@ pub fn end_datagrams(fd: BorrowedFd<'_>, to: Option<SocketAddr>) {
     }
 }
 
-/// A stream of datagrams to be taken.
+/// A datagram stream to receive.
 #[derive(Clone, Debug, Default)]
 pub struct DatagramReceivePlan {
-    /// Where they are put; of longer datagrams the rest is lost. 65536 bytes with `gro`.
+    /// Receive buffers; longer datagrams are truncated. 65536 bytes with `gro`.
     pub buffers: BufferPlan,
-    /// Datagrams taken with one call, if so many are there; 0 and 1 is one by one.
+    /// Maximum datagrams per call; 0 and 1 mean one at a time.
     pub batch: u32,
-    /// The socket has UDP_GRO: several datagrams may come as one.
+    /// The socket has UDP_GRO: several datagrams may arrive as one.
     pub gro: bool,
-    /// Look at the beginning only, but count all bytes.
+    /// Read only the beginning of each datagram, but count all bytes.
     pub discard: bool,
-    /// Look at tags.
+    /// Evaluate tags.
     pub tagged: bool,
-    /// Bytes after which it is done.
+    /// Bytes that end the stream.
     pub limit: Option<u64>,
-    /// Connect the socket to where the first datagram comes from.
+    /// Connect the socket to the source of the first datagram.
     pub connect: bool,
-    /// Look again and again instead of sleeping.
+    /// Poll instead of sleeping.
     pub spin: bool,
 }
 
-/// Takes streams of datagrams.
+/// Receives datagram streams.
 #[derive(Debug)]
 pub struct DatagramReceiver {
     plan: DatagramReceivePlan,
@@ -361,10 +361,10 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// Makes ready where they are put.
+    /// Allocates the receive buffers.
     ///
     /// # Errors
-    /// Receives of no bytes; no memory.
+    /// Fails for a receive size of 0, or if memory runs out.
     pub fn new(plan: &DatagramReceivePlan) -> io::Result<Self> {
         if plan.buffers.size == 0 {
             return Err(io::Error::new(
@@ -390,8 +390,8 @@ impl DatagramReceiver {
         })
     }
 
-    /// Takes what comes until an empty datagram, until the limit, or until told to end. When the
-    /// first came, and from where, is in the tally.
+    /// Receives until an empty datagram, until the limit, or until stopped. The tally contains the time and source of
+    /// the first datagram.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
         run.tally(None, |run, tally, _| self.stream(fd, run, tally))
     }
@@ -436,7 +436,7 @@ impl DatagramReceiver {
         Ok(())
     }
 
-    /// One call: datagrams, their bytes, and whether one of them was the end.
+    /// Makes one call. Returns the datagrams, their bytes, and true if one was the end mark.
     #[inline]
     fn once(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64, bool)> {
         if let Some(messages) = &mut self.messages {
@@ -463,7 +463,7 @@ impl DatagramReceiver {
         Ok((1, bytes as u64, false))
     }
 
-    /// What the tags say so far, if they were looked at.
+    /// Results from the tags so far, if they are evaluated.
     #[must_use]
     pub fn tags(&self) -> Option<TagReport> {
         self.tags.as_ref().map(TagReader::report)
@@ -477,7 +477,7 @@ fn several(
     plan: &DatagramReceivePlan,
     mut tags: Option<&mut TagReader>,
 ) -> rustix::io::Result<(u64, u64, bool)> {
-    // With segments the kernel must give all of it, or their tags are lost.
+    // With GRO, the kernel must copy all data, or the tags of later segments are lost.
     let discard = plan.discard && !plan.gro;
     let most = if discard { HEAD } else { usize::MAX };
     let size = ring.size().min(most);

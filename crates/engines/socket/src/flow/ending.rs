@@ -1,4 +1,4 @@
-//! Taking connections down.
+//! Takes connections down.
 
 use std::{io, os::fd::BorrowedFd};
 
@@ -9,11 +9,11 @@ use rustix::{
 
 use crate::Stopper;
 
-/// Says that nothing more is sent, then reads what still comes until the peer says the same. The
-/// caller closes. Bytes that were thrown away.
+/// Shuts down sending, then reads until the peer does the same. The caller closes the socket. Returns the number of
+/// discarded bytes.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::Interrupted`] if told to end.
+/// Returns the system's error; [`io::ErrorKind::Interrupted`] if stopped.
 pub fn finish(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
     match shutdown(fd, Shutdown::Write) {
         // The peer has reset the connection already.
@@ -23,10 +23,10 @@ pub fn finish(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
     drain(fd, stop)
 }
 
-/// Reads until the peer says that nothing more comes. Bytes that were thrown away.
+/// Reads until the peer shuts down sending. Returns the number of discarded bytes.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::Interrupted`] if told to end.
+/// Returns the system's error; [`io::ErrorKind::Interrupted`] if stopped.
 pub fn drain(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
     let mut away = [0; 16_384];
     let mut bytes = 0;

@@ -7,17 +7,17 @@ use std::{
 
 use memmap2::{Advice, MmapMut};
 
-/// A huge page.
+/// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
-/// Less than this lies in the processor's nearest caches whatever its pages are.
+/// Smaller buffers stay in the inner CPU caches regardless of the page size.
 const LARGE: usize = 128 << 10;
 
-/// Zeros at first.
+/// Zero-initialised memory.
 #[derive(Debug)]
 pub(super) enum Memory {
     Heap(Vec<u8>),
-    /// In huge pages, if the system gives them: what lies together in memory does not fight for
-    /// places in the cache. Bytes in front of the first whole one are not used.
+    /// Huge pages, if available: contiguous memory does not compete for the same cache sets. Bytes before the first
+    /// whole page are unused.
     Huge {
         map: MmapMut,
         first: usize,
@@ -31,10 +31,10 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// So many bytes.
+    /// Allocates this number of bytes.
     ///
     /// # Errors
-    /// There is not so much.
+    /// Fails if memory runs out.
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         let mut probe = Vec::<u8>::new();
         probe.try_reserve_exact(bytes).map_err(|_| {
@@ -47,10 +47,10 @@ impl Memory {
         Ok(Self::Heap(vec![0; bytes]))
     }
 
-    /// The same for what is read again and again.
+    /// Allocates memory that is read repeatedly, in huge pages if available.
     ///
     /// # Errors
-    /// There is not so much.
+    /// Fails if memory runs out.
     pub(super) fn huge(bytes: usize) -> io::Result<Self> {
         if bytes < LARGE {
             return Self::new(bytes);
@@ -59,7 +59,7 @@ impl Memory {
         let map = MmapMut::map_anon(whole + HUGE)?;
         let start = map.as_ptr() as usize;
         let first = start.next_multiple_of(HUGE) - start;
-        // Small pages do as well.
+        // If refused, small pages work too.
         let _ = map.advise_range(Advice::HugePage, first, whole);
         Ok(Self::Huge { map, first })
     }

@@ -1,4 +1,4 @@
-//! Whole messages: sends and receives that go on after a signal, and datagrams with their ends.
+//! Whole messages: sends and receives that continue after a signal, and datagrams with their addresses.
 #![allow(
     unsafe_code,
     reason = "batches, segments and packet information have no safe wrapper"
@@ -20,7 +20,7 @@ use crate::Stopper;
 
 /// udp.h: UDP_GRO.
 const UDP_GRO: i32 = 104;
-/// Bytes for control messages of one datagram.
+/// Bytes for the control messages of one datagram.
 const CONTROL: usize = 64;
 
 /// Sends one message, a datagram or a part of a stream.
@@ -37,7 +37,7 @@ pub(super) fn send_one(
     }
 }
 
-/// Sends all of a message over a stream; how many calls it took.
+/// Sends all of a message over a stream. Returns the number of calls.
 #[inline]
 pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Result<u64, Ended> {
     let mut sent = 0;
@@ -56,8 +56,7 @@ pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Re
     Ok(calls)
 }
 
-/// Takes a whole message from a stream; how many calls it took. With `spin` it looks again and again
-/// instead of sleeping.
+/// Receives a whole message from a stream. Returns the number of calls. With `spin` it polls instead of sleeping.
 #[inline]
 pub(super) fn receive_whole(
     fd: BorrowedFd<'_>,
@@ -89,7 +88,7 @@ pub(super) fn receive_whole(
     Ok(calls)
 }
 
-/// What the network said about a datagram sent earlier: no reason for a receiver to end.
+/// Returns true for network errors about an earlier datagram; a receiver continues after them.
 pub(super) fn is_passing(error: Errno) -> bool {
     matches!(
         error,
@@ -97,7 +96,7 @@ pub(super) fn is_passing(error: Errno) -> bool {
     )
 }
 
-/// Waits for the first datagram, which stays in the queue; who sent it.
+/// Waits for the first datagram, which stays in the queue. Returns its source.
 pub(super) fn await_first(
     fd: BorrowedFd<'_>,
     spin: bool,
@@ -121,7 +120,7 @@ pub(super) fn await_first(
     }
 }
 
-/// A socket address as the kernel has it, and its length.
+/// A socket address in the kernel's form, and its length.
 pub(super) fn native(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all zeros is a valid address of no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -161,12 +160,12 @@ pub(super) fn native(address: &SocketAddr) -> (libc::sockaddr_storage, libc::soc
     (storage, length as libc::socklen_t)
 }
 
-/// Room for control messages, aligned as they must be.
+/// Space for control messages, with the required alignment.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(super) struct Control([u8; CONTROL]);
 
-/// Datagrams that go or come by one call.
+/// Datagrams sent or received by one call.
 pub(super) struct Batch {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
@@ -175,7 +174,7 @@ pub(super) struct Batch {
     to_length: libc::socklen_t,
 }
 
-// SAFETY: the pointers are into memory that the value owns, or that is given anew for each call.
+// SAFETY: the pointers refer to memory that the value owns, or that is set anew for each call.
 unsafe impl Send for Batch {}
 
 impl std::fmt::Debug for Batch {
@@ -185,7 +184,7 @@ impl std::fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Room for `most` datagrams.
+    /// Space for `most` datagrams.
     pub(super) fn new(most: usize) -> Self {
         // SAFETY: all zeros is an empty header, an empty piece of memory, and no address.
         let (header, vector, to) = unsafe {
@@ -204,7 +203,7 @@ impl Batch {
         }
     }
 
-    /// Where datagrams go; `None`: the socket is connected.
+    /// Sets the destination; `None` if the socket is connected.
     pub(super) fn address(&mut self, to: Option<&SocketAddr>) {
         self.to_length = 0;
         if let Some(to) = to {
@@ -222,10 +221,10 @@ impl Batch {
         header.msg_iovlen = 1;
     }
 
-    /// Sends a datagram from each of the buffers; how many went.
+    /// Sends one datagram from each buffer. Returns the number sent.
     ///
     /// # Errors
-    /// The system's, about the first.
+    /// Returns the system's error about the first datagram.
     pub(super) fn send<'b>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -257,11 +256,11 @@ impl Batch {
         counted(sent)
     }
 
-    /// Takes up to as many datagrams as there are buffers; waits for the first only, and not for
-    /// that with `spin`. How many came.
+    /// Receives up to one datagram per buffer. Waits for the first only, and with `spin` for none. Returns the number
+    /// received.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn receive<'b>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -300,13 +299,13 @@ impl Batch {
         counted(got)
     }
 
-    /// Length of a datagram that came.
+    /// Length of a received datagram.
     #[inline]
     pub(super) fn length(&self, n: usize) -> usize {
         self.headers[n].msg_len as usize
     }
 
-    /// Length of the segments that a datagram was put together from (UDP_GRO).
+    /// Segment length of a coalesced datagram (UDP_GRO).
     pub(super) fn segment(&self, n: usize) -> Option<usize> {
         let header = &raw const self.headers[n].msg_hdr;
         // SAFETY: the kernel has set the length of the control messages; the macros stay within it.
@@ -332,7 +331,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Takes datagrams together with the address they were sent to, and answers from that address.
+/// Receives datagrams with their destination address and answers from that address.
 pub(super) struct Answers {
     control: Box<Control>,
     control_length: usize,
@@ -358,7 +357,7 @@ impl Answers {
         }
     }
 
-    /// Takes a datagram; its length, cut to the buffer's.
+    /// Receives a datagram. Returns its length, truncated to the buffer.
     pub(super) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -369,8 +368,8 @@ impl Answers {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: into.len(),
         };
-        // SAFETY: all zeros is an empty header; then it is filled with memory that is ours during
-        // the call and as long as the header says.
+        // SAFETY: all zeros is an empty header. It is then filled with memory that is exclusively borrowed during the
+        // call and as long as the header says.
         unsafe {
             let mut header: libc::msghdr = std::mem::zeroed();
             header.msg_name = (&raw mut *self.from).cast();
@@ -388,7 +387,7 @@ impl Answers {
         }
     }
 
-    /// Answers the datagram that came last.
+    /// Answers the last received datagram.
     pub(super) fn send(&mut self, fd: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
         let mut vector = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -411,13 +410,13 @@ impl Answers {
     }
 }
 
-/// Of the control messages leaves the first, if it is the one that says where a datagram was sent
-/// to, in the form that says where one is to be sent from; its length.
+/// Keeps only the first control message, if it is the one with the destination address, and converts it to the form
+/// that sets a source address. Returns its length.
 ///
 /// # Safety
 /// The header must be one that `recvmsg` has filled.
 unsafe fn keep_destination(header: &mut libc::msghdr) -> usize {
-    // SAFETY: the caller's word: the control messages are as long as the header says.
+    // SAFETY: by the contract of this function, the control messages are as long as the header says.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(header);
         let Some(head) = message.as_ref() else {
@@ -428,7 +427,7 @@ unsafe fn keep_destination(header: &mut libc::msghdr) -> usize {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 let place = body.cast::<libc::in_pktinfo>();
                 let mut place_of = place.read_unaligned();
-                // Any interface that leads there; the address is what matters.
+                // Any interface towards the peer; only the address matters.
                 place_of.ipi_ifindex = 0;
                 place_of.ipi_spec_dst = place_of.ipi_addr;
                 place.write_unaligned(place_of);
@@ -438,7 +437,7 @@ unsafe fn keep_destination(header: &mut libc::msghdr) -> usize {
                 let place = body.cast::<libc::in6_pktinfo>();
                 let mut place_of = place.read_unaligned();
                 let octets = place_of.ipi6_addr.s6_addr;
-                // Of addresses that hold on one link only, the link is a part.
+                // For link-local addresses the interface is part of the address.
                 if octets[0] != 0xfe || octets[1] & 0xc0 != 0x80 {
                     place_of.ipi6_ifindex = 0;
                 }

@@ -1,12 +1,10 @@
-//! The loops that move data, the same at both ends: a stream is sent here and taken there.
+//! The loops that move data, the same at both ends: one end sends a stream, the other receives it.
 //!
-//! A loop owns its socket and its buffers, tests a flag before each call, and counts into
-//! [`Counters`], which others read while it runs. It reads a clock only where someone asked for the
-//! time of operations, for a rate or for pacing, and neither allocates nor waits for a lock.
+//! A loop owns its socket and buffers, tests a flag before each call, and updates [`Counters`] that other threads read.
+//! It reads a clock only if operation times, a rate or pacing are requested. It neither allocates nor waits for a lock.
 //!
-//! Every loop is used in the same way: `new` takes a plan and allocates, before a clock runs; `run`
-//! takes a socket and a [`Run`] and gives a [`Tally`], which says too why it ended. What was done
-//! until then stands, whatever ended it.
+//! Every loop is used in the same way: `new` takes a plan and allocates before a clock runs; `run` takes a socket and a
+//! [`Run`] and returns a [`Tally`]. The tally contains the work done and the reason for the end, including failures.
 
 use std::{
     io,
@@ -56,19 +54,19 @@ pub use respond::{RespondPlan, Responder};
 pub use send::{SendPlan, Sender};
 pub use tags::TagReport;
 
-/// What a loop runs with, beside its socket.
+/// Runtime context of a loop, in addition to its socket.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// Ends it.
+    /// Stops the loop.
     pub stop: &'a Stopper,
-    /// Where it counts.
+    /// Live counters of the loop.
     pub counters: &'a Counters,
-    /// Where it writes the time of its operations, if someone asked for them.
+    /// Recorder of operation times, if they are wanted.
     pub recorder: Option<&'a mut Recorder>,
 }
 
 impl Run<'_> {
-    /// A loop with a tally of its own, in which it says too why it ended and how long it paused.
+    /// Runs a loop and completes its tally with the reason for the end and the time spent in pauses.
     fn tally(
         &mut self,
         pace: Option<Pace>,
@@ -84,14 +82,14 @@ impl Run<'_> {
         tally
     }
 
-    /// When an operation begins, if its time is wanted; unless the loop was told to end.
+    /// Start time of an operation, if times are recorded. Fails if the loop was stopped.
     #[inline]
     fn begin(&self) -> Result<Option<u64>, Ended> {
         self.stop.check()?;
         Ok(self.recorder.as_ref().map(|_| clock::now_ns()))
     }
 
-    /// Takes the time of an operation that is over.
+    /// Records the time of a completed operation.
     #[inline]
     fn record(&mut self, began: Option<u64>) {
         if let (Some(began), Some(recorder)) = (began, self.recorder.as_deref_mut()) {
@@ -99,7 +97,7 @@ impl Run<'_> {
         }
     }
 
-    /// Counts a transaction of so many bytes.
+    /// Counts a transaction with its bytes.
     #[inline]
     fn transacted(&mut self, tally: &mut Tally, bytes: u64, began: Option<u64>) {
         tally.transactions += 1;
@@ -109,17 +107,17 @@ impl Run<'_> {
     }
 }
 
-/// Why a loop ended.
+/// Reason for the end of a loop.
 #[derive(Debug, Default)]
 pub enum Ended {
-    /// It was told to.
+    /// It was stopped.
     #[default]
     Stopped,
-    /// All was done that was asked for.
+    /// Everything requested was done.
     Limit,
-    /// The peer ended it: the end of a stream, or an empty datagram.
+    /// The peer ended it: end of the stream, or an empty datagram.
     Eof,
-    /// The system refused a call.
+    /// A system call failed.
     Failed(io::Error),
 }
 
@@ -136,7 +134,7 @@ impl From<Errno> for Ended {
 }
 
 impl Stopper {
-    /// For loops that end with `?`.
+    /// Form of `stopped` for loops that end with `?`.
     #[inline]
     fn check(&self) -> Result<(), Ended> {
         if self.stopped() {
@@ -146,45 +144,45 @@ impl Stopper {
     }
 }
 
-/// What a loop did.
+/// Results of a loop.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Why it ended.
+    /// Reason for the end.
     pub ended: Ended,
-    /// Bytes that the kernel took.
+    /// Bytes accepted by the kernel.
     pub bytes_sent: u64,
-    /// Bytes that the kernel gave.
+    /// Bytes delivered by the kernel.
     pub bytes_received: u64,
-    /// Successful sends; datagrams where they go in batches.
+    /// Successful sends; datagrams if sent in batches.
     pub send_calls: u64,
-    /// Successful receives; datagrams where they come in batches.
+    /// Successful receives; datagrams if received in batches.
     pub receive_calls: u64,
-    /// Datagrams refused for want of room (ENOBUFS, ENOMEM).
+    /// Datagrams refused for lack of buffer space (ENOBUFS, ENOMEM).
     pub failed_sends: u64,
-    /// Requests that were answered, or answers that were given.
+    /// Requests answered by the peer, or answers sent.
     pub transactions: u64,
-    /// Requests without an answer at the end: under way, or due by the rate and not sent.
+    /// Requests without an answer at the end: in flight, or due by the rate but not sent.
     pub unanswered: u64,
     /// Requests given up: after the timeout, or overtaken by thousands of others.
     pub given_up: u64,
-    /// Answers by datagram without a number, of requests that overlap: they were taken in order.
+    /// Datagram answers without a number to overlapping requests: assumed to be in order.
     pub unnumbered: u64,
-    /// Datagrams of a rate that were skipped, because the sender was late by more than 100 ms.
+    /// Datagrams of the schedule that were skipped because the sender was more than 100 ms late.
     pub unsent: u64,
     /// Zero-copy sends completed without a copy.
     pub zero_copy: u64,
-    /// Zero-copy sends that the kernel copied all the same.
+    /// Zero-copy sends that the kernel copied nevertheless.
     pub copied: u64,
-    /// Time in the pauses of paced sending.
+    /// Time spent in the pauses of paced sending.
     pub waited: Duration,
-    /// When the first datagram came, of those who wait for datagrams.
+    /// Arrival time of the first datagram, for datagram receivers.
     pub began: Option<Instant>,
-    /// Where it came from.
+    /// Source of the first datagram.
     pub peer: Option<SocketAddr>,
 }
 
 impl Tally {
-    /// What went wrong, if that ended it.
+    /// The error, if one ended the loop.
     #[must_use]
     pub fn failure(&self) -> Option<&io::Error> {
         match &self.ended {
@@ -193,7 +191,7 @@ impl Tally {
         }
     }
 
-    /// Adds what was done after this; why it ended is the later's.
+    /// Adds a later tally; the reason for the end is that of the later one.
     pub fn add(&mut self, later: Self) {
         self.ended = later.ended;
         self.bytes_sent += later.bytes_sent;
@@ -214,7 +212,7 @@ impl Tally {
     }
 }
 
-/// What a loop has done so far: written by its thread, read by any. On cache lines of its own.
+/// Live counters of a loop: written by its thread, read by any. Aligned to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
@@ -227,40 +225,40 @@ pub struct Counters {
     jitter: AtomicU64,
 }
 
-/// What the numbers in datagrams have told so far.
+/// Results from the sequence numbers in datagrams so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Numbers {
-    /// Datagrams with our number that came, without duplicates.
+    /// Datagrams with our number, without duplicates.
     pub came: u64,
-    /// Numbers below the highest that have not come.
+    /// Numbers below the highest that have not arrived.
     pub missing: u64,
     /// RFC 3550 jitter, ns; `None` before the second datagram.
     pub jitter_ns: Option<f64>,
 }
 
-/// One loop's counters, for those who look on.
+/// Counters of one loop, shared with observers.
 pub type SharedCounters = Arc<Counters>;
 
 impl Counters {
-    /// Bytes moved; of transactions, requests and responses.
+    /// Bytes moved; for transactions, requests and responses.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Successful calls; datagrams where they go in batches.
+    /// Successful calls; datagrams if sent or received in batches.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Transactions done.
+    /// Completed transactions.
     #[must_use]
     pub fn transactions(&self) -> u64 {
         self.transactions.load(Ordering::Relaxed)
     }
 
-    /// Counts calls and their bytes. Only the loop's thread calls it: no read-modify-write.
+    /// Adds calls and their bytes. Only the loop's thread may call it, because it is not an atomic read-modify-write.
     #[inline]
     pub fn add(&self, calls: u64, bytes: u64) {
         let now = self.bytes.load(Ordering::Relaxed);
@@ -269,7 +267,7 @@ impl Counters {
         self.calls.store(now + calls, Ordering::Relaxed);
     }
 
-    /// What the numbers in datagrams have told; `None` before the first that has one.
+    /// Results from the numbers in datagrams; `None` before the first numbered datagram.
     #[must_use]
     pub fn numbers(&self) -> Option<Numbers> {
         let came = self.numbered.load(Ordering::Acquire);
@@ -281,7 +279,7 @@ impl Counters {
         })
     }
 
-    /// Says what they have told. Only the loop's thread calls it.
+    /// Publishes new results. Only the loop's thread may call it.
     #[inline]
     pub fn set_numbers(&self, numbers: Numbers) {
         self.missing.store(numbers.missing, Ordering::Relaxed);
@@ -290,7 +288,7 @@ impl Counters {
         self.numbered.store(numbers.came, Ordering::Release);
     }
 
-    /// Counts a transaction. Only the loop's thread calls it.
+    /// Counts a transaction. Only the loop's thread may call it.
     #[inline]
     pub fn add_transaction(&self) {
         let now = self.transactions.load(Ordering::Relaxed);

@@ -1,22 +1,22 @@
-//! Requests under way: which they are, since when, and which of them an answer is for.
+//! Requests in flight: their start times, and the request that an answer belongs to.
 //!
-//! Requests are numbered in the order in which they begin. An answer that says its number settles
-//! that request and no other, so answers may overtake each other; one without a number settles the
-//! oldest. Whatever comes or does not come, each request is in one of three places:
+//! Requests are numbered in the order in which they begin. An answer with a number settles that request only, so
+//! answers may overtake each other. An answer without a number settles the oldest request. Each request is in exactly
+//! one of three states:
 //!
 //! ```text
 //!   begun = answered + given up + under way
 //! ```
 
-/// A place of a request that is settled.
+/// Entry of a settled request.
 const SETTLED: u64 = u64::MAX;
 
 /// The requests of one run.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// Since when each request runs, by its number modulo their length; [`SETTLED`] if it does not.
+    /// Start time of each request, indexed by its number modulo the length; [`SETTLED`] if it is not in flight.
     since: Box<[u64]>,
-    /// The oldest that is under way, or the next.
+    /// The oldest request in flight, or the next one.
     oldest: u64,
     begun: u64,
     answered: u64,
@@ -24,7 +24,7 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Room for numbers that are up to `span` apart, at least; rounded up to a power of two.
+    /// Creates a table for numbers up to `span` apart, rounded up to a power of two.
     pub(super) fn new(span: u64) -> Self {
         let span = usize::try_from(span.max(1)).unwrap_or(1 << 20);
         Self {
@@ -36,19 +36,19 @@ impl Outstanding {
         }
     }
 
-    /// Requests begun: the number of the next.
+    /// Number of requests begun, which is the number of the next request.
     #[inline]
     pub(super) fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// Requests given up.
+    /// Number of requests given up.
     #[inline]
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// Requests that are neither answered nor given up.
+    /// Number of requests neither answered nor given up.
     #[inline]
     pub(super) fn under_way(&self) -> u64 {
         self.begun - self.answered - self.given_up
@@ -60,8 +60,8 @@ impl Outstanding {
         number as usize & (self.since.len() - 1)
     }
 
-    /// Begins the next request. One that is as much older as there are places has been overtaken by
-    /// all that came after it: it is given up.
+    /// Begins the next request. A request that still occupies its entry was overtaken by all later ones and is given
+    /// up.
     #[inline]
     pub(super) fn begin(&mut self, since: u64) {
         if self.begun - self.oldest == self.since.len() as u64 {
@@ -75,8 +75,7 @@ impl Outstanding {
         self.begun += 1;
     }
 
-    /// An answer to the request of this number came; since when that ran. `None` if it is not under
-    /// way: answered or given up before.
+    /// Settles the request with this number. Returns its start time, or `None` if it is not in flight.
     #[inline]
     pub(super) fn answer(&mut self, number: u64) -> Option<u64> {
         if !(self.oldest..self.begun).contains(&number) {
@@ -94,19 +93,19 @@ impl Outstanding {
         Some(since)
     }
 
-    /// An answer came that does not say to what: it is taken for that of the oldest.
+    /// Settles the oldest request, for an answer without a number.
     #[inline]
     pub(super) fn answer_oldest(&mut self) -> Option<u64> {
         self.answer(self.oldest)
     }
 
-    /// Since when the oldest that is under way runs.
+    /// Start time of the oldest request in flight.
     #[inline]
     pub(super) fn oldest(&self) -> Option<u64> {
         (self.under_way() > 0).then(|| self.since[self.at(self.oldest)])
     }
 
-    /// Gives up what has been under way since then or before.
+    /// Gives up all requests that began at `time` or before.
     pub(super) fn give_up_until(&mut self, time: u64) {
         while self.oldest().is_some_and(|since| since <= time) {
             self.given_up += 1;

@@ -1,4 +1,4 @@
-//! When the next operation may begin: bursts at intervals, or a fixed rate.
+//! Start time of the next operation: bursts at intervals, or a fixed rate.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::{
 };
 use crate::Stopper;
 
-/// Lateness that a sender of a rate makes up for; what is older is skipped and counted as unsent.
+/// Lateness that a sender makes up for; older operations are skipped and counted as unsent.
 const CATCH_UP_NS: u64 = 100_000_000;
 
-/// Operations in bursts, with a pause after each.
+/// Bursts of operations with a pause after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Operations of a burst; at least 1.
+    /// Operations per burst; at least 1.
     pub burst: u32,
-    /// From the begin of a burst to the next.
+    /// Interval between the starts of bursts.
     pub interval: Duration,
 }
 
 impl Pace {
-    /// What one end was asked for.
+    /// The pace requested for one end.
     #[must_use]
     pub fn of(side: &SocketSide) -> Option<Self> {
         let interval = Duration::from_nanos(side.burst_interval.as_nanos());
@@ -34,7 +34,7 @@ impl Pace {
     }
 }
 
-/// Keeps the pace of one run.
+/// Pacing state of one run.
 #[derive(Debug)]
 pub(super) struct Pacer {
     burst: u64,
@@ -45,7 +45,7 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// The first burst begins now. Without a pace it never ends.
+    /// Starts the first burst now. Without a pace the burst never ends.
     pub(super) fn begin(pace: Option<Pace>) -> Self {
         let burst = pace.map_or(u64::MAX, |pace| pace.burst.max(1).into());
         Self {
@@ -57,8 +57,7 @@ impl Pacer {
         }
     }
 
-    /// After an operation: waits if it was the last of its burst. Who is late begins the next burst
-    /// at once and does not make up for it.
+    /// Waits if this operation was the last of its burst. A late burst starts at once; the delay is not made up for.
     #[inline]
     pub(super) fn after_operation(&mut self, stop: &Stopper) -> Result<(), Ended> {
         self.left -= 1;
@@ -82,7 +81,7 @@ impl Pacer {
         if goes_on { Ok(()) } else { Err(Ended::Stopped) }
     }
 
-    /// Time that was waited.
+    /// Time spent waiting.
     pub(super) fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited)
     }
@@ -93,12 +92,12 @@ impl Pacer {
 pub(super) struct Schedule {
     start: u64,
     period: f64,
-    /// Operations of the whole time; those after them are never due.
+    /// Operations in the whole time; later ones are never due.
     count: u64,
 }
 
 impl Schedule {
-    /// From now on, `rate` operations per second. The end of `time` is not part of it: R·T operations are due.
+    /// Starts a schedule of `rate` operations per second now. The end of `time` is excluded: R·T operations are due.
     pub(super) fn begin(rate: f64, time: Option<Duration>) -> Self {
         Self {
             start: now_ns(),
@@ -107,7 +106,7 @@ impl Schedule {
         }
     }
 
-    /// When operation `k` is due, ns of CLOCK_MONOTONIC.
+    /// Due time of operation `k`, ns of CLOCK_MONOTONIC.
     #[inline]
     pub(super) fn due(&self, k: u64) -> u64 {
         if k >= self.count {
@@ -117,12 +116,12 @@ impl Schedule {
         self.start + (k as f64 * self.period) as u64
     }
 
-    /// How many operations were due by `now`.
+    /// Number of operations due by `now`.
     pub(super) fn due_by(&self, now: u64) -> u64 {
         ((now.saturating_sub(self.start) as f64 / self.period) as u64 + 1).min(self.count)
     }
 
-    /// The operation to go on with, where `k` would be the next: itself, unless it is too late.
+    /// The operation to continue with: `k`, or a later one if `k` is too late.
     pub(super) fn skip_to(&self, k: u64, now: u64) -> u64 {
         if now.saturating_sub(self.due(k)) <= CATCH_UP_NS {
             return k;
@@ -134,7 +133,7 @@ impl Schedule {
 /// Operations at `rate` per second that are due before the end of `time`.
 fn operations(rate: f64, time: Duration) -> u64 {
     let all = rate * time.as_secs_f64();
-    // A product that is whole but for its rounding is whole.
+    // A product that is an integer except for rounding counts as an integer.
     let whole = all.round();
     match (all - whole).abs() < 1e-6 {
         true => whole as u64,

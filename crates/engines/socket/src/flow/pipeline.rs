@@ -1,9 +1,9 @@
-//! Several requests under way at once: a burst of them, or as a rate says.
+//! Several requests in flight: a fixed number, or at a rate.
 //!
-//! Requests go out without waiting, and answers are taken while a request is half sent, so two ends
-//! with large messages cannot wait for each other in a send. Answers of a stream come in order.
-//! Datagrams carry a number where both messages have room for it and the server gives it back: then
-//! each answer finds its request, whatever came before it. Else they are taken to come in order too.
+//! Requests are sent without waiting, and answers are received even while a request is half sent. Therefore two ends
+//! with large messages cannot deadlock in their sends. Answers of a stream arrive in order. Datagrams carry a number if
+//! both messages have room and the server returns it, so each answer finds its request. Otherwise datagram answers are
+//! assumed to be in order too.
 
 use std::{net::SocketAddr, os::fd::BorrowedFd};
 
@@ -23,35 +23,34 @@ use super::{
     request::{RequestPlan, number_of, write_number},
 };
 
-/// Requests that are looked for in the time between two answers at most, so that answers are not
-/// kept waiting by what is due.
+/// Maximum requests sent between two checks for answers, so that due requests do not delay answers.
 const AT_ONCE: u32 = 64;
-/// A request that was overtaken by so many others, at least, is lost, where no timeout says when.
+/// A request is lost once at least this number of later requests overtook it, if no timeout applies.
 const OVERTAKEN: u64 = 4096;
-/// The same with a rate, in seconds of it, and at most.
+/// The same limit with a rate, in seconds of that rate, and its maximum in requests.
 const OVERTAKEN_S: f64 = 2.0;
 const OVERTAKEN_MOST: u64 = 1 << 22;
 
-/// One run of requests that overlap.
+/// One run of overlapping requests.
 pub(super) struct Pipeline<'a> {
     plan: &'a RequestPlan,
     requests: &'a mut Ring,
     responses: &'a mut Ring,
     fd: BorrowedFd<'a>,
     to: Option<SocketAddr>,
-    /// Since when each request is under way; with a rate, since it was due.
+    /// Start time of each request in flight; with a rate, its due time.
     book: Outstanding,
     schedule: Option<Schedule>,
     timeout: Option<u64>,
-    /// When the next request began, of which nothing is handed over yet.
+    /// Start time of the next request, before any of it is sent.
     begins: u64,
-    /// The server gives numbers back: what comes without one is not an answer of its.
+    /// The server returns numbers, so a datagram without one is not its answer.
     gives_numbers: bool,
-    /// Bytes of the next request that are handed over.
+    /// Bytes of the next request already sent.
     part: usize,
-    /// Bytes of the next response that came.
+    /// Bytes of the next response already received.
     got: usize,
-    /// The last send found no room.
+    /// The last send found no buffer space.
     blocked: bool,
 }
 
@@ -123,12 +122,12 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Whether enough requests were sent for the limit; those that were given up do not count.
+    /// Returns true if enough requests were sent for the limit, not counting those given up.
     fn all_begun(&self) -> bool {
         self.book.begun() - self.book.given_up() >= self.limit()
     }
 
-    /// Whether the next request may begin.
+    /// Returns true if the next request may begin.
     fn may_send(&self) -> bool {
         if self.part > 0 {
             return true;
@@ -142,7 +141,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Sends what may go, until there is no room.
+    /// Sends due requests until there is no buffer space.
     fn send_all(&mut self, tally: &mut Tally) -> Result<(), Ended> {
         self.blocked = false;
         let mut left = AT_ONCE;
@@ -192,10 +191,10 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Waits for an answer, or until the next request may go, and takes the answer.
+    /// Waits for an answer, or until the next request may begin, and receives the answer.
     fn take(&mut self, run: &mut Run<'_>, tally: &mut Tally) -> Result<(), Ended> {
-        // Where there is nothing to do but wait for an answer, the call that takes it waits. Else
-        // it is waited for both, so that no request comes late because of an answer.
+        // If only an answer can arrive, the receive call itself waits. Otherwise poll for both events, so that an
+        // answer never delays a request.
         let mut flags = RecvFlags::empty();
         if self.plan.spin || self.blocked || self.schedule.is_some() || self.timeout.is_some() {
             flags = RecvFlags::DONTWAIT;
@@ -226,7 +225,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Sleeps until something came (then true), until there is room, or until something is due.
+    /// Sleeps until data arrives (returns true), buffer space is free, or something is due.
     fn wait(&self) -> Result<bool, Ended> {
         let mut events = PollFlags::IN;
         if self.blocked {
@@ -253,15 +252,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Gives up what has been under way for longer than the timeout. A request of which only a part
-    /// went stays.
+    /// Gives up requests in flight for longer than the timeout, except a partly sent one.
     fn give_up_if_late(&mut self) {
         if let Some(timeout) = self.timeout {
             self.book.give_up_until(now_ns().saturating_sub(timeout));
         }
     }
 
-    /// A whole response is there.
+    /// Completes a request after its whole response has arrived.
     fn answered(&mut self, run: &mut Run<'_>, tally: &mut Tally) {
         let size = self.got;
         self.got = 0;
@@ -273,15 +271,15 @@ impl<'a> Pipeline<'a> {
         self.give_up_if_late();
     }
 
-    /// Since when the request was under way that this answers; none if it was answered or given up
-    /// before, or is nobody's answer.
+    /// Start time of the request that this message answers. `None` if the request was answered or given up before, or
+    /// if the message is not an answer.
     #[inline]
     fn settle(&mut self, size: usize, tally: &mut Tally) -> Option<u64> {
         if !self.plan.datagrams {
             return self.book.answer_oldest();
         }
         let number = number_of(&self.responses.current()[..size]);
-        // A number that was not sent is chance, in an answer of random bytes.
+        // In an answer of random bytes, a number that was never sent is a coincidence.
         if let Some(number) = number.filter(|number| *number < self.book.begun()) {
             self.gives_numbers = true;
             return self.book.answer(number);

@@ -1,4 +1,4 @@
-//! Takes a stream of bytes, in one of several ways.
+//! Receives a byte stream by one of several methods.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,18 +18,18 @@ use super::{
     buffers::{BufferPlan, Ring},
 };
 
-/// A stream to be taken.
+/// A stream to receive.
 #[derive(Clone, Debug)]
 pub struct ReceivePlan {
-    /// Where it is put: as many bytes at once as a buffer has.
+    /// Receive buffers; each call reads at most one buffer.
     pub buffers: BufferPlan,
-    /// How.
+    /// Receive method.
     pub by: ReceiveBy,
-    /// Bytes after which it is done; the last call may bring it past them.
+    /// Bytes that end the stream; the last call may exceed this number.
     pub limit: Option<u64>,
 }
 
-/// Takes streams.
+/// Receives streams.
 #[derive(Debug)]
 pub struct Receiver {
     method: ReceiveMethod,
@@ -43,10 +43,10 @@ enum ReceiveMethod {
 }
 
 impl Receiver {
-    /// Makes ready where it is put.
+    /// Allocates the receive buffers.
     ///
     /// # Errors
-    /// Receives of no bytes; no memory; no pipe, no null device.
+    /// Fails for a receive size of 0, if memory runs out, or if the pipe or the null device cannot be opened.
     pub fn new(plan: &ReceivePlan) -> io::Result<Self> {
         if plan.buffers.size == 0 {
             return Err(io::Error::new(
@@ -67,7 +67,7 @@ impl Receiver {
         })
     }
 
-    /// Takes what comes until the stream ends, until the limit, or until told to end.
+    /// Receives until the stream ends, until the limit, or until stopped.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
         match &mut self.method {
             ReceiveMethod::Recv(ring, flags) => stream(run, self.limit, || {
@@ -106,7 +106,7 @@ fn stream(
     })
 }
 
-/// From a socket through a pipe to the null device: pages change hands, bytes are not copied.
+/// Splices from a socket through a pipe to the null device: pages change hands, bytes are not copied.
 #[derive(Debug)]
 struct Drain {
     out: OwnedFd,
@@ -118,7 +118,7 @@ struct Drain {
 impl Drain {
     fn new(size: usize) -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
-        // As large as the receive, if the user's limit allows; else less goes at once.
+        // As large as the receive if the user's limit allows; otherwise each call moves less.
         let _ = fcntl_setpipe_size(&into, size.clamp(65_536, 1 << 20));
         let null = OpenOptions::new().write(true).open("/dev/null")?;
         Ok(Self {

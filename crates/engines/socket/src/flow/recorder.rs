@@ -1,4 +1,4 @@
-//! The time of operations: written by a loop, taken in pieces by those who look on.
+//! Operation times: written by a loop, read in intervals by observers.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -7,16 +7,16 @@ use std::sync::{
 
 use wb_measure::Histogram;
 
-/// A loop's end: where it writes.
+/// The loop's side: records times.
 #[derive(Debug)]
 pub struct Recorder {
     all: Histogram,
-    /// What could not be put into the interval, because it was being taken just then.
+    /// Times recorded while an observer held the interval.
     missed: Histogram,
     meter: Arc<Meter>,
 }
 
-/// The other end.
+/// The observer's side.
 #[derive(Debug)]
 pub struct Meter {
     paused: AtomicBool,
@@ -24,7 +24,7 @@ pub struct Meter {
 }
 
 impl Recorder {
-    /// An empty one; whether intervals are wanted too.
+    /// Creates a recorder. With `intervals`, times are also kept per interval.
     #[must_use]
     pub fn new(intervals: bool) -> Self {
         Self {
@@ -37,13 +37,13 @@ impl Recorder {
         }
     }
 
-    /// The other end.
+    /// The observer's side.
     #[must_use]
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
 
-    /// Takes the time of an operation, ns. Never waits.
+    /// Records the time of an operation, ns. Never waits.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         if self.meter.paused.load(Ordering::Relaxed) {
@@ -59,13 +59,13 @@ impl Recorder {
                         self.missed = Histogram::new();
                     }
                 }
-                // The interval is being taken: this one belongs to the next.
+                // An observer holds the interval: this time belongs to the next one.
                 Err(_) => self.missed.record(ns),
             }
         }
     }
 
-    /// All that was recorded.
+    /// All recorded times.
     #[must_use]
     pub fn histogram(&self) -> &Histogram {
         &self.all
@@ -73,17 +73,17 @@ impl Recorder {
 }
 
 impl Meter {
-    /// From now on nothing is recorded.
+    /// Suspends recording.
     pub fn pause(&self) {
         self.paused.store(true, Ordering::Relaxed);
     }
 
-    /// From now on it is again.
+    /// Resumes recording.
     pub fn resume(&self) {
         self.paused.store(false, Ordering::Relaxed);
     }
 
-    /// What was recorded since it was taken last; nothing without intervals.
+    /// Takes the times recorded since the last call; empty without intervals.
     #[must_use]
     pub fn take(&self) -> Histogram {
         let mut fresh = Histogram::new();

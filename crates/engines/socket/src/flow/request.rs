@@ -16,39 +16,39 @@ use super::{
     pipeline::Pipeline,
 };
 
-/// What begins a datagram of a request that has a number: our tag's magic with another version, so
-/// that neither is taken for the other.
+/// First bytes of a numbered request datagram: the magic number of our tag with another version, so that the two are
+/// never confused.
 const NUMBERED: [u8; 2] = [0xb5, 0xe2];
-/// Bytes of the number and what is before it.
+/// Bytes of the number and its prefix.
 pub(super) const NUMBER: usize = 8;
 
-/// Requests to be made.
+/// Requests to send.
 #[derive(Clone, Debug, Default)]
 pub struct RequestPlan {
-    /// What is sent.
+    /// Request data.
     pub request: BufferPlan,
-    /// Where responses are put; `size` is that of a response.
+    /// Response buffers; `size` is that of a response.
     pub response: BufferPlan,
-    /// Requests under way besides the one that is waited for.
+    /// Requests in flight in addition to the one that is waited for.
     pub first_burst: u32,
-    /// Requests per second, on an absolute schedule: who is late sends at once what is due, on the
-    /// same connection, and the time of each counts from when it was due.
+    /// Requests per second, on an absolute schedule. A late client sends all due requests at once on the same
+    /// connection. The time of each request starts when it was due.
     pub rate: Option<f64>,
-    /// Length of the schedule; without it the schedule has no end.
+    /// Length of the schedule; `None` is unlimited.
     pub time: Option<Duration>,
     /// Bursts and pauses.
     pub pace: Option<Pace>,
-    /// Look for answers again and again instead of sleeping.
+    /// Poll for answers instead of sleeping.
     pub spin: bool,
-    /// Over datagrams; else over a stream.
+    /// Use datagrams instead of a stream.
     pub datagrams: bool,
-    /// How long an answer by datagram is waited for; after it what was under way is given up.
+    /// Time limit for a datagram answer, after which the request is given up.
     pub timeout: Option<Duration>,
-    /// Transactions after which it is done.
+    /// Transactions that end the run.
     pub limit: Option<u64>,
 }
 
-/// Makes requests.
+/// Sends requests and receives the answers.
 #[derive(Debug)]
 pub struct Requester {
     plan: RequestPlan,
@@ -57,10 +57,10 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Makes ready what is sent.
+    /// Allocates and fills the buffers.
     ///
     /// # Errors
-    /// Messages of no bytes; no memory; a file that cannot be read.
+    /// Fails for messages of 0 bytes, if memory runs out, or if a file cannot be read.
     pub fn new(plan: &RequestPlan) -> io::Result<Self> {
         if plan.request.size == 0 || plan.response.size == 0 {
             return Err(io::Error::new(
@@ -75,8 +75,7 @@ impl Requester {
         })
     }
 
-    /// Makes requests until told to end, or until the limit; to an address, or where the socket is
-    /// connected to.
+    /// Runs until stopped or until the limit. The destination is `to`, or the peer of a connected socket.
     pub fn run(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
         if self.plan.first_burst > 0 || self.plan.rate.is_some() {
             let (requests, responses) = (&mut self.requests, &mut self.responses);
@@ -91,7 +90,7 @@ impl Requester {
         })
     }
 
-    /// One at a time over a stream.
+    /// One request at a time over a stream.
     fn stream(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -120,7 +119,7 @@ impl Requester {
         Ok(())
     }
 
-    /// One at a time by datagrams, of which some may be lost.
+    /// One request at a time by datagrams, some of which may be lost.
     fn datagrams(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -137,7 +136,7 @@ impl Requester {
             run.stop.check()?;
             let from = (run.recorder.is_some() || timeout.is_some()).then(now_ns);
             number += 1;
-            // So that the answer to what was given up, or an answer again, is not taken for this one's.
+            // A number prevents a late or repeated answer from being taken for this request's answer.
             write_number(self.requests.current_mut(), number);
             match send_one(fd, to, self.requests.current(), SendFlags::NOSIGNAL) {
                 Ok(_) => {}
@@ -168,7 +167,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Bytes of the answer to a request; `None` if none came in time.
+    /// Length of the answer to a request; `None` if none arrived in time.
     #[inline]
     fn await_answer(
         &mut self,
@@ -200,7 +199,7 @@ impl Requester {
                 Ok((got, _)) => {
                     tally.receive_calls += 1;
                     tally.bytes_received += got as u64;
-                    // A number that was not sent is chance, in an answer of random bytes.
+                    // In an answer of random bytes, a number that was never sent is a coincidence.
                     let late = number_of(&into[..got]).is_some_and(|answered| answered < number);
                     if !late {
                         return Ok(Some(got as u64));
@@ -218,11 +217,11 @@ impl Requester {
         }
     }
 
-    /// One request and its whole response over a stream, for those who connect for each. Counts and
+    /// One request and its whole response over a stream, for clients that connect for each transaction. Counts and
     /// records nothing.
     ///
     /// # Errors
-    /// Why it was not finished.
+    /// Returns the reason if it was not completed.
     pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
         send_whole(fd, self.requests.current(), run.stop)?;
         receive_whole(fd, self.responses.current_mut(), self.plan.spin, run.stop)?;
@@ -232,7 +231,7 @@ impl Requester {
     }
 }
 
-/// Sleeps until a datagram or an error is there (true), until a time, or until a signal.
+/// Sleeps until a datagram or an error is pending (returns true), until a time, or until a signal.
 fn readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, Ended> {
     use rustix::event::{PollFd, PollFlags, poll};
 
@@ -245,7 +244,7 @@ fn readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, Ended> {
     }
 }
 
-/// Writes a request's number, where there is room. The server gives it back; the original does not.
+/// Writes a request's number if there is room. A wirebench server returns it; netserver does not.
 #[inline]
 pub(super) fn write_number(request: &mut [u8], number: u64) {
     if let Some(head) = request.first_chunk_mut::<NUMBER>() {
@@ -254,7 +253,7 @@ pub(super) fn write_number(request: &mut [u8], number: u64) {
     }
 }
 
-/// The number of a message that has one.
+/// The number of a numbered message.
 #[inline]
 pub(super) fn number_of(message: &[u8]) -> Option<u64> {
     let mut head = *message.first_chunk::<NUMBER>()?;
@@ -265,7 +264,7 @@ pub(super) fn number_of(message: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(head))
 }
 
-/// Gives a request's number back, where there is one and room for it.
+/// Copies the request's number into the response, if there is one and room for it.
 #[inline]
 pub(super) fn give_number_back(request: &[u8], response: &mut [u8]) {
     if let (Some(asked), Some(given)) = (

@@ -15,22 +15,22 @@ use super::{
     request::give_number_back,
 };
 
-/// Requests to be answered.
+/// Requests to answer.
 #[derive(Clone, Debug, Default)]
 pub struct RespondPlan {
-    /// Where requests are put; `size` is that of a request.
+    /// Request buffers; `size` is that of a request.
     pub request: BufferPlan,
-    /// What is answered.
+    /// Response data.
     pub response: BufferPlan,
-    /// Look for requests again and again instead of sleeping.
+    /// Poll for requests instead of sleeping.
     pub spin: bool,
-    /// By datagrams; else over a stream.
+    /// Use datagrams instead of a stream.
     pub datagrams: bool,
     /// Answer datagrams from the address they were sent to; the socket has IP_PKTINFO.
     pub packet_info: bool,
-    /// Connect the datagram socket to where the first request comes from.
+    /// Connect the datagram socket to the source of the first request.
     pub connect: bool,
-    /// Transactions after which it is done.
+    /// Transactions that end the run.
     pub limit: Option<u64>,
     /// Bursts and pauses.
     pub pace: Option<Pace>,
@@ -43,15 +43,15 @@ pub struct Responder {
     requests: Ring,
     responses: Ring,
     answers: Option<Answers>,
-    /// Where the last datagram came from.
+    /// Source of the last datagram.
     source: Option<SocketAddrAny>,
 }
 
 impl Responder {
-    /// Makes ready what is answered.
+    /// Allocates and fills the buffers.
     ///
     /// # Errors
-    /// Messages of no bytes; no memory; a file that cannot be read.
+    /// Fails for messages of 0 bytes, if memory runs out, or if a file cannot be read.
     pub fn new(plan: &RespondPlan) -> io::Result<Self> {
         if plan.request.size == 0 || plan.response.size == 0 {
             return Err(io::Error::new(
@@ -68,8 +68,7 @@ impl Responder {
         })
     }
 
-    /// Answers requests until the stream ends or an empty datagram comes, until the limit, or until
-    /// told to end.
+    /// Answers requests until the stream ends or an empty datagram arrives, until the limit, or until stopped.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
         run.tally(self.plan.pace, |run, tally, pacer| {
             if self.plan.datagrams {
@@ -174,7 +173,7 @@ impl Responder {
         Ok(got)
     }
 
-    /// Answers the request that came last; false if there was no room.
+    /// Answers the last request. Returns false if there was no buffer space.
     #[inline]
     fn answer(
         &mut self,
@@ -199,18 +198,18 @@ impl Responder {
                     tally.failed_sends += 1;
                     return Ok(false);
                 }
-                // It was about an earlier answer; this one has not gone yet.
+                // The error concerns an earlier answer; this one has not been sent yet.
                 Err(error) if is_passing(error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Reads one whole request and sends one response over a stream, for those who accept for each.
-    /// Counts and records nothing.
+    /// Reads one whole request and sends one response over a stream, for servers that accept a connection for each
+    /// transaction. Counts and records nothing.
     ///
     /// # Errors
-    /// Why it was not finished.
+    /// Returns the reason if it was not completed.
     pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
         receive_whole(fd, self.requests.current_mut(), self.plan.spin, run.stop)?;
         send_whole(fd, self.responses.current(), run.stop)?;

@@ -1,4 +1,4 @@
-//! Sends a stream of bytes, in one of several ways.
+//! Sends a byte stream by one of several methods.
 
 use std::{io, os::fd::BorrowedFd};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::Stopper;
 
-/// A stream to be sent.
+/// A stream to send.
 #[derive(Clone, Debug)]
 pub struct SendPlan {
-    /// What is sent with each call.
+    /// Data to send; each call sends one buffer.
     pub buffers: BufferPlan,
-    /// How.
+    /// Send method.
     pub by: SendBy,
-    /// Bytes after which it is done, exactly. (netperf rounds them up to whole sends.)
+    /// Bytes that end the stream, exactly. (netperf rounds up to whole sends.)
     pub limit: Option<u64>,
     /// Bursts and pauses.
     pub pace: Option<Pace>,
@@ -49,10 +49,10 @@ enum SendMethod {
 }
 
 impl Sender {
-    /// Makes ready what is sent.
+    /// Allocates and fills the buffers.
     ///
     /// # Errors
-    /// Sends of no bytes; no memory; a file that cannot be read; a kernel without io_uring's
+    /// Fails for a send size of 0, if memory runs out, if a file cannot be read, or if the kernel lacks io_uring
     /// zero-copy sends.
     pub fn new(plan: &SendPlan) -> io::Result<Self> {
         if plan.buffers.size == 0 {
@@ -77,8 +77,7 @@ impl Sender {
         })
     }
 
-    /// Sends until told to end, or until the limit. A buffer of which a part was sent counts with
-    /// that part.
+    /// Sends until stopped or until the limit. The sent part of a buffer counts.
     pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
         let (limit, pace) = (self.limit, self.pace);
         match &mut self.method {
@@ -114,9 +113,9 @@ impl Sender {
         }
     }
 
-    /// Waits until the kernel is done with all buffers that it took without copying, and writes
-    /// down how they went; the other ways have nothing to wait for. Belongs after the last `run` on
-    /// a socket, before it is closed. `stop` ends the waiting: then some are counted in neither way.
+    /// Waits until the kernel has released all buffers of zero-copy sends, and counts which sends were copied. Other
+    /// methods do not wait. Call it after the last `run` on a socket, before closing it. `stop` ends the wait; the
+    /// remaining sends are then not counted.
     pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
         match &mut self.method {
             SendMethod::Zerocopy(_, completions) => completions.settle(fd, stop, tally),
@@ -150,7 +149,7 @@ fn shortened(buffer: &[u8], most: u64) -> &[u8] {
     &buffer[..(buffer.len() as u64).min(most) as usize]
 }
 
-/// The loop of all ways that are a call for each send. `once` sends at most as many bytes.
+/// The loop of all methods with one call per send. `once` sends at most the given number of bytes.
 #[inline]
 fn stream(
     run: &mut Run<'_>,

@@ -1,4 +1,4 @@
-//! What sendfile(2) sends from: the file that was given, or one in memory.
+//! Source of sendfile(2): the given file, or a file in memory.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 
 use super::buffers::{BufferPlan, Ring, open_filling};
 
-/// A file that is sent from again and again.
+/// A file that is sent repeatedly.
 #[derive(Debug)]
 pub(super) struct Source {
     file: File,
@@ -20,8 +20,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A plain file is sent from as it is; else one in memory is filled as buffers are, as long as
-    /// all of them together.
+    /// Uses a regular file as it is. Otherwise fills a file in memory like the buffers, with the length of all of them
+    /// together.
     pub(super) fn new(plan: &BufferPlan) -> io::Result<Self> {
         let given = match &plan.fill {
             Some(path) => {
@@ -49,8 +49,7 @@ impl Source {
         })
     }
 
-    /// Sends up to a buffer's length, at most `most`, and at most until the file ends; then it
-    /// begins again.
+    /// Sends at most one buffer, at most `most` bytes and at most to the end of the file; then starts over.
     #[inline]
     pub(super) fn send(&mut self, fd: BorrowedFd<'_>, most: u64) -> rustix::io::Result<usize> {
         if self.at >= self.length {

@@ -1,4 +1,4 @@
-//! What the numbers and times in datagrams say about them.
+//! Evaluates the sequence numbers and times in datagrams.
 
 use wb_measure::{Arrival, Histogram, SequenceTracker, WindowSize};
 use wb_model::socket::DatagramReport;
@@ -6,34 +6,34 @@ use wb_wire::Tag;
 
 use super::Numbers;
 
-/// Datagrams of one stream by their tags.
+/// Tag statistics of one datagram stream.
 #[derive(Clone, Debug)]
 pub struct TagReport {
-    /// Datagrams with our tag, duplicates included.
+    /// Datagrams with our tag, including duplicates.
     pub received: u64,
-    /// Arrived again.
+    /// Duplicates.
     pub duplicate: u64,
     /// Arrived after a later one (RFC 4689).
     pub reordered: u64,
-    /// Without our tag, or with that of another stream.
+    /// Without our tag, or with the tag of another stream.
     pub foreign: u64,
-    /// Highest number that arrived; they begin at 0.
+    /// Highest number that arrived; numbers start at 0.
     pub highest: Option<u64>,
     /// RFC 3550 jitter at the end, ns; `None` before the second datagram.
     pub jitter_ns: Option<f64>,
-    /// From the time in the datagram until the receiving call returned, ns. Those that seem to have
-    /// come before they were sent, because two clocks differ, are not in it.
+    /// Time from the timestamp in the datagram until the receive call returned, ns. Datagrams that seem to arrive
+    /// before they were sent, because two clocks differ, are excluded.
     pub one_way: Histogram,
 }
 
 impl TagReport {
-    /// Datagrams that did not arrive of `sent`.
+    /// Number of `sent` datagrams that did not arrive.
     #[must_use]
     pub fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received - self.duplicate)
     }
 
-    /// For the report of a test in which `sent` datagrams were sent.
+    /// Report of a test in which `sent` datagrams were sent.
     #[must_use]
     pub fn report(&self, sent: u64) -> DatagramReport {
         DatagramReport {
@@ -49,11 +49,11 @@ impl TagReport {
     }
 }
 
-/// Looks at each datagram of a stream.
+/// Evaluates each datagram of a stream.
 #[derive(Debug)]
 pub(super) struct TagReader {
     sequence: SequenceTracker,
-    /// The stream of the first tag; what belongs to another is foreign.
+    /// Stream ID of the first tag; datagrams of others are foreign.
     flow: Option<u32>,
     foreign: u64,
     last_transit: Option<i64>,
@@ -73,7 +73,7 @@ impl TagReader {
         }
     }
 
-    /// A datagram that came at `now`, ns since 1970.
+    /// Processes a datagram received at `now`, ns since 1970.
     #[inline]
     pub(super) fn on_datagram(&mut self, bytes: &[u8], now: u64) {
         let Some(tag) = Tag::read(bytes) else {
@@ -92,7 +92,7 @@ impl TagReader {
         if let Ok(delay) = u64::try_from(transit) {
             self.one_way.record(delay);
         }
-        // RFC 3550 section 6.4.1. A difference of transits: the clocks need not agree.
+        // RFC 3550 section 6.4.1. This is a difference of transit times, so the clocks need not agree.
         if let Some(last) = self.last_transit.replace(transit) {
             let variation = transit.wrapping_sub(last).unsigned_abs() as f64;
             let jitter = self.jitter.unwrap_or(0.0);
@@ -100,7 +100,7 @@ impl TagReader {
         }
     }
 
-    /// What is known so far, for those who look on.
+    /// Results so far, for observers.
     #[inline]
     pub(super) fn numbers(&self) -> Numbers {
         Numbers {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(report.highest, Some(5));
         assert_eq!(report.lost(8), 4);
         assert_eq!(report.one_way.sum(), 100 + 260 + 20 + 120);
-        // 160, 240, 100, each a sixteenth of the difference.
+        // 160, 240, 100, each contributing a sixteenth of the difference.
         let mut jitter = 0.0;
         for variation in [160.0, 240.0, 100.0] {
             jitter += (variation - jitter) / 16.0;

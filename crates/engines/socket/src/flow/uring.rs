@@ -1,8 +1,8 @@
-//! Sends through io_uring: registered buffers, zero copy, several sends for one system call.
+//! Sends through io_uring: registered buffers, zero copy, several sends per system call.
 //!
-//! The sends of a batch are linked, and each waits until all its bytes are taken, so the stream keeps
-//! its order. A send completes twice: when its bytes are taken, and when the kernel is done with the
-//! buffer; that second one says whether it was copied after all.
+//! The sends of a batch are linked, and each waits until all its bytes are accepted, so the stream keeps its order. A
+//! send completes twice: when its bytes are accepted, and when the kernel releases the buffer. The second completion
+//! reports if the data was copied after all.
 #![allow(
     unsafe_code,
     reason = "what is handed to the ring must outlive its use there"
@@ -23,28 +23,27 @@ use super::{
 };
 use crate::Stopper;
 
-/// Sends of a batch.
+/// Sends per batch.
 const BATCH: usize = 8;
-/// Places in the submission queue: a batch, and what cancels it.
+/// Entries of the submission queue: a batch, and its cancellation.
 const ENTRIES: u32 = 16;
-/// Marks what is not a send.
+/// Marks entries that are not sends.
 const CANCEL: u64 = u64::MAX;
 /// io_uring.h: IORING_SEND_ZC_REPORT_USAGE.
 const REPORT_USAGE: u16 = 1 << 3;
 /// io_uring.h: IORING_NOTIF_USAGE_ZC_COPIED.
 const USAGE_COPIED: u32 = 1 << 31;
-/// What the kernel lacks, if it lacks it.
+/// Error text for a kernel without the required operation.
 const TOO_OLD: &str = "no zero-copy sends of io_uring here; Linux 6.2 or later has them";
 
-/// A ring, and the buffers that are registered with it.
+/// A ring, and the buffers registered with it.
 pub(super) struct Uring {
-    // The ring goes first: the kernel lets go of the buffers before they are freed.
+    // Dropped first, so that the kernel releases the buffers before they are freed.
     ring: IoUring,
     buffers: Ring,
     turn: usize,
     under_way: usize,
-    /// Sends of which the kernel still has the buffer. Below 0 for a moment where it says so before
-    /// it says that the bytes are taken.
+    /// Sends that still occupy their buffer. Briefly below 0 if the kernel reports the release before the bytes.
     unfinished: i64,
     zero_copy: u64,
     copied: u64,
@@ -59,7 +58,7 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// What came of a batch.
+/// Results of a batch.
 #[derive(Default)]
 struct Batch {
     bytes: u64,
@@ -85,8 +84,8 @@ impl Uring {
         if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(unsupported());
         }
-        // More buffers than a batch has can be with the kernel until the peer has acknowledged
-        // them; sending the same bytes again from them does no harm.
+        // More buffers than one batch can be in use until the peer has acknowledged them; sending the same bytes again
+        // from them does no harm.
         let buffers = Ring::new(plan)?;
         let vectors: Vec<libc::iovec> = (0..buffers.width().min(1024))
             .map(|n| {
@@ -97,8 +96,8 @@ impl Uring {
                 }
             })
             .collect();
-        // SAFETY: the memory belongs to `buffers`, which does not move it, is never written after
-        // this, and outlives the ring; where the kernel may still read it, it is given up for good.
+        // SAFETY: the memory belongs to `buffers`, which does not move it, is never written after this, and outlives
+        // the ring; it is leaked if the kernel may still read it.
         unsafe { ring.submitter().register_buffers(&vectors) }.map_err(|error| {
             io::Error::new(
                 error.kind(),
@@ -116,8 +115,8 @@ impl Uring {
         })
     }
 
-    /// Sends until told to end, or until the limit. With intervals of time each send of a batch
-    /// counts from when the batch was handed over.
+    /// Sends until stopped or until the limit. If times are recorded, each send of a batch counts from the submission
+    /// of the batch.
     pub(super) fn stream(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -156,7 +155,7 @@ impl Uring {
         })
     }
 
-    /// Puts linked sends into the queue.
+    /// Queues linked sends.
     fn push(&mut self, fd: BorrowedFd<'_>, batch: usize, mut left: u64) {
         let fd = types::Fd(fd.as_raw_fd());
         let size = self.buffers.size() as u64;
@@ -173,8 +172,8 @@ impl Uring {
             if !last {
                 entry = entry.flags(squeue::Flags::IO_LINK);
             }
-            // SAFETY: the buffer is a registered one of ours, see `new`; the descriptor is borrowed
-            // until the batch is complete, which this type waits for.
+            // SAFETY: the buffer is one of the registered buffers, see `new`; the descriptor is borrowed until the
+            // batch is complete, which this type waits for.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue has room for a batch");
             self.under_way += 1;
@@ -185,8 +184,8 @@ impl Uring {
         }
     }
 
-    /// Hands over what is in the queue and waits until the bytes of all its sends are taken. Told to
-    /// end, it cancels them and counts what was taken.
+    /// Submits the queue and waits until the bytes of all its sends are accepted. If stopped, cancels the sends and
+    /// counts the accepted bytes.
     fn complete(&mut self, stop: &Stopper) -> Batch {
         let mut batch = Batch::default();
         let mut cancelled = false;
@@ -198,7 +197,7 @@ impl Uring {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                // The kernel has more to say than fits; taking it is what is needed.
+                // The completion queue is full; reading it solves this.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Err(error) => {
                     batch.error = Some(error);
@@ -219,7 +218,7 @@ impl Uring {
         pushed.expect("the queue has room beside a batch");
     }
 
-    /// Takes what the kernel says, without waiting.
+    /// Reads completions without waiting.
     fn take(&mut self, batch: &mut Batch) {
         for entry in self.ring.completion() {
             if entry.user_data() == CANCEL {
@@ -237,7 +236,7 @@ impl Uring {
             self.under_way -= 1;
             self.unfinished += i64::from(cqueue::more(entry.flags()));
             match entry.result() {
-                // A send before it was cut short, or it was cancelled from here.
+                // An earlier send was shortened, or it was cancelled from here.
                 n if n == -libc::ECANCELED || n == -libc::EINTR => {}
                 n if n == -libc::EINVAL => {
                     batch.error = Some(io::Error::new(io::ErrorKind::Unsupported, TOO_OLD));
@@ -253,8 +252,7 @@ impl Uring {
         }
     }
 
-    /// Waits until the kernel is done with all buffers, or until told to end; writes down how they
-    /// went.
+    /// Waits until the kernel has released all buffers, or until stopped, and counts which sends were copied.
     pub(super) fn settle(&mut self, stop: &Stopper, tally: &mut Tally) {
         let mut none = Batch::default();
         self.take(&mut none);

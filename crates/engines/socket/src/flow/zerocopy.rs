@@ -1,5 +1,5 @@
-//! Sends without a copy (MSG_ZEROCOPY): the kernel takes the pages, and says on the socket's error
-//! queue when it is done with them, and whether it had to copy all the same.
+//! Zero-copy sends (MSG_ZEROCOPY): the kernel uses our pages. It reports on the socket's error queue when it is done
+//! with them, and if it had to copy nevertheless.
 #![allow(unsafe_code, reason = "the error queue has no safe wrapper")]
 
 use std::{
@@ -20,10 +20,10 @@ use crate::{Stopper, sys::set_int};
 const ORIGIN_ZEROCOPY: u8 = 5;
 /// errqueue.h: SO_EE_CODE_ZEROCOPY_COPIED.
 const CODE_COPIED: u8 = 1;
-/// Sends after which the queue is looked at: a call for so many.
+/// Sends between two reads of the error queue.
 const LOOK_EVERY: u64 = 32;
 
-/// Sends that the kernel has not told of yet, and those it has.
+/// Zero-copy sends with and without a completion.
 #[derive(Debug, Default)]
 pub(super) struct Completions {
     sent: u64,
@@ -32,27 +32,27 @@ pub(super) struct Completions {
     copied: u64,
 }
 
-/// The flags of a send without a copy.
+/// Flags of a zero-copy send.
 pub(super) fn flags() -> SendFlags {
     SendFlags::NOSIGNAL | SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as u32)
 }
 
 impl Completions {
-    /// For a socket on which nothing was sent without a copy yet.
+    /// Starts with a socket that has no zero-copy sends yet.
     ///
     /// # Errors
-    /// The socket cannot do it.
+    /// Fails if the socket does not support them.
     pub(super) fn begin(fd: BorrowedFd<'_>) -> io::Result<Self> {
         set_int(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?;
         Ok(Self::default())
     }
 
-    /// Sends whose pages the kernel still has.
+    /// Sends that still occupy their pages.
     pub(super) fn pending(&self) -> u64 {
         self.sent - self.zero_copy - self.copied
     }
 
-    /// After `n` sends: looks at the queue from time to time, so that it stays short.
+    /// Counts `n` sends and reads the error queue from time to time, so that it stays short.
     #[inline]
     pub(super) fn after_sends(&mut self, fd: BorrowedFd<'_>, n: u64) {
         self.sent += n;
@@ -62,8 +62,8 @@ impl Completions {
         }
     }
 
-    /// After a send that the kernel refused: there may be no room to tell of one more. Waits until
-    /// there is; false if that is not why.
+    /// Handles a refused send: the kernel may lack memory for one more notification. Waits until completions arrive;
+    /// returns false if the refusal has another reason.
     pub(super) fn make_room(&mut self, fd: BorrowedFd<'_>, refusal: Errno) -> bool {
         if refusal != Errno::NOBUFS || self.pending() == 0 {
             return false;
@@ -73,7 +73,7 @@ impl Completions {
         true
     }
 
-    /// Waits until the kernel has told of all sends, or until told to end; writes down the result.
+    /// Waits for the completion of all sends, or until stopped, and writes the result into the tally.
     pub(super) fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
         self.look(fd);
         while self.pending() > 0 && !stop.stopped() {
@@ -88,7 +88,7 @@ impl Completions {
         (self.zero_copy, self.copied, self.looked) = (0, 0, 0);
     }
 
-    /// Takes all that is in the queue, without waiting; whether there was anything.
+    /// Reads the whole error queue without waiting. Returns true if it had entries.
     fn look(&mut self, fd: BorrowedFd<'_>) -> bool {
         let mut any = false;
         while let Some(told) = next(fd) {
@@ -106,37 +106,37 @@ impl Completions {
     }
 }
 
-/// What stood in the error queue.
+/// Entry of the error queue.
 enum Told {
     Sends {
         number: u64,
         copied: bool,
     },
-    /// An error of the network, which the calls report by themselves.
+    /// A network error, which the calls report anyway.
     Other,
 }
 
-/// Sleeps until there is something in the error queue, or until a signal.
+/// Sleeps until the error queue has an entry, or until a signal.
 fn wait(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     let _ = poll(&mut fds, None);
 }
 
-/// Whether the connection is gone, so that nothing more will be told.
+/// Returns true if the connection is gone, so that no more completions arrive.
 fn hung_up(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     let now = rustix::time::Timespec::default();
     poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
-/// The control messages of one entry: aligned as their headers are.
+/// Control messages of one entry, aligned like their headers.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 
 fn next(fd: BorrowedFd<'_>) -> Option<Told> {
     let mut control = Control([0; 256]);
-    // SAFETY: all zeros is an empty header. The control buffer is as long as the header says and
-    // outlives the call, which writes into it and into the header only.
+    // SAFETY: all zeros is an empty header. The control buffer is as long as the header says and outlives the call,
+    // which writes only into it and into the header.
     let (got, header) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_control = (&raw mut control).cast();

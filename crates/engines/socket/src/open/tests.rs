@@ -50,7 +50,7 @@ fn each_option_of_tcp_is_in_effect() {
     };
     let opened = open(&plan(&side, &options)).unwrap();
     assert_eq!(opened.warnings, Vec::<String>::new());
-    // The kernel doubles what is asked for.
+    // The kernel doubles the requested size.
     assert_eq!(
         (opened.send_buffer, opened.receive_buffer),
         (40_000, 60_000)
@@ -156,7 +156,7 @@ fn options_of_datagrams() {
     plan.join = None;
     let fd = match open(&plan) {
         Ok(opened) => opened.fd,
-        // A kernel without IPv6, or without an address of it.
+        // A kernel without IPv6, or without an IPv6 address.
         Err(error) if errno(&error) == Some(libc::EADDRNOTAVAIL) => return,
         Err(error) if errno(&error) == Some(libc::EAFNOSUPPORT) => return,
         Err(error) => panic!("{error}"),

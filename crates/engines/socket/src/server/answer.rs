@@ -1,4 +1,4 @@
-//! What the client is told: the response and the results, in the messages in which it asked.
+//! Builds the response and the results in the kind of message that the client used.
 
 use wb_model::{report::Summary, socket::ReceiveBy};
 use wb_omni::{
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{agreement, flow::TagReport};
 
-/// Clock ticks per second of Linux: what its calibration gives.
+/// Clock ticks per second on Linux: the result of the CPU calibration.
 pub(super) const CPU_RATE: f32 = 100.0;
 
-/// The server is ready.
+/// Response: the server is ready.
 pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation) -> Vec<u8> {
     let ask = &facts.ask;
     let now = &facts.effective;
@@ -67,7 +67,7 @@ fn positive(value: Option<i32>) -> Option<u32> {
     value.and_then(|value| u32::try_from(value).ok())
 }
 
-/// The test is over.
+/// Results: the test is over.
 pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
     let ask = &outcome.facts.ask;
     let tally = &outcome.done.tally;
@@ -92,7 +92,7 @@ pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
             transactions: low(tally.transactions),
             elapsed,
             cpu: outcome.cpu.as_ref().map(agreement::cpu_figures),
-            // Of many connections, the last one's would say nothing.
+            // With many connections, the value of the last one would mean nothing.
             retransmissions: at_end
                 .filter(|_| !matches!(ask.work, Work::Connections { .. }))
                 .and_then(|at_end| at_end.tcp.as_ref())
@@ -127,7 +127,7 @@ pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
     }
 }
 
-/// Counters wrap on the wire.
+/// Low 32 bits: counters wrap in the message.
 fn low(count: u64) -> u32 {
     count as u32
 }
@@ -151,7 +151,7 @@ fn extension(outcome: &Outcome) -> ResultsExtension {
     }
 }
 
-/// `bytes`: of all datagrams. Foreign ones have no length of their own in the report.
+/// `bytes`: total of all datagrams. The report does not separate the length of foreign ones.
 fn datagrams(tags: &TagReport, bytes: u64) -> DatagramFigures {
     let delay = tags.report(0).one_way_ns;
     let average = bytes / (tags.received + tags.foreign).max(1);
@@ -167,7 +167,7 @@ fn datagrams(tags: &TagReport, bytes: u64) -> DatagramFigures {
     }
 }
 
-/// None if there were no datagrams.
+/// `None` if there were no datagrams.
 fn latency(delay: &Summary) -> Option<LatencyFigures> {
     Some(LatencyFigures {
         min_ns: delay.min?,

@@ -1,5 +1,5 @@
-//! What a client asks for, in one form for both kinds of messages. Nothing of the machine is asked
-//! here; what no server should do is refused.
+//! The client's request, in one form for both kinds of messages. Refuses what no server should do, without querying the
+//! machine.
 
 use wb_model::{
     socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide, SocketType},
@@ -12,93 +12,93 @@ use wb_omni::{
 
 use crate::agreement::{self, Agrees as _, Length};
 
-/// Bytes of a send, receive, request or response at most.
+/// Maximum bytes of a send, receive, request or response.
 const LARGEST: u32 = 64 << 20;
-/// Alignment and offset of buffers at most: a huge page.
+/// Maximum alignment and offset of buffers: a huge page.
 const LARGEST_ALIGNMENT: u32 = 2 << 20;
 
-/// Priorities of sockets that anybody may have: socket(7), SO_PRIORITY. More is passed over, as the
-/// original does where the kernel refuses it.
+/// Highest socket priority available without privileges: socket(7), SO_PRIORITY. Higher values are ignored, as
+/// netserver does if the kernel refuses them.
 const HIGHEST_PRIORITY: u32 = 6;
-/// Ports that nobody but root may bind. No client gets one, whoever we run as.
+/// Ports that only root may bind. No client gets one, even if the server runs as root.
 const PRIVILEGED: std::ops::Range<u16> = 1..1024;
 
-/// Files that a client may have send buffers filled from. Any other could be read from outside.
+/// Files from which a client may fill send buffers. Any other file could be read remotely.
 const FILL_FILES: [&str; 3] = ["/dev/zero", "/dev/urandom", "/dev/random"];
 
-/// A test that a client asks for.
+/// A test requested by a client.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    /// In which messages it asked.
+    /// Kind of messages that the client uses.
     pub talk: Talk,
-    /// What is exchanged.
+    /// Data exchange of the test.
     pub work: Work,
-    /// Over what.
+    /// Protocol of the data.
     pub protocol: SocketProtocol,
-    /// Where it is not the protocol's usual one.
+    /// Socket type, if not the usual one of the protocol.
     pub socket_type: Option<SocketType>,
-    /// Of the data socket.
+    /// Address family of the data socket.
     pub family: Family,
-    /// What the data socket is bound to.
+    /// Address to bind the data socket to.
     pub server_address: WireAddress,
-    /// Where the client has its data socket; any if it does not say.
+    /// Address of the client's data socket; unspecified if the client does not send it.
     pub client_address: WireAddress,
-    /// The port of the client's data socket; 0 if it does not say.
+    /// Port of the client's data socket; 0 if the client does not send it.
     pub client_port: u16,
-    /// What the data socket is bound to; 0 for any.
+    /// Port to bind the data socket to; 0 for any.
     pub data_port: u16,
-    /// Buffers and the like. Sizes are as asked for.
+    /// Buffer sizes and similar options, as requested.
     pub side: SocketSide,
-    /// Switches.
+    /// Boolean options.
     pub options: SocketOptions,
-    /// Datagrams of ours leave without checksums.
+    /// Send datagrams without checksums.
     pub checksum_off: bool,
-    /// When it ends.
+    /// End of the test.
     pub length: Length,
-    /// The CPU of the data loop.
+    /// CPU of the data loop.
     pub cpu: Option<u32>,
-    /// What a client of ours wants beyond.
+    /// Extensions requested by a wirebench client.
     pub extension: Option<RequestExtension>,
-    /// Tell the name of the congestion control in the results.
+    /// Include the name of the congestion control algorithm in the results.
     pub name_congestion: bool,
-    /// Asked to send without copying. Said back, as the original does; the loop copies.
+    /// The client requested sends without copying. Confirmed in the response, as netserver does; the loop copies.
     pub send_avoid: bool,
 }
 
-/// The kind of messages.
+/// Kind of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Talk {
     /// One message for all tests.
     Omni,
-    /// A layout for each test.
+    /// One layout per test.
     Classic(ClassicKind),
 }
 
-/// What is exchanged, as the server sees it.
+/// Data exchange as seen from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// A stream comes.
+    /// The server receives a stream.
     Receive {
-        /// Datagrams of any other size end it.
+        /// A datagram of any other size ends the stream.
         only_size: Option<u32>,
     },
-    /// A stream goes.
+    /// The server sends a stream.
     Send,
-    /// Requests come, responses go, on one connection.
+    /// Requests and responses on one connection.
     Exchange { request: u32, response: u32 },
-    /// A connection for each transaction, and on it: a request, or all until its end; a response, or
-    /// a send.
+    /// One connection per transaction. The server receives a request, or everything until the end, and sends a response
+    /// or one buffer.
     Connections {
         receives: Option<Option<u32>>,
         sends: Option<Option<u32>>,
     },
 }
 
-/// An errno of Linux, for the client.
+/// A Linux errno, for the client.
 pub(super) type Errno = i32;
 
 impl Ask {
-    /// What an omni request asks for.
+    /// Parses an omni request.
     pub(super) fn omni(request: &OmniRequest) -> Result<Self, Errno> {
         let features = request
             .extension
@@ -133,7 +133,7 @@ impl Ask {
                 .extension
                 .filter(|wants| wants.pacing_rate > 0)
                 .map(|wants| wants.pacing_rate.saturating_mul(8)),
-            // MPTCP has no such receive.
+            // MPTCP does not support this receive method.
             receive_by: if features.contains(Features::ZERO_COPY_RECEIVE)
                 && protocol != SocketProtocol::Mptcp
             {
@@ -152,7 +152,7 @@ impl Ask {
             side.burst = 0;
         }
         let mut options = agreement::options(flags);
-        // Flags that mean nothing to the protocol are passed over.
+        // Flags without a meaning for the protocol are ignored.
         options.no_delay &= protocol.connects() && protocol != SocketProtocol::Dccp;
         options.fast_open &= protocol == SocketProtocol::Tcp;
         options.defer_accept &= protocol == SocketProtocol::Tcp;
@@ -188,7 +188,7 @@ impl Ask {
         ask.checked()
     }
 
-    /// What a classic request asks for.
+    /// Parses a classic request.
     pub(super) fn classic(request: &ClassicRequest) -> Result<Self, Errno> {
         let mut side = SocketSide {
             measure_cpu: request.measure_cpu,
@@ -233,7 +233,7 @@ impl Ask {
             }
             ClassicTest::UdpStream(test) => {
                 side.receive_buffer = test.receive_buffer;
-                // One byte more, so that a longer datagram is seen to be longer.
+                // One byte more, so that a longer datagram is recognised.
                 side.receive_size = Some(test.message_size.saturating_add(1));
                 (side.receive_align, side.receive_offset) = (test.alignment, test.offset);
                 checksum_off = test.checksum_off;
@@ -274,7 +274,7 @@ impl Ask {
         .checked()
     }
 
-    /// Whether the sizes are ones that can be served.
+    /// Checks that the sizes can be served.
     fn checked(self) -> Result<Self, Errno> {
         let (of_work, least) = match self.work {
             Work::Exchange { request, response } => ([Some(request), Some(response)], 1),
@@ -283,7 +283,7 @@ impl Ask {
             Work::Send => ([None, None], 0),
         };
         let sizes = [self.side.send_size, self.side.receive_size];
-        // The byte more of classic datagrams.
+        // Includes the extra byte of classic datagrams.
         let too_large = sizes.into_iter().flatten().any(|size| size > LARGEST + 1)
             || of_work
                 .into_iter()
@@ -304,14 +304,14 @@ impl Ask {
         if self.family == Family::Rds {
             return Err(libc::EAFNOSUPPORT);
         }
-        // A datagram tells no connection from another.
+        // Datagrams have no connections.
         if matches!(self.work, Work::Connections { .. }) && !self.protocol.connects() {
             return Err(libc::EOPNOTSUPP);
         }
         Ok(self)
     }
 
-    /// Features that the client wants.
+    /// Features requested by the client.
     pub(super) fn wants(&self) -> Features {
         self.extension
             .map_or(Features::NONE, |wants| wants.features)
@@ -336,7 +336,7 @@ impl Work {
         })
     }
 
-    /// Whether it counts transactions.
+    /// Returns true if the test counts transactions.
     pub(super) fn is_transactions(self) -> bool {
         matches!(self, Self::Exchange { .. } | Self::Connections { .. })
     }

@@ -1,4 +1,4 @@
-//! A control connection: messages in, messages out, and how long its peer may take.
+//! A control connection: messages in both directions, with time limits for the peer.
 
 use std::{
     net::{Shutdown, SocketAddr, TcpStream},
@@ -16,48 +16,48 @@ use wb_omni::{Framer, Generation};
 
 use crate::sys;
 
-/// A peer that sent just as much as a message of old peers has is one, if nothing follows for so long.
+/// If nothing follows the length of an old message for this time, the peer uses old messages.
 const OLD_PEER: Duration = Duration::from_millis(200);
-/// How long the rest of a message may take.
+/// Time limit for the rest of a message.
 const REST: Duration = Duration::from_secs(20);
-/// How long a peer may take to accept a message of ours.
+/// Time limit for the peer to accept a message.
 const SEND: Duration = Duration::from_secs(20);
-/// How long the end of a connection that we closed is awaited, and how much of it is read.
+/// After closing: how long to wait for the peer's close, and how many bytes to read until then.
 const PARTING: Duration = Duration::from_millis(500);
 const PARTING_BYTES: usize = 64 << 10;
 
-/// The connection.
+/// A control connection.
 pub(super) struct Control {
     stream: Arc<TcpStream>,
     framer: Framer,
-    /// When the last byte came, or a message was taken.
+    /// Time of the last received byte or processed message.
     last: Instant,
-    /// When what waits of a message began to come.
+    /// Time at which a partial message began to arrive.
     partial_since: Option<Instant>,
 }
 
-/// What happened.
+/// Result of a wait.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A whole message.
     Message(Vec<u8>),
-    /// It was woken.
+    /// The waker was used.
     Woken,
-    /// Nothing until the deadline.
+    /// The deadline passed without an event.
     Deadline,
-    /// The peer has closed between two messages.
+    /// The peer closed between two messages.
     Closed,
-    /// The connection broke, or ended within a message, or a message takes too long.
+    /// The connection broke or ended within a message, or a message takes too long.
     Broken,
 }
 
 impl Control {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
-        // None of these matters enough to turn a client away.
+        // A failure of these does not justify refusing the client.
         let _ = stream.set_nodelay(true);
         let _ = stream.set_write_timeout(Some(SEND));
         let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-        // A host that vanished is missed after two minutes, not after the system's two hours.
+        // Detects a vanished host after two minutes instead of the system's two hours.
         for (name, value) in [
             (libc::TCP_KEEPIDLE, 60),
             (libc::TCP_KEEPINTVL, 10),
@@ -73,7 +73,7 @@ impl Control {
         }
     }
 
-    /// How long its messages are.
+    /// Generation of its messages, which determines their length.
     pub(super) fn generation(&self) -> Generation {
         self.framer.generation()
     }
@@ -83,7 +83,7 @@ impl Control {
         self.stream.peer_addr()
     }
 
-    /// Ours.
+    /// The local address.
     pub(super) fn local(&self) -> std::io::Result<SocketAddr> {
         self.stream.local_addr()
     }
@@ -126,12 +126,12 @@ impl Control {
         }
     }
 
-    /// Waits once: whether there is something to read, and whether it was woken.
+    /// Waits once. Returns whether data is readable and whether the waker was used.
     fn poll(&self, waker: Option<BorrowedFd<'_>>, rest: Option<Duration>) -> (bool, bool) {
         let mut fds = vec![PollFd::new(&self.stream, PollFlags::IN)];
         fds.extend(waker.map(|waker| PollFd::from_borrowed_fd(waker, PollFlags::IN)));
         let rest = rest.map(|rest| {
-            // One more, because a poll that ends early would be repeated at once.
+            // Slightly longer, because an early return would repeat the poll at once.
             Timespec::try_from(rest + Duration::from_micros(50)).unwrap_or(Timespec {
                 tv_sec: 3600,
                 tv_nsec: 0,
@@ -146,7 +146,7 @@ impl Control {
         }
     }
 
-    /// Takes what is there; the end of the connection, if it is that.
+    /// Reads available data. Returns an event if the connection ended.
     fn read(&mut self) -> Option<Event> {
         let mut bytes = [0_u8; 1024];
         match rustix::net::recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
@@ -177,7 +177,7 @@ impl Control {
         Ok(())
     }
 
-    /// Closes so that the peer reads an end and no reset, though it may have sent more than was read.
+    /// Closes so that the peer reads an orderly end and no reset, even if it sent more than was read.
     pub(super) fn part(self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         let until = Instant::now() + PARTING;
@@ -204,7 +204,7 @@ impl AsFd for Control {
     }
 }
 
-/// Waits until one of two descriptors has something, or the time is over. Which have.
+/// Waits until a descriptor is readable or the time is over. Returns readability of each.
 pub(super) fn wait_for(one: BorrowedFd<'_>, other: BorrowedFd<'_>, rest: Duration) -> (bool, bool) {
     let mut fds = [
         PollFd::from_borrowed_fd(one, PollFlags::IN),

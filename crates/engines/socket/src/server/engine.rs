@@ -1,4 +1,4 @@
-//! The loop for a test, with its buffers.
+//! Creates the loop of a test, with its buffers.
 
 use std::{io, net::SocketAddr};
 
@@ -16,34 +16,34 @@ use crate::{
     },
 };
 
-/// Memory of the buffers of one direction of a test, if more of them were asked for.
+/// Memory limit for multiple buffers of one direction, bytes.
 const RING: u32 = 64 << 20;
-/// Buffers of one direction.
+/// Maximum number of buffers of one direction.
 const WIDEST: u32 = 16_384;
-/// Bytes of a call where the system does not tell its buffer.
+/// Bytes per call if the system does not report its buffer size.
 const CALL_SIZE: u32 = 4096;
-/// The largest datagram over IPv4.
+/// Payload of the largest datagram over IPv4.
 const DATAGRAM: u32 = 65_507;
 
-/// The loop.
+/// The loop of a test.
 pub(super) enum Engine {
     Receive(Receiver),
     Send(Sender),
     Respond(Responder),
-    /// A connection for each transaction; what is done on it.
+    /// One connection per transaction, and the exchange on it.
     Connections(Box<Each>),
     ReceiveDatagrams(DatagramReceiver),
-    /// Datagrams of one size; one of another ends it.
+    /// Datagrams of one size; any other size ends it.
     ReceiveOnly {
         buffer: Vec<u8>,
         size: usize,
-        /// Connect to the source of the first.
+        /// Connect to the source of the first datagram.
         connect: bool,
     },
     SendDatagrams(DatagramSender, SocketAddr),
 }
 
-/// What is done on each connection.
+/// The exchange on each connection.
 pub(super) enum Each {
     Nothing,
     Exchange {
@@ -95,7 +95,7 @@ impl Sizes {
             ),
         };
         let width = |asked: u32, size: Option<u32>, buffer: u32, place: u32| {
-            // Of a direction that is not used, the client hears what it said.
+            // For an unused direction, echo the client's value.
             let Some(size) = size else { return asked };
             let wanted = match (asked, ask.work.is_transactions()) {
                 (0, true) => 1,
@@ -141,7 +141,7 @@ impl Sizes {
     }
 }
 
-/// The loop for a test, with its buffers.
+/// Creates the loop of a test, with its buffers.
 pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io::Result<Engine> {
     let side = &ask.side;
     let received =
@@ -171,7 +171,7 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                 spin,
             })?)
         }
-        // The client ends a stream of so many bytes, and rounds up to whole sends.
+        // The client ends a stream with a byte limit, and rounds up to whole sends.
         Work::Receive { only_size: None } => Engine::Receive(Receiver::new(&ReceivePlan {
             buffers: received,
             by: side.receive_by,
@@ -187,7 +187,7 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                         rate: datagrams_per_second(side.pacing_bps, sent_size),
                         pace: Pace::of(side),
                         limit,
-                        // A socket carries one stream only. It was granted only where it has room.
+                        // A socket carries only one stream. Tags are granted only if they fit.
                         flow: (tagged && sent_size as usize >= Tag::LEN).then_some(0),
                         spin,
                         ..DatagramSendPlan::default()

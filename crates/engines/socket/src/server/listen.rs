@@ -1,4 +1,4 @@
-//! The sockets that control connections come to.
+//! Listening sockets for control connections.
 
 use std::{
     io,
@@ -13,13 +13,13 @@ use wb_model::socket::{Family, SocketServerJob};
 use super::ServerError;
 use crate::{Host, host::endpoint};
 
-/// Clients that wait to be accepted.
+/// Backlog: clients waiting to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens where the job says.
+/// Listens at the job's address.
 ///
 /// # Errors
-/// If the name stands for nothing, or no address could be bound.
+/// Fails if the name cannot be resolved, or no address can be bound.
 pub(super) fn listeners(
     job: &SocketServerJob,
     host: &dyn Host,
@@ -60,7 +60,7 @@ fn named(
     }
 }
 
-/// The IPv6 wildcard, which takes IPv4 too on most systems, then the IPv4 wildcard.
+/// The IPv6 wildcard, which also accepts IPv4 on most systems, then the IPv4 wildcard.
 fn everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
     let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), job.port);
     let first = match job.family {
@@ -68,7 +68,7 @@ fn everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
         Family::Ipv6 | Family::Any => Some(one(v6, job.family == Family::Ipv6)),
     };
     let port = match &first {
-        // The same port for both, if any will do.
+        // If any port is acceptable, use the same one for both.
         Some(Ok(listener)) => listener
             .local_addr()
             .map_or(job.port, |address| address.port()),

@@ -1,5 +1,5 @@
-//! Makes what a test needs before the client is told that it may begin: the socket, bound and
-//! listening, and the loop with its buffers.
+//! Prepares a test before the client is allowed to begin: the socket, bound and listening, and the loop with its
+//! buffers.
 
 use std::{
     io,
@@ -20,11 +20,11 @@ use super::{
 };
 use crate::{Effective, Opened, SocketPlan, effective, errno, listen, local_address, open, sys};
 
-/// Connections that wait to be accepted. The original has 5 and loses some of a fast test.
+/// Backlog of the data socket. netserver uses 5 and loses connections of a fast test.
 const BACKLOG: u32 = 1024;
 /// udp.h: UDP_GRO.
 const UDP_GRO: i32 = 104;
-/// What a server can do for a client of ours.
+/// Extensions supported by this server.
 const CAN: Features = Features(
     Features::EXPLICIT_END.0
         | Features::UDP_TAGGED.0
@@ -34,42 +34,42 @@ const CAN: Features = Features(
         | Features::MPTCP.0,
 );
 
-/// A test that can begin.
+/// A test that is ready to begin.
 pub(super) struct Prepared {
     pub facts: Facts,
     pub stage: Stage,
 }
 
-/// What the data thread needs.
+/// Inputs of the data thread.
 pub(super) struct Stage {
-    /// Listens, or takes datagrams.
+    /// Listening or datagram socket.
     pub fd: Arc<OwnedFd>,
     pub engine: Engine,
-    /// Where data may come from.
+    /// Allowed sources of data.
     pub sources: Sources,
-    /// Held until the buffers are gone.
+    /// Reservation held until the buffers are freed.
     pub memory: Reserved,
 }
 
-/// What the client is told.
+/// Contents of the response.
 pub(super) struct Facts {
     pub ask: Ask,
-    /// Where the client shall connect or send.
+    /// Port to which the client connects or sends.
     pub data_port: u16,
-    /// At the start.
+    /// Settings in effect at the start.
     pub effective: Effective,
-    /// Bytes of a receive; none if it does not receive.
+    /// Bytes per receive; `None` if it does not receive.
     pub receive_size: Option<u32>,
-    /// Bytes of a send; none if it does not send.
+    /// Bytes per send; `None` if it does not send.
     pub send_size: Option<u32>,
     pub receive_width: u32,
     pub send_width: u32,
-    /// What a client of ours gets.
+    /// Extensions granted to a wirebench client.
     pub granted: Option<ResponseExtension>,
 }
 
 impl Prepared {
-    /// Prepares. `local` and `peer` are the ends of the control connection.
+    /// Prepares a test. `local` and `peer` are the ends of the control connection.
     pub(super) fn new(
         mut ask: Ask,
         state: &ServerState,
@@ -83,7 +83,7 @@ impl Prepared {
         let opened = open_leniently(&mut ask, bind, join, busy_poll, &sources)?;
         let fd = opened.fd;
         if ask.checksum_off && !ask.protocol.connects() {
-            // The original tries, and goes on without.
+            // netserver tries this too, and continues on failure.
             let _ = sys::set_int(&fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1);
         }
         if ask.protocol.connects() {
@@ -123,7 +123,7 @@ impl Prepared {
     }
 }
 
-/// Where datagrams go that nobody asked for one by one: to the client, and nowhere else.
+/// Destination of datagrams that are sent without individual requests: the client, and no other host.
 fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
     if ask.work != Work::Send || ask.protocol.connects() {
         return Ok(None);
@@ -158,7 +158,7 @@ fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
     }
 }
 
-/// What the data socket is bound to, and the group it joins.
+/// Address to bind the data socket to, and the multicast group to join.
 fn place(
     ask: &Ask,
     state: &ServerState,
@@ -205,8 +205,7 @@ fn place(
     Ok((bind, None))
 }
 
-/// Opens the socket. What the original would go on without, we go on without: what is in effect
-/// stands in the response.
+/// Opens the socket. Ignores the same failures as netserver; the response contains the settings in effect.
 fn open_leniently(
     ask: &mut Ask,
     bind: SocketAddr,
@@ -253,7 +252,7 @@ fn open_leniently(
     Err(number(&first))
 }
 
-/// What a client of ours gets of what it wants.
+/// Extensions granted to a wirebench client.
 fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
     let wants = ask.extension?;
     let streams = matches!(ask.work, Work::Receive { .. });
@@ -262,7 +261,7 @@ fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
         && streams
         && sys::get_int(fd, libc::IPPROTO_UDP, UDP_GRO).is_ok_and(|on| on != 0);
     let has = |feature: Features| match feature {
-        // What we send needs room for it; a size that nobody asked for has that.
+        // Sent datagrams need room for a tag; the default size has it.
         Features::UDP_TAGGED => {
             let size = ask.side.send_size.filter(|_| ask.work == Work::Send);
             let stream = streams || ask.work == Work::Send;
@@ -294,7 +293,7 @@ fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
     })
 }
 
-/// SO_MAX_PACING_RATE, bytes per second; none if there is no limit.
+/// SO_MAX_PACING_RATE, bytes per second; `None` if there is no limit.
 fn pacing_rate(fd: &OwnedFd) -> Option<u64> {
     let mut bytes = [0; 8];
     let read = sys::get_bytes(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut bytes).ok()?;
@@ -302,7 +301,7 @@ fn pacing_rate(fd: &OwnedFd) -> Option<u64> {
     (read == 8 && rate != u64::MAX).then_some(rate)
 }
 
-/// The number that the client is told.
+/// Error number for the client.
 pub(super) fn number(error: &io::Error) -> Errno {
     errno(error).unwrap_or(libc::EIO)
 }

@@ -1,4 +1,4 @@
-//! When a test ends, beside what its loop sees: by the clock, or because nothing comes any more.
+//! Rules that end a test from outside its loop: by the clock, or because no more data arrives.
 
 use std::time::{Duration, Instant};
 
@@ -11,37 +11,38 @@ use super::{
 };
 use crate::{agreement::Length, flow::Counters};
 
-/// How much longer than asked we wait for the end of a timed test.
+/// Extra time before a timed test is ended by the server.
 const PADDING: Duration = Duration::from_secs(PADDING_SECONDS as u64);
-/// The same towards clients that say when their test is over.
+/// Extra time for clients that send an end message.
 const PADDING_OF_OURS: Duration = Duration::from_secs(60);
-/// Connections that come no more for so long after the time of a test say that it is over.
+/// A timed test of connections is over once no connection arrives for this time.
 const NO_MORE_CONNECTIONS: Duration = Duration::from_secs(1);
-/// The same for data after the amount of a test came. Usually the client ends it.
+/// A test with a byte limit is over once no data arrives for this time after the limit. Usually the client ends it
+/// earlier.
 const NO_MORE_DATA: Duration = Duration::from_millis(500);
-/// How often a test is looked at whose end shows in its counters only.
+/// Interval between checks of tests whose end shows only in the counters.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// A client whose first connection comes so much later than our response waited on purpose.
+/// A client that makes its first connection later than this after the response waited on purpose.
 const WAITED: Duration = Duration::from_millis(500);
 
-/// When counters moved last, as far as one looked.
+/// Last observed change of the counters.
 pub(super) struct Movement {
     pub last: u64,
     pub at: Instant,
 }
 
-/// The rules for one test.
+/// The rules of one test.
 pub(super) struct Rules {
     length: Length,
     pub padding: Duration,
     /// The clock starts with the first connection or datagram, not with the response.
     pub from_first: bool,
-    /// Something comes that could start the clock.
+    /// An arriving connection or datagram can start the clock.
     has_first: bool,
     pub omit: Duration,
-    /// A timed test of connections, whose client does not say when it is over.
+    /// A timed test of connections without an end message.
     ends_without_connections: bool,
-    /// The amount of a stream that comes.
+    /// Byte limit of a received stream.
     amount: Option<u64>,
 }
 
@@ -62,7 +63,7 @@ impl Rules {
             _ if tells_end => PADDING_OF_OURS,
             _ => PADDING,
         };
-        // Datagrams of ours go at once: nothing comes that could start the clock.
+        // The server sends datagrams at once: nothing arrives that could start the clock.
         let has_first = protocol.connects() || work != Work::Send;
         Self {
             length,
@@ -81,12 +82,12 @@ impl Rules {
         }
     }
 
-    /// When its clock started, if it did.
+    /// Start of the test's clock, if it has started.
     pub(super) fn start(&self, first: Option<Instant>, began: Instant) -> Option<Instant> {
         if !self.has_first {
             return Some(began);
         }
-        // A client that was told to wait before it begins gets its time all the same.
+        // A client that waits before it begins still gets its full time.
         first.map(|first| {
             if self.from_first || first > began + WAITED {
                 first
@@ -96,7 +97,7 @@ impl Rules {
         })
     }
 
-    /// When its time is over.
+    /// End of the test's time.
     fn deadline(
         &self,
         start: Option<Instant>,
@@ -144,7 +145,7 @@ impl Rules {
         }
     }
 
-    /// When to look again, if nothing happens before.
+    /// Time of the next check without other events.
     pub(super) fn wake(
         &self,
         start: Option<Instant>,

@@ -16,14 +16,14 @@ use super::{
     watch::{Outcome, Running},
 };
 
-/// How long a client may take for its passphrase; netperf's.
+/// Time limit for the passphrase; netperf's value.
 const PASSPHRASE: Duration = Duration::from_secs(20);
 
 /// How a control connection ended.
 enum Left {
-    /// Closed by the client between two messages, or by us.
+    /// Closed by the client between two messages, or by the server.
     Well,
-    /// It said nothing for too long, or nothing that can be understood.
+    /// Idle for too long, or invalid messages.
     GivenUp,
     /// Without the passphrase.
     Unauthorised,
@@ -43,7 +43,7 @@ pub(super) fn serve(state: &ServerState, mut control: Control, guard: &ClientGua
     control.part();
 }
 
-/// Waits for the passphrase, if there is one.
+/// Waits for the passphrase, if one is required.
 fn authorise(state: &ServerState, control: &mut Control) -> Result<(), Left> {
     let Some(expected) = &state.job.passphrase else {
         return Ok(());
@@ -58,7 +58,7 @@ fn authorise(state: &ServerState, control: &mut Control) -> Result<(), Left> {
     }
 }
 
-/// A message has room for the beginning of a long passphrase only.
+/// Compares the part of a passphrase that fits into a message.
 fn is_right(said: &Passphrase, expected: &str) -> bool {
     let expected = expected.as_bytes();
     said.matches(&expected[..expected.len().min(Passphrase::MAX_LEN)])
@@ -71,7 +71,7 @@ fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> 
         let message = match control.wait(None, Some(Instant::now() + idle)) {
             Event::Message(message) => message,
             Event::Closed => return Left::Well,
-            // It is we who ended the connection.
+            // The server ended the connection.
             Event::Broken | Event::Deadline | Event::Woken if state.is_closing() => {
                 return Left::Well;
             }
@@ -102,7 +102,7 @@ fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> 
             .encode(generation),
             Ok(Request::System) => SystemText::deprecated().encode(generation),
             Ok(Request::DebugOn | Request::DebugOff) => debug_ok(generation),
-            // Said when it was known already, or to one who has none.
+            // An end message after the end, or a passphrase that is not required.
             Ok(Request::End | Request::Passphrase(_)) => continue,
             Ok(Request::Unknown(_)) => refuse(Refusal::UNKNOWN_REQUEST),
             Err(_) => refuse(Refusal::INVALID),
@@ -113,15 +113,14 @@ fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> 
     }
 }
 
-/// The client has gone in the midst of a test.
+/// The client left during a test.
 struct Over;
 
 fn refusal(errno: Errno) -> Refusal {
     Refusal::new(errno).unwrap_or(Refusal::INVALID)
 }
 
-/// Does a test; gives the message that ends it. The data connection is closed by then, but for a
-/// client that expects otherwise.
+/// Runs a test. Returns the final message. The data connection is closed by then, unless the client expects otherwise.
 fn test(
     state: &ServerState,
     control: &mut Control,
@@ -166,7 +165,7 @@ fn test(
     match outcome.failure() {
         Some(errno) => Ok(refuse(errno)),
         None => {
-            // Sent from here, so that what lingers is closed after it.
+            // Sent here, so that a lingering connection is closed afterwards.
             let results = answer::results(&outcome, generation);
             if control.send(&results).is_err() {
                 Counts::one(&counts.failed);

@@ -1,4 +1,4 @@
-//! Where data of a test may come from: its client, and nobody else.
+//! Allowed sources of a test's data: its client only.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,17 +8,18 @@ use super::{
 };
 use wb_omni::Family;
 
-/// Addresses that data is taken from. None: any.
+/// Addresses from which data is accepted; empty means any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources(Vec<IpAddr>);
 
 impl Sources {
-    /// For what is asked by a client at this address: that address, and one that the client names
-    /// where nothing goes back that its owner could not have asked for, as a connection proves who is there.
+    /// Sources for a request from a client at this address: that address, and one that the client names. Another
+    /// address is allowed only if the server would not answer its datagrams, because unlike a connection a datagram
+    /// does not prove its source.
     ///
     /// # Errors
-    /// EACCES if answers would have to go to somebody else; EAFNOSUPPORT if the client's address in
-    /// the family of the data is not known.
+    /// EACCES if answers would go to another host; EAFNOSUPPORT if the client's address in the family of the data is
+    /// unknown.
     pub(super) fn of(ask: &Ask, state: &ServerState, peer: IpAddr) -> Result<Self, Errno> {
         if state.job.any_source {
             return Ok(Self::default());
@@ -51,18 +52,18 @@ impl Sources {
         }
     }
 
-    /// For the kernel, which passes over datagrams from elsewhere; empty: any.
+    /// Addresses for the kernel's filter; empty means any.
     pub(super) fn addresses(&self) -> &[IpAddr] {
         &self.0
     }
 
-    /// Whether a connection may come from there.
+    /// Returns true if a connection from there is allowed.
     pub(super) fn admits(&self, from: SocketAddr) -> bool {
         self.0.is_empty() || self.0.contains(&from.ip().to_canonical())
     }
 }
 
-/// The address that the client says its data comes from, in both orders of bytes that netperfs have.
+/// The source address of data as named by the client, in both byte orders that netperf versions use.
 fn named(ask: &Ask, ipv6: bool) -> Vec<IpAddr> {
     let address = ask.client_address;
     match (address.is_any(), ipv6) {

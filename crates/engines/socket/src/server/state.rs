@@ -1,4 +1,4 @@
-//! What all connections of a server share: counters, the memory of buffers, who is there.
+//! State shared by all connections of a server: counters, buffer memory, connected clients.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +13,12 @@ use wb_model::socket::{SocketServerJob, SocketServerReport};
 
 use crate::{flow::Counters, host::Host, waker::Waker};
 
-/// Memory of the buffers of all tests together, bytes.
+/// Buffer memory of all tests together, bytes.
 const MEMORY: u64 = 512 << 20;
-/// The same for those of one address.
+/// Buffer memory of one client address, bytes.
 const MEMORY_OF_ONE: u64 = 256 << 20;
 
-/// What connections share.
+/// State shared by connections.
 pub(super) struct ServerState {
     pub job: SocketServerJob,
     pub host: Arc<dyn Host>,
@@ -26,23 +26,23 @@ pub(super) struct ServerState {
     memory: Arc<Mutex<Memory>>,
     clients: Mutex<BTreeMap<u64, Client>>,
     closing: AtomicBool,
-    /// Wakes when a client has left.
+    /// Woken when a client has left.
     pub waker: Waker,
 }
 
-/// Memory that tests have.
+/// Memory reserved by tests.
 #[derive(Debug, Default)]
 struct Memory {
     all: u64,
     of_each: BTreeMap<IpAddr, u64>,
 }
 
-/// A control connection, for those who look on.
+/// A control connection, visible to observers.
 struct Client {
     control: Arc<TcpStream>,
-    /// Its address, as far as it stands for one host.
+    /// Address, reduced to the part that identifies a host.
     host: Option<IpAddr>,
-    /// Counters of the test that runs, if one does.
+    /// Counters of the running test.
     test: Option<Arc<Counters>>,
 }
 
@@ -60,23 +60,23 @@ impl ServerState {
     }
 
     fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Client>> {
-        // A thread that panicked inside leaves nothing half done.
+        // A thread that panicked while holding the lock leaves consistent data.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many control connections there are.
+    /// Number of control connections.
     pub(super) fn present(&self) -> usize {
         self.clients().len()
     }
 
-    /// Whether all have been served that it is there for, and have left: one client may have several
-    /// connections. Who tested nothing is none.
+    /// Returns true if the requested number of clients has been served and has left. One client may use several
+    /// connections; a client without a test does not count.
     pub(super) fn has_served(&self) -> bool {
         let served = || Counts::read(&self.counts.served);
         self.job.serves.is_some_and(|most| served() >= most) && self.present() == 0
     }
 
-    /// Whether one more control connection may come from there.
+    /// Returns true if another control connection from this address is allowed.
     pub(super) fn has_room(&self, from: IpAddr) -> bool {
         let many = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         let host = Some(host_of(from));
@@ -89,7 +89,7 @@ impl ServerState {
                 < many(self.job.clients_per_address)
     }
 
-    /// Lets a control connection in. It is there until what this gives is dropped.
+    /// Registers a control connection until the returned guard is dropped.
     pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> ClientGuard {
         let mut clients = self.clients();
         let number = clients.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -108,7 +108,7 @@ impl ServerState {
         }
     }
 
-    /// Ends all control connections, and with them their tests. Those that come later end too.
+    /// Ends all control connections and their tests. Later connections end too.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         for client in self.clients().values() {
@@ -116,12 +116,12 @@ impl ServerState {
         }
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Returns true if [`close`](Self::close) was called.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Bytes of all tests so far, those that run included.
+    /// Bytes of all tests so far, including running ones.
     pub(super) fn bytes(&self) -> u64 {
         let running: u64 = self
             .clients()
@@ -133,8 +133,8 @@ impl ServerState {
         running + Counts::read(&counts.bytes_received) + Counts::read(&counts.bytes_sent)
     }
 
-    /// Takes memory for buffers of a client, until what this gives is dropped; none if there is not
-    /// enough, or none for that address.
+    /// Reserves buffer memory for a client until the returned guard is dropped. `None` if the total or the address
+    /// limit is exceeded.
     pub(super) fn reserve(&self, bytes: u64, client: IpAddr) -> Option<Reserved> {
         let host = host_of(client);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +154,7 @@ impl ServerState {
     }
 }
 
-/// What limits of an address hold for: whoever has an IPv6 address has all of its network.
+/// Address for per-host limits: the owner of an IPv6 address usually has the whole /64.
 fn host_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -165,7 +165,7 @@ fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// While it lives, a control connection counts as present.
+/// Keeps a control connection registered.
 pub(super) struct ClientGuard {
     state: Arc<ServerState>,
     number: u64,
@@ -173,7 +173,7 @@ pub(super) struct ClientGuard {
 }
 
 impl ClientGuard {
-    /// Shows counters of a test while it runs; `None` when it is over.
+    /// Publishes the counters of a running test; `None` when it is over.
     pub(super) fn show(&self, test: Option<Arc<Counters>>) {
         self.tested.fetch_or(test.is_some(), Ordering::Relaxed);
         if let Some(client) = self.state.clients().get_mut(&self.number) {
@@ -192,7 +192,7 @@ impl Drop for ClientGuard {
     }
 }
 
-/// Memory that is taken.
+/// Reserved memory.
 #[derive(Debug)]
 pub(super) struct Reserved {
     memory: Arc<Mutex<Memory>>,
@@ -213,7 +213,7 @@ impl Drop for Reserved {
     }
 }
 
-/// What the report counts. Threads of many connections add to it.
+/// Counters of the report, updated by many threads.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub clients: AtomicU64,
@@ -222,7 +222,7 @@ pub(super) struct Counts {
     pub given_up: AtomicU64,
     pub unauthorised: AtomicU64,
     pub tests: AtomicU64,
-    /// Clients that have left after a test.
+    /// Clients that left after a test.
     pub served: AtomicU64,
     pub completed: AtomicU64,
     pub failed: AtomicU64,
@@ -231,12 +231,12 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// One more.
+    /// Adds one.
     pub(super) fn one(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub(super) fn add(counter: &AtomicU64, more: u64) {
         counter.fetch_add(more, Ordering::Relaxed);
     }

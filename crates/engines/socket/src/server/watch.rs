@@ -1,5 +1,5 @@
-//! A test from its response to its results: the data thread on one side, the control connection, the
-//! clock and the wish to stop on the other.
+//! A test from its response to its results: coordinates the data thread, the control connection, the clock and the stop
+//! request.
 
 use std::{
     io,
@@ -32,17 +32,17 @@ use crate::{
     flow::{Counters, Ended},
 };
 
-/// How long the data thread may take for what the kernel held when the client said that the test is over.
-/// It may wait for a CPU, and it does not end at all where the client goes on sending.
+/// Time for the data thread to read what the kernel held when the client ended the test. The thread may wait for a CPU,
+/// and it never ends if the client continues to send.
 const LATE: Duration = Duration::from_secs(2);
-/// How long a data thread may take to end. It only has to come back from a call.
+/// Time for a data thread to end. It only has to return from a system call.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a client may take to read what we sent.
+/// Time for a client to read the data already sent.
 const FLUSH: Duration = Duration::from_secs(60);
-/// Stack of a data thread. Its buffers are elsewhere.
+/// Stack of a data thread, bytes. Its buffers are elsewhere.
 const STACK: usize = 256 << 10;
 
-/// A test whose data thread waits for the word to begin.
+/// A test with a started data thread.
 pub(super) struct Running {
     pub facts: Facts,
     inside: Arc<Inside>,
@@ -51,7 +51,7 @@ pub(super) struct Running {
     measures_cpu: bool,
 }
 
-/// What a test gave.
+/// Result of a test.
 pub(super) struct Outcome {
     pub facts: Facts,
     pub done: Done,
@@ -62,28 +62,28 @@ pub(super) struct Outcome {
     pub bytes_after: u64,
     /// Transactions after the warm-up.
     pub transactions_after: u64,
-    /// To be closed when the results are out.
+    /// Connection to close after the results are sent.
     pub linger: Option<Arc<OwnedFd>>,
 }
 
-/// What ended a test.
+/// Event that ended a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The loop itself.
     Own,
-    /// Its time, with padding or without.
+    /// Its time, with or without padding.
     Time,
-    /// Nothing came any more.
+    /// No more data arrived.
     Quiet,
-    /// The client said so.
+    /// The client's end message.
     Told,
 }
 
-/// The client has gone, or broke the rules; nobody waits for results.
+/// The client has left, or broke the protocol; the results are not needed.
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// A point in time, with what was done until then.
+/// A time and the counters at that time.
 #[derive(Clone, Default)]
 struct Mark {
     bytes: u64,
@@ -100,7 +100,7 @@ impl Mark {
 }
 
 impl Running {
-    /// Starts the data thread. One that sends unasked waits until [`Running::watch`].
+    /// Starts the data thread. A thread that sends without a request waits until [`Running::watch`].
     pub(super) fn start(prepared: Prepared, state: &ServerState) -> Result<Self, Errno> {
         let Prepared { facts, stage } = prepared;
         let inside = Inside::new(Arc::clone(&stage.fd))
@@ -110,11 +110,11 @@ impl Running {
         let shared = Arc::clone(&inside);
         let host = Arc::clone(&state.host);
         let (cpu, units) = (facts.ask.cpu, facts.ask.length.amount());
-        // All others only wait for the client, so they are ready when it has the answer.
+        // All others only wait for the client, so they are ready when the client gets the response.
         let speaks_first = matches!(stage.engine, Engine::SendDatagrams(..));
         let body = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
-                // The original goes on where it cannot be bound.
+                // netserver also continues if binding fails.
                 let _ = cpu.map(|cpu| host.bind_cpu(cpu));
                 match speaks_first && begin.recv().is_err() {
                     true => Done::default(),
@@ -143,17 +143,17 @@ impl Running {
         })
     }
 
-    /// Whether figures of CPUs will be there.
+    /// Returns true if CPU figures will be available.
     pub(super) fn measures_cpu(&self) -> bool {
         self.measures_cpu
     }
 
-    /// Counters for those who look on.
+    /// Counters for observers.
     pub(super) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.inside.counters)
     }
 
-    /// Lets the data thread begin, and watches until the test is over. The response has gone out.
+    /// Lets the data thread begin, and watches until the test is over. Call it after the response is sent.
     pub(super) fn watch(self, control: &mut Control, state: &ServerState) -> Result<Outcome, Gone> {
         let began = Instant::now();
         let rules = Rules::of(&self.facts);
@@ -200,7 +200,7 @@ impl Running {
                         self.let_late_data_come();
                         break End::Told;
                     }
-                    // Nobody talks while a test runs.
+                    // No messages are allowed during a test.
                     _ => {
                         self.abandon();
                         return Err(Gone);
@@ -262,7 +262,7 @@ impl Running {
         Ok(outcome)
     }
 
-    /// What the client sent before it said that the test is over may still be in the kernel.
+    /// Waits for data that the client sent before its end message and that is still in the kernel.
     fn let_late_data_come(&self) {
         if !matches!(self.facts.ask.work, Work::Receive { .. }) {
             return;
@@ -279,9 +279,9 @@ impl Running {
         }
     }
 
-    /// Ends a test whose results nobody will read.
+    /// Ends a test without results.
     pub(super) fn abandon(self) {
-        // One that still waits ends.
+        // Ends a thread that still waits to begin.
         drop(self.go);
 
         if self.inside.stop.stop_and_wait(STOP_TIMEOUT) {
@@ -290,7 +290,7 @@ impl Running {
     }
 }
 
-/// CPU figures. If we waited longer than the test took, what the CPUs did is taken for the test's.
+/// CPU figures. If the measurement took longer than the test, all CPU time is attributed to the test.
 fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Duration) -> CpuUse {
     let mut cpu = cpu_use(before, after);
     if elapsed < measured && !elapsed.is_zero() {
@@ -303,26 +303,26 @@ fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Dura
 }
 
 impl Outcome {
-    /// What the client is told instead of results, if the test failed.
+    /// Error number for the client if the test failed.
     pub(super) fn failure(&self) -> Option<Errno> {
         let error = self.done.tally.failure()?;
         let number = crate::errno(error).unwrap_or(libc::EIO);
         let is_reset = matches!(number, libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED);
         match self.facts.ask.work {
-            // Whoever receives may have enough of it.
+            // A receiver may close early.
             Work::Send if is_reset => None,
             Work::Exchange { .. } if is_reset && self.done.tally.transactions > 0 => None,
             _ => Some(number),
         }
     }
 
-    /// Closes the data connection as the client expects it.
+    /// Closes the data connection as the client expects.
     fn take_down(&mut self, control: &Control, end: End) -> Result<(), Gone> {
         let Some(connection) = self.done.connection.take() else {
             return Ok(());
         };
         match (self.facts.ask.work, self.facts.ask.talk) {
-            // All that was sent shall arrive before the results do.
+            // All sent data must arrive before the results do.
             (Work::Send, _) if end != End::Told => flush(control, &connection),
             (Work::Receive { .. }, Talk::Classic(ClassicKind::TcpStream)) => {
                 let _ = rustix::net::shutdown(&connection, Shutdown::Write);
@@ -334,7 +334,7 @@ impl Outcome {
     }
 }
 
-/// Ends a stream of ours and waits until the client has read all of it and ended its side.
+/// Ends a sent stream and waits until the client has read all of it and closed its side.
 fn flush(control: &Control, connection: &OwnedFd) -> Result<(), Gone> {
     if rustix::net::shutdown(connection, Shutdown::Write).is_err() {
         return Ok(());
@@ -354,8 +354,8 @@ fn flush(control: &Control, connection: &OwnedFd) -> Result<(), Gone> {
                 Err(_) => return Ok(()),
             }
         } else if talk {
-            // A client of ours that says now that the test is over needs no more of it; one that has
-            // gone is noticed when the results go out.
+            // A wirebench client that sends its end message now needs no more data. A client that has left is noticed
+            // when the results are sent.
             return Ok(());
         }
     }

@@ -28,34 +28,34 @@ use crate::{
     waker::Waker,
 };
 
-/// Between attempts to accept while the system has no descriptors left.
+/// Pause between attempts to accept while the system has no descriptors left.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// What the data thread and the control thread share.
+/// State shared by the data thread and the control thread.
 pub(super) struct Inside {
     pub stop: Stopper,
-    /// Rings at the first connection or datagram, and at the end.
+    /// Woken at the first connection or datagram, and at the end.
     pub waker: Waker,
     pub counters: Arc<Counters>,
     first: OnceLock<Instant>,
-    /// The socket that data comes from, or the one that listens for its connection.
+    /// The data socket, or the one that listens for its connection.
     data: Mutex<Arc<OwnedFd>>,
     ended: AtomicBool,
 }
 
-/// What a data thread leaves.
+/// Result of a data thread.
 #[derive(Default)]
 pub(super) struct Done {
     pub tally: Tally,
-    /// When the loop ended.
+    /// End of the loop.
     pub at: Option<Instant>,
-    /// The data socket then, if there was one.
+    /// Settings of the data socket at the end, if there was one.
     pub effective: Option<Effective>,
-    /// The one connection of the test, still open.
+    /// The single connection of the test, still open.
     pub connection: Option<Arc<OwnedFd>>,
-    /// Connections of others than the client, closed.
+    /// Closed connections from hosts other than the client.
     pub strangers: u64,
-    /// What the numbers of datagrams told.
+    /// Results from the sequence numbers of datagrams.
     pub tags: Option<TagReport>,
 }
 
@@ -71,23 +71,23 @@ impl Inside {
         })
     }
 
-    /// When the first connection or datagram came.
+    /// Arrival time of the first connection or datagram.
     pub(super) fn first(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 
-    /// Whether the loop has ended.
+    /// Returns true if the loop has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// The loop has ended.
+    /// Marks the end of the loop.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Whether the kernel holds data, or a connection, that the loop has not taken.
+    /// Returns true if the kernel holds data or a connection that the loop has not taken.
     pub(super) fn has_waiting(&self) -> bool {
         let fd = self.data.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fds = [PollFd::new(&*fd, PollFlags::IN)];
@@ -95,7 +95,7 @@ impl Inside {
             && fds[0].revents().contains(PollFlags::IN)
     }
 
-    /// The connection that data comes from. Nobody listens any more.
+    /// Replaces the listening socket with the data connection.
     fn connected(&self, connection: Arc<OwnedFd>) {
         *self.data.lock().unwrap_or_else(PoisonError::into_inner) = connection;
     }
@@ -115,7 +115,7 @@ impl Inside {
     }
 }
 
-/// Runs a test until its end.
+/// Runs a test to its end.
 pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
     let _guard = inside.stop.enter();
     let Stage {
@@ -188,7 +188,7 @@ fn is_listening(fd: &OwnedFd) -> bool {
     rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false)
 }
 
-/// Takes one connection, stops listening, and runs the loop on it.
+/// Accepts one connection, stops listening, and runs the loop on it.
 fn on_connection(
     listener: Arc<OwnedFd>,
     inside: &Inside,
@@ -234,7 +234,7 @@ fn on_datagrams(fd: &OwnedFd, inside: &Inside, run: impl FnOnce(BorrowedFd<'_>) 
     Done::of(tally, fd.as_fd())
 }
 
-/// Takes datagrams of one size. Old clients end their test with one of another, or not at all.
+/// Receives datagrams of one size. Old clients end their test with a datagram of another size, or not at all.
 fn receive_only(
     fd: BorrowedFd<'_>,
     inside: &Inside,
@@ -247,7 +247,7 @@ fn receive_only(
         && !inside.stop.stopped()
         && let Ok((_, _, Some(from))) = rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::PEEK)
     {
-        // As the original: without the connection the test runs all the same.
+        // As in netserver: the test also runs without the connection.
         let _ = rustix::net::connect(fd, &from);
     }
     while !inside.stop.stopped() {
@@ -271,8 +271,8 @@ fn receive_only(
     tally
 }
 
-/// A connection for each transaction. We close first, so that it is our port that stays taken for a
-/// while, and not one of the client's.
+/// One connection per transaction. The server closes first, so that its port stays in TIME_WAIT and not one of the
+/// client's.
 fn connections(
     listener: &OwnedFd,
     each: &mut Each,
@@ -304,8 +304,8 @@ fn connections(
             }
         };
         inside.begin();
-        // A client that goes in the midst of a transaction has ended its test, or that connection;
-        // the next one tells.
+        // A client that leaves during a transaction has ended its test, or only that connection; the next one shows
+        // which.
         if each.serve(connection.as_fd(), inside, &mut tally) {
             tally.transactions += 1;
             inside.counters.add_transaction();
@@ -318,7 +318,7 @@ fn connections(
 }
 
 impl Each {
-    /// Serves a connection. Whether its transaction is whole.
+    /// Serves a connection. Returns true if its transaction was complete.
     fn serve(&mut self, connection: BorrowedFd<'_>, inside: &Inside, tally: &mut Tally) -> bool {
         let mut run = inside.run();
         match self {
@@ -348,7 +348,7 @@ impl Each {
     }
 }
 
-/// Adds what was done on a connection. Whether it was all of it.
+/// Adds the work on a connection. Returns true if it was complete.
 fn is_whole(tally: &mut Tally, more: Tally) -> bool {
     let is_whole = matches!(more.ended, Ended::Eof | Ended::Limit);
     tally.add(more);
@@ -356,7 +356,7 @@ fn is_whole(tally: &mut Tally, more: Tally) -> bool {
     is_whole
 }
 
-/// Whether the system lacks what will be there again.
+/// Returns true for a temporary lack of system resources.
 fn is_shortage(error: &io::Error) -> bool {
     matches!(
         errno(error),

@@ -1,4 +1,4 @@
-//! A server in a thread, and a client made by hand of control messages.
+//! A server in a thread, and a hand-written client that sends control messages.
 
 use std::{
     io::{Read, Write},
@@ -21,17 +21,16 @@ use wb_omni::{
 };
 use wb_socket::{CpuTimes, Host, Resolved, Server, StopRequest};
 
-/// Longer than anything here takes.
+/// Longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// This CPU and the address 127.0.0.66 make the machine panic.
+/// This CPU number and the address 127.0.0.66 make the machine panic.
 pub(crate) const FAULTY: u32 = 66;
 
-/// An address that the kernel would bind, and the machine says is not its own.
+/// An address that the kernel would bind but the machine reports as not local.
 pub(crate) const NOT_OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 77));
 
-/// A machine with the loopback addresses. Between two readings its first CPU is idle for half of the
-/// time, its second all of it.
+/// A machine with the loopback addresses. Between two readings its first CPU is half idle and its second is fully idle.
 #[derive(Default)]
 pub(crate) struct Machine {
     readings: AtomicU64,
@@ -68,7 +67,7 @@ impl Host for Machine {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     stop: Arc<StopRequest>,
@@ -80,7 +79,7 @@ impl TestServer {
         Self::of(SocketServerJob::default())
     }
 
-    /// Listens at a free port of the loopback address.
+    /// Starts a server on a free port of the loopback address.
     pub(crate) fn of(job: SocketServerJob) -> Self {
         let job = SocketServerJob {
             listen: Some(job.listen.unwrap_or_else(|| "127.0.0.1".to_owned())),
@@ -110,12 +109,12 @@ impl TestServer {
         Client::to(self.address)
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server ends without a request.
     pub(crate) fn wait(&mut self) -> SocketServerReport {
         self.thread.take().unwrap().join().unwrap()
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub(crate) fn end(mut self) -> SocketServerReport {
         self.stop.set();
         self.thread.take().unwrap().join().unwrap()
@@ -157,7 +156,7 @@ impl Client {
             .unwrap();
     }
 
-    /// Words of a message, the rest zero.
+    /// Sends a message with these words, the rest zero.
     pub(crate) fn say_words(&mut self, words: &[(usize, u32)]) {
         self.stream.write_all(&message(words)).unwrap();
     }
@@ -168,7 +167,7 @@ impl Client {
         message
     }
 
-    /// What comes until the server closes.
+    /// Everything received until the server closes.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
@@ -198,13 +197,13 @@ impl Client {
         ClassicResults::parse(&self.hear(), kind, true).unwrap()
     }
 
-    /// The number the server refuses a request with.
+    /// The number with which the server refuses a request.
     pub(crate) fn refused(&mut self, request: &Request) -> i32 {
         self.say(request);
         word(&self.hear(), 1).cast_signed()
     }
 
-    /// A data connection.
+    /// Opens a data connection.
     pub(crate) fn data(&self, port: u16) -> TcpStream {
         let mut address = self.stream.peer_addr().unwrap();
         address.set_port(port);
@@ -227,17 +226,17 @@ pub(crate) fn word(message: &[u8], word: usize) -> u32 {
     u32::from_be_bytes(message[4 * word..4 * word + 4].try_into().unwrap())
 }
 
-/// Reads to the end; how many bytes.
+/// Reads to the end. Returns the number of bytes.
 pub(crate) fn read_all(mut data: &TcpStream) -> u64 {
     std::io::copy(&mut data, &mut std::io::sink()).unwrap()
 }
 
-/// Whether nobody listens at a port.
+/// Returns true if the port is free.
 pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
 
-/// Looks until it is so.
+/// Waits until the condition is true.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {

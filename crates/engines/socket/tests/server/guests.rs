@@ -1,4 +1,4 @@
-//! Clients that misbehave, vanish or are many.
+//! Clients that misbehave, vanish or are numerous.
 
 use std::{
     io::{Read, Write},
@@ -30,7 +30,7 @@ fn exchange(count: u32) -> OmniRequest {
     }
 }
 
-/// Does an exchange of so many.
+/// Runs `count` transactions.
 fn do_exchange(client: &mut Client, count: u32) {
     let response = client.omni(exchange(count));
     let mut data = client.data(response.data_port);
@@ -72,7 +72,7 @@ fn who_leaves_in_a_message_is_given_up() {
 fn garbage_is_answered_while_it_has_the_length_of_messages() {
     let test_server = TestServer::with_idle(Duration::from_millis(500));
     let mut client = test_server.client();
-    // A request for a page, and more of the same: three messages and a part.
+    // A request for a web page, and more of the same: three messages and a part.
     let garbage: Vec<u8> = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
         .iter()
         .copied()
@@ -134,11 +134,11 @@ fn a_client_that_vanishes_takes_its_test_along() {
         let response = client.omni(request);
         let mut data = connects.then(|| client.data(response.data_port));
         if let Some(data) = &mut data {
-            // The server has accepted it once bytes go either way; it may be sending.
+            // The server has accepted it once bytes flow in either direction; it may be sending.
             let _ = data.write_all(&[1]);
         }
         drop(client);
-        // The data connection ends though the client still holds it.
+        // The data connection ends although the client still holds it.
         if let Some(data) = &mut data {
             let _ = std::io::copy(data, &mut std::io::sink());
         }
@@ -163,7 +163,7 @@ fn the_port_of_a_vanished_clients_test_is_free() {
         assert!(!is_free(response.data_port));
         let data = connects.then(|| client.data(response.data_port));
         if connects {
-            // There is one connection, so nobody listens any more.
+            // There is only one connection, so the listener is closed.
             until(|| is_free(response.data_port));
         }
         drop(client);
@@ -253,7 +253,7 @@ fn there_is_a_limit_of_clients() {
         do_exchange(client, 1);
     }
     let mut third = test_server.client();
-    // Closed at once, perhaps with a reset for what it said meanwhile.
+    // Closed at once, perhaps with a reset because of unread data.
     assert!(matches!(third.stream.read(&mut [0]), Ok(0) | Err(_)));
     let [first, mut second] = inside;
     drop(first);
@@ -417,7 +417,7 @@ fn a_server_for_one_client_ends_when_it_has_left() {
         serves: Some(1),
         ..SocketServerJob::default()
     });
-    // Who only asks has tested nothing.
+    // A client that only asks has tested nothing.
     let mut asks = test_server.client();
     asks.say(&Request::CpuCalibrate);
     asks.hear();

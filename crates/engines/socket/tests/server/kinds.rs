@@ -227,7 +227,7 @@ fn connections_may_go_one_way() {
 #[test]
 fn timed_connections_end_when_no_more_come() {
     let test_server = TestServer::new();
-    // As long, begun before, and without an end that shows: it takes four seconds more.
+    // As long, started earlier, and without a visible end: it takes four seconds more.
     let mut other = test_server.client();
     let test = ClassicTest::UdpRr(sizes(1, 1));
     let (_, slow) = other.classic(classic(test, TestLength::Seconds(1)));
@@ -408,7 +408,7 @@ fn version_6_addresses_are_read_in_both_orders() {
     }
 }
 
-/// Sends three bytes over TCP, if it is that.
+/// Sends three bytes if the test uses TCP.
 fn request_is_tcp(response: &wb_omni::OmniResponse, client: &Client) -> bool {
     match TcpStream::connect(("::1", response.data_port)) {
         Ok(mut data) => {
@@ -566,7 +566,7 @@ fn a_timed_classic_exchange_ends_by_the_servers_clock() {
     let results = client.classic_results(kind);
     assert_eq!(results.transactions, 3);
     assert!((0.9..2.5).contains(&results.elapsed), "{}", results.elapsed);
-    // 25 % of five seconds are taken for the test's one second, and are more than all.
+    // 25 % of five seconds are attributed to the test's one second, which exceeds 100 %.
     assert_eq!(results.cpu_total, Some(100.0));
 }
 

@@ -6,7 +6,7 @@ use wb_model::socket::SocketServerJob;
 
 use crate::client::TestServer;
 
-/// Runs netperf with these words against a server; its output, or nothing where there is no netperf.
+/// Runs netperf with these arguments against a server. Returns its output, or `None` if netperf is not installed.
 fn netperf(test_server: &TestServer, words: &str) -> Option<String> {
     let port = test_server.address.port().to_string();
     let mut command = Command::new("timeout");
@@ -24,7 +24,7 @@ fn netperf(test_server: &TestServer, words: &str) -> Option<String> {
     Some(text)
 }
 
-/// `KEY=value` lines as a function.
+/// Lookup in `KEY=value` lines.
 fn keys(text: &str) -> impl Fn(&str) -> f64 + '_ {
     move |key| {
         let value = text
@@ -37,7 +37,7 @@ fn keys(text: &str) -> impl Fn(&str) -> f64 + '_ {
     }
 }
 
-/// The numbers of the last lines.
+/// The numbers in the last lines.
 fn numbers(text: &str) -> Vec<f64> {
     text.split_whitespace()
         .map(|word| word.parse().unwrap())
@@ -186,7 +186,7 @@ fn a_wait_before_the_traffic_is_no_harm() {
         for kind in ["TCP_STREAM", "TCP_MAERTS"] {
             let test_server = &test_server;
             scope.spawn(move || {
-                // More than the padding, which breaks the original.
+                // More than the padding, which breaks netserver.
                 let line = format!("-l 1 -s 6 -v 0 -t {kind}");
                 if let Some(text) = netperf(test_server, &line) {
                     assert!(numbers(&text)[0] > 0.0, "{text}");

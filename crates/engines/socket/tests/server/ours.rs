@@ -1,4 +1,4 @@
-//! What only a client of ours asks for.
+//! Extensions that only a wirebench client requests.
 
 use std::{
     io::{Read, Write},
@@ -51,7 +51,7 @@ fn a_word_ends_timed_connections() {
     let more = results.extension.unwrap();
     assert_eq!(more.transactions_after_omit, 3);
     assert!(more.elapsed_ns > 0 && more.elapsed_ns < 60_000_000_000);
-    // Said too late, it is passed over.
+    // Too late, so it is ignored.
     client.say(&Request::End);
     client.say(&Request::System);
     assert_eq!(crate::client::word(&client.hear(), 0), 601);
@@ -118,7 +118,7 @@ fn only_what_fits_the_test_is_granted() {
     assert_eq!((granted.pacing_rate, granted.omit_ms), (1_000_000, 7));
     drop(client.data(response.data_port));
     client.results();
-    // Who wants nothing hears of nothing.
+    // A client that requests no extensions gets none.
     assert_eq!(client.omni(OmniRequest::default()).extension, None);
 }
 
@@ -242,7 +242,7 @@ fn multipath_tcp_or_plain_tcp_and_the_client_knows_which() {
     let response = client.omni(wants(Features::MPTCP));
     let granted = response.extension.unwrap().features;
     eprintln!("granted: {granted:?}");
-    // A listener of multipath TCP takes plain TCP too.
+    // A multipath TCP listener also accepts plain TCP.
     let mut data = client.data(response.data_port);
     data.write_all(&[1; 1000]).unwrap();
     data.shutdown(Shutdown::Write).unwrap();

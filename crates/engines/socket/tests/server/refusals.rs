@@ -1,4 +1,4 @@
-//! What the server does not do.
+//! Requests that the server refuses.
 
 use std::net::{IpAddr, TcpListener};
 
@@ -62,7 +62,7 @@ fn sizes_have_limits() {
 fn messages_that_make_no_sense_are_refused() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
-    // A direction that is none, and a port that is none.
+    // An invalid direction, and an invalid port.
     for words in [
         &[(0, 97), (24, 1), (25, 6), (26, 9)][..],
         &[(0, 97), (22, 70_000)],

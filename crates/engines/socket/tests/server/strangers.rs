@@ -1,5 +1,5 @@
-//! Others than the client at the sockets of its test: they are neither answered nor served, and keep
-//! nobody from being served.
+//! Hosts other than the client at the sockets of its test: they are neither answered nor served, and do not prevent
+//! others from being served.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use wb_omni::{Direction, Flags, OmniRequest, SocketType, TestLength, WireAddress
 
 use crate::client::{Client, PATIENCE, TestServer, until, word};
 
-/// Another host, as far as one machine has any.
+/// Stands for another host.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn udp_exchange(response: u32) -> OmniRequest {
@@ -38,7 +38,7 @@ fn connect_from(source: Ipv4Addr, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the other end has closed it without a byte.
+/// Returns true if the peer closed it without sending a byte.
 fn is_closed(mut stream: TcpStream) -> bool {
     matches!(stream.read(&mut [0; 100]), Ok(0) | Err(_))
 }
@@ -62,7 +62,7 @@ fn a_datagram_of_a_stranger_is_not_answered() {
         let stranger = UdpSocket::bind((STRANGER, 0)).unwrap();
         let own = UdpSocket::bind("127.0.0.1:0").unwrap();
         own.set_read_timeout(Some(PATIENCE)).unwrap();
-        // The first and the last to speak are strangers; one sends the end of the test.
+        // The first and the last datagrams come from unknown peers; one sends the end of the test.
         for _ in 0..3 {
             stranger.send_to(&[1], to).unwrap();
         }
@@ -228,7 +228,7 @@ fn one_address_does_not_take_the_places_of_others() {
     let mut client = test_server.client();
     client.say(&wb_omni::Request::CpuCalibrate);
     assert_eq!(word(&client.hear(), 1), 0);
-    // A place that becomes free is given again.
+    // A released place is available again.
     drop(crowd);
     until(|| !turned_away(&connect_from(STRANGER, test_server.address)));
 }
@@ -262,7 +262,7 @@ fn a_byte_now_and_then_keeps_no_place() {
     let test_server = TestServer::with_idle(Duration::from_millis(500));
     let mut slow = test_server.client();
     let mut sent = 0;
-    // The server has closed when it answers with a reset.
+    // The server has closed if it answers with a reset.
     while sent < 600 && slow.stream.write_all(&[0]).is_ok() {
         sent += 1;
         std::thread::sleep(Duration::from_millis(20));

@@ -11,7 +11,7 @@ use crate::client::{Client, TestServer, message, read_all, word};
 
 const MINUS_1: u32 = u32::MAX;
 
-/// What netperf 2.7 sends for `-l 2`.
+/// The request of netperf 2.7 for `-l 2`.
 const TCP_STREAM: [(usize, u32); 22] = [
     (0, 0x61),
     (1, MINUS_1),
@@ -168,7 +168,7 @@ fn small_questions_are_answered() {
     let answer = client.hear();
     assert_eq!(word(&answer, 0), 601);
     assert!(answer[8..].starts_with(b",Deprecated,Deprecated,Deprecated,Deprecated\0"));
-    // There is no passphrase, so this one is passed over.
+    // No passphrase is required, so this one is ignored.
     client.say_words(&[(0, 6), (2, 0x7333_6372)]);
     begin(&mut client, &stream_with(&[]));
 }

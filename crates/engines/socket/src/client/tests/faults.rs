@@ -1,4 +1,4 @@
-//! Servers that are not there, refuse, fall silent or die.
+//! Servers that are absent, refuse, fall silent or die.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use wb_omni::{Generation, OmniResponse, Refusal};
 
 use super::*;
 
-/// A server of one client, with behaviour of its own.
+/// A server of one client with the given behaviour.
 fn fake(behaviour: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -35,7 +35,7 @@ fn response(data_port: u16) -> Vec<u8> {
     response.encode(Generation::Words164)
 }
 
-/// Waits for little, as these tests wait it out.
+/// Short time limits, because these tests wait for them.
 fn impatient() -> Timeouts {
     Timeouts {
         answer: Duration::from_millis(800),
@@ -142,7 +142,7 @@ fn a_wish_ends_the_wait_for_a_response() {
             thread::sleep(Duration::from_millis(50));
             stop.set();
         });
-        // A patience of two minutes: only the wish can end it.
+        // Time limit of two minutes: only the stop request can end the test.
         run_with_timeouts(
             &job,
             JobPlace::default(),
@@ -163,7 +163,7 @@ fn a_wish_ends_the_wait_for_a_response() {
     server.join().unwrap();
 }
 
-/// Takes the data connection and no byte of it, and leaves the control connection open.
+/// Accepts the data connection, reads nothing from it, and leaves the control connection open.
 fn stalled() -> (u16, JoinHandle<()>) {
     fake(|mut stream| {
         request(&mut stream);
@@ -184,7 +184,7 @@ fn a_server_that_stalls_does_not_hang_a_timed_test() {
     job.interim = Some(Span::from_millis(100));
     let report = run_impatiently(&job);
     fails(&report, SocketStage::Data, "should end its data connection");
-    // What this end did stands.
+    // The results of this end are kept.
     assert!(report.local.bytes_sent > 0 && report.iterations.is_empty());
     assert!(!report.intervals.is_empty() && report.result.sent_bps > 0.0);
     server.join().unwrap();
@@ -230,7 +230,7 @@ fn a_control_connection_that_ends_while_data_moves() {
     }
 }
 
-/// Runs a job that nobody would end but a wish, which comes after `first`; panics if it goes on all the same.
+/// Runs a job that only a stop request can end; the request comes after `first`. Panics if the job continues.
 fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
     let hour = Duration::from_secs(3600);
     let patience = Timeouts {
@@ -258,7 +258,7 @@ fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
 #[test]
 fn a_wish_ends_the_wait_for_a_stalled_server() {
     let (port, server) = stalled();
-    // The time is up and the connection is being taken down when the wish comes.
+    // The time is up and the connection is being taken down when the stop request comes.
     let report = ends_by_a_wish(
         timed(port, SocketTest::Send, 100),
         Duration::from_millis(500),
@@ -281,7 +281,7 @@ fn a_wish_ends_the_wait_for_results() {
                 .unwrap();
             let (mut data, _) = data.accept().unwrap();
             std::io::copy(&mut data, &mut std::io::sink()).unwrap();
-            // The data has ended in order; the results never come.
+            // The data ends normally; the results never come.
             drop(data);
             let _ = stream.read(&mut [0]);
         };
@@ -353,7 +353,7 @@ fn the_original_killed_in_the_middle() {
             matches!(failed.stage, SocketStage::Data | SocketStage::Control),
             "{test:?} {failed:?}"
         );
-        // What was measured until then stands.
+        // Results measured until then are kept.
         assert!(
             report.iterations.is_empty() && report.intervals.len() >= 3,
             "{test:?}"
@@ -370,7 +370,7 @@ fn the_original_killed_in_the_middle() {
 fn an_option_that_our_socket_refuses() {
     let server = Ours::start();
     let mut job = timed(server.2, SocketTest::Send, 1000);
-    // No interface has this one.
+    // This address belongs to no interface.
     job.data.local = Some("192.0.2.77".to_owned());
     let report = run(&job);
     fails(&report, SocketStage::Socket, "192.0.2.77");

@@ -39,7 +39,7 @@ fn receive_plan(size: u32) -> DatagramReceivePlan {
     }
 }
 
-/// Sends all into the receiver's queue, which has room for it, and then takes it.
+/// Sends everything into the receiver's queue, which has room for it, and then receives it.
 fn one_way(send: &DatagramSendPlan, receive: &DatagramReceivePlan, connected: bool) -> [Tally; 2] {
     let (near, far) = (udp(), udp());
     if receive.gro {
@@ -120,7 +120,7 @@ fn every_way_of_sending_meets_every_way_of_taking() {
                     ..receive_plan(200)
                 };
                 let [sent, came] = one_way(&send, &receive, connected);
-                // The batch that reaches the limit goes whole.
+                // The batch that reaches the limit is sent whole.
                 let all = 100_u64.next_multiple_of(u64::from(batch.max(1)));
                 assert_eq!(sent.send_calls, all, "{send:?}");
                 assert_eq!(sent.bytes_sent, all * 200);
@@ -141,7 +141,7 @@ fn segments_are_counted_one_by_one() {
         gso: true,
         ..send_plan(1000, 65)
     };
-    // As many as the kernel cuts, and as fit: 64, then 64 again.
+    // As many as the kernel segments and as fit: 64, then 64 again.
     let [sent, came] = one_way(&send, &receive_plan(2000), false);
     assert_eq!((sent.send_calls, came.receive_calls), (128, 128));
     let large = DatagramSendPlan {
@@ -191,7 +191,7 @@ fn crafted_losses_duplicates_and_order_are_found() {
             tag.write(bytes.first_chunk_mut().unwrap());
             near.send_to(&bytes, to).unwrap();
         };
-        // Of 0 to 11: 3 and 8 are lost, 5 comes twice, 6 after 7.
+        // Of 0 to 11: 3 and 8 are lost, 5 arrives twice, 6 after 7.
         for sequence in [0, 1, 2, 4, 5, 5, 7, 6, 9, 10, 11] {
             tagged(sequence);
         }

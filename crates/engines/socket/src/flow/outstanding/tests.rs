@@ -1,4 +1,4 @@
-//! The bookkeeping in virtual time, against a path that loses, doubles, delays and reorders.
+//! The table in virtual time, against a path that loses, duplicates, delays and reorders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::Outstanding;
 
-/// What becomes of an exchange.
+/// Result of an exchange.
 #[derive(Clone, Debug)]
 enum Fate {
     Lost,
-    /// The answer comes after so long.
+    /// The answer arrives after this delay.
     After(u64),
-    /// It comes twice.
+    /// The answer arrives twice.
     Twice(u64, u64),
 }
 
@@ -29,8 +29,8 @@ fn under_way_at_most(timeout: Option<u64>) -> u64 {
 }
 
 proptest! {
-    /// requests = answers + given up + under way, at every instant; with numbers each answer finds
-    /// its own request, late and doubled answers find none, and the time of each is its own.
+    /// requests = answers + given up + in flight, at every instant. With numbers, each answer finds its request and the
+    /// correct time; late and duplicate answers find none.
     #[test]
     fn every_request_ends_once(
         fates in prop::collection::vec(fate(), 1..300),
@@ -82,7 +82,7 @@ proptest! {
         }
         arrive(&mut book, u64::MAX, &mut arrivals)?;
         let lost = fates.iter().filter(|fate| matches!(fate, Fate::Lost)).count() as u64;
-        // Room for all and no timeout: only what was lost has no answer.
+        // With room for all and no timeout, only lost requests have no answer.
         if numbered && timeout.is_none() && span >= fates.len() as u64 {
             prop_assert_eq!((book.given_up(), book.under_way()), (0, lost));
         }
@@ -102,7 +102,7 @@ fn an_overtaken_request_is_still_under_way() {
     assert_eq!((book.under_way(), book.given_up()), (4, 0));
     assert_eq!(book.answer(0), Some(0));
     assert_eq!(book.oldest(), Some(1));
-    // As many further requests as there are places: the first that is left has no place any more.
+    // After as many further requests as there are entries, the first one has lost its entry.
     for since in 5..10 {
         book.begin(since);
     }

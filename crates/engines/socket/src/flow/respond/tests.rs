@@ -172,8 +172,7 @@ fn datagrams_are_answered_to_where_they_came_from() {
         } else {
             udp()
         };
-        // Another address of the same host: an answer from elsewhere does not reach a socket that
-        // is connected to it.
+        // Another address of the same host: an answer from elsewhere does not reach a socket that is connected to it.
         let at = if packet_info {
             Ipv4Addr::new(127, 9, 9, 9)
         } else {
@@ -225,7 +224,7 @@ fn datagrams_are_answered_to_where_they_came_from() {
     }
 }
 
-/// A server of datagrams that loses some requests: those whose place is in `lost`.
+/// A datagram server that loses the requests at the positions in `lost`.
 fn forgetful(
     server: UdpSocket,
     lost: &'static [usize],
@@ -275,7 +274,7 @@ fn lost_datagrams_are_given_up_and_the_rest_goes_on() {
         let tally = client.tally;
         assert!(matches!(tally.ended, Ended::Limit), "{tally:?}");
         assert_eq!((tally.transactions, client.recorded), (40, 40));
-        // A machine that stands still for longer than the timeout may lose more, never fewer.
+        // A machine that stalls for longer than the timeout may lose more, never fewer.
         assert!(tally.given_up >= 4, "{tally:?}");
         let seen = server.join().unwrap() as u64;
         assert_eq!(seen, tally.send_calls, "{tally:?}");
@@ -294,7 +293,7 @@ fn an_answer_that_comes_late_is_not_the_next_ones() {
         let mut first = [0; 16];
         let mut second = [0; 16];
         far.recv_from(&mut first).unwrap();
-        // The first is given up; its answer comes just before the second's.
+        // The first is given up; its answer arrives just before the second's.
         let (_, source) = far.recv_from(&mut second).unwrap();
         far.send_to(&first, source).unwrap();
         far.send_to(&second, source).unwrap();
@@ -318,7 +317,7 @@ fn time_counts_from_when_a_request_was_due() {
     let (waits, until) = std::sync::mpsc::channel::<()>();
     let server = thread::spawn(move || {
         let mut bytes = [0; 20];
-        // The first ten are answered only when the others are there: they were sent meanwhile.
+        // The first ten are answered only when the others have arrived, so they were sent meanwhile.
         far.read_exact(&mut bytes[..10]).unwrap();
         until.recv().unwrap();
         far.read_exact(&mut bytes[10..]).unwrap();
@@ -350,8 +349,8 @@ fn time_counts_from_when_a_request_was_due() {
     server.join().unwrap();
     assert_eq!(tally.transactions, 20);
     let times = recorder.histogram();
-    // The n-th was due n ms after the first, and all were answered after 150 ms: none may have
-    // taken less than that less its 19 ms at most. Measured from the sends they were not later.
+    // The n-th was due n ms after the first, and all were answered after 150 ms. No time may be shorter than 150 ms
+    // minus at most 19 ms. Times measured from the sends would be.
     assert!(times.min().unwrap() >= 125_000_000, "{:?}", times.min());
     assert!(times.max().unwrap() <= clock::now_ns() - from);
 }

@@ -1,4 +1,4 @@
-//! Streams of both loops against each other: what one counts the other counts too.
+//! Streams between both loops: the counts of sender and receiver agree.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ use wb_model::socket::ReceiveBy;
 use super::*;
 use crate::flow::{Counters, ReceivePlan, Receiver, Recorder, drain, finish};
 
-/// Far longer than anything here takes; only a test that fails waits so long.
+/// Much longer than anything here takes; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn tcp() -> (TcpStream, TcpStream) {
@@ -48,7 +48,7 @@ fn receive_plan(by: ReceiveBy) -> ReceivePlan {
     }
 }
 
-/// A sender; `None` where the kernel has no io_uring, or does not let us have it.
+/// A sender; `None` if the kernel has no io_uring or does not permit it.
 fn sender(plan: &SendPlan) -> Option<Sender> {
     match Sender::new(plan) {
         Ok(sender) => Some(sender),
@@ -70,7 +70,7 @@ const WAYS: [SendBy; 5] = [
 
 #[test]
 fn every_way_moves_exactly_what_it_counts() {
-    // Neither the sends nor the file they come from divide the limit.
+    // Neither the send size nor the file size divides the limit.
     let limit = 1_000_003;
     for by in WAYS {
         let Some(mut sender) = sender(&plan(by, 7919, Some(limit))) else {
@@ -108,7 +108,7 @@ fn every_way_moves_exactly_what_it_counts() {
         }
         let all = reads.join().unwrap();
         assert_eq!(all.len() as u64, limit, "{by:?}");
-        // A part of a buffer goes out only where the kernel cut a send short.
+        // A partial buffer is sent only if the kernel shortened a send.
         if tally.send_calls == limit.div_ceil(7919) {
             for (n, byte) in all.iter().enumerate() {
                 assert_eq!(*byte, b"netperf\0"[n % 7919 % 8], "{by:?} at {n}");
@@ -170,12 +170,12 @@ fn a_receiver_ends_at_its_limit() {
     let tally = receiver.run(far.as_fd(), &mut run);
     assert!(matches!(tally.ended, Ended::Limit));
     assert_eq!((tally.bytes_received, tally.receive_calls), (500, 5));
-    // What was not taken is still there, and goes away at the end.
+    // Unread data is still there, and is discarded at the end.
     drop(near);
     assert_eq!(drain(far.as_fd(), &stop).unwrap(), 500);
 }
 
-/// Runs a loop in a thread, stops it, and gives what it says. `ready` is waited for first.
+/// Runs a loop in a thread, stops it after `ready`, and returns its result.
 fn stopped<T: Send + 'static>(
     ready: impl Fn() -> bool,
     stop: &Stopper,
@@ -206,7 +206,7 @@ fn a_sender_that_waits_for_room_stops_and_counts_what_went() {
         let inside = std::sync::Arc::clone(&counters);
         let began = move || by == SendBy::Uring || counters.bytes() > 0;
         let stop = Stopper::new();
-        // Nobody reads, so sooner or later every send waits.
+        // The peer does not read, so every kind of send blocks eventually.
         let (tally, sender, near) = stopped(began, &stop, move |stop| {
             let mut run = Run {
                 stop: &stop,
@@ -317,7 +317,7 @@ fn a_peer_that_is_gone_is_a_failure_that_keeps_the_count() {
         let gone = [Some(libc::ECONNRESET), Some(libc::EPIPE)];
         assert!(gone.contains(&number), "{by:?}: {tally:?}");
         assert!(tally.bytes_sent >= 5000);
-        // Completions of a connection that is gone come too, or there are none to wait for.
+        // Completions of a closed connection arrive too, or none are pending.
         sender.settle(near.as_fd(), &stop, &mut tally);
     }
 }
