@@ -1,13 +1,12 @@
-//! Sends the packets of a device through a memory port, or sends and watches them: for counting
-//! instructions.
+//! Sends the packets of a device through a memory port, optionally with a watcher, for counting instructions.
 //!
 //! `cargo run --release -p wb-traffic --example device_path -- plain|bare|clones|walk|watch FRAMES`
 //!
-//! `plain` is a device at full speed as it is added, with a time in every packet; `bare` has none
-//! (`NO_TIMESTAMP`); `clones` sends each packet ten times; `walk` walks addresses and ports and
-//! fills in the UDP checksum; `watch` is `plain` and a watcher with everything on. Under
-//! `valgrind --tool=callgrind` with two numbers of frames, the difference of the instruction counts
-//! divided by that of the frames is the cost of one frame.
+//! `plain` is a device at full speed with default settings and a timestamp in every packet. `bare` has no timestamp
+//! (`NO_TIMESTAMP`). `clones` sends each packet ten times. `walk` changes addresses and ports and fills in the UDP
+//! checksum. `watch` is `plain` and a watcher with everything on. Run it under `valgrind --tool=callgrind` with two
+//! numbers of frames: the difference of the instruction counts divided by the difference of the frames is the cost of
+//! one frame.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,7 +69,7 @@ fn main() -> ExitCode {
     let mut options = memory::LinkOptions::new("hot", wb_port::clock::Clock::Real(wall_ns));
     options.depth = if kind == "watch" { 1 << 17 } else { 1024 };
     let (mut near, far) = memory::link(&options).expect("options in range");
-    // With the other end dropped the port leads nowhere and takes all.
+    // Without a receiving end, the port discards all frames.
     let mut far = Some(far).filter(|_| kind == "watch");
     let start = Start {
         interface: Interface {

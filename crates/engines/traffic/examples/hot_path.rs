@@ -1,12 +1,11 @@
-//! Sends frames through a memory port, or sends and receives them: for counting instructions.
+//! Sends frames through a memory port, or sends and receives them, for counting instructions.
 //!
 //! `cargo run --release -p wb-traffic --example hot_path -- send|receive FRAMES`
 //!
-//! `send` writes one changing field, tag, checksums and rate control into a port that nobody
-//! listens to. `receive` does the same and receives all of it with all statistics, so that the
-//! difference of the two is the cost of receiving. Run it under `valgrind --tool=callgrind` with two
-//! numbers of frames: the difference of the instruction counts divided by that of the frames is the
-//! cost of one frame. `bench/instructions.sh` does so.
+//! `send` writes one changing field, the tag and checksums, with rate control, into a port without a receiver.
+//! `receive` also receives everything with all statistics, so the difference is the cost of receiving. Run it under
+//! `valgrind --tool=callgrind` with two numbers of frames: the difference of the instruction counts divided by the
+//! difference of the frames is the cost of one frame. `bench/instructions.sh` does this.
 
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
@@ -36,7 +35,7 @@ fn wall_ns() -> u64 {
 fn run(frames: u64, receive: bool) -> Result<(u64, u64), PortError> {
     let options = memory::LinkOptions::new("hot", wb_port::clock::Clock::Real(wall_ns));
     let (mut near, far) = memory::link(&options)?;
-    // With the other end dropped the port leads nowhere and takes all.
+    // Without a receiving end, the port discards all frames.
     let mut far = Some(far).filter(|_| receive);
     let tx = near.queues[0].tx();
     let spec = SenderSpec {
@@ -45,7 +44,7 @@ fn run(frames: u64, receive: bool) -> Result<(u64, u64), PortError> {
                 vary: vec!["sport=inc:1000-2000".parse().expect("a modifier")],
                 ..Stream::default()
             },
-            // Above what a processor can do, and the backlog is made up for ever: every batch is full.
+            // Higher than any CPU can reach, with unlimited catch-up: every batch is full.
             pps: Rational::new(14_880_952_380, 10),
             ..StreamSpec::default()
         }],

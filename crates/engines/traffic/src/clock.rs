@@ -2,8 +2,7 @@
 
 use wb_port::clock::{VirtualClock as Stamps, WorkerClock};
 
-/// A clock that a test turns, or that every look at the monotonic time turns a little. Clones show
-/// the same time.
+/// Clock that a test advances, or that every reading of the monotonic time advances. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct VirtualClock {
     wall: Stamps,
@@ -11,10 +10,10 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// The wall time at monotonic 0: in 2023.
+    /// Wall time at monotonic 0: in 2023.
     pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-    /// A clock at monotonic 0 that moves by `tick_ns` with every look at it.
+    /// Clock at monotonic 0 that advances by `tick_ns` with every reading.
     #[must_use]
     pub fn ticking(tick_ns: u64) -> Self {
         Self {
@@ -23,13 +22,13 @@ impl VirtualClock {
         }
     }
 
-    /// The same time for a memory port.
+    /// This clock in the form of a memory port.
     #[must_use]
     pub fn stamps(&self) -> wb_port::clock::Clock {
         self.wall.clone().into()
     }
 
-    /// Turns the clock forward.
+    /// Advances the clock.
     pub fn advance(&self, by_ns: u64) {
         self.wall.advance(by_ns);
     }

@@ -1,4 +1,4 @@
-//! What the session and its workers share: a few flags, and counters that one writes and one reads.
+//! State shared by the session and its workers: flags, and counters with one writer each.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError, TryLockError,
@@ -9,41 +9,41 @@ use crossbeam_utils::CachePadded;
 use wb_measure::{FlowStats, ShownOutline};
 use wb_port::Notify;
 
-/// The signals between the session and the workers of a run.
+/// Signals between the session and the workers of a run.
 ///
-/// The session sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until
-/// `senders_running` is 0 (or sets `stop`); then it lets the drain pass and sets `end_wall_ns` and
-/// `finish`.
+/// The session sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until `senders_running` is
+/// 0 (or sets `stop`). After the drain it sets `end_wall_ns` and `finish`.
 #[derive(Debug)]
 pub struct Control {
-    /// When senders begin, monotonic. `u64::MAX`: not known yet.
+    /// Start of the senders, monotonic. `u64::MAX` means not known yet.
     pub start_at_mono_ns: AtomicU64,
-    /// Tags with an earlier stamp are of an earlier run: the start on the wall clock. 0: not known, or no clock is shared.
+    /// Start on the wall clock: tags with an earlier timestamp belong to an earlier run. 0 if unknown or if no clock is
+    /// shared.
     pub since_wall_ns: AtomicU64,
-    /// Senders let nothing more become due.
+    /// Senders schedule no further frames.
     pub stop: AtomicBool,
-    /// Workers end, with what arrived by `end_wall_ns`.
+    /// Workers end, with everything that arrived by `end_wall_ns`.
     pub finish: AtomicBool,
-    /// Frames stamped later than this count for nothing. Set it before `finish`; if it is still
-    /// `u64::MAX` then, the first worker to see `finish` sets it to the time it sees it.
+    /// Frames with a later timestamp are ignored. Set it before `finish`. If it is still `u64::MAX` then, the first
+    /// worker that sees `finish` sets it to its current time.
     pub end_wall_ns: AtomicU64,
-    /// Senders that have not ended yet. Workers count it down.
+    /// Senders that have not ended yet. Workers decrement it.
     pub senders_running: AtomicUsize,
-    /// Receivers whose port has nothing more to give: they came to the end of a file.
+    /// Receivers that have reached the end of a capture file.
     pub receivers_exhausted: AtomicUsize,
-    /// Frames stamped later than this are late. `u64::MAX` until the last sender has ended.
+    /// Frames with a later timestamp are late. `u64::MAX` until the last sender has ended.
     pub drain_since_wall_ns: AtomicU64,
-    /// The last departure of the senders that have ended.
+    /// Last departure of the senders that have ended.
     pub last_departure_wall_ns: AtomicU64,
-    /// What is added to the monotonic clock for stamps where a port takes them by itself; 0 until the first worker of
-    /// such a port has looked. One for all, so that it cancels out in latencies.
+    /// Offset from the monotonic clock to timestamps, for ports that timestamp frames themselves; 0 until the first
+    /// worker of such a port has measured it. Shared by all workers, so that its error cancels out in latencies.
     pub wall_minus_mono: AtomicU64,
     /// Called when the last sender has ended, and when a receiver is exhausted.
     pub ended: Notify,
 }
 
 impl Control {
-    /// Nothing started, nothing stopped, no senders.
+    /// Initial state: nothing started or stopped, no senders.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -61,11 +61,11 @@ impl Control {
         }
     }
 
-    /// A sender has ended, and this was its last departure; 0 if that is not known.
+    /// Records the end of a sender and its last departure, 0 if unknown.
     pub(crate) fn sender_ended(&self, last_departure_wall_ns: u64) {
         self.last_departure_wall_ns
             .fetch_max(last_departure_wall_ns, Ordering::AcqRel);
-        // AcqRel: whoever counts down to 0 sees the departures of all that did before.
+        // AcqRel: the worker that counts down to 0 sees the departures of all earlier ones.
         let before = self
             .senders_running
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
@@ -86,10 +86,10 @@ impl Default for Control {
     }
 }
 
-/// Declares the counters once, for the shared form and the plain one.
+/// Declares the counters once, for the shared and the plain form.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a worker, or of many added up, at an instant.
+        /// Counters of one worker, or sums over workers, at an instant.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CounterValues { $($(#[$doc])* pub $name: u64,)* }
 
@@ -103,14 +103,13 @@ macro_rules! counters {
         struct Slots { $($name: AtomicU64,)* }
 
         impl SharedCounters {
-            /// Shows new values to the readers. For the one worker that owns the counters.
+            /// Publishes new values. Only the worker that owns the counters may call it.
             #[inline]
             pub fn publish(&self, values: &CounterValues) {
                 $(self.counters.$name.store(values.$name, Ordering::Relaxed);)*
             }
 
-            /// The values that were published last. Each is exact; together they may be from two
-            /// moments close by.
+            /// Last published values. Each one is exact; together they may come from two successive updates.
             #[must_use]
             pub fn read(&self) -> CounterValues {
                 CounterValues { $($name: self.counters.$name.load(Ordering::Relaxed),)* }
@@ -120,17 +119,17 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Frames the device took.
+    /// Frames accepted by the device.
     offered_frames,
     /// Octets of these frames, with FCS.
     offered_octets,
     /// Frames given up so far because the sender was too late.
     unsent_frames,
-    /// Frames the device dropped before the wire.
+    /// Frames dropped by the device before the wire.
     refused_frames,
-    /// Frames sent while the rate rose.
+    /// Frames sent during the ramp-up.
     ramp_frames,
-    /// Arrivals of ours, duplicates too.
+    /// Received test frames, including duplicates.
     received_frames,
     /// Octets of these frames, with FCS.
     received_octets,
@@ -140,7 +139,7 @@ counters! {
     reordered_frames,
     /// Originals that arrived during the drain.
     late_frames,
-    /// Frames that are not ours.
+    /// Frames that do not belong to the test.
     foreign_frames,
     /// Originals with a latency.
     latency_samples,
@@ -150,15 +149,15 @@ counters! {
     link_down,
 }
 
-/// Where a worker shows what each of its lanes received of the first flows, whenever it shows its latencies.
+/// Receive statistics of the first flows, per lane, published by a worker together with its latencies.
 #[derive(Debug, Default)]
 pub struct ShownFlows(Mutex<Vec<FlowStats>>);
 
 impl ShownFlows {
-    /// No more flows than these are shown while a run goes on; the report has all.
+    /// Maximum number of flows published during a run; the report contains all.
     pub const MOST: u32 = 8;
 
-    /// Shows these, unless somebody is reading at this very moment. Says whether it did.
+    /// Publishes the flows unless a reader holds the lock. Returns true if published.
     pub fn show(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
         let mut place = match self.0.try_lock() {
             Ok(place) => place,
@@ -170,19 +169,19 @@ impl ShownFlows {
         true
     }
 
-    /// What was shown last.
+    /// Last published flows.
     pub fn read(&self) -> MutexGuard<'_, Vec<FlowStats>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A worker's counters for others to read, alone on their cache lines.
+/// A worker's counters for other threads, on separate cache lines.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     counters: CachePadded<Slots>,
-    /// Latencies so far, for who asks.
+    /// Latencies so far, published on request.
     pub latency: CachePadded<ShownOutline>,
-    /// The first flows so far, shown when latencies are.
+    /// The first flows so far, published together with latencies.
     pub flows: CachePadded<ShownFlows>,
 }
 

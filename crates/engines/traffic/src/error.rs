@@ -1,4 +1,4 @@
-//! Why streams cannot be turned into frames.
+//! Errors in streams that cannot be turned into frames.
 
 use wb_model::vary::Field;
 
@@ -10,7 +10,7 @@ pub enum CompileError {
     TooLong {
         /// Name of the stream.
         stream: String,
-        /// Frame size asked for.
+        /// Requested frame size.
         size: usize,
         /// Largest size possible.
         most: usize,
@@ -22,7 +22,7 @@ pub enum CompileError {
     TooShort {
         /// Name of the stream.
         stream: String,
-        /// Frame size asked for.
+        /// Requested frame size.
         size: usize,
         /// Smallest size possible.
         least: usize,
@@ -65,12 +65,12 @@ pub enum CompileError {
         /// Name of the stream.
         stream: String,
     },
-    /// A stream that cannot rise to its rate: it has none, or its frames cannot be told from others.
+    /// A stream without a ramp-up: it has no rate, or its frames cannot be distinguished from counted ones.
     #[error("{stream}: no ramp is possible, {cause}")]
     Ramp {
         /// Name of the stream.
         stream: String,
-        /// Why.
+        /// Reason.
         cause: &'static str,
     },
     /// A recording without frames.
@@ -92,17 +92,17 @@ pub enum CompileError {
     /// A worker number that is not below the number of workers.
     #[error("worker {worker} of {workers}")]
     Worker {
-        /// The number.
+        /// The worker number.
         worker: u32,
-        /// Workers there are.
+        /// Number of workers.
         workers: u32,
     },
     /// More streams on one worker than slots can be marked for.
     #[error("{streams} streams on one port; at most {most}")]
     Streams {
-        /// Streams asked for.
+        /// Requested streams.
         streams: usize,
-        /// Streams possible.
+        /// Maximum number of streams.
         most: usize,
     },
 }

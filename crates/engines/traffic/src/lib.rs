@@ -10,19 +10,18 @@
 //!                                   RxQueue ──> Receiver::step ──> wb_measure::Analyser
 //! ```
 //!
-//! **Who sends what.** Worker `w` of `n` sends the events `w, w + n, w + 2n, …` of each stream's
-//! schedule, and of its tag flows those with `flow % n == w`, in turn, one frame each. Modifiers and
-//! sizes are positioned likewise, so that together the workers send what one alone would.
+//! **Distribution over workers.** Worker `w` of `n` sends the events `w, w + n, w + 2n, …` of each stream's schedule.
+//! Of its tag flows it sends those with `flow % n == w` in turn, one frame each. Modifiers and sizes are positioned
+//! likewise, so all workers together send what a single one would.
 //!
 //! **Flows.** Flow `f` has the 5-tuple number `f`, counted as a number of mixed radix: the source
 //! port runs fastest, then the destination port, the source address, the destination address.
 //!
-//! **How many.** Event `k` of a schedule is due at `start + k / rate`, without drift, and belongs to
-//! the run if that is before its end: `rate × duration` events, rounded up where that is not whole.
+//! **Number of frames.** Event `k` of a schedule is due at `start + k / rate`, without drift, and belongs to the run if
+//! that is before its end: `rate × duration` events, rounded up.
 //!
-//! **Late senders.** Whoever is late makes up at once, but for no more than `catch_up_ns`: older
-//! events are given up and stay unsent. After the end of the duration what is due is still sent, if
-//! nothing was given up before.
+//! **Late senders.** A late sender catches up at once, but for at most `catch_up_ns`: older events are given up and
+//! stay unsent. After the end of the duration, due frames are still sent if none were given up before.
 //!
 //! ```
 //! use wb_port::{QueuePair, RxQueue, TxQueue, memory};
@@ -88,5 +87,5 @@ pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
 pub use wb_port::clock::WorkerClock as Clock;
 pub use worker::{Worker, WorkerOutcome, run_worker};
 
-/// The flow in the tag of frames that are sent while the rate still rises. They are counted apart.
+/// Tag flow of frames sent during the ramp-up. They are counted separately.
 pub const RAMP_FLOW: u32 = u32::MAX;

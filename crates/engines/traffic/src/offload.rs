@@ -1,6 +1,6 @@
-//! The loop of a worker whose port sends or accounts by itself.
+//! The loop of a worker with a port that sends or receives autonomously.
 //!
-//! It has little to do: to tell the port to go on, to show counters, and to pass on what begins the drain and the end.
+//! It starts the port's turns, publishes counters, and passes on the start of the drain and the end.
 
 use std::sync::atomic::Ordering;
 
@@ -14,24 +14,24 @@ use crate::{
     Clock, Control, CounterValues, ReceiverOutcome, SenderOutcome, SharedCounters, WorkerOutcome,
 };
 
-/// Between two looks at what the session wants.
+/// Interval between checks of the session's signals.
 const LOOK_NS: u64 = 1_000_000;
-/// Between two tries while the link is down.
+/// Interval between retries while the link is down.
 const RETRY_NS: u64 = 1_000_000;
-/// Looks at the clocks, of which the quickest counts.
+/// Clock comparisons; the quickest one counts.
 const LOOKS: usize = 32;
 
-/// What one worker does. Either half may be missing.
+/// Halves of one worker. Either may be missing.
 pub struct OffloadedWorker {
-    /// What it sends.
+    /// Sending half.
     pub sender: Option<OffloadedSender>,
-    /// What it receives.
+    /// Receiving half.
     pub receiver: Option<Box<dyn ReceiveOffload>>,
 }
 
 impl OffloadedWorker {
-    /// Lets what arrives count from now on. For all workers of a run before any of them may send: a thread that begins late
-    /// must not cost frames that others have sent meanwhile, as no socket keeps them for it.
+    /// Starts counting of received frames. Call it for all workers of a run before any of them may send: a thread that
+    /// starts late must not miss frames that others already sent, because no socket stores them.
     pub fn begin<C: Clock>(&mut self, control: &Control, clock: &C) {
         let offset = wall_minus_mono(control, clock);
         if let Some(receiver) = &mut self.receiver {
@@ -43,7 +43,7 @@ impl OffloadedWorker {
     }
 }
 
-/// What the wall clock is ahead of the monotonic one, the same for all workers of a run.
+/// Offset from the monotonic to the wall clock, the same for all workers of a run.
 fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
     let look = || {
         let before = clock.monotonic_ns();
@@ -60,8 +60,8 @@ fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
     }
 }
 
-/// Does the work of one worker until all is sent and, if it receives, the session says finish. Begins it, if that has not
-/// been done.
+/// Runs one worker until everything is sent and, if it receives, the session sets `finish`. Calls
+/// [`begin`](OffloadedWorker::begin) if that has not been done.
 pub fn run_offloaded<C: Clock>(
     mut worker: OffloadedWorker,
     control: &Control,
@@ -99,7 +99,7 @@ struct Run<'a, C: Clock> {
     running: bool,
     started: bool,
     stopped: bool,
-    /// The link is down since then; frames that had been submitted.
+    /// Start of the link outage, and the frames submitted by then.
     down: Option<(u64, u64)>,
     link_down_ns: u64,
     link_downs: u64,
@@ -107,7 +107,7 @@ struct Run<'a, C: Clock> {
 
 impl<C: Clock> Drop for Run<'_, C> {
     fn drop(&mut self) {
-        // Also when the worker panics.
+        // Also if the worker panics.
         if self.running {
             self.control.sender_ended(0);
         }
@@ -143,7 +143,7 @@ impl<C: Clock> Run<'_, C> {
         }
     }
 
-    /// Takes a turn; returns until when to sleep, if at all.
+    /// Takes a turn. Returns the time until which to sleep, if any.
     fn send(&mut self) -> Result<Option<u64>, PortError> {
         let Some(sender) = &mut self.sender else {
             return Ok(None);
@@ -232,7 +232,7 @@ impl<C: Clock> Run<'_, C> {
         self.shared.publish(&values);
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes latencies and flows. Returns false if a reader held a lock.
     fn show(&self, receiver: &dyn ReceiveOffload) -> bool {
         let flows = receiver.first_flows(ShownFlows::MOST).into_iter();
         let latencies = receiver.latencies();
@@ -245,7 +245,7 @@ impl<C: Clock> Run<'_, C> {
         self.pass_on();
         self.publish();
         if let Some(receiver) = &self.receiver {
-            // Nobody holds it for longer than a copy takes.
+            // A reader holds the lock only for the time of a copy.
             while !self.show(receiver.as_ref()) {
                 std::hint::spin_loop();
             }

@@ -1,9 +1,8 @@
-//! Says when each frame of a stream is due.
+//! Due times of the frames of a stream.
 //!
-//! Knows a schedule and the worker's share of it, nothing of frames, queues or clocks: all times are
-//! offsets from the start. Event `k` is due at a time that follows from `k` alone, so nothing
-//! drifts; of an exact time that is no whole nanosecond the nanosecond counts in which it falls,
-//! which leaves "before the end" exact.
+//! Knows a schedule and the worker's share of it, but no frames, queues or clocks: all times are offsets from the
+//! start. The due time of event `k` follows from `k` alone, so nothing drifts. Fractions of a nanosecond are rounded
+//! down, which keeps "before the end" exact.
 
 use std::sync::Arc;
 
@@ -12,14 +11,14 @@ use wb_port::offload::Pace;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// When the events of a stream are due, over all workers.
+/// Due times of the events of a stream, over all workers.
 #[derive(Clone, Debug)]
 pub(crate) enum Schedule {
     /// Evenly: event k at k / rate.
     Even(Rational),
     /// `size` events at once, every `gap_ns`.
     Bursts { size: u64, gap_ns: u64 },
-    /// At these times, again and again every `period_ns`.
+    /// At these times, repeated every `period_ns`.
     Recorded { offsets: Arc<[u64]>, period_ns: u64 },
 }
 
@@ -30,13 +29,13 @@ impl Schedule {
         fits.then_some(Self::Even(rate))
     }
 
-    /// When event `k` is due, and the rest of the division where there is one.
+    /// Due time of event `k`, and the remainder of the division, if any.
     fn due(&self, k: u64) -> (u64, u64) {
         match self {
             Self::Even(rate) => {
                 let num = u128::from(rate.numerator());
                 let unit = u128::from(rate.denominator()) * SECOND;
-                // Both products fit: whole and rest of the unit are taken apart first.
+                // Both products fit: quotient and remainder of the unit are separated first.
                 let rest = u128::from(k) * (unit % num);
                 let whole = u128::from(k)
                     .saturating_mul(unit / num)
@@ -55,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// How many events are due before `offset_ns`.
+    /// Number of events due before `offset_ns`.
     fn count_before(&self, offset_ns: u64) -> u64 {
         match self {
             Self::Even(rate) => {
@@ -73,22 +72,22 @@ impl Schedule {
     }
 }
 
-/// One worker's way through a schedule.
+/// Position of one worker in a schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
-    /// When the next event is due; `u64::MAX` when none is left.
+    /// Due time of the next event; `u64::MAX` if none is left.
     due: u64,
-    /// What an even schedule is behind `due` by, in parts of `num`.
+    /// Remainder of `due` in an even schedule, in parts of `num`.
     rest: u64,
-    /// An even schedule's way from one event of ours to the next: nanoseconds and parts.
+    /// Step between this worker's events in an even schedule: nanoseconds and parts.
     stride: Option<(u64, u64)>,
     num: u64,
-    /// Events of ours sent or given up.
+    /// Events of this worker sent or given up.
     passed: u64,
-    /// Events of ours that there are.
+    /// Events of this worker in total.
     limit: u64,
     skipped: u64,
-    /// What the schedule was put off by.
+    /// Delay added to the schedule.
     delay: u64,
     worker: u64,
     workers: u64,
@@ -96,7 +95,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// For worker `worker` of `workers`; without an end.
+    /// Creates an unlimited pacer for worker `worker` of `workers`.
     pub(crate) fn new(schedule: Schedule, worker: u32, workers: u32) -> Self {
         let (stride, num) = match &schedule {
             Schedule::Even(rate) => {
@@ -124,13 +123,13 @@ impl Pacer {
         pacer
     }
 
-    /// When the next event is due; `u64::MAX` when none is left.
+    /// Due time of the next event; `u64::MAX` if none is left.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.due
     }
 
-    /// Goes on to the next event.
+    /// Advances to the next event.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.passed += 1;
@@ -147,7 +146,7 @@ impl Pacer {
         }
     }
 
-    /// The way as a table, with times from `start_ns` on; `None` where it is none of even steps.
+    /// The schedule as a table, with times from `start_ns` on; `None` if its steps are not even.
     pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
         let (rest, whole_ns, part, parts, carry_ns) = match (&self.schedule, self.stride) {
             (Schedule::Even(_), Some((whole, part))) => (self.rest, whole, part, self.num, 1),
@@ -168,7 +167,7 @@ impl Pacer {
         })
     }
 
-    /// So many events of ours were sent by somebody who has that table.
+    /// Advances by events that a port sent from that table.
     pub(crate) fn pass(&mut self, events: u64) {
         self.passed += events;
         if !self.is_done() {
@@ -188,7 +187,7 @@ impl Pacer {
         self.due = self.due.saturating_add(self.delay);
     }
 
-    /// Puts off what is left, so that the next event is due at `offset_ns`, unless it is due later.
+    /// Postpones the remaining events, so that the next one is due no earlier than `offset_ns`.
     #[cold]
     pub(crate) fn put_off(&mut self, offset_ns: u64) {
         if self.due < offset_ns {
@@ -197,12 +196,12 @@ impl Pacer {
         }
     }
 
-    /// How many of our events are due before `offset_ns`, past the limit too.
+    /// Number of this worker's events due before `offset_ns`, ignoring the limit.
     pub(crate) fn ours_before(&self, offset_ns: u64) -> u64 {
         self.ours_of(self.schedule.count_before(offset_ns))
     }
 
-    /// How many of the first `events` events are ours.
+    /// Number of this worker's events among the first `events` events.
     pub(crate) fn ours_of(&self, events: u64) -> u64 {
         match events.checked_sub(self.worker + 1) {
             Some(after_first) => after_first / self.workers + 1,
@@ -210,28 +209,28 @@ impl Pacer {
         }
     }
 
-    /// Events of ours that there are.
+    /// Number of this worker's events.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Lets there be no more than `events` events of ours.
+    /// Limits this worker to `events` events.
     pub(crate) fn limit_to(&mut self, events: u64) {
         self.limit = self.limit.min(events);
         self.seek();
     }
 
-    /// Events of ours that were sent or given up.
+    /// Number of this worker's events that were sent or given up.
     pub(crate) fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// Events of ours that were given up.
+    /// Number of this worker's events that were given up.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// How many events wait that are due by `offset_ns`.
+    /// Number of waiting events due by `offset_ns`.
     pub(crate) fn waiting(&self, offset_ns: u64) -> u64 {
         let due = self
             .ours_before(offset_ns.saturating_add(1).saturating_sub(self.delay))
@@ -239,7 +238,7 @@ impl Pacer {
         due.saturating_sub(self.passed)
     }
 
-    /// Gives up what is due before `offset_ns`, but for the last event that is due by `now_ns`.
+    /// Gives up events due before `offset_ns`, except the last one due by `now_ns`.
     #[cold]
     pub(crate) fn skip_before(&mut self, offset_ns: u64, now_ns: u64) {
         let newest = self.ours_before(now_ns.saturating_add(1)).saturating_sub(1);
@@ -251,26 +250,26 @@ impl Pacer {
         }
     }
 
-    /// Whether no event is left.
+    /// Returns true if no event is left.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.due == u64::MAX
     }
 
-    /// Lets nothing more become due; what was planned stays planned.
+    /// Stops the schedule; the planned number of events does not change.
     pub(crate) fn stop(&mut self) {
         self.due = u64::MAX;
     }
 
-    /// Lets nothing more become due, as if no more had been planned.
+    /// Stops the schedule and reduces the planned number of events accordingly.
     pub(crate) fn cut(&mut self) {
         self.limit = self.limit.min(self.passed);
         self.stop();
     }
 }
 
-/// Shares `count` events among schedules that run side by side: the earliest are taken, at the same
-/// nanosecond those of the first pacer first.
+/// Distributes `count` events over parallel schedules: the earliest events are taken, in pacer order if due in the same
+/// nanosecond.
 pub(crate) fn share_out(pacers: &mut [&mut Pacer], count: u64) {
     let total = |at: &dyn Fn(&Pacer) -> u64, pacers: &[&mut Pacer]| {
         pacers
@@ -280,7 +279,7 @@ pub(crate) fn share_out(pacers: &mut [&mut Pacer], count: u64) {
     if total(&|p| p.limit, pacers) <= count {
         return;
     }
-    // The longest time in which no more than `count` are due.
+    // The longest time in which at most `count` are due.
     let (mut low, mut high) = (0u64, u64::MAX);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -417,7 +416,7 @@ mod tests {
                 due
             })
             .collect();
-        // Ours are 1, 3, 5, 7, 9.
+        // The worker's events are 1, 3, 5, 7, 9.
         assert_eq!(dues, [0, 100, 100, 200, 300]);
         assert_eq!(pacer.ours_before(100), 1);
         assert_eq!(pacer.ours_before(101), 3);

@@ -1,24 +1,23 @@
-//! Paces the frames before the counted schedule, while the rate rises evenly from 0 and is then held for a while.
+//! Schedule of the ramp-up before the counted schedule: the rate rises evenly from 0 and is then held for a while.
 //!
-//! After time t of a ramp of length R the rate is r·t/R, so r·t²/(2R) frames have left and frame k
-//! (from 1) is due at √(2Rk/r); from R on at R + (k − rR/2)/r. These frames are not part of any account, so floating
-//! point will do.
+//! After time t of a ramp of length R the rate is r·t/R, so r·t²/(2R) frames have left and frame k (from 1) is due at
+//! √(2Rk/r); from R on at R + (k − rR/2)/r. These frames are not part of any result, so floating point is sufficient.
 
 use wb_port::offload::Pace;
 
-/// What comes before the counted schedule.
+/// The ramp-up before the counted schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lead {
-    /// How long the rate rises from 0.
+    /// Time in which the rate rises from 0.
     pub rise_ns: u64,
-    /// How long it is held then.
+    /// Time for which it is held afterwards.
     pub hold_ns: u64,
-    /// At how many times the rate of the schedule.
+    /// Held rate, as a multiple of the schedule's rate.
     pub times: f64,
 }
 
 impl Lead {
-    /// A ramp and nothing else.
+    /// A ramp without a hold time.
     #[must_use]
     pub const fn ramp(rise_ns: u64) -> Self {
         Self {
@@ -28,7 +27,7 @@ impl Lead {
         }
     }
 
-    /// From its first frame to the counted schedule.
+    /// Time from its first frame to the counted schedule.
     #[must_use]
     pub const fn whole_ns(&self) -> u64 {
         self.rise_ns.saturating_add(self.hold_ns)
@@ -41,14 +40,14 @@ impl Default for Lead {
     }
 }
 
-/// One worker's way through a ramp.
+/// Position of one worker in a ramp.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     /// 2R/r in ns².
     scale: f64,
     /// Frames until the rate is held.
     risen: f64,
-    /// From frame to frame then, ns.
+    /// Gap between frames after the rise, ns.
     gap: f64,
     rise: f64,
     k: f64,
@@ -75,7 +74,7 @@ impl Ramp {
         ramp
     }
 
-    /// When frame `k` is due.
+    /// Due time of frame `k`.
     fn at(&self, k: f64) -> f64 {
         if k < self.risen {
             (k * self.scale).sqrt()
@@ -84,7 +83,7 @@ impl Ramp {
         }
     }
 
-    /// How many frames have been due then.
+    /// Number of frames due by then.
     fn passed(&self, at: f64) -> f64 {
         if at < self.rise {
             at.powi(2) / self.scale
@@ -98,13 +97,13 @@ impl Ramp {
         self.due = if due < self.end { due } else { u64::MAX };
     }
 
-    /// Frames per second of ours when the rate has risen.
+    /// This worker's frames per second at the full rate.
     pub(crate) fn pps(&self) -> f64 {
         1e9 / self.gap / self.workers
     }
 
-    /// Frames from now on that are due before `until_ns`, at least one, taken as evenly spaced, and how many; times are from
-    /// `start_ns` on. `None` when none is left.
+    /// Frames from now on that are due before `until_ns`, at least one, approximated as evenly spaced, and their
+    /// number. Times are from `start_ns` on. `None` if no frame is left.
     pub(crate) fn pace(&self, start_ns: u64, until_ns: u64) -> Option<(Pace, u64)> {
         /// Parts of a nanosecond.
         const PARTS: u64 = 1_000_000;
@@ -125,13 +124,13 @@ impl Ramp {
         Some((pace, frames as u64))
     }
 
-    /// So many frames of ours were sent by somebody who has that table.
+    /// Advances by frames that a port sent from that table.
     pub(crate) fn pass(&mut self, frames: u64) {
         self.k += frames as f64 * self.workers;
         self.seek();
     }
 
-    /// When the next frame is due, from the start of the ramp; `u64::MAX` when none is left.
+    /// Due time of the next frame, from the start of the ramp; `u64::MAX` if none is left.
     pub(crate) fn due(&self) -> u64 {
         self.due
     }
@@ -141,7 +140,7 @@ impl Ramp {
         self.seek();
     }
 
-    /// Gives up what is due before `offset_ns`.
+    /// Gives up frames due before `offset_ns`.
     pub(crate) fn skip_before(&mut self, offset_ns: u64) {
         if self.due < offset_ns {
             let passed = self.passed(offset_ns as f64);
@@ -231,7 +230,7 @@ mod tests {
             ramp.pass(frames);
         }
         assert_eq!(all.len(), exact.len());
-        // Within a part the rate is the mean: at the beginning of the ramp frames are wider apart than parts.
+        // Within a part the rate is the mean; at the start of the ramp, gaps between frames are longer than parts.
         let off = all.iter().zip(&exact).map(|(a, b)| a.abs_diff(*b));
         let most = off.max().unwrap();
         assert!(most < 500_000, "{most} ns");

@@ -1,4 +1,4 @@
-//! Pseudo-random numbers that are the same for the same seed.
+//! Pseudo-random numbers that repeat for the same seed.
 
 use wb_wire::SplitMix64;
 
@@ -7,7 +7,7 @@ use wb_wire::SplitMix64;
 pub(crate) struct Random(SplitMix64);
 
 impl Random {
-    /// The sequence of a seed that belongs to these numbers (which stream, which use of it).
+    /// The sequence of a seed for this purpose (stream, use within the stream).
     pub(crate) fn new(seed: u64, path: &[u64]) -> Self {
         let mut state = SplitMix64(seed);
         for step in path {

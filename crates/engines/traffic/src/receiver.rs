@@ -1,4 +1,4 @@
-//! Receives frames, tells ours from others, and has them analysed.
+//! Receives frames, separates test frames from others, and passes them to the analysis.
 
 use std::{
     collections::HashSet,
@@ -14,18 +14,17 @@ use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol
 
 use crate::{RAMP_FLOW, Recording};
 
-/// The flow to which a receiver that knows no plan counts the frames with a pktgen header: they have
-/// numbers and no flow.
+/// Flow of frames with a pktgen header in a receiver that knows no plan: they have sequence numbers but no flow.
 pub const PKTGEN_FLOW: u32 = RAMP_FLOW - 1;
 
-/// Which flows a receiver follows.
+/// Flows followed by a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowSpace {
-    /// Those from `first` on, `count` of them. Frames of others are foreign.
+    /// The flows from `first` on, `count` of them. Frames of other flows are foreign.
     Planned {
         /// The first flow.
         first: u32,
-        /// How many.
+        /// Number of flows.
         count: u32,
     },
     /// Flows of one run from another sender: see [`Run`]. Gaps count from the first sequence number seen.
@@ -88,20 +87,18 @@ pub fn range_around(seen: u32, flows: u32) -> (u32, u32) {
 /// Maximum number of flows of a receiver that does not know their number.
 pub const OPEN_FLOWS: u32 = 1 << 20;
 
-/// What a receiver is told.
+/// Parameters of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverSpec {
     /// The flows to follow.
     pub flows: FlowSpace,
     /// The run of an [open](FlowSpace::Open) receiver, which all receivers of a job share.
     pub run: Arc<Run>,
-    /// Streams without a tag are sent: count every frame without one, but for what neighbours and
-    /// bridges say among themselves.
+    /// Streams without a tag are sent: every untagged frame counts, except control traffic of neighbours and bridges.
     pub untagged_is_ours: bool,
-    /// Recordings that are sent: what they hold is ours, whatever it is.
+    /// Recordings that are sent: all their frames count as test frames.
     pub recordings: Vec<Arc<Recording>>,
-    /// The flow, counted from the first, to which frames with a pktgen header belong. Without it
-    /// they are foreign.
+    /// Flow of frames with a pktgen header, counted from the first flow. Without it they are foreign.
     pub pktgen_flow: Option<u32>,
 }
 
@@ -117,18 +114,18 @@ impl Default for ReceiverSpec {
     }
 }
 
-/// What a receiver measured.
+/// Results of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverOutcome {
-    /// Everything about our frames; flows have the numbers of their tags.
+    /// Measurements of test frames; flows have their tag numbers.
     pub measurement: Measurement,
-    /// Frames that were sent while the rate rose; in no other count.
+    /// Frames sent during the ramp-up; in no other count.
     pub ramp_frames: u64,
-    /// Who took how many of the receive stamps of our frames.
+    /// Number of receive timestamps of test frames by source.
     pub stamp_sources: Vec<(StampSource, u64)>,
     /// Turns taken.
     pub turns: u64,
-    /// Turns in which frames came.
+    /// Turns in which frames arrived.
     pub busy_turns: u64,
 }
 
@@ -141,29 +138,28 @@ pub(crate) const SOURCES: [StampSource; 6] = [
     StampSource::Virtual,
 ];
 
-/// Receives for one worker. Call [`step`](Receiver::step) again and again, then
-/// [`finish`](Receiver::finish).
+/// Receives for one worker. Call [`step`](Receiver::step) repeatedly, then [`finish`](Receiver::finish).
 pub struct Receiver {
-    /// One for each lane: between frames of two there is no order.
+    /// One for each lane: frames of different lanes have no order.
     sorters: Vec<Sorter>,
     turns: u64,
     busy_turns: u64,
 }
 
-/// What happens to each frame.
+/// Processing of each frame.
 struct Sorter {
     analyser: Analyser,
     first_flow: u32,
     /// 0 before the run is known.
     flows: u32,
-    /// The first that is shown, without `first_flow`.
+    /// First published flow, without `first_flow`.
     shown: u32,
     /// The run to follow, if the receiver does not know the sender.
     run: Option<Arc<Run>>,
-    /// Tags with an earlier stamp are of an earlier run.
+    /// Tags with an earlier timestamp belong to an earlier run.
     since_wall_ns: u64,
     untagged_is_ours: bool,
-    /// What stations say by themselves and is ours all the same, without padding.
+    /// Recorded frames that look like control traffic, without padding.
     recorded_chatter: HashSet<Box<[u8]>>,
     pktgen_flow: Option<u32>,
     end_wall_ns: u64,
@@ -173,14 +169,13 @@ struct Sorter {
 }
 
 impl Receiver {
-    /// A receiver that has seen nothing, for a port with one [lane](RxQueue::lanes) or for frames
-    /// whose order does not matter.
+    /// Creates a receiver for a port with one [lane](RxQueue::lanes), or for frames whose order does not matter.
     #[must_use]
     pub fn new(spec: &ReceiverSpec) -> Self {
         Self::for_lanes(spec, 1)
     }
 
-    /// The same for a port with so many lanes, which are measured each by itself, as if each had a
+    /// Creates a receiver for a port with this number of lanes. Each lane is measured separately, as if it had its own
     /// worker.
     #[must_use]
     pub fn for_lanes(spec: &ReceiverSpec, lanes: usize) -> Self {
@@ -191,11 +186,11 @@ impl Receiver {
         }
     }
 
-    /// Takes a turn: looks at up to `max` waiting frames of each lane and says how many there were. Originals
-    /// stamped after `drain_since_wall_ns` are late.
+    /// Takes a turn: processes up to `max` waiting frames of each lane. Returns their number. Originals stamped after
+    /// `drain_since_wall_ns` are late.
     ///
     /// # Errors
-    /// What the port says.
+    /// Returns the error of the port.
     #[inline]
     pub fn step<R: RxQueue>(
         &mut self,
@@ -214,7 +209,7 @@ impl Receiver {
         Ok(n)
     }
 
-    /// Apart, so that what is done for each frame of one lane is compiled in one piece.
+    /// A separate function, so that the work for each frame of one lane is compiled in one piece.
     #[inline(never)]
     fn step_lanes<R: RxQueue>(
         &mut self,
@@ -230,8 +225,8 @@ impl Receiver {
         Ok(n)
     }
 
-    /// As [`step`](Receiver::step), after the worker was away: takes note of how long the oldest frame
-    /// has waited, if its stamp tells.
+    /// Like [`step`](Receiver::step), after the worker was stalled: records how long the oldest frame has waited, if
+    /// its timestamp shows it.
     #[cold]
     pub(crate) fn step_late<R: RxQueue>(
         &mut self,
@@ -256,23 +251,23 @@ impl Receiver {
         Ok(n)
     }
 
-    /// Frames that arrive later than this count for nothing. Stamps that were taken while reading, by
-    /// a network card's own clock, or long ago for a file do not tell: such frames count.
+    /// Ignores frames that arrive later than this. Timestamps taken while reading, by a network card's own clock, or
+    /// recorded in a file do not show the arrival time: such frames count.
     pub fn end_at(&mut self, wall_ns: u64) {
         for sorter in &mut self.sorters {
             sorter.end_wall_ns = wall_ns;
         }
     }
 
-    /// Frames with a tag that was stamped before this time of the same clock are of an earlier run, so they are foreign.
-    /// 0, as at first: there is no such time.
+    /// Frames whose tag has an earlier timestamp of the same clock belong to an earlier run and are foreign. 0, the
+    /// initial value, disables this check.
     pub fn since(&mut self, wall_ns: u64) {
         for sorter in &mut self.sorters {
             sorter.since_wall_ns = wall_ns;
         }
     }
 
-    /// Whether a frame came that arrived after the end, in each lane.
+    /// Returns true if each lane has seen a frame that arrived after the end.
     pub(crate) fn saw_the_end(&self) -> bool {
         self.sorters.iter().all(|sorter| sorter.saw_the_end)
     }
@@ -292,13 +287,13 @@ impl Receiver {
         })
     }
 
-    /// The latencies so far, lane by lane.
+    /// The latencies so far, per lane.
     pub fn latencies(&self) -> impl Iterator<Item = &Histogram> {
         self.sorters.iter().map(|sorter| sorter.analyser.latency())
     }
 
-    /// What was received so far of each of the first `count` flows, lane by lane: the same flows of all lanes and workers,
-    /// so that sums over these are whole. Without the sender the first is that of the first tagged frame.
+    /// Receive statistics so far of the first `count` flows, per lane. All lanes and workers use the same flows, so
+    /// that sums are complete. Without a plan the first flow is that of the first tagged frame.
     pub fn first_flows(&self, count: u32) -> impl Iterator<Item = FlowStats> {
         self.sorters.iter().flat_map(move |sorter| {
             let shown = sorter.shown..sorter.shown.saturating_add(count);
@@ -310,7 +305,7 @@ impl Receiver {
         })
     }
 
-    /// Everything that was measured.
+    /// All measurements.
     #[must_use]
     pub fn finish(self) -> ReceiverOutcome {
         let (mut ramp_frames, mut sources) = (0, [0; SOURCES.len()]);
@@ -347,7 +342,7 @@ impl Sorter {
                 (Analyser::planned(count as usize), first, count, None)
             }
             FlowSpace::Open => {
-                // Frames with a pktgen header are one flow more.
+                // Frames with a pktgen header form an additional flow.
                 let analyser = Analyser::open(spec.run.flows as usize + 1);
                 let run = Some(Arc::clone(&spec.run));
                 (analyser.with_unknown_sender(), 0, 0, run)
@@ -381,15 +376,15 @@ impl Sorter {
         self.take(frame);
     }
 
-    /// Always in line: called from two places it would be a call of its own, 12 instructions a frame.
+    /// Always inlined: with two callers it would be a separate call, 12 instructions a frame.
     #[inline(always)]
     fn take(&mut self, frame: &RxFrame<'_>) {
         if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
             self.saw_the_end = true;
             return;
         }
-        // Always by the headers. To try where the last tag was is cheaper by some 40 instructions and
-        // wrong: among frames of several kinds, one checksum in 65,536 looks like the magic there.
+        // Always by the headers. A test at the position of the last tag is cheaper by some 40 instructions but wrong:
+        // among frames of several kinds, one checksum in 65,536 equals the magic number there.
         match find_tag(frame.bytes) {
             Some((at, TagKind::Native)) => {
                 if let Some(tag) = Tag::read(&frame.bytes[at..]) {
@@ -405,7 +400,7 @@ impl Sorter {
     fn take_tagged(&mut self, frame: &RxFrame<'_>, tag: Tag) {
         // A flow before the first one wraps to beyond the last.
         let flow = tag.flow.wrapping_sub(self.first_flow);
-        // Two calls, as one would make the compiler compute both conditions for every frame.
+        // Two calls, because one call would make the compiler compute both conditions for every frame.
         if flow >= self.flows {
             return self.take_stranger(frame);
         }
@@ -422,8 +417,8 @@ impl Sorter {
         );
     }
 
-    /// Takes a frame with a tag that is not of the flows so far. Reads the tag again, as handing it over would cost
-    /// instructions for every frame.
+    /// Processes a tagged frame that belongs to none of the known flows. Reads the tag again, because passing it would
+    /// cost instructions for every frame.
     #[cold]
     #[inline(never)]
     fn take_stranger(&mut self, frame: &RxFrame<'_>) {
@@ -435,7 +430,7 @@ impl Sorter {
             self.ramp_frames += 1;
             return;
         }
-        // The number after all flows is of no run, so a first frame with it does not say which run to follow.
+        // Flow numbers from this one on belong to no run, so a first frame with one does not identify the run.
         let is_of_a_run = tag.flow < PKTGEN_FLOW;
         if let Some(run) = self.run.as_ref().filter(|_| self.flows == 0 && is_of_a_run) {
             (self.first_flow, self.flows) = run.range(tag.flow);
@@ -449,8 +444,8 @@ impl Sorter {
         self.take_unknown(frame, Analyser::on_unplanned);
     }
 
-    /// A frame without a tag, or with one that is not of this run: a replayed recording may hold
-    /// such frames. `otherwise`: how it counts where it is of no recording either.
+    /// Processes a frame without a tag or with a tag of another run, which a replayed recording may contain.
+    /// `otherwise`: how to count it if it belongs to no recording.
     #[cold]
     #[inline(never)]
     fn take_unknown(&mut self, frame: &RxFrame<'_>, otherwise: fn(&mut Analyser, u32)) {
@@ -477,14 +472,14 @@ impl Sorter {
             PktgenTime::Monotonic(_) | PktgenTime::None => 0,
         };
         self.sources[source_index(frame.stamp_source)] += 1;
-        // Its numbers begin with 1.
+        // pktgen's numbers start at 1.
         let sequence = tag.sequence.saturating_sub(1);
         self.analyser
             .on_frame(flow, sequence, time_ns, frame.stamp_ns, frame.size());
     }
 }
 
-/// Whether the stamp of a frame is the time of its arrival by our own clock.
+/// Returns true if the timestamp of a frame is its arrival time on the local clock.
 pub(crate) const fn tells_arrival(source: StampSource) -> bool {
     match source {
         StampSource::KernelTpacket | StampSource::KernelXdp | StampSource::Virtual => true,
@@ -504,14 +499,14 @@ pub(crate) const fn source_index(source: StampSource) -> usize {
     }
 }
 
-/// A frame without the zeros at its end, which short frames get on their way.
+/// A frame without trailing zeros, which may be padding of short frames.
 fn unpadded(frame: &[u8]) -> &[u8] {
     let end = frame.iter().rposition(|byte| *byte != 0);
     &frame[..end.map_or(0, |at| at + 1)]
 }
 
-/// Whether a frame is what stations and bridges send by themselves: ARP, neighbour and router
-/// discovery, group membership, bridge protocols.
+/// Returns true for control traffic of stations and bridges: ARP, neighbour and router discovery, group membership,
+/// bridge protocols.
 fn is_chatter(frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
     // IEEE 802.1D: these addresses are never forwarded.
@@ -656,7 +651,7 @@ mod tests {
         }
     }
 
-    /// Flows, frames of other runs, and frames of ramps.
+    /// Followed flows, foreign frames of other runs, and frames of ramps.
     fn followed(spec: &ReceiverSpec, flows: &[u32]) -> (Vec<u32>, u64, u64) {
         let frames = flows.iter().map(|flow| tagged(&[], *flow, 0)).collect();
         let outcome = receive(spec, frames);
@@ -673,13 +668,13 @@ mod tests {
         let all = [RAMP_FLOW, FAR, 5, FAR - 3, FAR + 3, FAR + 4, FAR - 4];
         let seen = followed(&open(None, 4), &all);
         assert_eq!(seen, (vec![FAR - 3, FAR, FAR + 3], 3, 1));
-        // At either end of the numbers.
+        // At either end of the number range.
         let seen = followed(&open(None, 4), &[1, 0, 6, 7, FAR]);
         assert_eq!(seen, (vec![0, 1, 6], 2, 0));
         let last = PKTGEN_FLOW - 1;
         let seen = followed(&open(None, 4), &[last, last - 6, last - 7, 1]);
         assert_eq!(seen, (vec![last - 6, last], 2, 0));
-        // Numbers that no run has say nothing of the run.
+        // Numbers that no run uses do not identify the run.
         for number in [RAMP_FLOW, PKTGEN_FLOW] {
             let strays = u64::from(number == PKTGEN_FLOW);
             let ramp = u64::from(number == RAMP_FLOW);
@@ -811,8 +806,8 @@ mod tests {
 
     #[test]
     fn a_checksum_that_looks_like_a_tag_is_none() {
-        // A TCP frame whose checksum is the magic, where the tag of the frame before it stood: behind
-        // two VLAN tags and UDP.
+        // A TCP frame whose checksum equals the magic number, at the tag position of the previous frame: after two VLAN
+        // tags and UDP.
         let mut stack = Stack::udp4([1, 1, 1, 1], [2, 2, 2, 2], 3, 4);
         let wb_wire::Network::Ipv4(ip, _) = stack.network else {
             unreachable!("it was just made")
@@ -896,7 +891,7 @@ mod tests {
         while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
         assert_eq!(receiver.counters().received_frames, 40);
         assert_eq!(receiver.latency().0, 40);
-        // What is shown of the first flows while it goes on has both lanes of each.
+        // Flows published during the run include both lanes.
         let first = |flow: u32| -> u64 {
             let flows = receiver.first_flows(2).filter(|f| f.flow == flow);
             flows.map(|f| f.received).sum()

@@ -1,4 +1,4 @@
-//! Sends streams: what is due, in batches, and keeps the account of what really left.
+//! Sends streams: due frames in batches, and accounts for the frames that really left.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,70 +15,70 @@ use crate::pacer::share_out;
 use crate::stream_sender::{Batch, Claim, Departures, Return, StreamSender};
 use crate::{Clock, CompileError, SenderSpec};
 
-/// How long frames in flight may take to leave after the last was submitted, at least.
+/// Minimum time for frames in flight after the last submission.
 const FLIGHT_NS: u64 = 20_000_000;
 
-/// What a turn of the sender did.
+/// Result of a turn of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The monotonic time at its beginning.
+    /// Monotonic time at its beginning.
     pub now_ns: u64,
     /// Frames handed to the port.
     pub sent: usize,
-    /// When it makes sense to take the next turn, monotonic; `now_ns` or before: at once.
+    /// Monotonic time of the next useful turn; `now_ns` or earlier means at once.
     pub next_due_ns: Option<u64>,
-    /// All is over: nothing more becomes due and nothing is in flight that could still leave.
+    /// The sender has finished: nothing more becomes due and no frame in flight can still leave.
     pub done: bool,
 }
 
-/// The account of one stream on one worker.
+/// Results of one stream on one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutcome {
-    /// What the plan asked of this worker. `None` at full speed until an end in time: then what was
-    /// offered is what was asked. A run that was cut short asked only for what was due by then.
+    /// Intended frames of this worker. `None` at full speed without a count: then the offered frames were intended. A
+    /// run that was cut short intended only what was due by then.
     pub intended_frames: Option<u64>,
-    /// Frames the device took.
+    /// Frames accepted by the device.
     pub offered_frames: u64,
     /// Octets of these frames, with FCS.
     pub offered_octets: u64,
-    /// Frames the device dropped before the wire.
+    /// Frames dropped by the device before the wire.
     pub refused_frames: u64,
-    /// Frames taken back because the device did not take them before the end.
+    /// Frames taken back because the device did not accept them before the end.
     pub withdrawn_frames: u64,
     /// First flow of the stream in tags.
     pub first_flow: u32,
-    /// Frames the device took of each flow, from `first_flow` on; 0 for flows of other workers.
+    /// Frames of each flow accepted by the device, from `first_flow` on; 0 for flows of other workers.
     pub flow_frames: Vec<u64>,
 }
 
-/// The final account of a sender.
+/// Final results of a sender.
 #[derive(Clone, Debug)]
 pub struct SenderOutcome {
-    /// The streams, in the order of the spec.
+    /// Streams, in the order of the spec.
     pub streams: Vec<StreamOutcome>,
-    /// Frames sent while the rate rose.
+    /// Frames sent during the ramp-up.
     pub ramp_frames: u64,
-    /// Most frames of even schedules that were due at once.
+    /// Maximum number of frames of even schedules due at once.
     pub largest_catch_up_frames: u64,
-    /// When the counted schedule began, monotonic.
+    /// Start of the counted schedule, monotonic.
     pub start_ns: u64,
-    /// When the last frame left, monotonic; the start if none did.
+    /// Last departure, monotonic; the start if no frame left.
     pub last_departure_ns: u64,
-    /// The same by the wall clock; 0 if none did.
+    /// Last departure on the wall clock; 0 if no frame left.
     pub last_departure_wall_ns: u64,
-    /// Times between departures, if asked for.
+    /// Times between departures, if requested.
     pub departures: Option<Histogram>,
     /// Turns taken.
     pub turns: u64,
     /// Turns in which frames were handed to the port.
     pub busy_turns: u64,
-    /// What the port counted since it was opened.
+    /// Counters of the port since it was opened.
     pub tx: TxCounters,
-    /// How late it was.
+    /// Lateness of the sender.
     pub lateness: Lateness,
 }
 
-/// What can be said of a sender while it runs.
+/// Progress of a running sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) offered_frames: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Progress {
 enum Phase {
     Ramp,
     Run,
-    /// Nothing more is due; what is in flight may leave until then.
+    /// Waits for frames in flight until then; no more frames are due.
     Flight {
         until_ns: u64,
     },
@@ -101,27 +101,27 @@ enum Phase {
 
 /// Sends the streams of one worker.
 ///
-/// Call [`start`](Sender::start) once, then [`step`](Sender::step) until it says `done`, then
-/// [`finish`](Sender::finish). [`abort`](Sender::abort) makes the end come soon.
+/// Call [`start`](Sender::start) once, then [`step`](Sender::step) until it returns `done`, then
+/// [`finish`](Sender::finish). [`abort`](Sender::abort) ends it early.
 pub struct Sender {
     streams: Vec<StreamSender>,
     phase: Phase,
-    /// When the ramp begins, or the counted schedule without one.
+    /// Start of the ramp, or of the counted schedule without one.
     begin_ns: u64,
-    /// When the counted schedule begins.
+    /// Start of the counted schedule.
     run_ns: u64,
-    /// When the duration is over.
+    /// End of the duration.
     end_ns: u64,
-    /// Nothing can happen before this time.
+    /// Time of the next possible event.
     wake_ns: u64,
     start_offset_ns: u64,
     ramp_ns: u64,
     duration_ns: Option<u64>,
     catch_up_ns: u64,
-    /// Frames that may still be sent where no schedule limits them.
+    /// Frames that may still be sent by streams without a schedule.
     budget: u64,
     by_count: bool,
-    /// The stream at full speed whose turn it is.
+    /// Index of the next full-speed stream.
     turn: usize,
     link_down: bool,
     departures: Option<Departures>,
@@ -137,12 +137,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Compiles the streams for a port whose frames may be `frame_capacity` bytes long, without FCS.
+    /// Compiles the streams for a port with frames of up to `frame_capacity` bytes, without FCS.
     ///
     /// # Errors
-    /// A stream that cannot be sent.
+    /// Fails for a stream that cannot be sent.
     pub fn new(spec: &SenderSpec, frame_capacity: usize) -> Result<Self, CompileError> {
-        // Slots outlive senders: marks of one must mean nothing to the next.
+        // Slots outlive senders, so a mark must never be reused by another sender.
         static SENDERS: AtomicU64 = AtomicU64::new(0);
         if spec.worker >= spec.workers {
             return Err(CompileError::Worker {
@@ -197,8 +197,7 @@ impl Sender {
         })
     }
 
-    /// Fixes the start: the first frame is due (or the ramp begins) at this monotonic time plus the
-    /// offset of the spec.
+    /// Sets the start: the first frame is due (or the ramp begins) at this monotonic time plus the offset of the spec.
     pub fn start(&mut self, mono_ns: u64) {
         self.begin_ns = mono_ns.saturating_add(self.start_offset_ns);
         self.run_ns = self.begin_ns.saturating_add(self.ramp_ns);
@@ -209,11 +208,11 @@ impl Sender {
         self.expected.first_due(self.begin_ns);
     }
 
-    /// Takes a turn: fills a batch with what is due and hands it over.
+    /// Takes a turn: fills a batch with due frames and submits it.
     ///
     /// # Errors
-    /// What the port says. [`PortError::LinkDown`] is no end: go on taking turns; what becomes due
-    /// meanwhile is made up later as far as the catch-up time allows.
+    /// Returns the error of the port. After [`PortError::LinkDown`] continue to take turns; frames that fall due
+    /// meanwhile are sent later, within the catch-up time.
     #[inline]
     pub fn step<T: TxQueue, C: Clock>(&mut self, tx: &mut T, clock: &C) -> Result<Step, PortError> {
         let now_ns = clock.monotonic_ns();
@@ -238,13 +237,13 @@ impl Sender {
         }
     }
 
-    /// The worker sleeps: the next turn is not expected before this time.
+    /// Announces a sleep of the worker: no turn is expected before this time.
     #[inline]
     pub(crate) fn sleep_until(&mut self, mono_ns: u64) {
         self.expected.sleep_until(mono_ns);
     }
 
-    /// Nobody took a turn for so long. What fell due meanwhile leaves at once, or never.
+    /// Handles a gap between turns. Frames that fell due meanwhile leave at once or are given up.
     #[cold]
     fn was_away(&mut self, now_ns: u64, away_ns: u64) {
         self.lateness.away(now_ns, away_ns);
@@ -262,7 +261,7 @@ impl Sender {
         self.lateness.made_up(burst, self.usual_burst());
     }
 
-    /// Frames of schedules that fall due in a moment anyway.
+    /// Frames of schedules that fall due within a moment anyway.
     fn usual_burst(&self) -> u64 {
         let streams = self.streams.iter();
         streams.map(|stream| stream.frames_within(USUAL_NS)).sum()
@@ -283,7 +282,7 @@ impl Sender {
         }
     }
 
-    /// The ramp.
+    /// Sends the ramp.
     fn rise<T: TxQueue, C: Clock>(
         &mut self,
         tx: &mut T,
@@ -317,7 +316,7 @@ impl Sender {
         self.hand_over(tx, clock, now_ns, filled, stamp_ns)
     }
 
-    /// The counted schedule.
+    /// Sends the counted schedule.
     fn run<T: TxQueue, C: Clock>(
         &mut self,
         tx: &mut T,
@@ -326,7 +325,7 @@ impl Sender {
     ) -> Result<Step, PortError> {
         self.phase = Phase::Run;
         if now_ns >= self.end_ns {
-            // In this order: whoever gives up now makes up nothing beyond the end.
+            // In this order: a sender that gives up frames now must not catch up after the end.
             for stream in &mut self.streams {
                 stream.give_up(now_ns - self.run_ns);
                 stream.end(now_ns - self.end_ns);
@@ -371,7 +370,7 @@ impl Sender {
 
     fn next_wake(&self, now_ns: u64) -> u64 {
         match self.streams.iter().map(StreamSender::due).min() {
-            // All are done: what is in flight comes next.
+            // All are done: next, wait for frames in flight.
             None | Some(u64::MAX) => now_ns,
             Some(due) => self.run_ns.saturating_add(due).min(self.end_ns),
         }
@@ -406,7 +405,7 @@ impl Sender {
         Ok(self.report(tx, now_ns, filled))
     }
 
-    /// Lets frames in flight leave, for a while.
+    /// Waits for frames in flight for a limited time.
     #[cold]
     fn fly<T: TxQueue, C: Clock>(
         &mut self,
@@ -444,7 +443,7 @@ impl Sender {
         result
     }
 
-    /// Lets nothing more become due. Frames in flight are still flushed: go on taking turns.
+    /// Schedules no further frames. Frames in flight are still flushed, so continue to take turns.
     pub fn abort(&mut self) {
         self.streams.iter_mut().for_each(StreamSender::cut);
         if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
@@ -453,7 +452,7 @@ impl Sender {
         }
     }
 
-    /// Takes back what is still in flight and gives the final account.
+    /// Takes back all frames in flight and returns the final results.
     pub fn finish<T: TxQueue>(mut self, tx: &mut T) -> SenderOutcome {
         if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
             self.streams.iter_mut().for_each(StreamSender::cut);
@@ -485,7 +484,7 @@ impl Sender {
             .map_or(0, |mono| mono.wrapping_add(self.wall_minus_mono))
     }
 
-    /// Counts so far; frames in flight are taken for not offered yet.
+    /// Counts so far; frames in flight do not count as offered yet.
     pub(crate) fn progress(&self, in_flight: usize) -> Progress {
         let mut progress = Progress::default();
         for stream in &self.streams {
@@ -500,8 +499,8 @@ impl Sender {
     }
 }
 
-/// Deals the worker's part of the count out to the streams with a schedule. What is left to be counted
-/// while sending, where streams have none, is returned.
+/// Distributes the worker's part of the count over the streams with a schedule. Returns the part that is counted while
+/// sending, for streams without a schedule.
 fn share_count(streams: &mut [StreamSender], spec: &SenderSpec) -> u64 {
     let Some(count) = spec.count else {
         return u64::MAX;
@@ -519,8 +518,7 @@ fn share_count(streams: &mut [StreamSender], spec: &SenderSpec) -> u64 {
     u64::MAX
 }
 
-/// Fills slots with the frames of schedules, the earliest first. Returns how many may have been made
-/// up.
+/// Fills slots with scheduled frames, the earliest first. Returns the maximum number of late ones.
 #[inline]
 fn fill_due<T: TxQueue, C: Clock>(
     streams: &mut [StreamSender],
@@ -549,7 +547,7 @@ fn fill_due<T: TxQueue, C: Clock>(
     late
 }
 
-/// The stream whose frame is due first, and until when it stays the first.
+/// The stream with the earliest due frame, and the time until which it stays the earliest.
 #[inline]
 fn earliest(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
     let (mut first, mut due, mut second) = (None, u64::MAX, u64::MAX);
@@ -567,7 +565,7 @@ fn earliest(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
     first.map(|i| (&mut streams[i], second))
 }
 
-/// Fills the rest of the batch from the next stream at full speed. Returns whose turn comes then.
+/// Fills the rest of the batch from full-speed streams in turn. Returns the next one.
 #[inline]
 fn fill_free<T: TxQueue, C: Clock>(
     streams: &mut [StreamSender],
@@ -584,8 +582,8 @@ fn fill_free<T: TxQueue, C: Clock>(
     turn
 }
 
-/// Finds out whose frame came back. Without a tag only its length or content can tell, which leaves
-/// the sum right if not always the stream.
+/// Attributes a returned frame to its stream. Without a tag only length or content identify it, so the sum is correct
+/// but the stream may not be.
 #[cold]
 fn take_back(streams: &mut [StreamSender], ramp_frames: &mut u64, frame: &[u8], how: Return) {
     let claimed = streams

@@ -1,4 +1,4 @@
-//! What a sender is told: streams, its share of them, and when to end.
+//! Parameters of a sender: streams, its share of them, and its end.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use wb_model::{Stream, units::Rational};
 
 use crate::ramp::Lead;
 
-/// A stream with what the session found out for it.
+/// A stream with the values that the session determined for it.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
     /// The stream as planned.
     pub stream: Stream,
-    /// The name in messages.
+    /// Name in messages.
     pub name: String,
-    /// Its first flow in tags.
+    /// First flow in tags.
     pub first_flow: u32,
-    /// Its flows in tags: at least as many as workers; 1 without a tag of ours.
+    /// Number of flows in tags: at least the number of workers; 1 without our tag.
     pub flows: u32,
     /// Source hardware address.
     pub src_mac: [u8; 6],
     /// Destination hardware address.
     pub dst_mac: [u8; 6],
-    /// Frames per second over all workers. `None`: as fast as the port takes them, or as recorded if
-    /// the stream is a replay with a speed. A burst in the stream goes before it. Of a replay with a rate in bits the mean:
-    /// each frame has the time that its own length takes.
+    /// Frames per second over all workers. `None`: as fast as the port accepts them, or as recorded for a replay with a
+    /// speed. A burst in the stream takes precedence. For a replay with a bit rate this is the mean: each frame gets
+    /// the time for its length.
     pub pps: Option<Rational>,
-    /// The frames to send instead of built ones.
+    /// Frames to send instead of built ones.
     pub replay: Option<Arc<Recording>>,
 }
 
@@ -47,7 +47,7 @@ impl Default for StreamSpec {
 /// The frames of a capture file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// In the order of their time.
+    /// In order of time.
     pub frames: Vec<RecordedFrame>,
 }
 
@@ -70,28 +70,28 @@ pub struct RecordedFrame {
     pub bytes: Vec<u8>,
 }
 
-/// What one worker sends.
+/// Work of one worker.
 #[derive(Clone, Debug)]
 pub struct SenderSpec {
     /// The streams, the same for all workers of the port.
     pub streams: Vec<StreamSpec>,
-    /// Which worker this is, from 0.
+    /// Number of this worker, from 0.
     pub worker: u32,
-    /// How many share the streams.
+    /// Number of workers that share the streams.
     pub workers: u32,
-    /// Where random choices come from.
+    /// Seed of random choices.
     pub seed: u64,
-    /// From the start order to the first frame, or to the ramp.
+    /// Time from the start order to the first frame, or to the ramp.
     pub start_offset_ns: u64,
-    /// How long to send, without the ramp.
+    /// Sending time, without the ramp.
     pub duration_ns: Option<u64>,
     /// Frames to send, over all streams and workers, without the ramp.
     pub count: Option<u64>,
-    /// What is sent before the counted schedule begins.
+    /// Ramp-up before the counted schedule.
     pub lead: Lead,
-    /// What a late sender makes up for at most. 0: only the latest frame due is sent.
+    /// Maximum lateness that a sender makes up for. 0: only the latest due frame is sent.
     pub catch_up_ns: u64,
-    /// Whether to measure the time between departures; then every frame has a stamp of its own.
+    /// Measure the time between departures; every frame then gets a separate timestamp.
     pub departures: bool,
 }
 

@@ -1,7 +1,6 @@
-//! One stream as one worker sends it: frames, the schedule they follow, and what became of them.
+//! One stream on one worker: frames, their schedule and their results.
 //!
-//! Knows ports only as slots to fill. Times are offsets from the start of the schedule, but for the
-//! stamps in tags.
+//! Knows ports only as slots to fill. Times are offsets from the start of the schedule, except timestamps in tags.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::{
     Clock, CompileError, RAMP_FLOW, RecordedFrame, Recording, SenderSpec, StreamOutcome, StreamSpec,
 };
 
-/// Frames that share a wall clock stamp at most: they are written in well under a microsecond.
+/// Maximum number of frames that share a wall-clock timestamp: they are written in well under a microsecond.
 const STAMP_GROUP: usize = 8;
 
-/// A histogram of the times between frames, and the last of them.
+/// Histogram of the times between frames, and the last departure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
     pub(crate) histogram: Histogram,
@@ -40,19 +39,19 @@ impl Departures {
     }
 }
 
-/// What is needed to fill slots: which, with which stamps.
+/// Context for filling slots.
 pub(crate) struct Batch<'a, T, C> {
     pub(crate) tx: &'a mut T,
     pub(crate) clock: &'a C,
     pub(crate) filled: usize,
     pub(crate) room: usize,
-    /// The stamp that was taken last; 0 before the first.
+    /// Last timestamp; 0 before the first.
     pub(crate) stamp_ns: u64,
     pub(crate) departures: Option<&'a mut Departures>,
 }
 
 impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
-    /// Fills slots as long as there is room and `next` says so. Returns the octets written.
+    /// Fills slots while there is room and `next` permits it. Returns the octets written.
     #[inline]
     fn pour(
         &mut self,
@@ -77,7 +76,7 @@ impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
     }
 }
 
-/// Where a stream's frames come from.
+/// Source of a stream's frames.
 enum Source {
     Built {
         frames: Box<Frames>,
@@ -88,7 +87,7 @@ enum Source {
     Recorded(Replay),
 }
 
-/// Frames of a recording, as they are.
+/// Frames of a recording, unchanged.
 struct Replay {
     recording: Arc<Recording>,
     mark: Mark,
@@ -114,8 +113,7 @@ impl Replay {
     }
 }
 
-/// Frames of the ramp. They walk on their own, so that the counted frames are the same with and
-/// without a ramp.
+/// Frames of the ramp. Their walk is separate, so that the counted frames are the same with and without a ramp.
 struct Rise {
     ramp: Ramp,
     frames: Box<Frames>,
@@ -123,17 +121,17 @@ struct Rise {
     sequence: u32,
 }
 
-/// How a frame ended that was submitted and not sent.
+/// Reason why a submitted frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Return {
     Refused,
     Withdrawn,
 }
 
-/// Whose frame it is.
+/// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Of the counted schedule, of this flow of the stream.
+    /// A frame of the counted schedule, with its flow.
     Flow(u32),
     Ramp,
 }
@@ -141,12 +139,12 @@ pub(crate) enum Claim {
 /// See the module.
 pub(crate) struct StreamSender {
     source: Source,
-    /// `None`: as fast as it goes.
+    /// `None`: full speed.
     pacer: Option<Pacer>,
     rise: Option<Rise>,
-    /// What this stream may be late by before it gives events up, or puts them off.
+    /// Lateness at which this stream gives events up or postpones them.
     allowance_ns: u64,
-    /// It ends with a number of frames and not at a time, so all of them are sent, if later.
+    /// It ends with a number of frames and not at a time, so all are sent, even if later.
     patient: bool,
     bursts: bool,
     flows: u32,
@@ -157,7 +155,7 @@ pub(crate) struct StreamSender {
     refused_frames: u64,
     withdrawn_frames: u64,
     returned_octets: u64,
-    /// Frames that came back, by flow.
+    /// Returned frames, by flow.
     returned: HashMap<u32, u64>,
 }
 
@@ -177,7 +175,7 @@ impl StreamSender {
         let schedule = schedule(spec)?;
         let bursts = matches!(schedule, Some(Schedule::Bursts { .. }));
         let burst_ns = match &schedule {
-            // The frames of a burst cannot leave all at once: they have until the next one.
+            // The frames of a burst cannot leave all at once: they have until the next burst.
             Some(Schedule::Bursts { gap_ns, .. }) => *gap_ns,
             _ => 0,
         };
@@ -239,7 +237,7 @@ impl StreamSender {
         self.pacer.as_mut()
     }
 
-    /// The stream as tables, for a port that sends it by itself; an error says why there are none.
+    /// The stream as tables, for a port that sends autonomously. Returns the reason if there are none.
     pub(crate) fn table(&self) -> Result<StreamProgram, &'static str> {
         match (&self.source, &self.pacer) {
             (Source::Recorded(_), _) => Err("replays are not made of fields"),
@@ -268,7 +266,7 @@ impl StreamSender {
         }))
     }
 
-    /// The ramp from now on, and how many frames of it are due by `until_ns`, an offset as in [`Ramp::pace`].
+    /// The ramp from now on, and its number of frames due by `until_ns`, an offset as in [`Ramp::pace`].
     pub(crate) fn ramp_pace(
         &mut self,
         start_ns: u64,
@@ -280,24 +278,24 @@ impl StreamSender {
         ramp.pace(start_ns, until_ns)
     }
 
-    /// So many frames of the ramp were sent by a port.
+    /// Advances by ramp frames that a port sent.
     pub(crate) fn pass_ramp(&mut self, frames: u64) {
         if let Some(rise) = &mut self.rise {
             rise.ramp.pass(frames);
         }
     }
 
-    /// Frames per second of ours when the rate has risen.
+    /// This worker's frames per second at the end of the ramp.
     pub(crate) fn ramp_pps(&self) -> f64 {
         self.rise.as_ref().map_or(0.0, |rise| rise.ramp.pps())
     }
 
-    /// When its frames are due from now on, the schedule having begun at `start_ns`; `None` at full speed.
+    /// Due times from now on, for a schedule that began at `start_ns`; `None` at full speed.
     pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
         self.pacer.as_ref()?.pace(start_ns)
     }
 
-    /// How many frames are planned and neither sent nor given up.
+    /// Number of planned frames that are neither sent nor given up.
     pub(crate) fn frames_left(&self) -> u64 {
         match &self.pacer {
             _ if self.is_done() => 0,
@@ -306,22 +304,23 @@ impl StreamSender {
         }
     }
 
-    /// What it may be late by.
+    /// Lateness allowance, ns.
     pub(crate) fn allowance_ns(&self) -> u64 {
         self.allowance_ns
     }
 
-    /// How many frames are due by then and wait; 0 without a rate.
+    /// Number of waiting frames due by then; 0 without a rate.
     pub(crate) fn waiting(&self, elapsed_ns: u64) -> u64 {
         self.pacer.as_ref().map_or(0, |p| p.waiting(elapsed_ns))
     }
 
-    /// How many frames of ours are due within such a time.
+    /// Number of this worker's frames due within this time.
     pub(crate) fn frames_within(&self, ns: u64) -> u64 {
         self.pacer.as_ref().map_or(0, |pacer| pacer.ours_before(ns))
     }
 
-    /// Takes note of what a port did that sends by itself; returns how many frames it has sent since.
+    /// Updates the results from the counters of a port that sends autonomously. Returns the frames sent since the last
+    /// call.
     pub(crate) fn note_offload(&mut self, counters: &SendCounters) -> u64 {
         let sent = counters.submitted_frames - self.submitted_frames;
         self.submitted_frames = counters.submitted_frames;
@@ -334,7 +333,7 @@ impl StreamSender {
         sent
     }
 
-    /// The last word of such a port: where in its flows it is, and what was refused of each.
+    /// Final state of such a port: its position in the flows, and the refused frames of each.
     pub(crate) fn end_offload(&mut self, (flow, round): (u32, u64), refused: &[u64]) {
         let Source::Built { cursor, tag, .. } = &mut self.source else {
             return;
@@ -342,7 +341,7 @@ impl StreamSender {
         cursor.resume(flow, round);
         self.returned.clear();
         for (flow, frames) in (0..).zip(refused).filter(|(_, frames)| **frames > 0) {
-            // Without a tag all is one flow.
+            // Without a tag there is only one flow.
             let flow = if *tag == TagKind::None { 0 } else { flow };
             *self.returned.entry(flow).or_default() += frames;
         }
@@ -352,7 +351,7 @@ impl StreamSender {
         self.pacer.is_some()
     }
 
-    /// Whether nothing more will become due.
+    /// Returns true if nothing more will become due.
     pub(crate) fn is_done(&self) -> bool {
         match &self.pacer {
             Some(pacer) => pacer.is_done(),
@@ -360,7 +359,7 @@ impl StreamSender {
         }
     }
 
-    /// When the next frame is due; `u64::MAX` if none ever is, 0 at full speed.
+    /// Due time of the next frame; `u64::MAX` if there is none, 0 at full speed.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         match &self.pacer {
@@ -370,7 +369,7 @@ impl StreamSender {
         }
     }
 
-    /// Frames that wait and are a backlog; the frames of a burst are none.
+    /// Number of waiting frames that form a backlog; the frames of a burst do not.
     pub(crate) fn backlog(&self, elapsed_ns: u64) -> u64 {
         match &self.pacer {
             Some(pacer) if !self.bursts && !pacer.is_done() => pacer.waiting(elapsed_ns),
@@ -378,13 +377,13 @@ impl StreamSender {
         }
     }
 
-    /// Whether frames sent late count as made up.
+    /// Returns true if frames sent late count as catch-up.
     pub(crate) fn counts_as_catch_up(&self) -> bool {
         self.pacer.is_some() && !self.bursts
     }
 
-    /// The worker was away for `away_ns` until now: how many frames that fell due meanwhile will leave
-    /// late, and how many are given up. `since_end_ns`: the duration was over so long ago, if it is.
+    /// Handles a stall of `away_ns` that ends now. Returns the number of frames that fell due meanwhile and will leave
+    /// late, and the number given up. `since_end_ns`: time since the end of the duration, if it is over.
     #[cold]
     pub(crate) fn was_away(
         &mut self,
@@ -409,12 +408,12 @@ impl StreamSender {
             return (0, due);
         }
         let missed = (self.skipped_frames() - skipped).min(due);
-        // What was put off is due later.
+        // Postponed frames are due later.
         let waiting = self.waiting(elapsed_ns);
         ((due - missed).min(waiting), missed)
     }
 
-    /// Gives up what is older than may be made up for, or puts the rest off where no time ends it.
+    /// Gives up frames older than the allowance, or postpones the rest if the stream ends by a count.
     #[inline]
     pub(crate) fn give_up(&mut self, elapsed_ns: u64) {
         let oldest = elapsed_ns.saturating_sub(self.allowance_ns);
@@ -428,8 +427,8 @@ impl StreamSender {
         }
     }
 
-    /// The duration was over `since_end_ns` ago: a backlog is made up for a while, unless something
-    /// was given up before.
+    /// Handles the time after the duration, which ended `since_end_ns` ago: a backlog is sent for a while, unless
+    /// frames were given up before.
     pub(crate) fn end(&mut self, since_end_ns: u64) {
         self.stopped = true;
         if let Some(pacer) = &mut self.pacer
@@ -447,7 +446,7 @@ impl StreamSender {
         }
     }
 
-    /// Fills slots with what is due by `until_ns`; at full speed, all there are.
+    /// Fills slots with frames due by `until_ns`; at full speed, all slots.
     pub(crate) fn fill<T: TxQueue, C: Clock>(
         &mut self,
         batch: &mut Batch<'_, T, C>,
@@ -459,7 +458,7 @@ impl StreamSender {
         let next = || match pacer {
             None => true,
             Some(pacer) => {
-                // When nothing is left it is due after all times.
+                // If nothing is left, the due time is after all others.
                 let due = pacer.due() <= until_ns;
                 if due {
                     pacer.advance();
@@ -475,7 +474,7 @@ impl StreamSender {
                 tag: TagKind::Pktgen,
                 ..
             } => batch.pour(next, |slot, time_ns| {
-                // Flows are of no account here: one sequence, from 1, dealt out to the workers.
+                // Flows do not matter here: one sequence, from 1, distributed over the workers.
                 let sequence = cursor.pktgen_sequence();
                 let size = frames.write(
                     slot,
@@ -513,12 +512,12 @@ impl StreamSender {
         self.submitted_octets += octets;
     }
 
-    /// When the next frame of the ramp is due, from the ramp's start.
+    /// Due time of the next ramp frame, from the ramp's start.
     pub(crate) fn ramp_due(&self) -> u64 {
         self.rise.as_ref().map_or(u64::MAX, |rise| rise.ramp.due())
     }
 
-    /// Fills slots with what is due of the ramp.
+    /// Fills slots with due frames of the ramp.
     pub(crate) fn fill_ramp<T: TxQueue, C: Clock>(
         &mut self,
         batch: &mut Batch<'_, T, C>,
@@ -554,7 +553,7 @@ impl StreamSender {
         });
     }
 
-    /// Whether a frame that came back is of this stream, as far as its tag tells.
+    /// Claims a returned frame for this stream, if its tag shows that it belongs here.
     pub(crate) fn claims(&self, frame: &[u8]) -> Option<Claim> {
         if let Some(rise) = &self.rise
             && rise.frames.flow_of(frame) == Some(RAMP_FLOW)
@@ -580,7 +579,7 @@ impl StreamSender {
         }
     }
 
-    /// Whether a frame without a tag may be of this stream.
+    /// Returns true if a frame without a tag may belong to this stream.
     pub(crate) fn may_own(&self, frame: &[u8]) -> bool {
         match &self.source {
             Source::Built {
@@ -593,7 +592,7 @@ impl StreamSender {
         }
     }
 
-    /// Takes note that a frame of this stream was not sent.
+    /// Records that a frame of this stream was not sent.
     pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: Return) {
         match how {
             Return::Refused => self.refused_frames += 1,
@@ -603,7 +602,7 @@ impl StreamSender {
         *self.returned.entry(flow).or_default() += 1;
     }
 
-    /// Frames submitted and not come back: offered, once none is in flight.
+    /// Frames submitted and not returned: offered, once none is in flight.
     pub(crate) fn offered_frames(&self) -> u64 {
         self.submitted_frames - self.refused_frames - self.withdrawn_frames
     }
@@ -620,7 +619,7 @@ impl StreamSender {
         self.pacer.as_ref().map_or(0, Pacer::skipped)
     }
 
-    /// The final account. `by_count`: the end came with the planned number of frames.
+    /// Final results. `by_count`: the stream ended after the planned number of frames.
     pub(crate) fn outcome(&self, by_count: bool) -> StreamOutcome {
         let intended = match &self.pacer {
             Some(pacer) if pacer.limit() == u64::MAX => Some(pacer.passed()),
@@ -696,8 +695,8 @@ fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
 /// Shortest period of a schedule in whole nanoseconds, so that rounding it changes the rate by less than a millionth.
 const SHORTEST_PERIOD_NS: f64 = 1e6;
 
-/// A time for each frame that follows from the lengths of those before it, at `pps` frames per second on average.
-/// `overhead`: octets on the wire in addition to each frame. `None` if all frames have one length.
+/// Schedule in which each frame takes time according to its length, at `pps` frames per second on average. `overhead`:
+/// octets on the wire in addition to each frame. `None` if all frames have one length.
 fn by_length(recording: &Recording, pps: f64, overhead: u64) -> Option<Schedule> {
     let length = |frame: &RecordedFrame| frame.bytes.len() as u64 + 4 + overhead;
     let frames = &recording.frames;
@@ -722,8 +721,8 @@ fn by_length(recording: &Recording, pps: f64, overhead: u64) -> Option<Schedule>
     })
 }
 
-/// Recorded times at a speed. Between two passes there is the mean gap of the recording; a recording
-/// of one moment goes round every second.
+/// Recorded times at a speed. The mean gap of the recording separates two passes; a recording without duration repeats
+/// every second.
 fn recorded(recording: &Recording, speed: f64) -> Schedule {
     let scaled = |ns: u64| (ns as f64 / speed) as u64;
     let mut offsets: Vec<u64> = recording
@@ -731,7 +730,7 @@ fn recorded(recording: &Recording, speed: f64) -> Schedule {
         .iter()
         .map(|f| scaled(f.offset_ns))
         .collect();
-    // Capture files are not always in order; a schedule is.
+    // Capture files are not always in order; a schedule must be.
     offsets.sort_unstable();
     let last = offsets.last().copied().unwrap_or(0);
     let gap = match offsets.len() as u64 {
@@ -805,7 +804,7 @@ fn rise(spec: &StreamSpec, lead: Lead, build: &Build) -> Result<Rise, CompileErr
             .ok_or_else(|| error("it has no rate to rise to; give one instead of max"))?
             .as_f64(),
     };
-    // Told apart by a tag of ours, also in streams that have another or none.
+    // Identified by our tag, also in streams that have another tag or none.
     let tagged = spec.stream.tag == TagKind::Wirebench;
     let mark = if tagged {
         build.mark
@@ -848,7 +847,7 @@ mod tests {
 
     #[test]
     fn each_frame_of_a_replay_has_the_time_that_its_own_length_takes() {
-        // 64, 564 and 1064 octets with FCS, and 20 more each: 80, 580 and 1080 of 1740.
+        // 64, 564 and 1064 octets with FCS, plus 20 each: 80, 580 and 1080 of 1740.
         let recording = recording(&[56, 556, 1056]);
         let pps = 3.0 / 1740e-6;
         let Some(Schedule::Recorded { offsets, period_ns }) = by_length(&recording, pps, 20) else {

@@ -1,8 +1,7 @@
-//! The one loop: send what is due, look at what came, say how it goes, wait.
+//! The main loop of a worker: send what is due, process received frames, publish counters, wait.
 //!
-//! Waiting costs accuracy or a processor, so it depends on what is at stake. The next departure is
-//! awaited asleep until shortly before, then awake; arrivals carry stamps of the kernel or the
-//! device, so for them it is asleep always.
+//! Waiting costs either accuracy or CPU time. For the next departure the worker sleeps until shortly before, then
+//! busy-waits. For arrivals it always sleeps, because they carry timestamps of the kernel or the device.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,54 +15,53 @@ use crate::{
     SharedCounters, control::ShownFlows, sender::Progress,
 };
 
-/// What a sleep may be late by: a sender is awake this long before a departure.
+/// Maximum wake-up delay of a sleep: a sender is awake this long before a departure.
 const AWAKE_NS: u64 = 60_000;
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// Between two tries while the link is down.
+/// Interval between retries while the link is down.
 const RETRY_NS: u64 = 1_000_000;
-/// Counters are published after so many frames, and before every wait.
+/// Counters are published after this number of frames, and before every wait.
 const PUBLISH_FRAMES: usize = 1024;
-/// … or so much time.
+/// Maximum interval between updates of the counters.
 const PUBLISH_NS: u64 = 1_000_000;
-/// Frames received in a turn: few where a departure may be due.
+/// Frames received per turn if a departure may be due.
 const RECEIVE_BETWEEN: usize = 64;
 const RECEIVE_ALONE: usize = 256;
-/// Frames taken at most after the finish, where no stamp tells which arrived before; more than any
-/// ring holds.
+/// Maximum number of frames read after the finish if no timestamp shows which arrived before; more than any ring holds.
 const LAST_FRAMES: usize = 1 << 25;
 
-/// What one worker does. Either half may be missing.
+/// Halves of one worker. Either may be missing.
 pub struct Worker {
-    /// What it sends.
+    /// Sending half.
     pub sender: Option<Sender>,
-    /// What it receives.
+    /// Receiving half.
     pub receiver: Option<Receiver>,
 }
 
-/// What one worker did.
+/// Results of one worker.
 #[derive(Debug)]
 pub struct WorkerOutcome {
-    /// The account of what it sent.
+    /// Results of its sender.
     pub sender: Option<SenderOutcome>,
-    /// What it measured.
+    /// Measurements of its receiver.
     pub receiver: Option<ReceiverOutcome>,
-    /// What the sending half of its queue pair counted.
+    /// Counters of the transmit half of its queue pair.
     pub tx: TxCounters,
-    /// What the receiving half counted.
+    /// Counters of the receive half.
     pub rx: RxCounters,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub fault: Option<PortError>,
-    /// How long the link was down while it sent: from the first refusal to the first frame that left again.
+    /// Link outage while sending: from the first refusal to the first frame that left again.
     pub link_down_ns: u64,
-    /// How often the link went down.
+    /// Number of link outages.
     pub link_downs: u64,
-    /// How late it was, besides what the sender tells.
+    /// Lateness, in addition to that of the sender.
     pub lateness: Lateness,
 }
 
 impl WorkerOutcome {
-    /// How late it was, with what its rings dropped for it.
+    /// Total lateness, with the frames dropped by its rings.
     #[must_use]
     pub fn lateness(&self) -> Lateness {
         let sender = self.sender.as_ref().map(|s| s.lateness);
@@ -74,7 +72,7 @@ impl WorkerOutcome {
     }
 }
 
-/// Does the work of one worker until all is sent and, if it receives, the session says finish.
+/// Runs one worker until everything is sent and, if it receives, the session sets `finish`.
 pub fn run_worker<Q: QueuePair, C: Clock>(
     pair: &mut Q,
     worker: Worker,
@@ -116,7 +114,7 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
 }
 
 impl CounterValues {
-    /// Those of a sender that runs.
+    /// Sets the counters of a running sender.
     pub(crate) fn sending(&mut self, progress: &Progress) {
         self.offered_frames = progress.offered_frames;
         self.offered_octets = progress.offered_octets;
@@ -125,7 +123,7 @@ impl CounterValues {
         self.ramp_frames = progress.ramp_frames;
     }
 
-    /// Those of a sender that has ended.
+    /// Sets the counters of a sender that has ended.
     pub(crate) fn sent(&mut self, outcome: &SenderOutcome) {
         for stream in &outcome.streams {
             let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
@@ -137,7 +135,7 @@ impl CounterValues {
         self.ramp_frames = outcome.ramp_frames;
     }
 
-    /// Those of a receiver, with number and sum of its latencies.
+    /// Sets the counters of a receiver, with number and sum of its latencies.
     pub(crate) fn received(&mut self, counters: &Counters, (samples, sum): (u64, u128)) {
         self.received_frames = counters.received_frames;
         self.received_octets = counters.received_octets;
@@ -162,25 +160,25 @@ struct Run<'a, T, R, C> {
     sent: Option<SenderOutcome>,
     started: bool,
     stopped: bool,
-    /// The port has nothing more to receive: the end of a file.
+    /// The port has reached the end of a capture file.
     received_all: bool,
     unpublished: usize,
     published_ns: u64,
-    /// When it waited last.
+    /// Time of the last wait.
     waited_ns: u64,
-    /// Frames have come since.
+    /// Frames have arrived since.
     came: bool,
     down: Option<Down>,
     link_down_ns: u64,
     link_downs: u64,
-    /// Of turns without a sender.
+    /// Expected turns without a sender.
     expected: Turns,
     lateness: Lateness,
-    /// Nothing was received since the worker was away.
+    /// The worker was stalled and has received no frame since.
     stalled: bool,
 }
 
-/// A sender that the session waits for. Counts itself out also when the worker panics.
+/// A sender that the session waits for. Decrements the sender count even if the worker panics.
 struct Running<'a> {
     control: &'a Control,
     last_departure_wall_ns: u64,
@@ -192,22 +190,22 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A link that took no frames.
+/// A link that accepts no frames.
 #[derive(Clone, Copy)]
 struct Down {
     since_ns: u64,
-    /// Frames that had left when it was met last.
+    /// Frames that had left at the last check.
     sent_frames: u64,
 }
 
-/// What the sending half wants next.
+/// Next action requested by the sending half.
 #[derive(Clone, Copy)]
 enum Wish {
-    /// Go on at once.
+    /// Continue at once.
     Turn,
-    /// Nothing can be done but look again soon: the device is full.
+    /// Yield and retry soon: the device is full.
     Pause,
-    /// Nothing to do before this time.
+    /// Sleep until this time.
     Until(u64),
 }
 
@@ -243,13 +241,13 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         Wish::Until(u64::MAX)
     }
 
-    /// Takes what arrived before the end and has not been handed over yet.
+    /// Reads frames that arrived before the end and have not been delivered yet.
     #[cold]
     fn receive_the_last(&mut self) -> Result<(), PortError> {
         if self.receiver.is_none() {
             return Ok(());
         }
-        // All workers end at the same time: the session's, else that of the first to get here.
+        // All workers end at the same time: the session's, else that of the first worker that gets here.
         let _ = self.control.end_wall_ns.compare_exchange(
             u64::MAX,
             self.clock.wall_ns(),
@@ -260,10 +258,10 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         let until_ns = self.clock.monotonic_ns().saturating_add(hold_ns);
         let mut left = LAST_FRAMES;
         while left > 0 {
-            // Before the look into the ring: what comes between the two is then looked for again.
+            // Before the ring is read: frames that arrive between the two are then read in another pass.
             let held = self.clock.monotonic_ns() < until_ns;
             let n = self.receive(left.min(RECEIVE_ALONE))?;
-            // Several lanes may bring more than was asked of each.
+            // Several lanes may deliver more than requested from each.
             left = left.saturating_sub(n);
             let behind = self.receiver.as_ref().is_some_and(Receiver::saw_the_end);
             if !held && (n == 0 || behind) {
@@ -323,7 +321,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             Some(down) => down.since_ns,
             None => {
                 self.link_downs += 1;
-                // To be seen by the next wait.
+                // Makes the next wait publish it.
                 self.unpublished = self.unpublished.max(1);
                 now_ns
             }
@@ -335,8 +333,8 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         Wish::Until(now_ns + RETRY_NS)
     }
 
-    /// A turn without an error is no sign of a link: there may have been nothing to hand over, and a device may
-    /// drop a frame or two before it says why. A frame that left is one.
+    /// Checks for the end of a link outage. A turn without an error does not prove it: perhaps nothing was submitted,
+    /// and a device may drop a frame or two before it reports the reason. A frame that left does.
     #[cold]
     fn look_whether_link_is_up(&mut self, now_ns: u64) {
         let sent_frames = self.tx.counters().sent_frames;
@@ -368,7 +366,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
     }
 
-    /// The port has nothing more to receive; the session may want to know.
+    /// Records that the port is exhausted and notifies the session.
     #[cold]
     fn exhausted(&mut self) {
         if !self.received_all {
@@ -450,8 +448,8 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         Ok(())
     }
 
-    /// How long to sleep whatever comes: to be woken for each of many frames costs more time than to read them, and
-    /// the time of whoever brings them: of the device, where it works on this machine.
+    /// Time to sleep regardless of arrivals. A wake-up for each of many frames costs more time than reading them, and
+    /// also delays the sender if it runs on this machine.
     fn nap_ns(&mut self, now_ns: u64) -> Option<u64> {
         let since_ns = now_ns.saturating_sub(std::mem::replace(&mut self.waited_ns, now_ns));
         let came = std::mem::take(&mut self.came);
@@ -478,7 +476,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes latencies and flows. Returns false if a reader held a lock.
     fn show_times_and_flows(&self) -> bool {
         let Some(receiver) = &self.receiver else {
             return true;
@@ -493,7 +491,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
     fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {
         self.end_sender();
         self.publish();
-        // Nobody holds it for longer than a copy takes.
+        // A reader holds the lock only for the time of a copy.
         while !self.show_times_and_flows() {
             std::hint::spin_loop();
         }

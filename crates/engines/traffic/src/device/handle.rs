@@ -1,4 +1,4 @@
-//! What a device and its watchers share.
+//! State shared by a device and its observers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,21 +9,21 @@ use wb_port::offload::Halt;
 
 use crate::SharedCounters;
 
-/// How a device ended, known before the others of its run have.
+/// End state of a device, available before the other devices of its run have ended.
 #[derive(Clone, Debug)]
 pub struct DeviceEnd {
-    /// The walk at its end.
+    /// Walk state at the end.
     pub walker: Walker,
     /// CLOCK_MONOTONIC of the end.
     pub stopped_ns: u64,
     /// Time in which nothing was due or the port was full.
     pub idle_ns: u64,
-    /// What ended it before its time, in words.
+    /// Error that ended it early, as text.
     pub fault: Option<String>,
 }
 
-/// Steers a running device and shows where it stands. The device looks at it once per turn, without
-/// waiting for anybody; a turn is at most some 10 ms away.
+/// Controls a running device and shows its progress. The device checks it once per turn without blocking; a turn takes
+/// at most about 10 ms.
 #[derive(Debug, Default)]
 pub struct DeviceHandle {
     stop: AtomicBool,
@@ -38,14 +38,14 @@ pub struct DeviceHandle {
     gate: Gate,
 }
 
-/// Says why settings may not be taken over.
+/// Returns the reason if settings must be refused.
 type Judge = dyn Fn(&DeviceConfig) -> Result<(), String> + Send + Sync;
 
-/// Who judges settings that come while the device runs; nobody: all are taken.
+/// Optional check of settings that arrive while the device runs.
 #[derive(Default)]
 struct Gate(Option<Box<Judge>>);
 
-/// Ends a turn of the port that sends by itself.
+/// Interrupts a turn of a port that sends autonomously.
 #[derive(Default)]
 struct Brake(Mutex<Option<Arc<dyn Halt>>>);
 
@@ -62,13 +62,13 @@ impl std::fmt::Debug for Gate {
 }
 
 impl DeviceHandle {
-    /// For a device that has not begun.
+    /// Creates a handle for a device that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For a device whose later settings are judged first; those that are refused are not taken over.
+    /// Creates a handle that checks later settings first; refused settings are not applied.
     #[must_use]
     pub fn guarded(
         judge: impl Fn(&DeviceConfig) -> Result<(), String> + Send + Sync + 'static,
@@ -79,7 +79,7 @@ impl DeviceHandle {
         }
     }
 
-    /// Lets the device send nothing more and end soon.
+    /// Stops the device: it sends nothing more and ends soon.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         if let Some(halt) = &*lock(&self.halt.0) {
@@ -87,7 +87,7 @@ impl DeviceHandle {
         }
     }
 
-    /// What ends a turn of the device in the middle.
+    /// Registers the object that interrupts a running turn.
     pub(super) fn stop_by(&self, halt: &Arc<dyn Halt>) {
         let mut brake = lock(&self.halt.0);
         if self.wants_stop() {
@@ -96,36 +96,36 @@ impl DeviceHandle {
         *brake = Some(Arc::clone(halt));
     }
 
-    /// Gives the device other settings, from its next packet on. A later call overrides an earlier one
-    /// that the device has not seen yet.
+    /// Sets new settings, effective from the next packet. A later call overrides settings that the device has not yet
+    /// read.
     pub fn reconfigure(&self, config: DeviceConfig) {
         if let Some(Err(why)) = self.gate.0.as_ref().map(|judge| judge(&config)) {
             return self.refuse(Some(why));
         }
         *lock(&self.wanted) = Some(config);
-        // Release: whoever sees the new number finds the settings.
+        // Release: a thread that sees the new number also sees the settings.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Why the settings given last were not taken over, once.
+    /// Reason why the last settings were refused; returned once.
     pub fn take_refusal(&self) -> Option<String> {
         lock(&self.refusal).take()
     }
 
-    /// Where the device stands, not older than some milliseconds while it sends, and exact once it has
-    /// ended. While it runs, frames in flight count as sent.
+    /// Progress of the device: a few milliseconds old while it sends, exact after its end. While it runs, frames in
+    /// flight count as sent.
     #[must_use]
     pub fn progress(&self) -> Progress {
         lock(&self.progress).clone()
     }
 
-    /// Whether the device has ended.
+    /// Returns true if the device has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// How the device ended; `None` while it runs, and from the second call on.
+    /// Takes the end state; `None` while the device runs, and after the first successful call.
     pub fn take_end(&self) -> Option<DeviceEnd> {
         lock(&self.end).take()
     }
@@ -154,7 +154,7 @@ impl DeviceHandle {
         *lock(&self.refusal) = why;
     }
 
-    /// Shows the progress, unless somebody is just looking.
+    /// Publishes the progress unless a reader holds the lock.
     pub(super) fn try_show(&self, progress: &Progress) {
         if let Ok(mut shown) = self.progress.try_lock() {
             shown.clone_from(progress);

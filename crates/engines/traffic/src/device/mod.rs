@@ -1,9 +1,8 @@
-//! Packet devices: walks that are carried out, many on one worker.
+//! Packet devices: executes walks, many on one worker.
 //!
 //! Knows the walk of a device ([`wb_pktgen_device::Walker`]), queue pairs and clocks by trait; starts no thread. A
-//! device owns one queue pair of its port. Devices of one worker may be on ports of different kinds, so
-//! each is a [`DeviceTurn`] behind a pointer: the call through it is one per batch, and all below it is
-//! compiled for the kind of port.
+//! device owns one queue pair of its port. Devices of one worker may be on ports of different kinds, so each is a
+//! [`DeviceTurn`] trait object: one virtual call per batch, and the code below it is compiled for the kind of port.
 //!
 //! ```text
 //!  DeviceHandle (stop, reconfigure, progress) ──┐
@@ -11,22 +10,22 @@
 //!  run_devices ──round robin, waits for all─────┘            <──refused, withdrawn────┘
 //! ```
 //!
-//! **When.** A call of the walk goes out when it is due. Late calls go out at once, and the schedule
-//! stays where it was. A packet is built as soon as the one before it has gone, and carries the time of
-//! that moment, as in the kernel.
+//! **Schedule.** A call of the walk is made when it is due. Late calls are made at once, and the schedule does not
+//! shift. A packet is built as soon as the previous one has been sent and carries the time of that moment, as in the
+//! kernel.
 //!
-//! **How many.** A frame counts as sent when it is handed to the port, and no longer when the port
-//! refuses it; later packets make up for it. A device that has handed out its count waits until all
-//! frames in flight have left or come back. What it says to have sent in the end is what the port sent.
+//! **Counts.** A frame counts as sent when it is handed to the port, and no longer if the port refuses it; later
+//! packets replace it. A device that has handed out its full count waits until all frames in flight have left or come
+//! back. The final count is what the port sent.
 //!
-//! **By whom.** Where the port sends by itself ([`DeviceOffload`]) it is given the walk as tables, and the walker follows what
-//! it sent ([`wb_pktgen_device::Walker::advance`]); the queue pair is there for settings that have no tables.
+//! **Offload.** If the port sends autonomously ([`DeviceOffload`]), it receives the walk as tables, and the walker
+//! follows the frames it sent ([`wb_pktgen_device::Walker::advance`]). The queue pair remains for settings that cannot
+//! be expressed as tables.
 //!
-//! **Until when.** Calls due before the duration is over belong to the run, and the run lasts the whole
-//! duration. What is still due then, because the port is too slow, has 20 ms more; what is late beyond
-//! that stays unsent, for a run of ten seconds must not take twenty. After a stop nothing more is handed
-//! out, and what is in flight has the same 20 ms. While the link is down nothing leaves: that is an end
-//! like any other.
+//! **End.** Calls due before the end of the duration belong to the run, and the run lasts the whole duration. Calls
+//! still waiting then, because the port is too slow, get another 20 ms. The rest stays unsent, because a run of ten
+//! seconds must not take twenty. After a stop nothing more is handed out, and frames in flight get the same 20 ms.
+//! While the link is down nothing leaves: this is treated like any other end.
 
 mod handle;
 mod offload;
@@ -40,37 +39,37 @@ pub use sender::device_sender;
 
 use crate::{Clock, Control};
 
-/// What a sleep may be late by: a worker is awake this long before a departure.
+/// Maximum wake-up delay of a sleep: a worker is awake this long before a departure.
 const AWAKE_NS: u64 = 60_000;
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
 
-/// What a device wants after its turn.
+/// Request of a device after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another turn at once.
     Turn,
-    /// Another turn when others had the processor for a moment: the port is full.
+    /// Another turn after a yield to other threads, because the port is full.
     Pause,
-    /// Nothing before this monotonic time.
+    /// No turn before this monotonic time.
     Until(u64),
-    /// Nothing any more.
+    /// No further turn.
     Done,
 }
 
-/// A device on its worker, whatever its port.
+/// A device on its worker, on any kind of port.
 pub trait DeviceTurn {
-    /// Looks at the flags and sends what is due, a batch at most.
+    /// Checks the flags and sends what is due, at most one batch.
     fn turn(&mut self, control: &Control) -> Next;
 
-    /// Takes back what is still in flight and gives the account.
+    /// Takes back all frames in flight and returns the results.
     fn finish(self: Box<Self>) -> DeviceOutcome;
 }
 
-/// Serves devices in turn until all have ended; their accounts are in the same order.
+/// Runs devices in turn until all have ended. Returns their results in the same order.
 ///
-/// Each device is a sender of `control`: the session sets `senders_running` to their number, and
-/// `start_at_mono_ns`; `stop` ends all of them.
+/// Each device is a sender of `control`: the session sets `senders_running` to their number, and `start_at_mono_ns`;
+/// `stop` ends all of them.
 pub fn run_devices<C: Clock>(
     senders: Vec<Box<dyn DeviceTurn + Send>>,
     control: &Control,
@@ -94,7 +93,7 @@ pub fn run_devices<C: Clock>(
                 Next::Turn => at_once = true,
                 Next::Pause => pause = true,
                 Next::Until(at_ns) => until_ns = until_ns.min(at_ns),
-                // Perhaps it was the last: then nobody waits.
+                // If this was the last device, do not wait.
                 Next::Done => {
                     slot.end();
                     at_once = true;
@@ -130,7 +129,7 @@ fn wait<C: Clock>(clock: &C, until_ns: u64) {
     }
 }
 
-/// A device that the session waits for. Counts itself out also when the worker panics.
+/// A device that the session waits for. Decrements the sender count even if the worker panics.
 struct DeviceSlot<'a> {
     control: &'a Control,
     sender: Option<Box<dyn DeviceTurn + Send>>,

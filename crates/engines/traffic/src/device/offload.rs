@@ -1,4 +1,4 @@
-//! A device whose port makes the frames by itself: the tables of its walk, and the turns of the port.
+//! A device with frames made by its port: the tables of its walk, and the turns of the port.
 
 use std::sync::Arc;
 
@@ -14,32 +14,32 @@ use wb_wire::protocol;
 
 use crate::sender::offload::batch;
 
-/// A turn at full speed.
+/// Turn at full speed.
 const TURN_NS: u64 = 5_000_000;
-/// A turn by a schedule: settings that come meanwhile wait for its end.
+/// Turn with a schedule; new settings wait for its end.
 const PACED_TURN_NS: u64 = 10_000_000;
-/// A turn of single calls, which the port does not wait for.
+/// Turn of single calls, which the port does not wait for.
 const SPARSE_TURN_NS: u64 = 1_000_000;
-/// A call that is due sooner than this is awaited by the port.
+/// The port waits for a call that is due sooner than this.
 pub(super) const SOON_NS: u64 = 300_000;
 
-/// A port that was given the tables, and what ends its turns.
+/// A loaded port, and the object that interrupts its turns.
 pub type Loaded = (Box<dyn SendOffload>, Arc<dyn Halt>);
 
-/// Gives tables to a port.
+/// Loads tables into a port.
 pub type Load = dyn FnMut(&StreamProgram) -> Result<Loaded, PortError> + Send;
 
-/// A device that is sent by its port, as long as its settings allow it.
+/// A device sent by its port, as long as its settings allow it.
 pub struct DeviceOffload {
     load: Box<Load>,
     port: Box<dyn SendOffload>,
     pub(super) halt: Arc<dyn Halt>,
-    /// What the tables are of.
+    /// Settings from which the tables were built.
     settings: DeviceConfig,
-    /// Nothing else may send it.
+    /// No queue may send the device instead.
     pub(super) is_only_way: bool,
     before: SendCounters,
-    /// Of ports that had tables before.
+    /// Totals of ports loaded earlier.
     past: Past,
 }
 
@@ -50,7 +50,7 @@ struct Past {
     full: u64,
 }
 
-/// What became of a turn.
+/// Result of a turn.
 pub(super) struct Taken {
     pub(super) frames: u64,
     pub(super) octets: u64,
@@ -63,11 +63,11 @@ pub(super) struct Taken {
 }
 
 impl DeviceOffload {
-    /// Gives the walk of a device to a port. `is_only_way`: settings that the port cannot send are refused, and not sent
-    /// through a queue.
+    /// Loads the walk of a device into a port. `is_only_way`: settings that the port cannot send are refused instead of
+    /// being sent through a queue.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Returns the reason if the port cannot send the device.
     pub fn new(walker: &Walker, is_only_way: bool, mut load: Box<Load>) -> Result<Self, String> {
         let (port, halt) = give(walker, &mut load)?;
         Ok(Self {
@@ -81,12 +81,12 @@ impl DeviceOffload {
         })
     }
 
-    /// Whether the port makes what the device is to send now.
+    /// Returns true if the loaded tables match the current settings.
     pub(super) fn fits(&self, walker: &Walker) -> bool {
         self.settings == shape(walker.config())
     }
 
-    /// Gives the port the walk as it is now.
+    /// Loads the current walk into the port.
     pub(super) fn reload(&mut self, walker: &Walker) -> Result<(), String> {
         let (port, halt) = give(walker, &mut self.load)?;
         let (counters, (calls, full)) = (self.port.counters(0), self.port.hand_overs());
@@ -97,14 +97,14 @@ impl DeviceOffload {
         Ok(())
     }
 
-    /// Totals of all ports.
+    /// Totals over all ports.
     pub(super) fn totals(&self) -> (SendCounters, u64, u64) {
         let (calls, full) = self.port.hand_overs();
         let all = self.past.plus(self.port.counters(0), calls, full);
         (all.counters, all.calls, all.full)
     }
 
-    /// Lets the port send `frames` at most until `until_ns`. `started_ns`: when the device began.
+    /// Lets the port send at most `frames` until `until_ns`. `started_ns`: start of the device.
     pub(super) fn turn(
         &mut self,
         walker: &Walker,
@@ -128,7 +128,7 @@ impl DeviceOffload {
             pace,
             frames,
             until_ns,
-            // A device gives nothing up.
+            // A device never gives up frames.
             allowance_ns: u64::MAX,
         };
         let pps = match is_free {
@@ -191,7 +191,7 @@ fn give(walker: &Walker, load: &mut Box<Load>) -> Result<Loaded, String> {
     load(&table(&recipe, paced)).map_err(|e| e.reason())
 }
 
-/// What of the settings the tables depend on.
+/// The settings that determine the tables.
 fn shape(config: &DeviceConfig) -> DeviceConfig {
     DeviceConfig {
         count: 0,
@@ -202,7 +202,7 @@ fn shape(config: &DeviceConfig) -> DeviceConfig {
     }
 }
 
-/// The frames of a device as those of a stream.
+/// The frames of a device in the form of a stream.
 #[must_use]
 pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
     let draws = |turn: &Turn| match *turn {
@@ -216,7 +216,7 @@ pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
             template.len as usize - udp,
             if recipe.is_ipv6 { 8 } else { 12 },
         );
-        // Addresses, protocol and length, and the datagram, behind whose tag are zeros.
+        // Addresses, protocol and length, and the datagram, which is zero after the tag.
         let sum = checksum::sum(&header[ip + at..]) + u64::from(protocol::UDP) + len as u64;
         HeaderTemplate {
             len: template.len,

@@ -1,4 +1,4 @@
-//! The account of a device, in its own words and in those of streams.
+//! Results of a device, in pktgen's terms and in those of streams.
 
 use wb_model::Lateness;
 use wb_pktgen_device::Walker;
@@ -6,10 +6,10 @@ use wb_port::{PortError, RxCounters, TxCounters};
 
 use crate::{SenderOutcome, StreamOutcome, WorkerOutcome};
 
-/// What a device did.
+/// Results of a device.
 #[derive(Debug)]
 pub struct DeviceOutcome {
-    /// The walk at its end: counters, current values, and what a later run goes on from.
+    /// Walk state at the end: counters, current values, and the starting point of a later run.
     pub walker: Walker,
     /// CLOCK_MONOTONIC of the start.
     pub started_ns: u64,
@@ -17,52 +17,50 @@ pub struct DeviceOutcome {
     pub stopped_ns: u64,
     /// Time in which nothing was due or the port was full.
     pub idle_ns: u64,
-    /// What was asked; what was offered is the rest of it less what stayed unsent. `None` at full speed
-    /// until an end in time. A run that was stopped asked only for what was due by then, one that
-    /// ended by a fault or with the link down for all of its count.
+    /// Intended frames: offered plus unsent. `None` at full speed without a count. A stopped run intended only what was
+    /// due by then; a run ended by a fault or with the link down intended its whole count.
     pub intended_frames: Option<u64>,
-    /// Frames the port took.
+    /// Frames accepted by the port.
     pub offered_frames: u64,
     /// Octets of these frames, with FCS.
     pub offered_octets: u64,
-    /// Frames the port dropped before the wire.
+    /// Frames dropped by the port before the wire.
     pub refused_frames: u64,
-    /// Frames taken back because the port did not take them before the end.
+    /// Frames taken back because the port did not accept them before the end.
     pub withdrawn_frames: u64,
-    /// Most frames of the schedule that were due at once; 0 at full speed.
+    /// Maximum number of scheduled frames due at once; 0 at full speed.
     pub largest_catch_up_frames: u64,
-    /// When the last frame left, monotonic; the start if none did.
+    /// Last departure, monotonic; the start if no frame left.
     pub last_departure_ns: u64,
-    /// The same by the wall clock; 0 if none did.
+    /// Last departure on the wall clock; 0 if no frame left.
     pub last_departure_wall_ns: u64,
     /// Turns taken.
     pub turns: u64,
     /// Turns in which frames were handed to the port.
     pub busy_turns: u64,
-    /// What the sending half of the queue pair counted since the port was opened.
+    /// Counters of the transmit half of the queue pair since the port was opened.
     pub tx: TxCounters,
-    /// What the receiving half counted.
+    /// Counters of the receive half.
     pub rx: RxCounters,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub fault: Option<PortError>,
-    /// The link went down, and that ended it.
+    /// The device ended because the link went down.
     pub link_down: bool,
-    /// How late it was.
+    /// Lateness of the sender.
     pub lateness: Lateness,
-    /// Why it went on through its queue pair, if its port had sent it by itself.
+    /// Reason for the fallback to the queue pair, if the port had sent autonomously.
     pub by_queue_because: Option<String>,
 }
 
 impl DeviceOutcome {
-    /// Frames that were asked for and not offered.
+    /// Intended frames that were not offered.
     #[must_use]
     pub fn unsent_frames(&self) -> u64 {
         self.intended_frames
             .map_or(0, |intended| intended - self.offered_frames)
     }
 
-    /// The same account as that of a worker with one stream, which has the one flow `flow`; and the
-    /// walk.
+    /// Converts the results to those of a worker with one stream with the single flow `flow`. Also returns the walk.
     #[must_use]
     pub fn into_worker_outcome(self, flow: u32) -> (Walker, WorkerOutcome) {
         let stream = StreamOutcome {

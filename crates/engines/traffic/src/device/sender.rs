@@ -12,18 +12,17 @@ use super::offload::{SOON_NS, Taken};
 use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOffload, DeviceOutcome, DeviceTurn, Next};
 use crate::{Clock, Control, CounterValues};
 
-/// How long frames in flight may take to leave after the end, and late calls after the duration.
+/// Time for frames in flight after the end, and for late calls after the duration.
 const FLIGHT_NS: u64 = 20_000_000;
-/// Between two looks for the start.
+/// Interval between checks for the start.
 const RETRY_NS: u64 = 1_000_000;
-/// Looks at the clocks before a turn of the port, of which the quickest counts.
+/// Clock comparisons before a turn of the port; the quickest one counts.
 const LOOKS: usize = 4;
-/// Progress is shown so often, and before every sleep.
+/// Interval between progress updates; also updated before every sleep.
 const PUBLISH_NS: u64 = 1_000_000;
 
-/// Puts a device on a queue pair, for [`run_devices`](super::run_devices). Frames of the walk that the
-/// queue cannot hold end the device with a fault. With an `offload`, which was given the same walk, the port sends by
-/// itself as long as it can.
+/// Places a device on a queue pair, for [`run_devices`](super::run_devices). Frames that the queue cannot hold end the
+/// device with a fault. With an `offload` that was loaded with the same walk, the port sends as long as it can.
 pub fn device_sender<Q: QueuePair + 'static, C: Clock + Send + 'static>(
     pair: Q,
     walker: Walker,
@@ -44,28 +43,28 @@ enum Phase {
     /// The start is not known, or not reached.
     Before,
     Run,
-    /// Nothing more is handed out; what is in flight may leave until then.
+    /// Waits for frames in flight until then and hands out no more.
     Flight {
         until_ns: u64,
     },
     Done,
 }
 
-/// Why a device ended.
+/// Reason for the end of a device.
 #[derive(Debug, Default)]
 struct End {
     fault: Option<PortError>,
     link_down: bool,
 }
 
-/// What went to the port and what came back.
+/// Frames handed to the port and returned by it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     handed_frames: u64,
     handed_octets: u64,
     refused_frames: u64,
     withdrawn_frames: u64,
-    /// Octets of the refused and the withdrawn.
+    /// Octets of refused and withdrawn frames.
     returned_octets: u64,
 }
 
@@ -79,7 +78,7 @@ impl Tally {
     }
 }
 
-/// Says that the device has ended, also when its worker panics.
+/// Reports the end of the device, even if its worker panics.
 struct Ending(Arc<DeviceHandle>);
 
 impl Drop for Ending {
@@ -97,12 +96,12 @@ struct DeviceSender<Q, C> {
     phase: Phase,
     started_ns: u64,
     stopped_ns: u64,
-    /// Nothing is due before this time.
+    /// Time of the next due event.
     wake_ns: u64,
     tally: Tally,
     /// Frames in flight after the last turn.
     in_flight: usize,
-    /// Since when there is nothing to do.
+    /// Start of the current wait.
     waiting_since: Option<u64>,
     idle_ns: u64,
     clears: u64,
@@ -111,27 +110,27 @@ struct DeviceSender<Q, C> {
     turns: u64,
     busy_turns: u64,
     published_ns: u64,
-    /// Something happened since progress was shown.
+    /// Progress changed since it was published.
     unpublished: bool,
     end: End,
     expected: Turns,
     lateness: Lateness,
-    /// The port sends by itself.
+    /// Set while the port sends autonomously.
     offload: Option<DeviceOffload>,
-    /// What the wall clock was ahead of the monotonic one in its last turn.
+    /// Offset from the monotonic to the wall clock in its last turn.
     wall_minus_mono: u64,
     by_queue_because: Option<String>,
-    /// Frames that were late when this turn began, and have been told.
+    /// Frames that were late when this turn began and are already reported.
     made_up: u64,
-    /// What ports counted that sent by themselves.
+    /// Counters of ports that sent autonomously.
     offloaded: TxCounters,
 }
 
-/// What became of the frames of a turn.
+/// Results of a flush.
 struct Flushed {
-    /// Frames that came back.
+    /// Returned frames.
     refused: usize,
-    /// When the port was done.
+    /// Time at which the port had finished.
     at_ns: u64,
 }
 
@@ -242,7 +241,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         result.map_err(|e| e.to_string())
     }
 
-    /// Lets the port send by itself; `None`: the queue pair has to.
+    /// Lets the port send autonomously. Returns `None` if the queue pair must send.
     fn step_offload(&mut self, now_ns: u64) -> Result<Option<Next>, PortError> {
         if self.phase != Phase::Run || self.in_flight > 0 {
             return Ok(None);
@@ -252,7 +251,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         };
         if !offload.fits(&self.walker) {
             if self.walker.in_hand() > 0 {
-                // Made by the settings before, and sent as often as they said.
+                // The packet was built with the previous settings and keeps their number of copies.
                 return Ok(None);
             }
             return match offload.reload(&self.walker) {
@@ -310,7 +309,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         );
         self.note_offload(&taken, wall_minus_mono);
         let at_ns = self.clock.monotonic_ns();
-        // Whoever sends by itself is not away meanwhile.
+        // While the port sends, the worker is not stalled.
         self.expected.sleep_until(at_ns);
         match result {
             Ok(()) => {}
@@ -327,7 +326,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         Ok(Some(self.next(at_ns, taken.frames > taken.refused_frames)))
     }
 
-    /// Follows what the port sent.
+    /// Accounts for the frames that the port sent.
     fn note_offload(&mut self, taken: &Taken, wall_minus_mono: u64) {
         let tally = &mut self.tally;
         tally.handed_frames += taken.frames;
@@ -366,7 +365,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
     }
 
-    /// Goes on without the port's help, from where it stands.
+    /// Continues through the queue pair from the current position.
     #[cold]
     fn leave_to_queue(&mut self, why: String) -> Result<(), PortError> {
         let Some(offload) = self.offload.take() else {
@@ -410,7 +409,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
     }
 
-    /// Sends what is due and sees what became of it.
+    /// Sends what is due and handles returned frames.
     #[inline]
     fn step(&mut self, now_ns: u64) -> Result<Next, PortError> {
         if self.offload.is_some()
@@ -436,7 +435,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         Ok(self.next(flushed.at_ns, went_well))
     }
 
-    /// Writes what is due into frames of the port. Returns how many.
+    /// Writes due frames into slots of the port. Returns their number.
     #[inline]
     fn fill(&mut self, now_ns: u64) -> usize {
         let elapsed_ns = now_ns - self.started_ns;
@@ -456,7 +455,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         let horizon_ns = elapsed_ns.min(end_ns - 1);
         let tx = self.pair.tx();
         let most = match self.offload {
-            // Until its port goes on.
+            // Until its port continues.
             Some(_) => usize::try_from(self.walker.in_hand()).unwrap_or(usize::MAX),
             None => usize::MAX,
         };
@@ -489,7 +488,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
                 };
                 bytes.copy_from_slice(call.frame);
                 *size = len as u32;
-                // Nobody else's mark may promise what was here before.
+                // A stale mark must not claim that the slot still holds an earlier frame.
                 *cookie = 0;
             }
             self.walker.sent(copies as u64);
@@ -528,7 +527,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
     }
 
-    /// The batch was full before all that is due was in it.
+    /// The batch was full before it contained all due frames.
     #[inline]
     fn note_backlog(&mut self, filled: usize, horizon_ns: u64, is_free: bool) {
         if !is_free {
@@ -541,7 +540,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     fn flush(&mut self, now_ns: u64, filled: usize) -> Result<Flushed, PortError> {
         let result = self.pair.tx().flush();
         let refused = self.take_refused();
-        // Against what was known after the last turn: `lend` may have found some, too.
+        // Compared with the state after the last turn: `lend` may have reclaimed frames too.
         let before = self.in_flight + filled;
         self.in_flight = self.pair.tx().in_flight();
         let ended = before.saturating_sub(self.in_flight);
@@ -569,7 +568,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         refused
     }
 
-    /// What comes next. `went_well`: the port has just taken frames.
+    /// Selects the next step. `went_well`: the port has just accepted frames.
     #[inline]
     fn next(&mut self, now_ns: u64, went_well: bool) -> Next {
         match self.phase {
@@ -585,7 +584,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.waiting_since
             .get_or_insert(now_ns.max(self.started_ns));
         if self.in_flight > 0 || self.wake_ns <= now_ns {
-            // The port takes nothing for now: it is not asked again before others could run.
+            // The port is full: let other threads run before the next attempt.
             return Next::Pause;
         }
         Next::Until(self.wake_ns)
@@ -604,8 +603,8 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
     }
 
-    /// Nobody took a turn for so long; what fell due meanwhile leaves at once. Nothing is given up but
-    /// at the end of the duration.
+    /// Handles a gap between turns: all frames that fell due meanwhile leave at once. Frames are given up only at the
+    /// end of the duration.
     #[cold]
     fn was_away(&mut self, now_ns: u64, away_ns: u64) {
         if self.phase != Phase::Run || now_ns < self.started_ns {
@@ -624,7 +623,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.made_up = due;
     }
 
-    /// Hands nothing more out.
+    /// Stops handing out frames.
     #[cold]
     fn let_fly(&mut self, now_ns: u64) {
         if self.phase == Phase::Run {
@@ -664,7 +663,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.done(now_ns)
     }
 
-    /// `lasting`: nobody shows anything after this, so it waits for a reader who is just looking.
+    /// Publishes the progress. `lasting`: this is the final update, so it waits for readers.
     #[cold]
     fn publish(&mut self, now_ns: u64, lasting: bool) {
         self.unpublished = false;
@@ -697,7 +696,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         });
     }
 
-    /// Frames that were asked for and did not leave; `None` if nobody said how many.
+    /// Intended frames that did not leave; `None` without an intended number.
     fn unsent(&self) -> Option<u64> {
         let config = self.walker.config();
         let remaining = self.walker.remaining();
@@ -803,7 +802,7 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
     }
 }
 
-/// What the wall clock is ahead of the monotonic one: as `last`, as long as it cannot be told from that.
+/// Offset from the monotonic to the wall clock. Returns `last` unless the difference exceeds the measurement error.
 fn wall_minus_mono<C: Clock>(clock: &C, last: u64) -> u64 {
     let look = || {
         let before_ns = clock.monotonic_ns();
@@ -819,7 +818,7 @@ fn wall_minus_mono<C: Clock>(clock: &C, last: u64) -> u64 {
     }
 }
 
-/// The end of a device after its start.
+/// Duration in ns, unlimited if 0.
 const fn duration(ns: u64) -> u64 {
     match ns {
         0 => u64::MAX,
@@ -831,7 +830,7 @@ fn beyond_the_port(why: &str) -> String {
     format!("the live driver cannot do this: {why}; take xdp or packet")
 }
 
-/// The clock that the form of the time wants; the other is not read.
+/// Reads only the clock that the time format needs.
 #[inline]
 fn time<C: Clock>(clock: &C, form: TimeForm) -> Time {
     match form {

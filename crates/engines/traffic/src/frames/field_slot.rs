@@ -1,9 +1,8 @@
-//! Where a field lies in a frame, which of its bits are written, and which checksums feel it.
+//! Position of a field in a frame, the bits that are written, and the checksums that cover it.
 //!
-//! Checksums are kept by sums: a template holds the sum of everything that never changes, and each
-//! write adds what it wrote (RFC 1624 with the template as the old state). As 2^16 is 1 in ones'
-//! complement, a big-endian value of any width that ends on a 16-bit boundary counts as itself, and
-//! one that ends a byte before it 256 times.
+//! Checksums are computed from sums: a template holds the sum of everything that never changes, and each write adds its
+//! part (RFC 1624 with the template as the old state). As 2^16 is 1 in ones' complement, a big-endian value of any
+//! width that ends on a 16-bit boundary counts as itself. A value that ends one byte earlier counts 256 times.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,16 +14,16 @@ use wb_wire::checksum::fold;
 
 use crate::modify::Modifier;
 
-/// The sums over the changing parts of a frame.
+/// Sums over the changing parts of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
-    /// Of the IPv4 header.
+    /// Sum over the IPv4 header.
     pub(crate) ip: u64,
-    /// Of the layer-4 segment and its pseudo header.
+    /// Sum over the layer-4 segment and its pseudo header.
     pub(crate) l4: u64,
 }
 
-/// What the checksums of a frame cover, as offsets from its first byte.
+/// Ranges covered by the checksums of a frame, as offsets from its first byte.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Covered {
     ip: Option<Range<usize>>,
@@ -35,7 +34,7 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
-    /// By the layout of a frame.
+    /// Ranges according to the layout of a frame.
     pub(crate) fn new(layout: &Layout, ipv6: bool, icmp: bool) -> Self {
         let l4 = layout.l4_checksum.and(layout.l4).map(|l4| l4..layout.end);
         let pseudo = match (layout.ip, ipv6) {
@@ -83,12 +82,12 @@ enum Bits {
     Wide { high: Narrow, low: Narrow },
 }
 
-/// Where the values of a field come from.
+/// Source of the values of a field.
 pub(crate) trait Values {
-    /// The next one, for a field of up to 64 bits.
+    /// Next value, for a field of up to 64 bits.
     fn next(&mut self) -> u64;
 
-    /// The next one, for an IPv6 address.
+    /// Next value, for an IPv6 address.
     fn next_wide(&mut self) -> u128;
 }
 
@@ -104,13 +103,13 @@ impl Values for Modifier {
     }
 }
 
-/// Up to 8 bytes, as one number whose last byte is its lowest.
+/// Up to 8 bytes as one big-endian number.
 #[derive(Clone, Debug)]
 struct Narrow {
     width: u8,
     /// Written bits.
     mask: u64,
-    /// All bits are written: nothing has to be read before.
+    /// All bits are written, so no read is needed first.
     whole: bool,
     /// Written bits in the IPv4 header.
     ip: u64,
@@ -140,7 +139,7 @@ impl Narrow {
         8 * (usize::from(self.width) - 1 - i)
     }
 
-    /// Takes out the bits that are taken already, takes the rest, and learns what covers them.
+    /// Excludes bits that are already taken, takes the rest, and determines the checksums that cover them.
     fn settle(&mut self, at: usize, taken: &mut BTreeMap<usize, u8>, covered: &Covered) {
         for i in 0..usize::from(self.width) {
             let bits = taken.entry(at + i).or_default();
@@ -163,7 +162,7 @@ impl Narrow {
     #[inline(always)]
     fn write(&self, frame: &mut [u8], at: usize, value: u64, sums: &mut Sums) {
         let word = value & self.mask;
-        // No field of more than 32 bits comes here that a checksum covers, so nothing overflows.
+        // Fields of more than 32 bits under a checksum never get here, so nothing overflows.
         sums.ip += (word & self.ip) << self.odd;
         sums.l4 += (word & self.l4) << self.odd;
         match self.width {
@@ -225,8 +224,8 @@ impl FieldSlot {
         }
     }
 
-    /// Where `field` is in frames of this layout; `None` if they have none. `tcp` and `icmp` say what
-    /// layer 4 is.
+    /// The slot of `field` in frames of this layout; `None` if they have no such field. `tcp` and `icmp` select layer
+    /// 4.
     pub(crate) fn of(
         field: Field,
         layout: &Layout,
@@ -285,7 +284,7 @@ impl FieldSlot {
         }
     }
 
-    /// Only these bits of the field change.
+    /// Restricts writes to these bits of the field.
     pub(crate) fn masked(mut self, mask: u128) -> Self {
         match &mut self.bits {
             Bits::Narrow(bits) => bits.mask &= (mask as u64) << self.shift,
@@ -297,9 +296,8 @@ impl FieldSlot {
         self
     }
 
-    /// Gives up the bits that others have taken already, takes the rest, and learns which checksums
-    /// cover them. To be called for the last write first, so that it wins. Says whether any bit is
-    /// left.
+    /// Excludes bits that other slots have taken, takes the rest, and determines the checksums that cover them. Call it
+    /// for the last write first, so that this write wins. Returns true if any bit is left.
     pub(crate) fn settle(&mut self, taken: &mut BTreeMap<usize, u8>, covered: &Covered) -> bool {
         match &mut self.bits {
             Bits::Narrow(bits) => {
@@ -314,7 +312,7 @@ impl FieldSlot {
         }
     }
 
-    /// Zeros the bits that will be written, as the sums of a template want it.
+    /// Zeros the bits that will be written, as required for the sums of a template.
     pub(crate) fn clear(&self, frame: &mut [u8]) {
         match &self.bits {
             Bits::Narrow(bits) => bits.clear(frame, self.at),
@@ -325,7 +323,7 @@ impl FieldSlot {
         }
     }
 
-    /// Where it ends.
+    /// Offset of the end of the field.
     pub(crate) fn end(&self) -> usize {
         self.at
             + match &self.bits {
@@ -334,8 +332,8 @@ impl FieldSlot {
             }
     }
 
-    /// The field as a port with an offload is told of it. Of an IPv6 address this is the lower half; what stands in the
-    /// upper one, `above`, is the same in all frames, and goes into the templates.
+    /// The field as a table for a port with an offload. Of an IPv6 address this is the lower half; the upper half,
+    /// `above`, is the same in all frames and goes into the templates.
     pub(crate) fn table(
         &self,
         values: FieldValues,
@@ -368,8 +366,8 @@ impl FieldSlot {
         }
     }
 
-    /// Writes the next of the values and adds it to the sums.
-    // Always, as well as the write inside: calls would take a third of the 60 instructions.
+    /// Writes the next value and adds it to the sums.
+    // Always inlined, like the inner write: calls would take a third of the 60 instructions.
     #[inline(always)]
     pub(crate) fn write(&self, frame: &mut [u8], values: &mut impl Values, sums: &mut Sums) {
         match &self.bits {
@@ -382,7 +380,7 @@ impl FieldSlot {
         }
     }
 
-    /// Whether a write is felt by the IPv4 header checksum.
+    /// Returns true if writes change the IPv4 header checksum.
     pub(crate) fn moves_ip(&self) -> bool {
         match &self.bits {
             Bits::Narrow(bits) => bits.ip != 0,
@@ -390,7 +388,7 @@ impl FieldSlot {
         }
     }
 
-    /// Whether a write is felt by the layer-4 checksum.
+    /// Returns true if writes change the layer-4 checksum.
     pub(crate) fn moves_l4(&self) -> bool {
         match &self.bits {
             Bits::Narrow(bits) => bits.l4 != 0,
@@ -398,7 +396,7 @@ impl FieldSlot {
         }
     }
 
-    /// Whether it writes into the checksum field at `at`.
+    /// Returns true if it writes into the checksum field at `at`.
     pub(crate) fn hits(&self, at: usize) -> bool {
         let width = match &self.bits {
             Bits::Narrow(bits) => usize::from(bits.width),

@@ -1,5 +1,4 @@
-//! One worker's way through the flows of a stream: which tag flow is next, with which sequence
-//! number, and with which 5-tuple.
+//! Position of one worker in the flows of a stream: the next tag flow, its sequence number and its 5-tuple.
 
 use wb_model::{Proto, Stream};
 use wb_port::offload::FlowWalk;
@@ -24,10 +23,10 @@ pub(crate) struct FlowCursor {
 }
 
 impl FlowCursor {
-    /// The flows `worker, worker + workers, …` below `flows`, of which there is at least one.
+    /// Flows `worker, worker + workers, …` below `flows`, of which there is at least one.
     pub(crate) fn new(stream: &Stream, flows: u32, worker: u32, workers: u32) -> Self {
         let radix = radices(stream);
-        // More workers than 5-tuples asked for: some use the same.
+        // More workers than requested 5-tuples: some workers share one.
         let tuples = stream.tuples().min(stream.flow_count().into()).max(1);
         let tuple = |flow: u32| decompose(u128::from(flow) % tuples, radix);
         let home = tuple(worker);
@@ -46,7 +45,7 @@ impl FlowCursor {
         }
     }
 
-    /// The way as a table, from the worker's first flow on.
+    /// The walk as a table, from the worker's first flow on.
     pub(crate) fn table(&self, first_flow: u32) -> FlowWalk {
         FlowWalk {
             first_flow,
@@ -61,12 +60,13 @@ impl FlowCursor {
         }
     }
 
-    /// Goes on from where somebody else has come to by that table: this flow, after so many rounds. The 5-tuple stays.
+    /// Continues from the position that a port reached with that table: this flow, after this number of rounds. The
+    /// 5-tuple does not change.
     pub(crate) fn resume(&mut self, flow: u32, round: u64) {
         (self.flow, self.round) = (flow, round);
     }
 
-    /// The largest value of a digit.
+    /// Maximum value of a digit.
     pub(crate) fn most(&self, digit: usize) -> u32 {
         self.radix[digit] - 1
     }
@@ -77,13 +77,13 @@ impl FlowCursor {
         self.flow
     }
 
-    /// The number of the next frame in its flow.
+    /// Sequence number of the next frame in its flow.
     #[inline]
     pub(crate) fn sequence(&self) -> u32 {
         self.round as u32
     }
 
-    /// The number of the next frame in a sequence from 1 over all flows and workers.
+    /// Number of the next frame in a sequence from 1 over all flows and workers.
     #[inline]
     pub(crate) fn pktgen_sequence(&self) -> u32 {
         let passed = self.round * u64::from(self.flows_of_ours)
@@ -91,18 +91,18 @@ impl FlowCursor {
         (passed * u64::from(self.workers) + u64::from(self.first) + 1) as u32
     }
 
-    /// The 5-tuple of the next frame, as offsets from the first of each range.
+    /// 5-tuple of the next frame, as offsets from the first value of each range.
     #[inline]
     pub(crate) fn digit(&self, i: usize) -> u32 {
         self.digits[i]
     }
 
-    /// Which offsets change from flow to flow.
+    /// The offsets that change from flow to flow.
     pub(crate) fn changing(&self) -> [bool; DIGITS] {
         self.radix.map(|radix| self.moves && radix > 1)
     }
 
-    /// Goes on to the next flow of ours.
+    /// Advances to the worker's next flow.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.flow += self.workers;
@@ -131,7 +131,7 @@ impl FlowCursor {
         }
     }
 
-    /// How many frames of each flow have gone by; 0 for those of other workers.
+    /// Number of frames of each flow so far; 0 for flows of other workers.
     pub(crate) fn frames_per_flow(&self) -> Vec<u64> {
         (0..self.flows)
             .map(|flow| match flow % self.workers == self.first {
@@ -142,7 +142,7 @@ impl FlowCursor {
     }
 }
 
-/// More of a range than there can be flows is never reached.
+/// Values of a range beyond the number of flows are never reached.
 fn radices(stream: &Stream) -> [u32; DIGITS] {
     let most = u128::from(wb_model::stream::MAX_FLOWS) * 2;
     let cut = |count: u128| count.clamp(1, most) as u32;

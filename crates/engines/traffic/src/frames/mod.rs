@@ -1,8 +1,8 @@
-//! The frames of one stream: templates, what is patched into them, and the tag.
+//! Frames of one stream: templates, the fields patched into them, and the tag.
 //!
-//! Headers up to the end of the tag are kept for each size, the payload once. A slot remembers in
-//! its cookie what it holds: which frames (one number for each stream of each sender), which size,
-//! and how much payload. So a slot that comes round again has only those bytes written that differ:
+//! Headers up to the end of the tag are stored per size, the payload once. The cookie of a slot records its content:
+//! the frames (one number for each stream of each sender), the size, and the length of valid payload. Therefore only
+//! the differing bytes of a reused slot are written:
 //!
 //! ```text
 //!  bit 63        44 43       29 28        15 14          0
@@ -42,32 +42,32 @@ const FRAMES_BITS: u32 = 15;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 const FRAMES_MASK: u64 = !((1 << (LEN_BITS + INDEX_BITS)) - 1);
 
-/// Most different frames a sender can mark slots for.
+/// Maximum number of different frames that one sender can mark slots for.
 pub(crate) const MOST_FRAMES: usize = 1 << FRAMES_BITS;
 
-/// The upper part of the cookies of some frames.
+/// Upper part of the cookies of some frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u64);
 
 impl Mark {
-    /// For frames number `frames` of a sender with this number (not 0).
+    /// Mark for frames number `frames` of the sender with this number (not 0).
     pub(crate) fn new(sender: u64, frames: usize) -> Self {
         let shift = LEN_BITS + INDEX_BITS;
         Self((sender << (shift + FRAMES_BITS)) | ((frames as u64) << shift))
     }
 
-    /// The mark of the frames numbered one higher.
+    /// The mark of the frames with the next number.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + (1 << (LEN_BITS + INDEX_BITS)))
     }
 
-    /// The cookie of a frame that is told by its number alone.
+    /// The cookie of a frame that is identified by its number alone.
     pub(crate) fn numbered(self, frame: usize) -> u64 {
         self.0 | (frame as u64 & !FRAMES_MASK)
     }
 }
 
-/// What the tag of a frame says.
+/// Contents of a frame's tag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     /// Flow, as on the wire.
@@ -78,7 +78,7 @@ pub(crate) struct Stamp {
     pub(crate) time_ns: u64,
 }
 
-/// A field of the 5-tuple that goes with the flow.
+/// A field of the 5-tuple that changes with the flow.
 #[derive(Clone, Debug)]
 struct TupleField {
     at: FieldSlot,
@@ -86,7 +86,7 @@ struct TupleField {
     digit: usize,
 }
 
-/// The value of a field of the 5-tuple in one frame.
+/// Value of a 5-tuple field in one frame.
 struct Offset {
     first: u128,
     offset: u32,
@@ -104,7 +104,7 @@ impl Values for Offset {
     }
 }
 
-/// One size.
+/// Template of one size.
 #[derive(Clone, Debug)]
 struct Template {
     len: u32,
@@ -118,7 +118,7 @@ pub(crate) struct Frames {
     /// Bytes up to the end of the tag, for each template.
     headers: Box<[u8]>,
     header_len: usize,
-    /// What follows, as long as the longest frame needs.
+    /// Bytes after the tag, as long as the longest frame needs.
     payload: Box<[u8]>,
     templates: Box<[Template]>,
     sizes: Sizes,
@@ -126,27 +126,27 @@ pub(crate) struct Frames {
     fields: Vec<(FieldSlot, Modifier)>,
     tag: TagKind,
     tag_at: usize,
-    /// Offsets of checksums that are not the same in all frames of a size.
+    /// Offsets of checksums that differ between frames of one size.
     ip_checksum: Option<usize>,
     l4_checksum: Option<usize>,
     udp: bool,
 }
 
-/// What frames are made from besides the stream.
+/// Parameters for building frames, in addition to the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Build {
     pub(crate) mark: Mark,
     pub(crate) share: Share,
     pub(crate) seed: u64,
-    /// Number of the stream, to give each its own random numbers.
+    /// Number of the stream, which selects its random numbers.
     pub(crate) number: usize,
     /// Longest frame of the port, without FCS.
     pub(crate) capacity: usize,
-    /// The tag to write, which may differ from the stream's.
+    /// Tag to write, which may differ from the stream's.
     pub(crate) tag: TagKind,
 }
 
-/// The way of a worker through the flows of a stream.
+/// A worker's walk through the flows of a stream.
 pub(crate) fn cursor_of(spec: &StreamSpec, share: Share) -> FlowCursor {
     let flows = match spec.stream.tag {
         TagKind::Wirebench => spec.flows,
@@ -202,7 +202,7 @@ impl Frames {
 
         let covered = Covered::new(&layout, ipv6, icmp);
         let mut taken: BTreeMap<usize, u8> = (tag_at..header_len).map(|at| (at, 0xff)).collect();
-        // The last write of a bit wins, so the earlier ones need not be done.
+        // The last write of a bit wins, so earlier ones are omitted.
         fields.reverse();
         fields.retain_mut(|(slot, _)| slot.settle(&mut taken, &covered));
         fields.reverse();
@@ -216,7 +216,7 @@ impl Frames {
         };
         let ip_moves = slots().any(FieldSlot::moves_ip);
         let l4_moves = slots().any(FieldSlot::moves_l4) || tag_len > 0;
-        // A checksum that a modifier writes is the modifier's.
+        // A checksum that a modifier writes is not recomputed.
         let free = |at: &usize| !slots().any(|slot| slot.hits(*at));
         let ip_checksum = layout.ip_checksum.filter(free);
         let l4_checksum = layout.l4_checksum.filter(free);
@@ -235,7 +235,7 @@ impl Frames {
             frame[header_len..].copy_from_slice(&payload[..size.len_without_fcs() - header_len]);
             frame[tag_at..header_len].fill(0);
             slots().for_each(|slot| slot.clear(&mut frame));
-            // The magic is the part of the tag that stays.
+            // The magic number is the constant part of the tag.
             match build.tag {
                 TagKind::Wirebench => {
                     frame[tag_at..tag_at + 2].copy_from_slice(&Tag::MAGIC.to_be_bytes())
@@ -261,7 +261,7 @@ impl Frames {
                 sums: base,
             });
         }
-        // Bits of fields behind the tag are patched too, so the shared payload has them cleared.
+        // Bits of fields after the tag are patched too, so they are zero in the shared payload.
         let mut whole = vec![0; header_len];
         whole.extend_from_slice(&payload);
         slots().for_each(|slot| slot.clear(&mut whole));
@@ -284,8 +284,8 @@ impl Frames {
         })
     }
 
-    /// Writes the next frame and returns its size, with FCS. The 5-tuple is that of `cursor`.
-    // Always: a call would pass slot and stamp through memory, some 20 instructions of 150.
+    /// Writes the next frame with the 5-tuple of `cursor`. Returns its size, with FCS.
+    // Always inlined: a call would pass slot and stamp through memory, some 20 instructions of 150.
     #[inline(always)]
     pub(crate) fn write(&mut self, slot: Slot<'_>, cursor: &FlowCursor, stamp: Stamp) -> u32 {
         let index = self.sizes.next();
@@ -339,7 +339,7 @@ impl Frames {
         template.len + FrameSize::FCS
     }
 
-    /// Makes a slot hold the template of this index and returns how far its payload is right.
+    /// Writes the template with this index into a slot. Returns the length of the valid payload.
     #[cold]
     fn lay(&self, frame: &mut [u8], index: usize, cookie: u64) -> u64 {
         let header = self.headers[index * self.header_len..].iter().as_slice();
@@ -357,19 +357,19 @@ impl Frames {
         from.max(frame.len()) as u64
     }
 
-    /// The flow in the tag of a frame, where a tag of ours would be in these.
+    /// The flow in the tag of a frame, read at the tag position of these frames.
     pub(crate) fn flow_of(&self, frame: &[u8]) -> Option<u32> {
         Tag::read(frame.get(self.tag_at..)?).map(|tag| tag.flow)
     }
 
-    /// Whether a frame has a pktgen header where these would have it.
+    /// Returns true if a frame has a pktgen header at the tag position of these frames.
     pub(crate) fn has_pktgen_tag(&self, frame: &[u8]) -> bool {
         frame
             .get(self.tag_at..)
             .is_some_and(|bytes| PktgenTag::read(bytes).is_some())
     }
 
-    /// Whether a frame has one of the sizes of these.
+    /// Returns true if a frame has one of the sizes of these frames.
     pub(crate) fn has_len(&self, len: usize) -> bool {
         self.templates
             .iter()
@@ -377,7 +377,7 @@ impl Frames {
     }
 }
 
-/// The checksum of layer 4 as it is sent.
+/// Layer-4 checksum in its transmitted form.
 #[inline]
 fn l4_field(sum: u64, udp: bool) -> u16 {
     let checksum = finish(sum);
@@ -444,7 +444,7 @@ fn tuple_fields(
     Ok(fields)
 }
 
-/// The sums of a frame as it stands; its checksum fields count as they are (0, or a modifier's).
+/// Sums of a frame as it stands; its checksum fields are included (0, or a modifier's value).
 fn base_sums(frame: &[u8], layout: &wb_wire::Layout) -> Sums {
     let without = |range: std::ops::Range<usize>, checksum: Option<usize>| {
         let mut bytes = frame[range.clone()].to_vec();

@@ -6,7 +6,7 @@ use wb_port::offload::{FieldValues, HeaderTemplate, StreamProgram, TagProgram};
 use super::{FlowCursor, Frames};
 
 impl Frames {
-    /// The same frames as tables; an error says why there are none.
+    /// These frames as tables. Returns the reason if that is not possible.
     pub(crate) fn table(
         &self,
         cursor: &FlowCursor,

@@ -1,4 +1,4 @@
-//! Which size each frame of a stream has.
+//! Frame sizes of a stream.
 
 use wb_model::units::{FrameSize, SizeModel};
 
@@ -8,14 +8,14 @@ use crate::random::Random;
 /// The different sizes of a model and the order in which one worker uses them.
 #[derive(Clone, Debug)]
 pub(crate) struct Sizes {
-    /// Index of the size of each frame in a period; empty when there is one size only.
+    /// Size index of each frame in a period; empty if there is only one size.
     order: Box<[u16]>,
     at: usize,
     advance: usize,
 }
 
 impl Sizes {
-    /// The different sizes, and the order of their indices. The same seed gives the same order.
+    /// Creates the sizes and the order of their indices. The same seed gives the same order.
     pub(crate) fn new(
         model: &SizeModel,
         share: Share,
@@ -59,12 +59,12 @@ impl Sizes {
         (sizes, sizes_of_worker)
     }
 
-    /// Order, place of the next frame in it, and from there to the one after it.
+    /// Order, position of the next frame in it, and the step to the following frame.
     pub(crate) fn table(&self) -> (Vec<u16>, u32, u32) {
         (self.order.to_vec(), self.at as u32, self.advance as u32)
     }
 
-    /// The index of the next frame's size.
+    /// Index of the next frame's size.
     #[inline]
     pub(crate) fn next(&mut self) -> usize {
         let Some(index) = self.order.get(self.at) else {
@@ -78,8 +78,8 @@ impl Sizes {
     }
 }
 
-/// The smallest, the largest, the second smallest, and so on: each two have the mean of all, so a rate in bits holds over a
-/// few frames too.
+/// The smallest, the largest, the second smallest, and so on. Each pair has the overall mean, so a bit rate is accurate
+/// over a few frames too.
 fn from_both_ends(count: u16) -> Vec<u16> {
     let nth = |n: u16| match n % 2 {
         0 => n / 2,

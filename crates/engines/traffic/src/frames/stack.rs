@@ -1,4 +1,4 @@
-//! From a stream's options to the layers of its frames.
+//! Builds the layers of a stream's frames from its options.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::{CompileError, StreamSpec};
 
 use super::flow_cursor::FlowCursor;
 
-/// The layers of the first frame of a worker.
+/// Layers of the first frame of a worker.
 pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, CompileError> {
     let stream = &spec.stream;
     let src = stream.source().nth(cursor.digit(2).into());
@@ -79,7 +79,7 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
     })
 }
 
-/// The extension headers of its frames.
+/// Extension headers of its frames.
 pub fn extensions(stream: &Stream) -> Vec<Extension> {
     let all = stream.ext.iter().map(|extension| match extension {
         wb_model::Extension::HopByHop => Extension::HopByHop,
@@ -90,8 +90,8 @@ pub fn extensions(stream: &Stream) -> Vec<Extension> {
     all.collect()
 }
 
-/// A cursor of a worker through the 5-tuples of a stream. Streams without a tag of ours have one
-/// flow in the account, but use all their 5-tuples.
+/// Cursor of a worker through the 5-tuples of a stream. A stream without our tag counts as one flow, but uses all its
+/// 5-tuples.
 pub(crate) fn cursor(stream: &Stream, flows: u32, share: Share) -> FlowCursor {
     FlowCursor::new(
         stream,

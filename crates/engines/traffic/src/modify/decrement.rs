@@ -1,4 +1,4 @@
-//! `dec`: from the last value down to the first in steps, then again from the last.
+//! `dec`: from the last value down to the first in steps, then repeated.
 
 use wb_model::vary::ValueRange;
 use wb_port::offload::FieldValues;

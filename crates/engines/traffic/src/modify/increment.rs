@@ -1,4 +1,4 @@
-//! `inc`: from the first value up to the last in steps, then again from the first.
+//! `inc`: from the first value up to the last in steps, then repeated.
 
 use wb_model::vary::ValueRange;
 use wb_port::offload::FieldValues;

@@ -1,4 +1,4 @@
-//! `list`: the values in turn, then again from the first; with a step, every so manieth of them.
+//! `list`: the values in turn, then repeated; with a step, every step-th value.
 
 use wb_port::offload::FieldValues;
 

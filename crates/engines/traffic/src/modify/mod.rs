@@ -1,7 +1,7 @@
-//! Values that change from frame to frame, one kind to a file.
+//! Values that change from frame to frame, one kind per file.
 //!
-//! A modifier is positioned for one worker of many: worker `w` of `n` takes the values number
-//! `w, w + n, w + 2n, …`. Which bits of a field a value reaches is the business of the frame.
+//! A modifier is positioned for one worker of many: worker `w` of `n` takes the values number `w, w + n, w + 2n, …`.
+//! The frame decides which bits of a field a value reaches.
 
 mod decrement;
 mod increment;
@@ -13,14 +13,14 @@ use wb_port::offload::FieldValues;
 
 use crate::random::Random;
 
-/// Which of the values are this worker's.
+/// Position of a worker among all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) worker: u32,
     pub(crate) workers: u32,
 }
 
-/// What comes next for a field.
+/// Source of the next values of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum Modifier {
     Increment(increment::Increment),
@@ -45,8 +45,8 @@ impl Modifier {
         })
     }
 
-    /// The same values as a table of those below 2^64, and what stands above them in all; an error says why there is
-    /// none.
+    /// The same values as a table of their low 64 bits, and the upper bits that all share. Returns the reason if there
+    /// is no table.
     pub(crate) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
         match self {
             Self::Increment(increment) => increment.table(),
@@ -56,7 +56,7 @@ impl Modifier {
         }
     }
 
-    /// The value for the next frame, if it has no more than 64 bits.
+    /// Value for the next frame, if it has at most 64 bits.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         match self {
@@ -67,7 +67,7 @@ impl Modifier {
         }
     }
 
-    /// The value for the next frame.
+    /// Value for the next frame.
     #[inline]
     pub(crate) fn next_wide(&mut self) -> u128 {
         match self {
@@ -79,11 +79,11 @@ impl Modifier {
     }
 }
 
-/// Why values have no table.
+/// Reason why values have no table.
 pub(crate) const TOO_WIDE: &str = "a modifier has values that differ in more than 64 bits";
 
-/// Walks round the offsets 0, step, 2·step, … of a range. Of more than 2^63 values the later ones
-/// are never reached: that takes thousands of years.
+/// Cycles through the offsets 0, step, 2·step, … of a range. Values beyond the first 2^63 are never reached: that would
+/// take thousands of years.
 #[derive(Clone, Debug)]
 struct Round {
     position: u64,
@@ -115,7 +115,7 @@ impl Round {
         now
     }
 
-    /// From the value at position 0, up or down.
+    /// Table from the value at position 0, up or down.
     fn table(&self, base: u128, down: bool) -> Result<(FieldValues, u64), &'static str> {
         let reach = self.step.saturating_mul(u128::from(self.values - 1));
         let end = if down {
@@ -137,13 +137,13 @@ impl Round {
         Ok((values, (base >> 64) as u64))
     }
 
-    /// The low 64 bits of the offset now; goes on to the next one.
+    /// Low 64 bits of the current offset; advances to the next one.
     #[inline]
     fn next(&mut self) -> u64 {
         self.advance().wrapping_mul(self.step as u64)
     }
 
-    /// The offset now; goes on to the next one.
+    /// The current offset; advances to the next one.
     #[inline]
     fn next_wide(&mut self) -> u128 {
         u128::from(self.advance()).wrapping_mul(self.step)
@@ -154,7 +154,7 @@ impl Round {
 pub(crate) mod tests {
     use super::*;
 
-    /// What `workers` workers take in turn.
+    /// Values that `workers` workers take in turn.
     pub(crate) fn values(text: &str, workers: u32, n: usize) -> Vec<u128> {
         let vary: Vary = text.parse().unwrap();
         let mut all: Vec<Modifier> = (0..workers)

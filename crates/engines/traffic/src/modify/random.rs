@@ -1,4 +1,4 @@
-//! `random`: any value of the range, evenly; with a step, any that `inc` would reach.
+//! `random`: uniformly distributed values of the range; with a step, those that `inc` would reach.
 
 use wb_model::vary::ValueRange;
 use wb_port::offload::{Draw, FieldValues};

@@ -1,7 +1,7 @@
-//! A sender whose port makes the frames by itself: what is due and what became of it is kept here all the same.
+//! A sender with a port that makes the frames autonomously, with the schedule and the results kept here.
 //!
-//! The port takes turns of some milliseconds. Between two of them everything that takes thought is done: what is too old
-//! is given up, the end is seen, the account kept. Within a turn the port follows the table of the schedule.
+//! The port takes turns of some milliseconds. All decisions are made between turns: old frames are given up, the end is
+//! detected, the results are updated. Within a turn the port follows the table of the schedule.
 
 use wb_model::lateness::LATE_NS;
 use wb_port::offload::{Pace, SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
@@ -11,46 +11,48 @@ use super::{Phase, Sender, SenderOutcome, Step};
 use crate::stream_sender::StreamSender;
 use crate::{Clock, SenderSpec};
 
-/// Frames that share one hand-over, by the rate of a worker: single ones leave when they are due, batches sooner than
-/// one can be handed over after the other (`bench/live`).
+/// Frames per hand-over, by the rate of a worker: single frames leave exactly when they are due; batches are used if
+/// single hand-overs would be too slow (`bench/live`).
 const BATCHES: [(f64, u32); 3] = [(1.5e6, 1), (2.5e6, 4), (3.5e6, 16)];
 const MOST_BATCH: u32 = 64;
-/// A turn at full speed; a call costs some 15 us, and a page pool.
+/// Turn at full speed; a call costs about 15 us, and a page pool.
 const TURN_NS: u64 = 5_000_000;
-/// A turn by a schedule: one frame in some hundred may be late for the call between two of them.
+/// Turn with a schedule; the call between two turns may delay one frame in some hundred.
 const PACED_TURN_NS: u64 = 20_000_000;
-/// A turn of a ramp, within which its rate is even.
+/// Turn of a ramp, within which its rate is constant.
 const RAMP_TURN_NS: u64 = 5_000_000;
-/// What the call of a turn may take: a frame that is later by no more than that is sent, though it should have been
-/// given up a moment ago. Without it a turn that begins at the edge of what may be made up for would never send.
+/// Time for the call of a turn: a frame that exceeds its allowance by at most this is still sent. Without it, a turn
+/// that begins at the edge of the catch-up time would never send.
 const CALL_NS: u64 = 100_000;
-/// Who is behind by more than this makes up for it in the largest batches, and takes larger ones from then on if …
+/// A sender more than this behind catches up in the largest batches. It then uses larger batches than before, limited
+/// by `MOST_WAIT_NS`.
 const BEHIND_NS: u64 = 1_000_000;
-/// … no frame waits for the others of its batch for longer than this.
+/// Maximum time that a frame waits for the others of its batch.
 const MOST_WAIT_NS: u64 = 64_000;
-/// How long a larger batch stays: doubled each time that the smaller one does not do, …
+/// Time for which a larger batch size is kept; doubled each time the smaller one proves too slow.
 const LARGER_NS: u64 = 200_000_000;
-/// … up to this.
+/// Maximum of that time.
 const MOST_LARGER_NS: u64 = 3_200_000_000;
-/// So many at a time, …
+/// Maximum number of frames in an overdue turn.
 const MOST_OVERDUE: u64 = 8192;
-/// … for which this is time enough: what grows too old meanwhile is sent, lest nothing be sent at a rate beyond what goes.
+/// Additional allowance of an overdue turn, enough for `MOST_OVERDUE` frames: frames that grow too old meanwhile are
+/// sent, because at an unreachable rate nothing would be sent otherwise.
 const OVERDUE_NS: u64 = 20_000_000;
-/// A frame that is due later than this is awaited asleep, until …
+/// If the next frame is due later than this, the worker sleeps.
 const ASLEEP_NS: u64 = 300_000;
-/// … so long before.
+/// Time before the due time at which the worker wakes up.
 const AWAKE_NS: u64 = 100_000;
 
-/// The streams of a worker as tables, for a port that sends them by itself.
+/// The streams of a worker as tables, for a port that sends autonomously.
 #[derive(Clone, Debug)]
 pub struct OffloadTables {
     /// In the order of the spec.
     pub streams: Vec<StreamProgram>,
-    /// What each sends before the counted schedule begins; empty without a ramp.
+    /// Ramp-up of each stream; empty without a ramp.
     pub ramps: Vec<StreamProgram>,
 }
 
-/// Sends the streams of one worker by an offload of its port. Used as [`Sender`] is.
+/// Sends the streams of one worker through an offload of its port. Used like [`Sender`].
 pub struct OffloadedSender {
     sender: Sender,
     port: Box<dyn SendOffload>,
@@ -60,19 +62,19 @@ pub struct OffloadedSender {
     batches: Batches,
     ramp_batch: u32,
     wall_minus_mono: u64,
-    /// Frames that fell due while the port was away and have not been made up for.
+    /// Frames that fell due while the port was stalled and have not been sent yet.
     debt: u64,
 }
 
-/// Frames that share one hand-over: as many as the rate asks for, and more where single ones take the path too long, as
-/// through a router that has little to do for many at once.
+/// Batch size: as large as the rate requires, and larger if the path is slow for single frames, such as a router that
+/// handles batches more efficiently.
 struct Batches {
     least: u32,
     most: u32,
     now: u32,
-    /// The last turn fell behind; one by itself may have been disturbed.
+    /// The last turn fell behind; a single one may be a disturbance.
     behind: bool,
-    /// When a smaller one is tried again, and for how long a larger one stays next time.
+    /// Time of the next attempt with a smaller batch, and the time for which a larger one is kept next time.
     smaller_at_ns: u64,
     larger_ns: u64,
 }
@@ -91,7 +93,7 @@ impl Batches {
         }
     }
 
-    /// For the next turn.
+    /// Batch size of the next turn.
     fn next(&mut self, now_ns: u64) -> u32 {
         if self.now > self.least && now_ns >= self.smaller_at_ns {
             self.now = (self.now / 4).max(self.least);
@@ -100,7 +102,7 @@ impl Batches {
         self.now
     }
 
-    /// Looks at the last turn: whether it fell behind though it never waited.
+    /// Evaluates the last turn. `behind`: it fell behind although it never waited.
     fn judge(&mut self, behind: bool, now_ns: u64) {
         if !(std::mem::replace(&mut self.behind, behind) && behind) {
             return;
@@ -111,17 +113,17 @@ impl Batches {
     }
 }
 
-/// Frames that share one hand-over at such a rate.
+/// Frames per hand-over at this rate.
 pub(crate) fn batch(pps: f64) -> u32 {
     let fit = BATCHES.iter().find(|(most, _)| pps <= *most);
     fit.map_or(MOST_BATCH, |(_, batch)| *batch)
 }
 
 impl Sender {
-    /// The streams as tables, for a port that sends them by itself.
+    /// The streams as tables, for a port that sends autonomously.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Returns the reason if there are no tables.
     pub fn offload_tables(&self, spec: &SenderSpec) -> Result<OffloadTables, &'static str> {
         if spec.departures {
             return Err("the times between departures are measured in user space");
@@ -133,7 +135,7 @@ impl Sender {
         })
     }
 
-    /// Goes on with ports that were given the tables: of the streams, and of the ramps if there are any.
+    /// Continues with ports that were loaded with the tables: of the streams, and of the ramps if there are any.
     #[must_use]
     pub fn offloaded(
         self,
@@ -159,7 +161,7 @@ impl Sender {
 }
 
 impl OffloadedSender {
-    /// Stamps are the monotonic clock plus this.
+    /// Sets the offset from the monotonic clock to timestamps.
     pub(crate) fn stamp_with(&mut self, wall_minus_mono: u64) {
         self.wall_minus_mono = wall_minus_mono;
         self.sender.wall_minus_mono = wall_minus_mono;
@@ -173,7 +175,7 @@ impl OffloadedSender {
         self.sender.abort();
     }
 
-    /// Whoever sends by itself waits by itself: nobody expects a turn before this.
+    /// Announces a wait of the port: no turn is expected before this time.
     pub(crate) fn sleep_until(&mut self, mono_ns: u64) {
         self.sender.sleep_until(mono_ns);
     }
@@ -190,7 +192,7 @@ impl OffloadedSender {
         sent(self.port.as_ref()) + self.ramp.as_deref().map_or(0, sent)
     }
 
-    /// Takes a turn: lets the port send what falls due in some milliseconds.
+    /// Takes a turn: lets the port send the frames due within some milliseconds.
     pub(crate) fn step<C: Clock>(&mut self, clock: &C) -> Result<Step, PortError> {
         let now_ns = clock.monotonic_ns();
         let sender = &mut self.sender;
@@ -209,7 +211,7 @@ impl OffloadedSender {
         };
         match sender.phase {
             Phase::Done => return Ok(step(0, None, true)),
-            // Nothing is in flight between two turns.
+            // No frame is in flight between turns.
             Phase::Flight { .. } => {
                 sender.phase = Phase::Done;
                 return Ok(step(0, None, true));
@@ -264,7 +266,7 @@ impl OffloadedSender {
             let own_ns = stream.allowance_ns().max(gap_ns);
             match all_paced {
                 true if overdue => own_ns.saturating_add(OVERDUE_NS),
-                // Who comes to be behind ends his turn.
+                // A turn ends once it falls behind.
                 true => own_ns.saturating_add(CALL_NS).min(2 * BEHIND_NS),
                 false => own_ns.saturating_add(CALL_NS),
             }
@@ -272,7 +274,7 @@ impl OffloadedSender {
         self.orders.clear();
         self.orders.extend(sender.streams.iter().map(|stream| {
             let pace = stream.pace(sender.run_ns);
-            // What is due before the end may leave after it, unless something was given up.
+            // Frames due before the end may leave after it, unless frames were given up.
             let grace_ns = match &pace {
                 Some(_) if stream.skipped_frames() == 0 => stream.allowance_ns(),
                 _ => 0,
@@ -307,7 +309,7 @@ impl OffloadedSender {
         Ok(step(sent as usize, Some(now_ns), false))
     }
 
-    /// Looks at the turn that was just taken.
+    /// Evaluates the batch size of the last turn.
     fn judge_batch(&mut self) {
         let taken = self.port.taken();
         let streams = self.sender.streams.iter();
@@ -317,7 +319,7 @@ impl OffloadedSender {
         self.batches.judge(behind, taken.seen_ns);
     }
 
-    /// Takes a turn of the ramp, in which its rate is even.
+    /// Takes a turn of the ramp, in which its rate is constant.
     fn rise(&mut self, now_ns: u64) -> Result<Step, PortError> {
         let step = |sent: u64, next_ns| {
             Ok(Step {
@@ -375,11 +377,11 @@ impl OffloadedSender {
         step(taken.submitted_frames, now_ns)
     }
 
-    /// Keeps the account of the turn that was just taken.
+    /// Updates the results after a turn.
     fn note_turn(&mut self, overdue: bool) -> u64 {
         let taken = self.port.taken();
         let sender = &mut self.sender;
-        // Until then it was here; a signal ends a turn and may hold up the worker.
+        // The worker was running until then; a signal ends a turn and may delay the worker.
         sender.expected.sleep_until(taken.seen_ns);
         let (mut due_at_once, mut fell_due) = (0, 0);
         for (i, stream) in sender.streams.iter_mut().enumerate() {
@@ -387,7 +389,7 @@ impl OffloadedSender {
             if stream.counts_as_catch_up() {
                 due_at_once += stream.frames_within(self.port.most_late_ns(i)).min(sent);
             }
-            // Of bursts, too: what is given up of them is missed.
+            // Includes bursts: those given up are missed departures.
             fell_due += stream.frames_within(taken.stalled_ns);
         }
         if taken.submitted_frames > 0 {
@@ -404,7 +406,7 @@ impl OffloadedSender {
         lateness.stalled_ns += taken.stalled_ns;
         lateness.largest_gap_ns = lateness.largest_gap_ns.max(taken.largest_gap_ns);
         self.debt += fell_due;
-        // What it makes up for it makes up for in this turn and in those that are overdue after it.
+        // Catching up happens in this turn and in the overdue ones after it.
         if taken.stalls > 0 || overdue {
             let late = due_at_once.min(self.debt);
             lateness.made_up(late, usual);
@@ -415,7 +417,7 @@ impl OffloadedSender {
         taken.submitted_frames
     }
 
-    /// The final account.
+    /// Final results.
     pub(crate) fn finish(mut self) -> SenderOutcome {
         let sender = &mut self.sender;
         if !matches!(sender.phase, Phase::Flight { .. } | Phase::Done) {

@@ -1,4 +1,4 @@
-//! What a watcher and its readers share.
+//! State shared by a watcher and its readers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,48 +8,48 @@ use wb_pktgen_device::{JitterRule, Mode, Row};
 
 use crate::SharedCounters;
 
-/// What a watcher measures.
+/// Settings of a watcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// What is measured.
+    /// Measurement mode.
     pub mode: Mode,
-    /// What jitter is the change of.
+    /// Definition of jitter.
     pub rule: JitterRule,
-    /// Whether latencies are taken. The original does so only while a device of its own sends.
+    /// Measure latencies. The original module does so only while one of its devices sends.
     pub takes_latency: bool,
-    /// Whether sequence numbers and distributions are looked at too; in mode `counter` they never are.
-    /// Packets without a number or of those times are only counted, as `untagged_frames`.
+    /// Evaluate sequence numbers and distributions too; never done in mode `counter`. Packets without a number, and
+    /// those received without this setting, are only counted as `untagged_frames`.
     pub sequences: bool,
-    /// How often the counters were cleared; a watcher that sees it change clears its own.
+    /// Number of times the counters were cleared; a watcher clears its counters when this changes.
     pub clears: u64,
 }
 
-/// What the original does not have.
+/// Results that the original module does not provide.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extra {
-    /// Loss (`missing_frames`), duplicates, reordering by sequence number.
+    /// Loss (`missing_frames`), duplicates and reordering by sequence number.
     pub counters: Counters,
-    /// Whether that account means anything: no clones or bursts were seen. False also while the last
-    /// packet is a repetition, for only the next one tells a duplicate from a clone.
+    /// True if these counters are meaningful: no clones or bursts were seen. Also false while the last packet is a
+    /// repetition, because only the next one separates a duplicate from a clone.
     pub sequence_is_plain: bool,
-    /// Latencies of packets that carry a time, without their repetitions.
+    /// Latencies of packets that carry a time, without repetitions.
     pub latency_ns: Summary,
     /// Times between packets.
     pub inter_arrival_ns: Summary,
 }
 
-/// Steers a running watcher and shows what it saw. The watcher looks at it once per batch, and every
-/// 10 ms while nothing comes.
+/// Controls a running watcher and shows its results. The watcher checks it once per batch, and every 10 ms while
+/// nothing arrives.
 #[derive(Debug, Default)]
 pub struct WatchHandle {
     stop: AtomicBool,
     ended: AtomicBool,
     generation: AtomicU64,
-    /// The generation whose settings are in force, and whose frames are all shown.
+    /// The generation of the settings in force, and the one with all frames published.
     obeyed: AtomicU64,
     drained: AtomicU64,
     foreign: AtomicU64,
-    /// When the run began, by the wall clock.
+    /// Start of the run, wall clock.
     since_wall_ns: AtomicU64,
     settings: Mutex<WatchSettings>,
     shown: Mutex<(Row, Extra)>,
@@ -57,7 +57,7 @@ pub struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// For a watcher that has not begun.
+    /// Creates a handle for a watcher that has not begun.
     #[must_use]
     pub fn new(settings: WatchSettings) -> Self {
         Self {
@@ -66,58 +66,58 @@ impl WatchHandle {
         }
     }
 
-    /// Makes packets foreign that were sent before this wall time: they are of an earlier run. Mode `counter` reads no
+    /// Makes packets sent before this wall time foreign, because they belong to an earlier run. Mode `counter` reads no
     /// time.
     pub fn since(&self, wall_ns: u64) {
         self.since_wall_ns.store(wall_ns, Ordering::Relaxed);
     }
 
-    /// Ends the watcher with what arrived until it sees this.
+    /// Ends the watcher. Frames that arrived until it sees this still count.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Changes what is measured, from the next batch on.
+    /// Changes the settings from the next batch on.
     pub fn set(&self, settings: WatchSettings) {
         *lock(&self.settings) = settings;
-        // Release: whoever sees the new number finds the settings.
+        // Release: a thread that sees the new number also sees the settings.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The settings given last.
+    /// The last settings given.
     #[must_use]
     pub fn settings(&self) -> WatchSettings {
         *lock(&self.settings)
     }
 
-    /// What was counted. While packets come it is some milliseconds old at most, and the distributions of
-    /// the extra a tenth of a second; when they pause, and once the watcher has ended, it is exact.
+    /// Results so far. While packets arrive they are at most some milliseconds old, and the distributions of `Extra` a
+    /// tenth of a second. During pauses and after the end they are exact.
     #[must_use]
     pub fn row(&self) -> (Row, Extra) {
         *lock(&self.shown)
     }
 
-    /// Asks for an account of everything that has arrived until now; says what [`WatchHandle::is_settled`]
-    /// is to be asked for.
+    /// Requests results that include everything that has arrived until now. Returns the number to pass to
+    /// [`WatchHandle::is_settled`].
     pub fn ask(&self) -> u64 {
         self.generation.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Whether what was set before that question is in force, and, with `drained`, everything shown that
-    /// had arrived by then. While packets come without a pause that never is.
+    /// Returns true if settings made before that request are in force. With `drained`, also requires that everything
+    /// that had arrived by then is published; this never happens while packets arrive without a pause.
     #[must_use]
     pub fn is_settled(&self, question: u64, drained: bool) -> bool {
         let reached = if drained { &self.drained } else { &self.obeyed };
         self.ended() || reached.load(Ordering::Acquire) >= question
     }
 
-    /// Frames that do not count, since the watcher began.
+    /// Foreign frames since the watcher began.
     #[must_use]
     pub fn foreign(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 
-    /// Whether the watcher has ended.
+    /// Returns true if the watcher has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
@@ -152,7 +152,7 @@ impl WatchHandle {
         self.drained.store(generation, Ordering::Release);
     }
 
-    /// Shows what was counted. Unless `lasting`, not if somebody is just looking; says whether it did.
+    /// Publishes results. Unless `lasting`, skips this if a reader holds the lock. Returns true if published.
     pub(super) fn show(&self, row: &Row, extra: &Extra, foreign: u64, lasting: bool) -> bool {
         self.foreign.store(foreign, Ordering::Relaxed);
         let mut shown = if lasting {

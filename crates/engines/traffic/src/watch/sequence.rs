@@ -1,10 +1,10 @@
-//! Tells clones from duplicates.
+//! Separates clones from duplicates.
 
 use wb_wire::PktgenTag;
 
-/// Looks at numbers as they come. A packet that came several times with the very same time words may
-/// have been doubled on the way, and then its successor has the next number; or it was sent so, and then
-/// its successor leaves numbers out.
+/// Inspects sequence numbers in order of arrival. A packet that arrives several times with the same timestamp was
+/// either duplicated on the path, and then its successor has the next number; or it was sent that way, and then its
+/// successor skips numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Repetitions {
     last: Option<PktgenTag>,
@@ -26,7 +26,7 @@ impl Repetitions {
         }
     }
 
-    /// Whether numbers tell of loss and duplicates.
+    /// Returns true if the numbers show loss and duplicates correctly.
     pub(super) const fn is_plain(&self) -> bool {
         !self.cloned && !self.repeated
     }
@@ -54,7 +54,7 @@ mod tests {
         assert!(is_plain(&[1, 2, 2, 3]));
         assert!(!is_plain(&[1, 1, 1, 4, 4, 4, 7]));
         assert!(!is_plain(&[1, 1, 3]));
-        // Nobody knows yet.
+        // Not decided yet.
         assert!(!is_plain(&[1, 2, 2]));
     }
 

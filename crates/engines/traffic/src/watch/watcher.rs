@@ -15,55 +15,54 @@ use super::{Extra, WatchHandle, WatchSettings};
 use crate::receiver::{SOURCES, source_index, tells_arrival};
 use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
 
-/// Frames of a batch.
+/// Frames per batch.
 const RECEIVE: usize = 256;
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
 const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// What was counted is shown so often, and before every wait.
+/// Interval between updates of the results; also updated before every wait.
 const PUBLISH_NS: u64 = 1_000_000;
-/// Percentiles take some microseconds, so they are shown less often.
+/// Percentiles take some microseconds to compute, so they are updated less often.
 const SUMMARIZE_NS: u64 = 100_000_000;
-/// How far the distance of the two clocks may be from the one in use.
+/// Maximum deviation of the clock offset from the one in use.
 const DRIFT_NS: u64 = 1000;
-/// Reading both clocks takes some 100 ns; if it took this long, something came in between.
+/// Reading both clocks takes about 100 ns; a longer reading was interrupted.
 const READING_NS: u64 = 2000;
-/// Frames taken at most after the stop, where no stamp tells which arrived before; more than any ring
-/// holds.
+/// Maximum number of frames read after the stop if no timestamp shows which arrived before; more than any ring holds.
 const LAST_FRAMES: usize = 1 << 25;
 
-/// What a watcher saw.
+/// Results of a watcher.
 #[derive(Debug)]
 pub struct WatchOutcome {
-    /// What the original counts.
+    /// Results of the original module.
     pub row: Row,
-    /// What it does not.
+    /// Additional results.
     pub extra: Extra,
-    /// The same with whole distributions, since the counters were cleared last; empty but for the
-    /// frames where sequences were not looked at.
+    /// The same results with whole distributions, since the counters were last cleared; only frame counts if sequences
+    /// were not evaluated.
     pub measurement: Measurement,
-    /// Frames that did not count.
+    /// Foreign frames.
     pub foreign_frames: u64,
-    /// Who took how many of the receive stamps of packets that count.
+    /// Number of receive timestamps of counted packets by source.
     pub stamp_sources: Vec<(StampSource, u64)>,
     /// Turns taken.
     pub turns: u64,
-    /// Turns in which frames came.
+    /// Turns in which frames arrived.
     pub busy_turns: u64,
-    /// What the sending half of the queue pair counted.
+    /// Counters of the transmit half of the queue pair.
     pub tx: TxCounters,
-    /// What the receiving half counted.
+    /// Counters of the receive half.
     pub rx: RxCounters,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub fault: Option<PortError>,
-    /// The port has nothing more to receive: the end of a file.
+    /// The port has reached the end of a capture file.
     pub received_all: bool,
-    /// How late it was.
+    /// Lateness of the watcher.
     pub lateness: Lateness,
 }
 
 impl WatchOutcome {
-    /// The same account as that of a worker who received.
+    /// Converts the results to those of a receiving worker.
     #[must_use]
     pub fn into_worker_outcome(self) -> WorkerOutcome {
         WorkerOutcome {
@@ -85,8 +84,8 @@ impl WatchOutcome {
     }
 }
 
-/// Watches until the handle says stop or the port has nothing more to give. What arrived before the stop
-/// still counts, if it is shown late because the device collects frames.
+/// Watches until the handle requests a stop or the port is exhausted. Frames that arrived before the stop count even if
+/// the device delivers them later.
 pub fn run_watcher<Q: QueuePair, C: Clock>(
     pair: &mut Q,
     handle: &WatchHandle,
@@ -107,18 +106,18 @@ pub fn run_watcher<Q: QueuePair, C: Clock>(
     outcome
 }
 
-/// When something is shown.
+/// Occasion for publishing results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// Packets come.
+    /// Packets arrive.
     Busy,
-    /// None came for a while.
+    /// No packets for a while.
     Pause,
-    /// Nothing is shown after this, so it waits for a reader who is just looking.
+    /// Final update, which waits for readers.
     End,
 }
 
-/// Says that the watcher has ended, also when it panics.
+/// Reports the end of the watcher, even if it panics.
 struct Ending<'a>(&'a WatchHandle);
 
 impl Drop for Ending<'_> {
@@ -131,30 +130,30 @@ struct Watcher<'a, C> {
     handle: &'a WatchHandle,
     clock: &'a C,
     generation: Option<u64>,
-    /// When it was first seen, and whether somebody still waits for what had arrived by then.
+    /// Time at which a pending request was first seen, until everything that had arrived by then is published.
     asked_ns: Option<u64>,
     sight: Sight,
     published_ns: u64,
     summarized_ns: u64,
     unpublished: bool,
-    /// The distributions changed since they were shown.
+    /// The distributions changed since they were published.
     unsummarized: bool,
     extra: Extra,
     turns: u64,
     busy_turns: u64,
     expected: Turns,
-    /// When the last turn began.
+    /// Start of the last turn.
     turn_ns: u64,
     lateness: Lateness,
 }
 
-/// What is done with a frame, and what came of it.
+/// Processing of frames, and the results.
 struct Sight {
     settings: WatchSettings,
     row: Row,
     analyser: Analyser,
     repetitions: Repetitions,
-    /// CLOCK_REALTIME less CLOCK_MONOTONIC.
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
     wall_minus_mono: u64,
     since_wall_ns: u64,
     end_wall_ns: u64,
@@ -163,7 +162,7 @@ struct Sight {
     counted_frames: u64,
     counted_octets: u64,
     foreign_frames: u64,
-    /// Those that the analyser has not seen, since the counters were cleared.
+    /// Frames without sequence analysis since the counters were cleared.
     unanalysed: Counters,
     sources: [u64; SOURCES.len()],
     latest_ns: u64,
@@ -227,7 +226,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         self.receive_the_last(rx)
     }
 
-    /// Takes what arrived before the stop and has not been handed over yet.
+    /// Reads frames that arrived before the stop and have not been delivered yet.
     #[cold]
     fn receive_the_last<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
         self.sight.end_wall_ns = self.clock.wall_ns();
@@ -235,7 +234,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         let until_ns = self.clock.monotonic_ns().saturating_add(hold_ns);
         let mut left = LAST_FRAMES;
         while left > 0 {
-            // Before the look into the ring: what comes between the two is then looked for again.
+            // Before the ring is read: frames that arrive between the two are then read in another pass.
             let now_ns = self.clock.monotonic_ns();
             let n = self.receive(rx)?;
             left = left.saturating_sub(n);
@@ -258,7 +257,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         self.turns += 1;
         let generation = self.handle.generation();
         if self.generation != Some(generation) {
-            // At the beginning nobody can have asked, and the clock is left alone.
+            // At the beginning there can be no request, so the clock is not read.
             if self.generation.replace(generation).is_some() {
                 self.asked_ns = Some(self.clock.monotonic_ns());
             }
@@ -267,7 +266,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         }
         let counts_only = self.sight.settings.mode == Mode::Counter;
         if counts_only {
-            // No clock is read for frames that have no time.
+            // Do not read the clock for frames without a time.
             self.expected = Turns::default();
         } else {
             self.turn_ns = self.compare_clocks();
@@ -288,7 +287,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             self.busy_turns += 1;
             self.unpublished = true;
             self.unsummarized = true;
-            // By the stamps, so that no clock is read for it.
+            // Use the timestamps to avoid reading the clock.
             if self.sight.latest_ns.wrapping_sub(self.published_ns) >= PUBLISH_NS {
                 self.publish(Moment::Busy);
             }
@@ -296,7 +295,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         Ok(n)
     }
 
-    /// There is nothing to receive: whoever asked has it all, once the device hides nothing any more.
+    /// Called when the queue is empty: completes a pending request once the device no longer holds frames back.
     #[cold]
     fn answer(&mut self, longest_hold: Duration) {
         let hold_ns = u64::try_from(longest_hold.as_nanos()).unwrap_or(0);
@@ -305,7 +304,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             .map(|asked_ns| self.clock.monotonic_ns().saturating_sub(asked_ns));
         if let (Some(generation), Some(true)) = (self.generation, waited_ns.map(|ns| ns >= hold_ns))
         {
-            // What a reader kept from being shown is still to be.
+            // Results that a reader blocked must be published first.
             if !self.unpublished {
                 self.handle.drain(generation);
                 self.asked_ns = None;
@@ -414,7 +413,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
 }
 
 impl Sight {
-    /// Whether the frame came before the end; notes its source and stamp.
+    /// Returns true if the frame arrived before the end; records its source and timestamp.
     #[inline]
     fn is_in_time(&mut self, frame: &RxFrame<'_>) -> bool {
         if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
@@ -474,7 +473,7 @@ impl Sight {
             self.repetitions.see(tag);
             let sent_ns =
                 timed.map_or(0, |tag| sent_wall_ns(&tag, frame.stamp_ns, wall_minus_mono));
-            // Its numbers begin with 1.
+            // pktgen's numbers start at 1.
             let sequence = tag.sequence.wrapping_sub(1);
             self.analyser
                 .on_frame(0, sequence, sent_ns, frame.stamp_ns, frame.size());
@@ -512,14 +511,14 @@ impl Sight {
     }
 }
 
-/// A recording says nothing of the monotonic clock of its host.
+/// A recording contains no monotonic time of its host.
 #[inline]
 fn tells_time(tag: &PktgenTag, frame: &RxFrame<'_>) -> bool {
     frame.stamp_source != StampSource::Recorded
         || matches!(tag.guess_time(frame.stamp_ns), PktgenTime::Wall(_))
 }
 
-/// When the packet was built, by the wall clock; 0 if it does not say.
+/// Wall time at which the packet was built; 0 if it carries none.
 #[inline]
 fn sent_wall_ns(tag: &PktgenTag, stamp_ns: u64, wall_minus_mono: u64) -> u64 {
     match tag.guess_time(stamp_ns) {

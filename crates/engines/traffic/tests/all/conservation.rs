@@ -1,5 +1,5 @@
-//! The law of the whole: what was offered is what was received once, plus what was lost; and the
-//! figures are those of the device that lost, duplicated and reordered.
+//! Conservation law: offered frames equal received originals plus lost ones; and the results agree with the device that
+//! lost, duplicated and reordered frames.
 
 use crate::common::Lab;
 use proptest::prelude::*;
@@ -15,9 +15,9 @@ struct Case {
     impairment: Impairment,
     depth: u32,
     drop_when_full: bool,
-    /// The receiver looks every so many turns.
+    /// Turns between two receive calls.
     look_every: u32,
-    /// After so many turns, for this long.
+    /// Turn at which to stall, and the length of the stall.
     stall: Option<(u32, u64)>,
 }
 
@@ -171,7 +171,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         }
     }
     let sent = sender.finish(lab.near.queues[0].tx());
-    // Long enough for everything that waits in the device.
+    // Long enough for all frames waiting in the device.
     for _ in 0..2000 {
         while receiver
             .step(lab.far.queues[0].rx(), 64, sent.last_departure_wall_ns)
@@ -220,7 +220,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         prop_assert_eq!(account.lost, device.lost + device.rate_dropped);
         prop_assert_eq!(account.duplicate, device.duplicated);
         prop_assert_eq!(account.received, device.left);
-        // Of one flow a frame is overtaken by fewer than of all.
+        // Fewer frames overtake within one flow than overall.
         prop_assert!(counters.reordered_frames <= device.reordered);
         if flows == 1 {
             prop_assert_eq!(counters.reordered_frames, device.reordered);

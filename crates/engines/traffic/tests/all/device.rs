@@ -1,4 +1,4 @@
-//! Packet devices on memory ports: what is sent, when, and what is said of it.
+//! Packet devices on memory ports: sent frames, their times, and the reports.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ fn control(devices: usize) -> Control {
     control
 }
 
-/// A link whose ring holds whatever the tests send, unless told otherwise.
+/// A link with a ring large enough for all frames of the tests, unless configured otherwise.
 struct Lab {
     clock: VirtualClock,
     far: memory::MemoryPort,
@@ -81,7 +81,7 @@ impl Lab {
         )
     }
 
-    /// Runs one device alone; `event` happens at a time.
+    /// Runs one device alone; each event happens at its time.
     fn run(&mut self, config: DeviceConfig, events: Vec<(u64, Event)>) -> DeviceOutcome {
         let control = control(1);
         let clock = Eventful::new(&self.clock, events, &self.handle, &self.link);
@@ -95,7 +95,7 @@ impl Lab {
         outcome
     }
 
-    /// Stamp after the start, and frame.
+    /// Time after the start, and frame.
     fn arrived(&mut self) -> Vec<(u64, Vec<u8>)> {
         let mut frames = Vec::new();
         let rx = self.far.queues[0].rx();
@@ -120,7 +120,7 @@ fn number(frame: &[u8]) -> u32 {
     PktgenTag::read(&frame[42..]).unwrap().sequence
 }
 
-/// What holds for every outcome.
+/// Checks invariants of every outcome.
 fn check(outcome: &DeviceOutcome) {
     let tx = outcome.tx;
     assert_eq!(
@@ -144,7 +144,7 @@ fn check(outcome: &DeviceOutcome) {
     }
 }
 
-/// What may happen to a device while it runs.
+/// Events during the run of a device.
 enum Event {
     Stop,
     Configure(Box<DeviceConfig>),
@@ -152,7 +152,7 @@ enum Event {
     Gone,
 }
 
-/// A clock that makes things happen.
+/// A clock that triggers events.
 #[derive(Clone)]
 struct Eventful {
     clock: VirtualClock,
@@ -271,7 +271,7 @@ fn calls_are_due_delay_after_delay() {
         "{took_ns}"
     );
     assert_eq!(outcome.started_ns, START_NS);
-    // A few looks at the clock per call are not idle.
+    // A few clock readings per call are not idle.
     assert!(outcome.idle_ns > took_ns - 10 * 10 * TICK_NS, "{outcome:?}");
     // Awake for 60 us before each call, and once every 10 ms.
     assert!(outcome.turns < 10 * 60_000 / TICK_NS, "{}", outcome.turns);
@@ -321,7 +321,7 @@ fn devices_of_a_worker_have_their_turns() {
     let times: Vec<u64> = labs[2].arrived().iter().map(|(at_ns, _)| *at_ns).collect();
     for (i, at_ns) in times.iter().enumerate() {
         let due_ns = i as u64 * 1000;
-        // As late as two batches of the others.
+        // Late by at most two batches of the others.
         assert!((due_ns..due_ns + 30 * TICK_NS).contains(at_ns), "{times:?}");
     }
 }
@@ -375,7 +375,7 @@ fn a_device_that_never_sends_waits_for_the_stop() {
         outcome.turns
     );
 
-    // Or for a pace.
+    // The same for a paced device.
     let mut lab = self::lab();
     let paced = config(|c| {
         c.count = 10;
@@ -406,7 +406,7 @@ fn settings_change_during_the_run() {
     let outcome = lab.run(slow, vec![(20_000_000, Event::Configure(Box::new(fast)))]);
     let arrived = lab.arrived();
     assert_eq!((outcome.offered_frames, arrived.len()), (101, 101));
-    // Not after the five seconds of before.
+    // Not after the previous five seconds.
     assert!(
         (20_000_000..=30_300_000).contains(&arrived[1].0),
         "{}",
@@ -456,7 +456,7 @@ fn settings_that_do_not_fit_are_refused() {
     let outcome = lab.run(paced(60), events);
     assert_eq!(outcome.offered_frames, 100);
     assert!(lab.arrived().iter().all(|(_, frame)| frame.len() == 60));
-    // The port holds less than the interface said.
+    // The port supports less than the interface claimed.
     let refusal = lab.handle.take_refusal().unwrap();
     assert_eq!(refusal, "packet size 1300 exceeds 1022");
     assert_eq!(lab.handle.take_refusal(), None);
@@ -506,14 +506,14 @@ fn a_duration_ends_the_run() {
         let took_ns = outcome.stopped_ns - outcome.started_ns;
         (outcome.offered_frames, outcome.intended_frames, took_ns)
     };
-    // Calls at 0, 1, ... 9 ms; the whole time is waited for.
+    // Calls at 0, 1, ... 9 ms; the run waits for the whole duration.
     let (offered, intended, took_ns) = run(0, 1_000_000, 10_000_000);
     assert_eq!((offered, intended), (10, Some(10)));
     assert!(
         (10_000_000..10_000_000 + 5 * TICK_NS).contains(&took_ns),
         "{took_ns}"
     );
-    // A call due exactly then does not belong to it, one due a little before does.
+    // A call due exactly at the end does not belong to it, one due slightly earlier does.
     assert_eq!(run(0, 1_000_000, 10_000_001).0, 11);
     // The count comes first.
     let (offered, intended, took_ns) = run(5, 1_000_000, 10_000_000);
@@ -523,7 +523,7 @@ fn a_duration_ends_the_run() {
     let (offered, intended, took_ns) = run(0, 0, 5_000);
     assert!(offered > 64 && intended.is_none());
     assert!((5_000..5_000 + 5 * TICK_NS).contains(&took_ns), "{took_ns}");
-    // Never, for a while.
+    // Delay "never", for a while.
     let (offered, _, took_ns) = run(0, Delay::NEVER, 30_000_000);
     assert_eq!(offered, 0);
     assert!((30_000_000..30_000_200).contains(&took_ns), "{took_ns}");
@@ -531,7 +531,7 @@ fn a_duration_ends_the_run() {
 
 #[test]
 fn a_port_too_slow_for_the_pace_does_not_lengthen_the_run_for_ever() {
-    // A thousand frames a second fit into a ring that nobody empties.
+    // A thousand frames a second fit into a ring that is never emptied.
     let mut lab = Lab::new(&VirtualClock::ticking(TICK_NS), |o| o.depth = 128);
     let paced = config(|c| {
         (c.count, c.duration_ns) = (0, 10_000_000);
@@ -592,7 +592,7 @@ fn who_takes_the_first_turn_after_the_start_was_away_before_it() {
     let begun = |late_ms: u64| {
         let mut lab = lab();
         lab.clock.sleep_until(START_NS + late_ms * 1_000_000);
-        // A hundred a millisecond.
+        // A hundred per millisecond.
         let config = config(|c| (c.count, c.delay) = (5_000, Delay::whole(10_000)));
         lab.run(config, vec![]).lateness
     };
@@ -618,7 +618,7 @@ fn refused_frames_are_made_up_by_later_ones() {
     // Waiting for the port is idle time.
     assert!(outcome.idle_ns > 100_000, "{}", outcome.idle_ns);
 
-    // With a receiver that makes room, the count is reached in the end.
+    // With a receiver that makes room, the count is eventually reached.
     let mut lab = Lab::new(&VirtualClock::ticking(TICK_NS), |o| {
         (o.depth, o.drop_when_full) = (256, true);
     });
@@ -714,7 +714,7 @@ fn packets_carry_the_time_they_are_built_at() {
         .iter()
         .map(|(_, f)| time(f) - start_us)
         .collect();
-    // The second right behind the first, the third after the second had left at 10 ms.
+    // The second directly after the first, the third after the second had left at 10 ms.
     assert!(built[0] < 10 && built[1] < 20, "{built:?}");
     assert!((10_000..10_020).contains(&built[2]), "{built:?}");
 
@@ -740,7 +740,7 @@ fn progress_is_shown_while_the_device_runs() {
         fn sleep_until(&self, monotonic_ns: u64) {
             let now_ns = self.0.wall_ns() - VirtualClock::EPOCH_NS;
             if now_ns > START_NS {
-                // All that was due by now is shown before the sleep, and in the counters.
+                // Everything due by now is published before the sleep, and in the counters.
                 let sent = (now_ns - START_NS) / 50_000_000 + 1;
                 assert_eq!(self.1.progress().sofar, sent, "{now_ns}");
                 assert_eq!(self.1.counters().read().offered_frames, sent);
@@ -792,12 +792,12 @@ fn a_worker_that_panics_leaves_nobody_waiting() {
     assert!(lab.handle.ended());
 }
 
-/// Ends its frames only when it is asked for new ones or told to send more, as rings of a kernel do, and
-/// refuses every so many.
+/// Completes its frames only when new ones are requested or more are submitted, like kernel rings, and periodically
+/// refuses one.
 struct Lagging {
     inner: memory::MemoryTx,
     rx: memory::MemoryRx,
-    /// Bytes of frames with the device.
+    /// Bytes of frames held by the device.
     with_device: Vec<Vec<u8>>,
     refused: Vec<Vec<u8>>,
     lent: Vec<(Vec<u8>, u32, u64)>,
@@ -921,8 +921,8 @@ fn frames_that_come_back_late_are_made_up_too() {
     }
 }
 
-/// A port of any depth, refusing or holding up, a receiver that looks now and then, settings of all
-/// kinds, a stop at some time.
+/// A port of any depth that may refuse or delay frames, a receiver that reads now and then, settings of all kinds, a
+/// stop at some time.
 fn any_config() -> impl Strategy<Value = DeviceConfig> {
     (
         1..400u64,

@@ -1,4 +1,4 @@
-//! Workers through the public face of the crate.
+//! Workers through the public interface of the crate.
 
 mod common;
 mod conservation;

@@ -1,4 +1,4 @@
-//! A sender whose port makes the frames by itself, in virtual time.
+//! A sender with a port that makes the frames autonomously, in virtual time.
 
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
@@ -15,14 +15,14 @@ use wb_traffic::{
 
 const MS: u64 = 1_000_000;
 
-/// Time passes by what it does.
+/// A port on which every action takes virtual time.
 #[derive(Clone, Debug, Default)]
 struct Port {
     clock: Option<VirtualClock>,
-    /// What a hand-over takes, and each frame in it.
+    /// Time of a hand-over, and of each frame in it.
     hand_over_ns: u64,
     frame_ns: u64,
-    /// It is held up once: when, and for how long.
+    /// Start and length of a single stall.
     stall: Option<(u64, u64)>,
     sent: SendCounters,
     taken: SendTurn,
@@ -74,7 +74,7 @@ impl SendOffload for Port {
                 }
                 let late_ns = now - due_ns;
                 if late_ns > stream.allowance_ns || now >= turn_until || now >= stream.until_ns {
-                    // The kernel goes on to the end of what it was told.
+                    // The kernel continues to the end of its order.
                     self.advance((left - sent).min(1 << 18) * 40);
                     break 'turn;
                 }
@@ -119,7 +119,7 @@ impl SendOffload for Port {
     }
 }
 
-/// Intended and offered in 200 ms at this rate, and how often the port was called.
+/// Intended and offered frames in 200 ms at this rate, and the number of port calls.
 fn send(pps: u64, hand_over_ns: u64, frame_ns: u64) -> (u64, u64, u64) {
     let sender = run(
         &spec(pps),
@@ -164,7 +164,7 @@ fn run(spec: &SenderSpec, mut port: Port) -> SenderOutcome {
 
 #[test]
 fn what_single_frames_cannot_carry_batches_do() {
-    // 5 us for one by itself, 0.8 us in a batch of 64.
+    // 5 us for a single frame, 0.8 us in a batch of 64.
     let (intended, offered, _) = send(400_000, 4_300, 700);
     assert_eq!((intended, offered), (80_000, 80_000));
 }
@@ -185,7 +185,7 @@ fn what_no_batch_carries_is_sent_as_far_as_it_goes() {
     assert!((90_000..=150_000).contains(&offered), "{offered}");
 }
 
-/// Keeps what it was begun with.
+/// Records the times it was started with.
 #[derive(Clone, Default)]
 struct Account(Arc<Mutex<Vec<u64>>>);
 
@@ -244,11 +244,11 @@ fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
     let begun = |account: &Account| account.0.lock().unwrap().clone();
     assert_eq!(begun(&accounts[0]).len(), 1);
     assert_eq!(begun(&accounts[0]), begun(&accounts[1]));
-    // Once more by the thread changes nothing.
+    // A second start by the thread changes nothing.
     control.finish.store(true, Ordering::Release);
     for worker in workers {
         let outcome = run_offloaded(worker, &control, &SharedCounters::default(), &clock);
-        // And what was dropped is told.
+        // Dropped frames are reported.
         assert_eq!(outcome.rx.dropped_frames, 7);
     }
     for account in &accounts {
@@ -303,7 +303,7 @@ fn what_is_given_up_after_a_stall_is_missed() {
     let lateness = &sender.lateness;
     let stream = &sender.streams[0];
     let unsent = stream.intended_frames.unwrap() - stream.offered_frames;
-    // 2,000 fell due, of which those of the last 5 ms are made up for.
+    // 2,000 fell due; those of the last 5 ms are sent late.
     assert_eq!(lateness.missed_departures, unsent);
     assert!(unsent.abs_diff(1_500) <= 50, "{unsent}");
     let all = lateness.missed_departures + lateness.late_departures;
@@ -340,6 +340,6 @@ fn what_is_given_up_of_bursts_is_missed_and_none_of_them_is_made_up_for() {
     // Twenty bursts fell due; those of the last 5 ms are sent, and one has until the next to leave.
     assert_eq!(lateness.missed_departures, unsent);
     assert!(unsent.abs_diff(280) <= 20, "{unsent}");
-    // To send more than a frame at once is how bursts are.
+    // Bursts normally send more than one frame at once.
     assert_eq!((lateness.stalls, lateness.late_departures), (1, 0));
 }

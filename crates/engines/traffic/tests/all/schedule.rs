@@ -1,4 +1,4 @@
-//! When frames leave, how many, and what becomes of those that cannot.
+//! Departure times and numbers of frames, and the fate of those that cannot be sent.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ fn workers_share_schedule_count_and_flows() {
     assert_eq!((total, by_flow.iter().sum::<u64>()), (20, 20));
 }
 
-/// Stops the clock's owner for `stall_ns` after 10 frames at 10 kpps, in a run of 50 ms.
+/// Stalls the clock's owner for `stall_ns` after 10 frames at 10 kpps, in a run of 50 ms.
 fn stalled(stall_ns: u64, catch_up_ns: u64) -> wb_traffic::SenderOutcome {
     let mut lab = Lab::new(|_| ());
     let spec = SenderSpec {
@@ -165,7 +165,7 @@ fn of_a_long_stall_only_the_catch_up_time_is_made_up() {
     let outcome = stalled(20 * MS, 5 * MS);
     let stream = &outcome.streams[0];
     assert_eq!(stream.intended_frames, Some(500));
-    // 200 were due, those of the last 5 ms are made up.
+    // 200 were due; those of the last 5 ms are sent late.
     assert!(
         (349..=351).contains(&stream.offered_frames),
         "{}",
@@ -205,13 +205,13 @@ fn a_stall_beyond_the_end_is_made_up_if_short_enough() {
 fn what_fell_due_during_a_stall_is_late_or_missed() {
     let lateness = |stall_ms, catch_up_ms| stalled(stall_ms * MS, catch_up_ms * MS).lateness;
     for (stall_ms, catch_up_ms, late, missed) in [
-        // Nobody was away.
+        // No stall.
         (0, 100, 0, 0),
         // More than the noise of a scheduler.
         (20, 100, 200, 0),
         (20, 10, 100, 100),
         (20, 5, 50, 150),
-        // What is no more than falls due in 4 ms is not late.
+        // Frames are not late if no more wait than fall due in 4 ms.
         (20, 3, 0, 170),
         (20, 0, 0, 199),
         // Beyond the end.
@@ -321,7 +321,7 @@ fn full_speed_fills_batches_until_time_or_count() {
         .map(|s| (s.intended_frames, s.offered_frames))
         .collect();
     assert_eq!(counts, [(Some(64), 64), (Some(36), 36)]);
-    // Beside a slow stream.
+    // Together with a slow stream.
     let (_, outcome) = Lab::new(|_| ()).send(&SenderSpec {
         duration_ns: Some(10 * MS),
         ..spec(vec![paced(1000), max(1)])
@@ -433,7 +433,7 @@ fn a_recording_is_played_once_or_round_and_round() {
     };
     assert_eq!(stamps(&spec(vec![at(Some(1.0))])), [0, 100, 300]);
     assert_eq!(stamps(&spec(vec![at(Some(2.0))])), [0, 50, 150]);
-    // The mean gap of 1.5 ms is between the passes.
+    // The mean gap of 1.5 ms separates the passes.
     assert_eq!(
         stamps(&SenderSpec {
             count: Some(5),
@@ -456,7 +456,7 @@ fn a_recording_is_played_once_or_round_and_round() {
 
 #[test]
 fn refused_and_withdrawn_frames_are_not_offered() {
-    // A receiver that takes nothing: 16 frames fit, the rest is refused.
+    // A receiver that reads nothing: 16 frames fit, the rest is refused.
     let mut lab = Lab::new(|options| (options.depth, options.drop_when_full) = (16, true));
     let stream = Stream {
         flows: Some(3),
@@ -559,7 +559,7 @@ fn a_link_that_is_down_costs_what_cannot_be_made_up() {
     assert!(errors > 100);
     let account = &outcome.streams[0];
     assert_eq!(account.intended_frames, Some(100));
-    // One frame waited in the port, and those of the last 10 ms were made up.
+    // One frame waited in the port, and those of the last 10 ms were sent late.
     assert!(
         (70..=72).contains(&account.offered_frames),
         "{}",

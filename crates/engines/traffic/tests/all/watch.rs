@@ -1,4 +1,4 @@
-//! Watchers on memory ports: what counts, how it is added up, and until when.
+//! Watchers on memory ports: counted packets, sums, and the end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use wb_traffic::{
     device_sender, run_devices, run_watcher,
 };
 
-/// A pair whose receiving half shows a list of frames, in batches, and then ends.
+/// A queue pair with a receiving half that delivers a list of frames in batches and then ends.
 struct Film {
     tx: memory::MemoryTx,
     rx: FilmRx,
@@ -111,7 +111,7 @@ fn walker(form: TimeForm, change: impl FnOnce(&mut DeviceConfig)) -> Walker {
 
 const WALL_NS: u64 = VirtualClock::EPOCH_NS;
 
-/// Packets built at these monotonic times, and arrived so much later.
+/// Packets built at these monotonic times, each with its delay until arrival.
 fn film(form: TimeForm, times: &[(u64, u64)], change: impl FnOnce(&mut DeviceConfig)) -> Film {
     let mut walker = walker(form, |config| {
         config.count = times.len() as u64;
@@ -153,7 +153,7 @@ const FOUR: [(u64, u64); 4] = [
 
 #[test]
 fn times_of_both_forms_give_the_same_row() {
-    // The kernel form is in microseconds, and so are these times.
+    // The kernel format uses microseconds, and so do these times.
     for form in [TimeForm::Kernel, TimeForm::Osta] {
         let outcome = watch(film(form, &FOUR, |_| ()), everything());
         let row = outcome.row;
@@ -173,7 +173,7 @@ fn times_of_both_forms_give_the_same_row() {
         assert_eq!(extra.inter_arrival_ns.samples, 3);
         assert_eq!(extra.counters.missing_frames, 0);
         let first_ns = row.first_ns.unwrap();
-        // By the monotonic clock, whose distance is read to within some ticks.
+        // On the monotonic clock; the error of the clock offset is some ticks.
         assert!(first_ns.abs_diff(5_000_010_000) < 10, "{first_ns}");
     }
 }
@@ -240,7 +240,7 @@ fn clones_make_the_account_of_numbers_worthless() {
     assert_eq!(outcome.row.latency.samples, 3);
     assert!(!outcome.extra.sequence_is_plain);
 
-    // Lost, doubled and reordered packets leave it as it is.
+    // Lost, duplicated and reordered packets do not change it.
     let mut lossy = film(TimeForm::Kernel, &times, |_| ());
     let mut frames: Vec<_> = lossy.rx.frames.collect();
     frames.remove(1);
@@ -268,7 +268,7 @@ fn recorded_stamps_are_taken_as_they_are() {
         let outcome = watch(film, everything());
         assert_eq!(outcome.row.first_ns, Some(WALL_NS + 5_000_010_000));
         assert_eq!(outcome.row.inter_arrival.max, 5000);
-        // What a clock showed on another day says nothing.
+        // Clock values from another day are not usable.
         assert_eq!(outcome.row.latency.samples, latencies);
         assert_eq!(outcome.extra.latency_ns.samples, latencies);
         assert_eq!(outcome.stamp_sources, [(StampSource::Recorded, 4)]);
@@ -291,7 +291,7 @@ fn other_frames_are_foreign() {
     assert_eq!(received.flows[0].received, 4);
 }
 
-/// A clock that does something whenever it is asked, with the number of the asking.
+/// A clock that calls a function at every reading, with the number of the reading.
 struct Asked<F: Fn(u64)>(VirtualClock, std::cell::Cell<u64>, F);
 
 impl<F: Fn(u64)> Clock for Asked<F> {
@@ -323,7 +323,7 @@ fn settings_change_and_counters_are_cleared_between_batches() {
         }
     });
     let outcome = run_watcher(&mut film(TimeForm::Kernel, &times, |_| ()), &handle, &clock);
-    // One more batch may come before it is seen.
+    // One more batch may arrive before it is seen.
     assert!((12..=15).contains(&seen.get()), "{}", seen.get());
     assert!(
         (15..=18).contains(&outcome.row.packets),
@@ -350,7 +350,7 @@ fn packets_that_were_sent_before_the_run_are_foreign() {
     }
 }
 
-/// Shows nothing before a time, like a device that collects frames.
+/// Delivers nothing before a time, like a device that collects frames.
 struct Collecting {
     tx: memory::MemoryTx,
     rx: CollectingRx,
@@ -397,7 +397,7 @@ impl QueuePair for Collecting {
     }
 }
 
-/// Puts packets on the wire at once.
+/// Sends packets at once.
 fn put(tx: &mut memory::MemoryTx, walker: &mut Walker, packets: usize) {
     assert_eq!(tx.lend(packets), packets);
     for i in 0..packets {
@@ -430,7 +430,7 @@ fn what_arrived_before_the_stop_counts_however_late_it_is_shown() {
     };
     let late = std::cell::RefCell::new((near, walker));
     let watched = Asked(clock, 0.into(), |asked| {
-        // After the watcher has taken note of the end.
+        // After the watcher has seen the end.
         if asked == 3 {
             let (near, walker) = &mut *late.borrow_mut();
             put(near.queues[0].tx(), walker, 200);
@@ -536,7 +536,7 @@ proptest! {
         prop_assert_eq!(counters.received_frames, came);
         prop_assert_eq!(counters.missing_frames, lost_or_doubled.0 - trailing);
         prop_assert_eq!(counters.duplicate_frames, lost_or_doubled.1);
-        // A doubled packet before a lost one, or at the end, looks like a clone.
+        // A duplicate before a lost packet, or at the end, looks like a clone.
         let looks_cloned = fates.windows(2).any(|w| w == [1, 0])
             || fates.iter().rev().find(|f| **f != 0) == Some(&1);
         prop_assert_eq!(outcome.extra.sequence_is_plain, !looks_cloned);

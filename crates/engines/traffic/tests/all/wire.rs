@@ -1,4 +1,4 @@
-//! The bytes of sent frames, judged by a parser that is not ours.
+//! The bytes of sent frames, checked by an independent parser.
 
 use std::{collections::BTreeSet, net::Ipv6Addr};
 
@@ -61,7 +61,7 @@ fn judge(frame: &[u8]) {
             assert_eq!(tcp.checksum(), right);
         }
         (TransportSlice::Icmpv4(icmp), NetSlice::Ipv4(_)) => {
-            // The parser's own check is of messages whose type it knows.
+            // The parser checks only messages of types that it knows.
             assert!(wb_wire::checksum::is_right(0, icmp.slice()));
         }
         (TransportSlice::Icmpv6(icmp), NetSlice::Ipv6(ip)) => {
@@ -75,7 +75,7 @@ const PROTOS: [Proto; 3] = [Proto::Udp, Proto::Tcp, Proto::Icmp];
 
 #[test]
 fn checksums_are_right_whatever_changes() {
-    // Offsets behind the tag of the longest headers, and across the border of address and port.
+    // Offsets after the tag of the longest headers, and across the boundary of address and port.
     let common = [
         "",
         "dst-mac=inc:02:00:00:00:00:00-02:00:00:00:00:ff",
@@ -318,7 +318,7 @@ fn arp_and_raw_frames_carry_the_tag_too() {
     assert_eq!((find_tag(&bare[0]), &bare[0]), (None, &bare[1]));
 }
 
-/// The checksum covers what IP carries, whatever stands before it (RFC 8200 section 8.1).
+/// The checksum covers the payload of IP, regardless of extension headers (RFC 8200 section 8.1).
 #[test]
 fn extension_headers_stand_before_what_ip_carries() {
     use wb_model::Extension::{Destination, Fragment, HopByHop, Routing};
@@ -412,7 +412,7 @@ fn the_same_seed_gives_the_same_frames() {
 
 #[test]
 fn a_udp_checksum_is_never_zero() {
-    // All values of a word: one of them makes the sum come out as 0, which would say unused.
+    // All values of a word: one of them makes the sum 0, which would mean "no checksum".
     let stream = Stream {
         tag: TagKind::None,
         vary: vec!["u16@50=inc:0-65535".parse().unwrap()],

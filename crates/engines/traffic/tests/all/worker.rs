@@ -1,4 +1,4 @@
-//! The loop of a worker, by itself and between threads.
+//! The loop of a worker, alone and between threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ fn a_sender_sleeps_between_frames_and_publishes() {
     );
 }
 
-/// Says finish when the time has come, as a session does.
+/// Sets `finish` at a given time, like a session.
 struct Finishing<'a> {
     clock: &'a VirtualClock,
     control: &'a Control,
@@ -173,7 +173,7 @@ fn stop_ends_the_sender_and_finish_the_receiver() {
         &SharedCounters::default(),
         &lab.clock,
     );
-    // What has arrived by then counts.
+    // Frames that have arrived by then count.
     assert_eq!(
         outcome
             .receiver
@@ -185,7 +185,7 @@ fn stop_ends_the_sender_and_finish_the_receiver() {
     );
 }
 
-/// Shows nothing before a time, like a device that collects frames.
+/// Delivers nothing before a time, like a device that collects frames.
 struct Collecting {
     tx: memory::MemoryTx,
     rx: CollectingRx,
@@ -232,7 +232,7 @@ impl QueuePair for Collecting {
     }
 }
 
-/// What a worker that does nothing but receive has counted in the end.
+/// Final counters of a worker that only receives.
 fn received(pair: &mut impl QueuePair, control: &Control, clock: &VirtualClock) -> Counters {
     let worker = Worker {
         sender: None,
@@ -279,7 +279,7 @@ fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
     );
 }
 
-/// A frame comes every so often. Whoever waits is woken by it.
+/// A frame arrives periodically and wakes any waiting thread.
 struct Regular<'a> {
     clock: VirtualClock,
     control: &'a Control,
@@ -358,7 +358,7 @@ fn a_receiver_is_not_woken_for_each_of_many_frames() {
         pair.1.waits
     };
     assert!(woken(20_000) <= 2, "{}", woken(20_000));
-    // Of few frames each wakes it at once.
+    // At a low rate each frame wakes it at once.
     assert!(woken(300_000) >= 999, "{}", woken(300_000));
 }
 
@@ -418,8 +418,8 @@ fn a_port_that_vanishes_ends_the_worker_with_its_counts() {
     assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
 }
 
-/// Drops frames while its link is down, and says why every other time only: a device may be asked before the
-/// system knows.
+/// Drops frames while its link is down, and reports the reason only every second time: the system may learn of the link
+/// later than the device.
 struct Dropping {
     inner: memory::MemoryTx,
     clock: VirtualClock,

@@ -1,4 +1,4 @@
-//! A sender at one end of a memory link in virtual time, and what arrives at the other.
+//! A sender at one end of a memory link in virtual time, and the frames that arrive at the other end.
 
 use wb_port::{PortError, QueuePair, RxQueue, TxQueue, memory};
 use wb_traffic::{Sender, SenderOutcome, SenderSpec, StreamSpec, VirtualClock};
@@ -24,7 +24,7 @@ impl Lab {
         Sender::new(spec, self.near.queues[0].tx().frame_capacity()).unwrap()
     }
 
-    /// Whatever waits at the far end, with its stamp.
+    /// Frames waiting at the far end, with their timestamps.
     pub(crate) fn arrived(&mut self) -> Vec<(u64, Vec<u8>)> {
         let mut frames = Vec::new();
         let rx = self.far.queues[0].rx();
@@ -38,7 +38,7 @@ impl Lab {
         frames
     }
 
-    /// Sends all of it, from now on.
+    /// Sends everything, starting now.
     pub(crate) fn send(&mut self, spec: &SenderSpec) -> (Vec<Vec<u8>>, SenderOutcome) {
         let mut sender = self.sender(spec);
         sender.start(0);
@@ -58,7 +58,7 @@ impl Lab {
     }
 }
 
-/// So many frames of one stream at full speed.
+/// A number of frames of one stream at full speed.
 pub(crate) fn count(stream: wb_model::Stream, frames: u64) -> SenderSpec {
     SenderSpec {
         streams: vec![StreamSpec {
