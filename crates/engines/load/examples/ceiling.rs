@@ -1,5 +1,5 @@
-//! What the engine and the machine can do without any device: a client worker and a server worker
-//! joined by memory, each on a thread of its own.
+//! Maximum performance of the engine and the machine without a device: a client worker and a server worker connected
+//! through memory, each on a separate thread.
 //!
 //! `cargo run --release -p wb-load --example ceiling -- [SECONDS]`
 
@@ -34,7 +34,7 @@ fn wall_ns() -> u64 {
         .map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Runs a client against a server and gives what both did.
+/// Runs a client against a server. Returns the totals of both.
 fn run(client: &LoadJob, server: &LoadJob) -> [LoadTotals; 2] {
     let options = memory::LinkOptions::new("ceiling", wb_port::clock::Clock::Real(wall_ns));
     let (mut near, mut far) = memory::link(&options).expect("sound options");
@@ -110,7 +110,7 @@ fn main() {
             .map_or(0, |p| p.counters.completed)
     };
 
-    // As many short connections as 64 at a time make.
+    // As many short connections as 64 concurrent ones allow.
     let short = LoadJob {
         rate: held(64),
         ..base.clone()

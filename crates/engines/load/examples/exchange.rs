@@ -1,13 +1,17 @@
-//! A client and a server joined in memory: `exchange [CONNECTIONS]`, or `exchange REQUESTS udp`: so many
-//! datagrams, each with its answer, over 64 flows; or `exchange REQUESTS held CONNECTIONS [plain]`: so many
-//! requests over connections that stay, each in turn, with the time of one (`plain`: without looking
-//! ahead). For instruction counts:
+//! A client and a server connected through memory, for instruction counts.
 //!
-//!     cargo build --release -p wb-load --example exchange
-//!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/exchange 20000
+//! - `exchange [CONNECTIONS]` opens this number of connections.
+//! - `exchange REQUESTS udp` sends this number of datagrams, each with an answer, over 64 flows.
+//! - `exchange REQUESTS held CONNECTIONS [plain]` sends requests over persistent connections in turn and measures their
+//!   time. `plain` disables prefetching.
 //!
-//! The difference of two runs with different numbers, divided by the difference of the numbers, is
-//! what one connection or request costs at both ends, the copy over the wire between them included.
+//! ```text
+//! cargo build --release -p wb-load --example exchange
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/exchange 20000
+//! ```
+//!
+//! The difference of two runs, divided by the difference of their numbers, is the cost of one connection or request at
+//! both ends. It includes the copy between them.
 
 use std::time::Instant;
 
@@ -22,7 +26,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// All frames to a machine, whose own go into `out`.
+    /// Passes all frames to a machine and collects its replies in `out`.
     #[inline(always)]
     fn take_to<O: Observer>(
         &mut self,

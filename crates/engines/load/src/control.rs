@@ -1,36 +1,36 @@
-//! What the session tells running workers.
+//! Signals from the session to running workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use wb_model::load::LoadRate;
 
-/// Stands for `None` in a rate.
+/// Represents `None` in a rate.
 const ABSENT: u64 = u64::MAX;
 
-/// The signals from the session to the workers of one load job.
+/// Signals from the session to the workers of one load job.
 ///
-/// The session sets `start_at_mono_ns` once all workers are there, and `stop` when they are to
-/// drain (servers: when the clients have ended).
+/// The session sets `start_at_mono_ns` once all workers are ready, and `stop` when they must drain (servers: when the
+/// clients have ended).
 #[derive(Debug)]
 pub struct LoadControl {
-    /// When the run begins, monotonic. `u64::MAX`: not known yet; servers and neighbours are answered
-    /// all the same.
+    /// Start of the run, monotonic. `u64::MAX` means not known yet; servers and neighbour requests are served before
+    /// the start too.
     pub start_at_mono_ns: AtomicU64,
-    /// Nothing more is opened; the drain begins.
+    /// No more connections are opened; the drain begins.
     pub stop: AtomicBool,
-    /// Servers: their clients were told to stop, and with that the duration of both ends is over.
+    /// Servers: their clients were stopped, which ends the duration at both ends.
     pub clients_stop: AtomicBool,
-    /// No drain either: end at once.
+    /// Skip the drain and end at once.
     pub hurry: AtomicBool,
-    /// Workers whose connections have all ended.
+    /// Number of workers without remaining connections.
     at_rest: AtomicU32,
-    /// Of `rate`; 0: as planned.
+    /// Version of `rate`; 0 means as planned.
     version: AtomicU64,
     rate: [AtomicU64; 5],
 }
 
 impl LoadControl {
-    /// Nothing started, nothing stopped, the rate as planned.
+    /// Initial state: nothing started or stopped, the rate as planned.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -44,30 +44,29 @@ impl LoadControl {
         }
     }
 
-    /// Lets the workers go on with another rate, over all of them. `group` stays as planned. Held
-    /// connections beyond a lower `cc` are closed; without rps, pps and bps requests follow the
-    /// interval again.
+    /// Sets another total rate for all workers. `group` stays as planned. Held connections beyond a lower `cc` are
+    /// closed. Without rps, pps and bps, requests follow the interval again.
     pub fn set_rate(&self, rate: &LoadRate) {
         let values = [rate.cps, rate.cc, rate.rps, rate.pps, rate.bps];
         for (slot, value) in self.rate.iter().zip(values) {
             slot.store(value.unwrap_or(ABSENT), Ordering::Relaxed);
         }
-        // Release pairs with the Acquire in `changed_rate`. Whoever reads a mixture of two rates
-        // sees a newer version afterwards and reads again.
+        // Release pairs with the Acquire in `changed_rate`. A worker that reads a mixture of two rates sees a newer
+        // version afterwards and reads again.
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A worker has nothing left to do of its own. To be said once by each.
+    /// Records that a worker has no connections left. Each worker calls it once.
     pub(crate) fn come_to_rest(&self) {
         self.at_rest.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether so many workers have nothing left to do.
+    /// Returns true if this number of workers have no connections left.
     pub(crate) fn are_at_rest(&self, workers: u32) -> bool {
         self.at_rest.load(Ordering::Acquire) >= workers
     }
 
-    /// The rate, if it is newer than `seen`, which is brought up to date.
+    /// The rate, if it is newer than `seen`, which is updated.
     #[inline]
     pub(crate) fn changed_rate(&self, seen: &mut u64) -> Option<LoadRate> {
         let version = self.version.load(Ordering::Acquire);

@@ -1,7 +1,7 @@
-//! How the share of the rate goes with time, and how much of it has passed.
+//! Share of the rate as a function of time, and its integral.
 //!
-//! A curve is made of straight pieces. The area below it up to a time, times the rate, is how many
-//! events are due by then; it is computed from the time alone, in whole numbers, so nothing drifts.
+//! A curve consists of linear pieces. The area below it up to a time, multiplied by the rate, is the number of events
+//! due by then. It is computed from the time alone in integers, so nothing drifts.
 
 use wb_model::load::{LoadRise, LoadShape};
 
@@ -10,7 +10,7 @@ pub(crate) const ONE: u64 = 1_000_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A straight piece from one time (ns) and share to the next.
+/// A linear piece from one time (ns) and share to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     from: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// Wait, ramp, profile or the full rate.
+    /// Builds the curve from wait, ramp, profile or the full rate.
     pub(crate) fn new(shape: &LoadShape) -> Self {
         let (wait, ramp) = (shape.wait.as_nanos(), shape.ramp.as_nanos());
         let steady = wait.max(ramp);
@@ -75,7 +75,7 @@ impl Curve {
             .map_or(0, |piece| piece.before + piece.area(piece.to - piece.from))
     }
 
-    /// Goes on to `to`.
+    /// Appends a piece that ends at `to`.
     fn piece(&mut self, to: u64, first: u64, last: u64) {
         let (from, before) = (self.end(), self.total());
         if to > from {
@@ -89,7 +89,7 @@ impl Curve {
         }
     }
 
-    /// The ramp from 0 to `length`, of which nothing shows before `wait`.
+    /// Appends the ramp from 0 to `length`; the part before `wait` is suppressed.
     fn ramp(&mut self, rise: LoadRise, length: u64, wait: u64) {
         let mut points: Vec<(u64, u64, u64)> = Vec::new();
         match rise {
@@ -102,7 +102,7 @@ impl Curve {
                 }
             }
             LoadRise::Exponential => {
-                // A line between each doubling and the next; they are 1 / log2(1000) of it apart.
+                // A line between successive doublings, which are 1 / log2(1000) of the length apart.
                 let doublings = 1000f64.log2();
                 let share = |j: u32| (ONE / 1000) << j;
                 for j in 0..9 {
@@ -116,7 +116,7 @@ impl Curve {
         for (to, first, last) in points {
             if to > wait && to > from {
                 if from < wait {
-                    // Cut where the wait ends.
+                    // Cut at the end of the wait.
                     self.piece(wait, 0, 0);
                     let rise = i128::from(last) - i128::from(first);
                     let there = rise * i128::from(wait - from) / i128::from(to - from);
@@ -134,7 +134,7 @@ impl Curve {
         self.pieces.get(at)
     }
 
-    /// The share at a time; 0 after the end.
+    /// Share at a time; 0 after the end.
     pub(crate) fn share(&self, time: u64) -> u64 {
         self.piece_at(time).map_or(0, |piece| {
             let (x, len) = (
@@ -155,7 +155,7 @@ impl Curve {
         }
     }
 
-    /// When there is anything for the first time.
+    /// First time with a share above 0.
     pub(crate) fn begin(&self) -> u64 {
         self.pieces
             .iter()
@@ -163,7 +163,7 @@ impl Curve {
             .map_or(u64::MAX, |piece| piece.from)
     }
 
-    /// The first time at which twice the area is at least so much; `u64::MAX` if never.
+    /// First time at which twice the area reaches `area`; `u64::MAX` if never.
     pub(crate) fn time_of(&self, area: u128) -> u64 {
         let at = self
             .pieces

@@ -1,8 +1,8 @@
 //! The load engine: opens connections, holds, answers and closes them at a rate, over any port.
 //!
 //! Knows ports by trait and time by trait; starts no thread and prints nothing. A job of the plan
-//! ([`wb_model::load::LoadJob`]) becomes a [`LoadSpec`] for each worker; what a worker does is one
-//! loop, [`run_load_worker`], compiled for each kind of port:
+//! ([`wb_model::load::LoadJob`]) becomes a [`LoadSpec`] for each worker. A worker is one loop, [`run_load_worker`],
+//! compiled for each kind of port:
 //!
 //! ```text
 //!  RxQueue ──batch──> wb_tcp::Machine ──answers──> lent slots ──> TxQueue
@@ -10,18 +10,17 @@
 //!  curve, limits ─> pace ─ launch          shared counters, once a tick
 //! ```
 //!
-//! **Rate first.** All limits hold together: new connections per second, open ones, requests, frames
-//! and bits per second. The launch k is due at a time that follows from k; whoever is late makes up
-//! at once, but for no more than `catch_up_ns`. Of a number for all workers each has the whole part,
-//! the first one the rest.
-//! Requests over connections that stay have a rate of their own, made in the same way: whichever has
-//! rested longest is asked next.
+//! **Rate.** All limits apply together: new connections per second, open connections, requests, frames and bits per
+//! second. The due time of launch k follows from k. A late worker catches up at once, but for at most `catch_up_ns`. A
+//! total is divided evenly over the workers; the first one also gets the remainder. Requests over persistent
+//! connections have a separate rate, computed in the same way; the connection that has been idle longest sends the next
+//! request.
 //!
-//! **Times.** Wait and ramp, then the duration, then the drain, in which connections end. What is
-//! open after it is told as open, so `attempted = completed + failed + open` always holds.
+//! **Phases.** Wait and ramp, then the duration, then the drain, in which connections end. Connections that remain are
+//! reported as open, so `attempted = completed + failed + open` always holds.
 //!
-//! **Workers share nothing.** Each has its own machine and its own tuples: those whose answers come
-//! back to it. How they do is for the session to arrange (see [`LoadPlace::steering`]).
+//! **Workers share nothing.** Each has its own machine and its own tuples, chosen so that their answers arrive at this
+//! worker. The session must arrange this (see [`LoadPlace::steering`]).
 //!
 //! ```
 //! use wb_load::*;

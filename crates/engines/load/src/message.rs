@@ -1,29 +1,29 @@
-//! What is asked and answered, as bytes.
+//! Builds requests and answers as bytes.
 
 use wb_model::load::{HttpRequest, LoadAnswer, LoadMessage, LoadRoute};
 use wb_tcp::{Answer, Filler, Message, Route};
 
-/// What messages are made from beside the plan.
+/// Inputs for messages in addition to the plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Making<'a> {
-    /// Bytes of the file that the plan names; the session reads it.
+    /// Contents of the file that the plan names, read by the session.
     pub(crate) file: Option<&'a [u8]>,
-    /// The Host header where the plan has none.
+    /// Host header if the plan has none.
     pub(crate) host: &'a str,
-    /// Of random letters.
+    /// Seed of random letters.
     pub(crate) seed: u64,
-    /// Texts as dperf has them.
+    /// Use the texts of dperf.
     pub(crate) like_dperf: bool,
     /// Largest segment.
     pub(crate) mss: u16,
-    /// Whether the server closes after an answer.
+    /// The server closes after an answer.
     pub(crate) closes: bool,
-    /// Whether HTTP messages are filled with random letters.
+    /// Fill HTTP messages with random letters.
     pub(crate) random: bool,
 }
 
 impl Making<'_> {
-    /// A client's message; `None` if a file was named and its bytes are not here.
+    /// A client's message; `None` if the plan names a file and its contents are missing.
     pub(crate) fn request(&self, message: &LoadMessage) -> Option<Message> {
         Some(match message {
             LoadMessage::Bytes(len) => self.letters(*len, Filler::Letter(b'a')),
@@ -37,7 +37,7 @@ impl Making<'_> {
         })
     }
 
-    /// A server's answer; `None` as above.
+    /// A server's answer; `None` as for requests.
     pub(crate) fn answer(&self, answer: &LoadAnswer) -> Option<Answer> {
         Some(Answer::Message(match answer {
             LoadAnswer::Bytes(len) => self.letters(*len, Filler::Letter(b'a')),
@@ -86,7 +86,7 @@ impl Making<'_> {
         }
     }
 
-    /// dperf's fillers end with a line feed, if there is more than one byte.
+    /// dperf's fillers end with a line feed if they have more than one byte.
     fn letters(&self, len: u32, filler: Filler) -> Message {
         if !self.like_dperf || !(2..=u32::from(u16::MAX)).contains(&len) {
             return Message::new(&[], len, filler);
@@ -107,7 +107,7 @@ impl Making<'_> {
         }
     }
 
-    /// So many bytes to fill up with.
+    /// Filler bytes.
     fn fill(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![b'a'; len];
         if self.random {
@@ -134,7 +134,7 @@ impl Making<'_> {
                 .path
                 .extend(letters.iter().map(|letter| char::from(*letter)));
         } else {
-            // The length of the body is part of the head; a digit more there is one less here.
+            // The head contains the length of the body: one more digit there means one byte less in the body.
             while self.head(&request).len() + (request.body as usize) < size {
                 let missing = size - self.head(&request).len() - request.body as usize;
                 let before = request.body;
@@ -180,8 +180,8 @@ impl Making<'_> {
         }
     }
 
-    /// A head of 85 bytes and a body that ends with a line feed. What is longer than a segment is
-    /// made of whole segments, each with the same bytes.
+    /// A head of 85 bytes and a body that ends with a line feed. A response longer than a segment consists of whole
+    /// segments, each with the same bytes.
     fn dperf_response(&self, body: u32) -> Message {
         const HEAD: u32 = 85;
         let head = |body: u32| {
@@ -206,7 +206,7 @@ impl Making<'_> {
     }
 }
 
-/// The words beside a status: RFC 9110 section 15.
+/// Reason phrase of a status: RFC 9110 section 15.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -230,7 +230,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Letters a to z by seed.
+/// Fills with letters a to z from a seed.
 fn randomize(bytes: &mut [u8], seed: u64) {
     let mut state = seed;
     for byte in bytes {

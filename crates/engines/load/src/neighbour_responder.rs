@@ -1,20 +1,20 @@
-//! ARP, neighbour discovery and pings, answered from within a worker.
+//! Answers ARP, neighbour discovery and pings within a worker.
 
 use wb_port::RxFrame;
 use wb_wire::{Ethernet, NeighbourResponder, Vlan, ethertype, find_tag, protocol};
 
-/// Frames beside the load.
+/// Frames that are not part of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign)]
 pub struct ResponderCounters {
     /// ARP messages received.
     pub arp_rx: u64,
     /// ARP messages sent.
     pub arp_tx: u64,
-    /// ICMP and ICMPv6 messages received, neighbour discovery included.
+    /// ICMP and ICMPv6 messages received, including neighbour discovery.
     pub icmp_rx: u64,
     /// ICMP and ICMPv6 messages sent.
     pub icmp_tx: u64,
-    /// Frames of any other kind that are not the load's.
+    /// Other frames that do not belong to the load.
     pub other_rx: u64,
 }
 
@@ -25,7 +25,7 @@ enum Kind {
     Other,
 }
 
-/// What kind of a frame it is.
+/// Classifies a frame.
 fn kind_of(frame: &[u8]) -> Kind {
     let parsed = || {
         let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
@@ -42,8 +42,8 @@ fn kind_of(frame: &[u8]) -> Kind {
     parsed().unwrap_or(Kind::Other)
 }
 
-/// Counts a frame that is not the load's and writes its answer into `lend`'s buffer, if there is one
-/// to write: then its length.
+/// Counts a frame that does not belong to the load. If it needs an answer, writes it into the buffer from `lend` and
+/// returns its length.
 #[cold]
 pub(crate) fn answer<'a>(
     responder: &NeighbourResponder,
@@ -67,7 +67,7 @@ pub(crate) fn answer<'a>(
     let out = lend()?;
     let mut len = responder.answer(frame.bytes, out)?;
     if let Some(tag) = frame.vlan {
-        // The device took the tag out; the answer needs it.
+        // The device removed the VLAN tag; the answer needs it.
         if out.len() < len + 4 {
             return None;
         }

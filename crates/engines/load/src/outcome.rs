@@ -1,4 +1,4 @@
-//! What a worker did, and what all of them did together.
+//! Results of a worker, and totals of all workers.
 
 use wb_model::{lateness::Lateness, load::LoadEnd};
 use wb_port::{PortError, RxCounters, TxCounters};
@@ -10,27 +10,28 @@ use crate::pace::LaunchCounters;
 use crate::shared::add_rx;
 use wb_model::load::LoadStage;
 
-/// One phase of a run.
+/// Results of one phase of a run.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseTotals {
-    /// Which.
+    /// The phase.
     pub phase: LoadStage,
-    /// When it began, in ns since the start; of the duration of a server alone, when the first frame of the load came.
+    /// Start of the phase, ns since the start of the run. For the duration of a lone server, the arrival of the first
+    /// load frame.
     pub from_ns: u64,
-    /// When it ended; of the duration of a server alone, when the last frame of the load came.
+    /// End of the phase. For the duration of a lone server, the arrival of the last load frame.
     pub to_ns: u64,
-    /// What was counted in it; `open` is how many were open at its end.
+    /// Counters of the phase; `open` is the number at its end.
     pub counters: Counters,
-    /// What was launched in it.
+    /// Launches in the phase.
     pub launch: LaunchCounters,
-    /// What became of requests that the rate asked for in it.
+    /// Rate-controlled requests in the phase.
     pub asks: LaunchCounters,
-    /// Times that became known in it.
+    /// Times measured in the phase.
     pub latencies: Latencies,
 }
 
 impl PhaseTotals {
-    /// So many of something, per second of this phase; 0 in a phase without length.
+    /// A count per second of this phase; 0 in a phase without length.
     #[must_use]
     pub fn per_second(&self, count: u64) -> f64 {
         match self.to_ns.saturating_sub(self.from_ns) {
@@ -41,7 +42,7 @@ impl PhaseTotals {
 
     fn merge(&mut self, other: &Self) {
         let heard = |phase: &Self| phase.counters.rx_of_load().0 > 0;
-        // A server's worker to which nobody came knows no time of its load.
+        // A server's worker without clients does not know the time of its load.
         (self.from_ns, self.to_ns) = match (heard(self), heard(other)) {
             (true, false) => (self.from_ns, self.to_ns),
             (false, true) => (other.from_ns, other.to_ns),
@@ -54,63 +55,63 @@ impl PhaseTotals {
     }
 }
 
-/// What one worker did.
+/// Results of one worker.
 #[derive(Debug)]
 pub struct LoadOutcome {
-    /// Which end it was.
+    /// Client or server.
     pub end: LoadEnd,
-    /// What the machine counted; connections that are open at the end stay counted as open.
+    /// Counters of the machine; connections open at the end remain counted as open.
     pub counters: Counters,
-    /// Phase by phase, in order; those without length are left out.
+    /// Phases in order; those without length are omitted.
     pub phases: Vec<PhaseTotals>,
-    /// What became of launches.
+    /// Launches.
     pub launch: LaunchCounters,
-    /// What became of requests that the rate asked for.
+    /// Rate-controlled requests.
     pub asks: LaunchCounters,
     /// ARP, ICMP and the like.
     pub responder: ResponderCounters,
-    /// What the sending half of its queue pair counted.
+    /// Counters of the transmit half of its queue pair.
     pub tx: TxCounters,
-    /// What the receiving half counted.
+    /// Counters of the receive half.
     pub rx: RxCounters,
     /// Turns taken.
     pub turns: u64,
-    /// Turns in which frames came or went.
+    /// Turns in which frames were received or sent.
     pub busy_turns: u64,
-    /// Time in those, in ns.
+    /// Time spent in busy turns, in ns.
     pub busy_ns: u64,
-    /// From the first turn to the last, in ns.
+    /// Time from the first turn to the last, in ns.
     pub ns: u64,
-    /// The longest time between two turns, in ns.
+    /// Longest time between two turns, in ns.
     pub longest_turn_ns: u64,
-    /// How often the link went down.
+    /// Number of link outages.
     pub link_downs: u64,
-    /// For how long, in ns.
+    /// Total time of link outages, in ns.
     pub link_down_ns: u64,
-    /// How late it was.
+    /// Lateness of the worker.
     pub lateness: Lateness,
-    /// Of an HTTP job, what became of its requests.
+    /// Requests of an HTTP job.
     pub http: Option<HttpOutcome>,
-    /// Answers by route of the plan, and behind them those of no route.
+    /// Answers by route of the plan, followed by those without a route.
     pub routes: Vec<u64>,
     /// ICMP messages about its packets.
     pub icmp: IcmpNews,
-    /// The kernel did not stamp all frames that came, so times end when they were read.
+    /// Some frames had no kernel timestamp, so times end when they were read.
     pub unstamped: bool,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub fault: Option<PortError>,
 }
 
-/// The account of all workers of a job. `attempted = completed + failed + open` always holds.
+/// Totals over all workers of a job. `attempted = completed + failed + open` always holds.
 #[derive(Clone, Debug, Default)]
 pub struct LoadTotals {
     /// Connections begun.
     pub attempted_connections: u64,
-    /// Handshakes completed (UDP: first answer came).
+    /// Handshakes completed (UDP: first answer received).
     pub established_connections: u64,
-    /// Connections that ended with all exchanged that was to be.
+    /// Connections that ended after completing their exchange.
     pub completed_connections: u64,
-    /// Connections that failed, whatever the cause.
+    /// Connections that failed for any cause.
     pub failed_connections: u64,
     /// Connections open at the end.
     pub open_connections: u64,
@@ -118,38 +119,38 @@ pub struct LoadTotals {
     pub requests: u64,
     /// Responses received (client) or sent (server).
     pub responses: u64,
-    /// Launches that were due and not made, for want of time, addresses or ports.
+    /// Launches that were due and not made, because of lateness or lack of addresses or ports.
     pub unsent_connections: u64,
-    /// Requests that were due, by the rate or their interval, and not made in time.
+    /// Requests that were due, by the rate or their interval, and not sent in time.
     pub unsent_requests: u64,
-    /// Requests that were due and not made because all connections waited for answers.
+    /// Requests that were due and not sent because all connections waited for answers.
     pub waited_requests: u64,
-    /// Frames that the device dropped before the wire.
+    /// Frames dropped by the device before the wire.
     pub dropped_tx_frames: u64,
-    /// Everything the machines counted.
+    /// All counters of the machines.
     pub counters: Counters,
-    /// What became of launches.
+    /// Launches.
     pub launch: LaunchCounters,
-    /// What became of requests that the rate asked for.
+    /// Rate-controlled requests.
     pub asks: LaunchCounters,
     /// ARP, ICMP and the like.
     pub responder: ResponderCounters,
-    /// Sending halves.
+    /// Counters of the transmit halves.
     pub tx: TxCounters,
-    /// Receiving halves.
+    /// Counters of the receive halves.
     pub rx: RxCounters,
-    /// The phases, of all workers together.
+    /// Phases of all workers together.
     pub phases: Vec<PhaseTotals>,
     /// Times of the whole run.
     pub latencies: Latencies,
     /// ICMP messages about its packets.
     pub icmp: IcmpNews,
-    /// The kernel did not stamp all frames that came, so times end when they were read.
+    /// Some frames had no kernel timestamp, so times end when they were read.
     pub unstamped: bool,
 }
 
 impl LoadTotals {
-    /// Adds workers up.
+    /// Sums over workers.
     #[must_use]
     pub fn of<'a>(workers: impl IntoIterator<Item = &'a LoadOutcome>) -> Self {
         let mut totals = Self::default();
@@ -190,7 +191,7 @@ impl LoadTotals {
         totals
     }
 
-    /// Whether every connection is accounted for.
+    /// Returns true if every connection is accounted for.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
         self.attempted_connections

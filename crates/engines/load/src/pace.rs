@@ -1,8 +1,8 @@
-//! When connections are due.
+//! Due times of connections.
 //!
-//! Knows a curve, limits and the time since the start, nothing of frames. The time at which the k-th
-//! connection is due follows from k, so nothing drifts. Whoever is late makes up at once, for no more
-//! than `catch_up`; older launches are given up and counted.
+//! Knows a curve, limits and the time since the start, but no frames. The due time of the k-th connection follows from
+//! k, so nothing drifts. A late worker catches up at once for at most `catch_up`; older launches are given up and
+//! counted.
 
 use derive_more::{AddAssign, Sub};
 use wb_model::load::LoadShape;
@@ -14,36 +14,36 @@ use crate::curve::{Curve, ONE};
 use crate::rates::Limits;
 
 const SECOND: u64 = 1_000_000_000;
-/// Connections opened at once where nothing but the number of open ones limits them.
+/// Connections opened at once if only the number of open ones is limited.
 const AT_ONCE: u64 = 64;
-/// The largest numerator of a rate, so that products with areas fit 128 bits.
+/// Largest numerator of a rate, so that products with areas fit 128 bits.
 const LARGEST: u64 = 1_000_000_000_000_000;
 
-/// What became of launches, or of requests, that were due.
+/// Counts of due launches or requests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, AddAssign, Sub)]
 pub struct LaunchCounters {
     /// Connections opened, or requests sent.
     pub launched: u64,
     /// Given up because the worker was too late.
     pub unsent: u64,
-    /// Left out because as many connections were open as were asked for. Of requests: never sent because
-    /// all connections waited for answers.
+    /// Omitted because the intended number of connections was open. For requests: never sent because all connections
+    /// waited for answers.
     pub held_back: u64,
-    /// Left out because all addresses and ports that were tried are in use, or the table is full.
+    /// Omitted because all tried addresses and ports are in use, or the table is full.
     pub no_tuple: u64,
 }
 
-/// How launches follow each other.
+/// Grouping of launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// So many at once, evenly spread; 0 is 1.
+    /// Groups of this size, evenly spaced; 0 means 1.
     Even(u32),
-    /// As dperf does: so many at once (0: the smallest number from 4 to 10 that divides the rate,
-    /// else 4), at whole numbers of groups a second, the ramp in steps of a second.
+    /// As in dperf: groups of this size, at a whole number of groups per second, with a ramp in steps of a second. 0
+    /// selects the smallest size from 4 to 10 that divides the rate, else 4.
     Dperf(u32),
 }
 
-/// One worker's launches. Times are ns since the start of the run.
+/// Launches of one worker. Times are ns since the start of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     curve: Curve,
@@ -51,22 +51,22 @@ pub(crate) struct Pace {
     kind: Kind,
     grouping: Grouping,
     catch_up: u64,
-    /// Ramp and wait for dperf's groups.
+    /// Ramp and wait of dperf's groups.
     ramp: u64,
     wait: u64,
     end: u64,
-    /// What is owed waits for answers, so it does not grow too old.
+    /// Due launches wait for answers, so they do not become too old.
     waits: bool,
     counters: LaunchCounters,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// Only the number of open connections limits.
+    /// Limited only by the number of open connections.
     Unlimited,
     Even(Even),
     Groups(Groups),
-    /// None at all.
+    /// No launches.
     Never,
 }
 
@@ -77,17 +77,17 @@ struct Even {
     /// Per event, twice the area is `den / num`.
     den: u128,
     group: u64,
-    /// Where the present rate began, and whether an event is due right there.
+    /// Start of the present rate, and a flag that is set if an event is due right there.
     from_area: u128,
     with_first: bool,
-    /// Events passed since then.
+    /// Events since then.
     passed: u64,
-    /// Of the group begun, launches that are still to be made.
+    /// Launches of the current group that are still to be made.
     owed: u64,
     due: u64,
 }
 
-/// dperf's groups: each moves the next on by the interval of its second.
+/// dperf's groups: each schedules the next one by the interval of its second.
 #[derive(Clone, Debug)]
 struct Groups {
     cps: u64,
@@ -125,7 +125,7 @@ impl Pace {
         &self.counters
     }
 
-    /// Takes other limits; from `now` on if the run has begun. An even rate goes on from here.
+    /// Sets new limits, effective from `now` if the run has begun. An even rate continues from here.
     pub(crate) fn set(&mut self, limits: Limits, now: Option<u64>) {
         let before = std::mem::replace(&mut self.limits, limits);
         let begun = now.filter(|now| *now > self.curve.begin());
@@ -169,12 +169,12 @@ impl Pace {
         even
     }
 
-    /// The share of the rate that is asked for now, in millionths.
+    /// Current share of the rate, in millionths.
     pub(crate) fn share(&self, now: u64) -> u64 {
         self.curve.share(now)
     }
 
-    /// How many connections to open now, while so many are open.
+    /// Number of connections to open now, given the number of open ones.
     #[inline]
     pub(crate) fn wanted(&mut self, now: u64, open: u64) -> u64 {
         let room = match self.limits.open {
@@ -205,7 +205,7 @@ impl Pace {
             }
         };
         let wanted = due.min(room);
-        // Where there was no room, being in time would not have helped.
+        // Launches without room would not have been possible in time either.
         let unsent = given_up.min(room - wanted);
         self.counters.unsent += unsent;
         let held_back = due - wanted + given_up - unsent;
@@ -216,13 +216,13 @@ impl Pace {
         wanted
     }
 
-    /// Whether what is owed has to wait for answers, as far as the caller saw.
+    /// Sets whether due launches must wait for answers.
     #[inline]
     pub(crate) fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
     }
 
-    /// How late those are that are owed now, the oldest first.
+    /// Lateness of the due launches, the oldest first.
     #[inline]
     pub(crate) fn late(&self, now: u64) -> Late {
         match &self.kind {
@@ -231,7 +231,7 @@ impl Pace {
         }
     }
 
-    /// Nothing more will be launched: what is still owed never was.
+    /// Ends the schedule: launches still due were never made.
     #[cold]
     pub(crate) fn finish(&mut self) {
         let owed = match &self.kind {
@@ -245,13 +245,13 @@ impl Pace {
         }
     }
 
-    /// How many connections may be open now; `None`: any number.
+    /// Maximum number of connections open now; `None` means unlimited.
     #[inline]
     pub(crate) fn open_limit(&self, now: u64) -> Option<u64> {
         self.limits.open.map(|most| self.most_open(most, now))
     }
 
-    /// With a rate of launches the number of open ones is a mere limit; without it is what rises.
+    /// With a launch rate the number of open connections is only a limit; otherwise it rises along the curve.
     fn most_open(&self, most: u64, now: u64) -> u64 {
         if self.limits.launches.is_some() {
             return most;
@@ -269,21 +269,21 @@ impl Pace {
         }
     }
 
-    /// So many were opened of those wanted.
+    /// Records launches among those that were due.
     #[inline]
     pub(crate) fn launched(&mut self, n: u64) {
         self.counters.launched += n;
         self.drop_owed(n);
     }
 
-    /// So many could not be opened, and waiting would not help.
+    /// Records launches that are impossible even later, because no tuple is free.
     #[cold]
     pub(crate) fn no_tuple(&mut self, n: u64) {
         self.counters.no_tuple += n;
         self.drop_owed(n);
     }
 
-    /// When the next one is due; `None`: not by itself.
+    /// Due time of the next launch; `None` if it depends on a connection closing.
     #[inline]
     pub(crate) fn next_due(&self, now: u64, open: u64) -> Option<u64> {
         if self.limits.open.is_some_and(|most| open >= most) {
@@ -292,7 +292,7 @@ impl Pace {
         let due = match &self.kind {
             Kind::Never => return None,
             Kind::Unlimited if self.limits.unlimited => self.curve.begin().max(now),
-            // As the curve rises there is room for more, so look every millisecond.
+            // The limit rises with the curve, so check every millisecond.
             Kind::Unlimited => self.curve.begin().max(now + 1_000_000),
             Kind::Even(even) if even.owed > 0 => now,
             Kind::Groups(groups) if groups.owed > 0 => now,
@@ -304,7 +304,7 @@ impl Pace {
 }
 
 impl Even {
-    /// Finds out when the next event is due.
+    /// Computes the due time of the next event.
     fn seek(&mut self, curve: &Curve) {
         self.due = self.due_of(curve, self.passed);
     }
@@ -315,7 +315,7 @@ impl Even {
         u64::try_from(count).unwrap_or(u64::MAX) + u64::from(self.with_first)
     }
 
-    /// How late what is owed is.
+    /// Lateness of the due launches.
     #[inline]
     fn late(&self, curve: &Curve, now: u64) -> Late {
         let events = self.owed.div_ceil(self.group);
@@ -333,9 +333,9 @@ impl Even {
         }
     }
 
-    /// When an event is due, counted from where the present rate began.
+    /// Due time of an event, counted from the start of the present rate.
     fn due_of(&self, curve: &Curve, event: u64) -> u64 {
-        // The first one is due where there is anything at all, the next one a stride later.
+        // The first event is due at the start of the curve if included, the next one a stride later.
         let ordinal = event + u64::from(!self.with_first);
         if ordinal == 0 {
             return curve.begin();
@@ -344,12 +344,12 @@ impl Even {
         curve.time_of(self.from_area + area).max(curve.begin())
     }
 
-    /// Makes all owed that is due by `now`; what is older than `catch_up` is given up and returned,
-    /// apart from the `kept` oldest.
+    /// Collects everything due by `now`. Gives up what is older than `catch_up`, except the `kept` oldest, and returns
+    /// the number given up.
     fn take_due(&mut self, curve: &Curve, now: u64, end: u64, catch_up: u64, kept: u64) -> u64 {
         let area = curve.area(now);
         let mut due = self.count(area);
-        // What would be due at the very end is beyond it.
+        // An event due exactly at the end is beyond it.
         due -= u64::from(now >= end && due > 0 && self.is_whole(area, due));
         let mut given_up = 0;
         if let Some(oldest) = now.checked_sub(catch_up) {
@@ -359,7 +359,7 @@ impl Even {
             self.owed += (due - self.passed) * self.group;
             self.passed = due;
         }
-        // Also of what was owed before, whoever looks often and never gets rid of it.
+        // Also applies to earlier due launches, in case of frequent calls without launches.
         let unsent = self
             .owed
             .saturating_sub((due - given_up.min(due)) * self.group + kept);
@@ -368,7 +368,7 @@ impl Even {
         unsent
     }
 
-    /// Whether the last of `due` events falls exactly on the area, so not before it.
+    /// Returns true if the last of `due` events falls exactly on the area, and thus not before it.
     fn is_whole(&self, area: u128, due: u64) -> bool {
         let ordinal = u128::from(due - u64::from(self.with_first));
         ordinal > 0 && (area - self.from_area.min(area)) * self.num == ordinal * self.den
@@ -376,7 +376,7 @@ impl Even {
 }
 
 impl Groups {
-    /// From one group to the next at this time.
+    /// Interval between groups at this time.
     fn interval(&self, at: u64, ramp: u64) -> u64 {
         let steady = SECOND / (self.cps / self.group).max(1);
         let seconds = ramp / SECOND;
@@ -409,7 +409,7 @@ fn dperf_group(told: u32, cps: u64) -> u64 {
         0 => (4..=10).find(|n| cps.is_multiple_of(*n)).unwrap_or(4),
         told => u64::from(told),
     };
-    // Fewer a second than a group has: all of them once a second.
+    // If the rate is below the group size, all launches of a second form one group.
     group.min(cps)
 }
 

@@ -1,10 +1,10 @@
-//! What a worker has to do of what is asked of all.
+//! Distribution of the total rate over workers.
 
 use wb_model::load::LoadRate;
 use wb_model::units::Rational;
 
-/// A worker's part of a number: each has the whole part, the first one the rest too. If there is
-/// less than one for each, the first ones have 1 (as dperf divides).
+/// A worker's part of a total: an equal whole part, plus the remainder for the first worker. If the total is smaller
+/// than the number of workers, the first ones get 1 (as in dperf).
 pub fn share(total: u64, worker: u32, workers: u32) -> u64 {
     let (worker, workers) = (u64::from(worker), u64::from(workers.max(1)));
     if total <= workers {
@@ -13,25 +13,25 @@ pub fn share(total: u64, worker: u32, workers: u32) -> u64 {
     total / workers + if worker == 0 { total % workers } else { 0 }
 }
 
-/// What one connection amounts to, to turn all rates into one of connections.
+/// Cost of one connection, to convert all rates to connection rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Requests of a connection; `None`: no end.
+    /// Requests per connection; `None` means unlimited.
     pub requests: Option<u64>,
-    /// Bytes of a request's frame with FCS; `None`: frames and bits say nothing of requests (TCP).
+    /// Bytes of a request's frame with FCS; `None` if frames and bits do not determine requests (TCP).
     pub frame_size: Option<u32>,
 }
 
 /// The limits of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// New connections per second; `None`: as many as `open` lets.
+    /// New connections per second; `None`: as many as `open` permits.
     pub launches: Option<Rational>,
     /// New connections as fast as the worker can open them; `launches` is `None` then.
     pub unlimited: bool,
     /// Connections open at a time.
     pub open: Option<u64>,
-    /// Requests per second over all connections that stay; `None`: as the interval says.
+    /// Requests per second over all persistent connections; `None`: according to the interval.
     pub requests: Option<Rational>,
 }
 
@@ -42,8 +42,8 @@ impl Limits {
         let counted = |rate: Option<u64>| rate.filter(|rate| *rate != LoadRate::MAX);
         let part = |total: Option<u64>| total.map(|total| share(total, worker, workers));
         let whole = |total: Option<u64>| part(total).map(Rational::whole);
-        // Where connections come and go, a limit of requests is one of connections. Where some are
-        // held, they share it, and workers that hold none have no part.
+        // For short connections, a request limit is a connection limit. Held connections share it, and workers without
+        // held connections get no part.
         let held = rate.cc.is_some() && cost.requests != Some(1);
         let active = match rate.cc {
             Some(cc) if held && cc < u64::from(workers) => cc as u32,
@@ -60,7 +60,7 @@ impl Limits {
                 asked(rate.bps).and_then(|bps| Rational::new(bps.into(), u128::from(size) * 8));
             requests = least(requests, bits);
         }
-        // A flow needs nobody to open it, so one is enough where only its packets are limited.
+        // A flow needs no handshake, so one is enough if only its packets are limited.
         let one_flow = cost.frame_size.is_some()
             && cost.requests != Some(1)
             && (rate.cc, rate.cps) == (None, None)

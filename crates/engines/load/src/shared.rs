@@ -1,4 +1,4 @@
-//! What a running worker shows: one place, written by the worker once a tick, read by anyone.
+//! Published state of a running worker: written once per tick by the worker, read by any thread.
 
 use std::sync::{Mutex, PoisonError, TryLockError};
 
@@ -15,9 +15,9 @@ use crate::pace::LaunchCounters;
 /// Times of one kind so far, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveTimes {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
-    /// Their sum, modulo 2^64.
+    /// Sum of the samples, modulo 2^64.
     pub sum: u64,
 }
 
@@ -34,27 +34,27 @@ impl LiveTimes {
     }
 }
 
-/// A worker at an instant, or many added up. All numbers of one worker are of the same instant, so
-/// sums that must hold do.
+/// State of one worker, or sum over workers, at an instant. All numbers of one worker are of the same instant, so
+/// invariants between them hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadSnapshot {
-    /// The earliest phase that any of them is in.
+    /// Earliest phase of any worker.
     pub phase: LoadStage,
-    /// Since the start, in ns; the latest.
+    /// Latest time since the start, in ns.
     pub at_ns: u64,
-    /// What the machine counted.
+    /// Counters of the machine.
     pub counters: Counters,
     /// ARP, ICMP and the like.
     pub responder: ResponderCounters,
-    /// What became of launches.
+    /// Launches.
     pub launch: LaunchCounters,
-    /// What became of requests that the rate asked for.
+    /// Rate-controlled requests.
     pub asks: LaunchCounters,
-    /// The sending half of the queue pair.
+    /// Counters of the transmit half of the queue pair.
     pub tx: TxCounters,
-    /// The receiving half.
+    /// Counters of the receive half.
     pub rx: RxCounters,
-    /// Share of the rate asked for now, in millionths; of many the mean.
+    /// Current share of the rate, in millionths; the mean over workers.
     pub share: u64,
     /// From SYN to SYN-ACK.
     pub connect: LiveTimes,
@@ -62,16 +62,16 @@ pub struct LoadSnapshot {
     pub first_byte: LiveTimes,
     /// From request to last byte.
     pub request: LiveTimes,
-    /// Of an HTTP job, its requests and connections so far. `request` is then since they were due.
+    /// Requests and connections of an HTTP job so far. `request` then starts at their due time.
     pub http: HttpTotals,
-    /// Time in turns that did something, in ns.
+    /// Time in busy turns, in ns.
     pub busy_ns: u64,
-    /// The longest time between two turns, in ns.
+    /// Longest time between two turns, in ns.
     pub longest_turn_ns: u64,
 }
 
 impl LoadSnapshot {
-    /// The workers together.
+    /// Sum over workers.
     #[must_use]
     pub fn sum<'a>(workers: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = Self::default();
@@ -113,21 +113,21 @@ pub(crate) fn add_rx(sum: &mut RxCounters, other: &RxCounters) {
     sum.freezes += other.freezes;
 }
 
-/// One worker's place, alone on its cache lines.
+/// Published state of one worker, on separate cache lines.
 ///
-/// It is a lock, but never one that a worker waits for: it tries once a tick, and shows its numbers
-/// a turn later if somebody was just reading. So all numbers read belong together.
+/// It contains a lock, but the worker never waits for it: it tries once per tick, and publishes a turn later if a
+/// reader holds the lock. Therefore all numbers read belong together.
 #[derive(Debug, Default)]
 pub struct LoadSlot {
     snapshot: CachePadded<Mutex<LoadSnapshot>>,
-    /// From SYN to SYN-ACK so far, for who asks.
+    /// Times from SYN to SYN-ACK so far, published on request.
     pub connect: ShownOutline,
-    /// As [`LoadSnapshot::request`], so far, for who asks. Of an HTTP job without the warm-up.
+    /// Times as in [`LoadSnapshot::request`] so far, published on request. For an HTTP job without the warm-up.
     pub request: ShownOutline,
 }
 
 impl LoadSlot {
-    /// Shows a snapshot, unless somebody is reading at this very moment. Says whether it did.
+    /// Publishes a snapshot unless a reader holds the lock. Returns true if published.
     pub(crate) fn publish(&self, snapshot: &LoadSnapshot) -> bool {
         let mut place = match self.snapshot.try_lock() {
             Ok(place) => place,
@@ -138,7 +138,7 @@ impl LoadSlot {
         true
     }
 
-    /// What was shown last.
+    /// Last published snapshot.
     #[must_use]
     pub fn read(&self) -> LoadSnapshot {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)

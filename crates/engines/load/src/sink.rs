@@ -1,9 +1,9 @@
-//! Where the machine's frames go: straight into the slots that a port lends.
+//! Output of the machine's frames: the slots lent by a port.
 
 use wb_port::TxQueue;
 use wb_tcp::FrameSink;
 
-/// Lent slots, filled one after the other. What was filled leaves with [`Sink::submit`].
+/// Lent slots, filled in order. Filled slots are sent by [`Sink::submit`].
 pub(crate) struct Sink<'a, T> {
     tx: &'a mut T,
     batch: usize,
@@ -24,7 +24,7 @@ impl<'a, T: TxQueue> Sink<'a, T> {
         }
     }
 
-    /// Hands what was filled to the port and takes no more from it.
+    /// Submits the filled slots and returns the rest to the port.
     #[inline]
     pub(crate) fn submit(&mut self) {
         if self.lent > 0 {

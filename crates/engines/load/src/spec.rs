@@ -1,4 +1,4 @@
-//! What one worker is to do, made from the job of the plan and the facts of the port.
+//! Specification of one worker, derived from the job of the plan and properties of the port.
 
 use std::sync::Arc;
 
@@ -18,47 +18,46 @@ use crate::message::Making;
 use crate::pace::Grouping;
 use crate::rates::{Cost, Limits};
 
-/// Default interval between two snapshots, in ns: much shorter than the interval of a timeline, so that a snapshot
-/// which just misses it draws no outage.
+/// Default interval between two snapshots, in ns: much shorter than the interval of a timeline, so that a snapshot just
+/// before it does not look like an outage.
 const TICK_NS: u64 = 1_000_000;
 
-/// Destinations that are apart are kept one by one, and looked through for each frame.
+/// Maximum number of non-contiguous destinations, which are stored individually and searched for each frame.
 const MOST_DESTINATIONS: u128 = 65_536;
-/// What a tunnel adds to a frame.
+/// Overhead of a tunnel per frame, in bytes.
 const TUNNEL: u32 = 50;
 
-/// Where a worker stands: what the session found out for it.
+/// Environment of a worker, determined by the session.
 #[derive(Clone, Debug)]
 pub struct LoadPlace<'a> {
     /// The port's Ethernet address.
     pub mac: MacAddr,
     /// Largest IP packet of the port.
     pub mtu: u32,
-    /// Ethernet address of the next hop. A server can do without: it answers to where a frame came
-    /// from.
+    /// Ethernet address of the next hop. Optional for a server, which answers to the source of each frame.
     pub gateway: Option<MacAddr>,
-    /// The port's own addresses, beside those of the load.
+    /// Addresses of the port in addition to those of the load.
     pub addresses: AddrSet,
-    /// Which worker of the job this is, from 0.
+    /// Number of this worker in the job, from 0.
     pub worker: u32,
-    /// How many share the job.
+    /// Number of workers that share the job.
     pub workers: u32,
-    /// Which tuples' answers come to this worker; `None`: those whose client port divided by the
-    /// number of workers leaves its number.
+    /// Tuples with answers that arrive at this worker; `None`: those with a client port that is congruent to the
+    /// worker's number modulo the number of workers.
     pub steering: Option<Steering>,
-    /// Whether frames may come from a kernel that left their checksums to hardware without anyone
-    /// saying so: through a virtual device, or from a file.
+    /// Frames may come from a kernel that left their checksums to hardware without indicating it: through a virtual
+    /// device, or from a file.
     pub checksums_may_be_left: bool,
-    /// Bytes of the file that the job names as its request or answer.
+    /// Contents of the file that the job names as its request or answer.
     pub file: Option<&'a [u8]>,
-    /// Where random choices come from.
+    /// Seed of random choices.
     pub seed: u64,
-    /// What nobody outside knows: a number by chance for each run ([`Config::key`]).
+    /// Secret random number of each run ([`Config::key`]).
     pub key: u64,
 }
 
 impl LoadPlace<'_> {
-    /// The one worker of a port with this address, an MTU of 1500 and no gateway.
+    /// The only worker of a port with this address, an MTU of 1500 and no gateway.
     #[must_use]
     pub fn single(mac: MacAddr) -> Self {
         Self {
@@ -77,45 +76,45 @@ impl LoadPlace<'_> {
     }
 }
 
-/// What a worker is told.
+/// Specification of a worker.
 #[derive(Clone, Debug)]
 pub struct LoadSpec {
     /// The machine's configuration. May be changed before the start.
     pub config: Config,
-    /// Whom the worker answers for; empty: somebody else does.
+    /// Addresses for which the worker answers ARP and neighbour discovery; empty if another component does.
     pub responder: NeighbourResponder,
-    /// Which end it is.
+    /// Client or server.
     pub end: LoadEnd,
-    /// Times. A server follows them too: see [`LoadSpec::until_stopped`] and [`LoadSpec::beside`].
+    /// Times. They also apply to a server: see [`LoadSpec::until_stopped`] and [`LoadSpec::beside`].
     pub shape: LoadShape,
-    /// A server whose clients belong to the same run: it stays when these times are over, until it is told to stop.
+    /// A server in the same run as its clients: it remains after these times, until it is stopped.
     pub beside: bool,
-    /// Of a connection, to make connections of all rates.
+    /// Cost of a connection, to convert rates to connection rates.
     pub cost: Cost,
     /// The worker's part of the rate.
     pub limits: Limits,
-    /// How launches follow each other.
+    /// Grouping of launches.
     pub grouping: Grouping,
-    /// Which worker this is.
+    /// Number of this worker.
     pub worker: u32,
-    /// How many there are.
+    /// Number of workers.
     pub workers: u32,
-    /// What a late worker makes up for at most, in ns.
+    /// Maximum lateness that a worker makes up for, in ns.
     pub catch_up_ns: u64,
-    /// Before a launch the worker is awake for so long, in ns, at most; 0: it only sleeps.
+    /// Maximum time of busy-waiting before a launch, in ns; 0: it only sleeps.
     pub spin_ns: u64,
     /// Interval between two snapshots, in ns.
     pub tick_ns: u64,
-    /// Frames received in a turn.
+    /// Maximum frames received in a turn.
     pub batch: usize,
-    /// The requests of an HTTP job, where it is one.
+    /// Requests of an HTTP job; `None` for other jobs.
     pub http: Option<Arc<HttpTask>>,
-    /// Whether the peers of connections that are open at the very end are told so by RST. Not where both
-    /// ends belong to one run: both then count them as open.
+    /// Send RST to the peers of connections that are still open at the end. False if both ends belong to one run: both
+    /// then count them as open.
     pub parts: bool,
 }
 
-/// A job that cannot be carried out.
+/// Error in a job that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("load {job}: {key}: {what}")]
 pub struct SpecError {
@@ -123,15 +122,15 @@ pub struct SpecError {
     pub job: String,
     /// The key of the plan.
     pub key: &'static str,
-    /// What is wrong, and what is allowed.
+    /// Description of the error, with the allowed values.
     pub what: String,
 }
 
 impl LoadSpec {
-    /// What worker `place.worker` does of a job.
+    /// Specification of worker `place.worker` of a job.
     ///
     /// # Errors
-    /// The first thing that cannot be.
+    /// Returns the first problem found.
     pub fn new(job: &LoadJob, place: &LoadPlace<'_>) -> Result<Self, SpecError> {
         let build = Build { job, place };
         let config = build.config()?;
@@ -170,7 +169,7 @@ impl LoadSpec {
         Ok(spec)
     }
 
-    /// The same for the requests of an HTTP job, whose connections the load is.
+    /// Adds the requests of an HTTP job, which uses the connections of this load.
     #[must_use]
     pub fn for_http(mut self, task: &Arc<HttpTask>) -> Self {
         let job = &task.job;
@@ -193,7 +192,7 @@ impl LoadSpec {
         self
     }
 
-    /// The same without an end: the worker goes on until it is told to stop.
+    /// Removes the end: the worker continues until it is stopped.
     #[must_use]
     pub fn until_stopped(mut self) -> Self {
         self.shape.wait = Span::default();
@@ -202,9 +201,9 @@ impl LoadSpec {
         self
     }
 
-    /// The same for a server whose clients, of these times, belong to the same run: the worker goes on until it is
-    /// told to stop, and its ramp and duration are theirs, from when the first of them has risen until the last has
-    /// done. So both ends tell their rates of the same time.
+    /// Makes the worker a server in the same run as clients with these times: it continues until it is stopped. Its
+    /// ramp and duration are those of the clients, from the end of the first ramp to the end of the last duration.
+    /// Therefore both ends report rates over the same time.
     #[must_use]
     pub fn beside<'a>(mut self, clients: impl Iterator<Item = &'a LoadShape> + Clone) -> Self {
         let risen = |shape: &LoadShape| shape.wait.as_nanos().max(shape.ramp.as_nanos());
@@ -219,8 +218,8 @@ impl LoadSpec {
         self
     }
 
-    /// Whether requests go out at a rate of their own, over connections that stay: because there is
-    /// a limit of them, or because a flood over held connections has neither limit nor interval.
+    /// Returns true if requests over persistent connections have a separate schedule: if their rate is limited, or in a
+    /// flood over held connections without limit and interval.
     pub(crate) fn is_paced(&self, limits: &Limits) -> bool {
         let Role::Client(client) = &self.config.role else {
             return false;
@@ -283,7 +282,7 @@ impl Build<'_> {
         Ok(pool)
     }
 
-    /// The addresses on our side.
+    /// The addresses of this end.
     fn ours(&self) -> &[AddressRange] {
         match self.job.end {
             LoadEnd::Client => &self.job.clients,
@@ -297,7 +296,7 @@ impl Build<'_> {
 
     fn responder(&self) -> NeighbourResponder {
         let mut addresses = self.place.addresses.clone();
-        // In a tunnel nobody asks for the addresses inside.
+        // The addresses inside a tunnel need no neighbour discovery.
         let ours = match &self.job.vxlan {
             Some(vxlan) => std::slice::from_ref(&vxlan.local),
             None => self.ours(),
@@ -350,7 +349,7 @@ impl Build<'_> {
         }))
     }
 
-    /// Largest segment of the port: what is left of a packet beside IP and TCP headers.
+    /// Largest segment of the port: the packet without IP and TCP headers.
     fn mss(&self) -> u16 {
         let headers = if self.is_v6() { 60 } else { 40 };
         let most = self.mtu().saturating_sub(headers).clamp(1, 8960) as u16;
@@ -380,7 +379,7 @@ impl Build<'_> {
         };
         if tcp.like_dperf {
             config = config.dperf(tcp.retransmit.as_nanos());
-            // A server's is longer in the plan already.
+            // The plan already contains a longer value for servers.
             config.retransmission.after = tcp.retransmit.as_nanos();
         } else {
             (config.window, config.window_scale) = window(tcp.window);
@@ -432,7 +431,7 @@ impl Build<'_> {
         Ok(config)
     }
 
-    /// Whether what is sent in one piece fits the port.
+    /// Checks that messages sent in one piece fit the port.
     fn check_frames(&self, config: &Config) -> Result<(), SpecError> {
         if config.transport == Transport::Tcp {
             return Ok(());
@@ -518,7 +517,7 @@ impl Build<'_> {
             },
             flood: job.flood,
             paced: false,
-            // A file says what it says, and dperf's datagrams are as dperf has them.
+            // The contents of a file are not changed, and dperf's datagrams keep their form.
             numbers: !job.tcp.like_dperf
                 && matches!(job.request, LoadMessage::Bytes(_) | LoadMessage::Random(_)),
             destinations: self.destinations(is_v4)?,
@@ -531,7 +530,7 @@ impl Build<'_> {
         })
     }
 
-    /// Requests of a connection, or a server's answers; none: no end.
+    /// Requests per connection, or a server's answers; `None` means unlimited.
     fn requests(&self) -> Result<Option<u16>, SpecError> {
         match self.job.requests {
             0 => Ok(None),
@@ -545,7 +544,7 @@ impl Build<'_> {
         }
     }
 
-    /// Where connections go.
+    /// Destination addresses of connections.
     fn remote(&self) -> Result<(&'static str, Pool), SpecError> {
         let (job, place) = (self.job, self.place);
         if let Some(first) = job.destinations.first().filter(|_| job.servers.is_empty()) {
@@ -566,7 +565,7 @@ impl Build<'_> {
         Ok(("servers", Pool::range(pool.at(place.worker).into(), 1)))
     }
 
-    /// Where a flood's packets go in turn: each worker takes every so-manyth.
+    /// Destinations of a flood's packets in turn: each worker takes every n-th of n workers.
     fn destinations(&self, is_v4: Option<bool>) -> Result<Option<Destinations>, SpecError> {
         let (job, place) = (self.job, self.place);
         if job.destinations.is_empty() {
@@ -604,10 +603,10 @@ impl Build<'_> {
         let workers = u16::try_from(place.workers)
             .map_err(|_| self.error("port", format!("{} workers; at most 65535", place.workers)))?;
         let steering = match &place.steering {
-            // Nothing comes back, and the port is that of the protocol.
+            // No answers arrive, and the port is that of the protocol.
             _ if matches!(job.request, LoadMessage::Rip(_)) => Steering::All,
             Some(steering) => steering.clone(),
-            // Each has an address of its own to talk to.
+            // Each worker has a separate server address.
             None if job.server_per_worker => Steering::All,
             None => Steering::ClientPort {
                 workers,
@@ -624,7 +623,7 @@ impl Build<'_> {
         let within = u64::from(servers.len()) * u64::from(job.server_ports.count());
         let order = match job.order {
             TupleOrder::Sequential => Order::Sequential,
-            // One client address and one client port on.
+            // The next client address and client port.
             TupleOrder::Stride => Order::Stride((own_ports + 1).saturating_mul(within)),
             TupleOrder::Random => Order::Random(place.seed ^ 0x7475_706c_6573),
         };
@@ -708,8 +707,8 @@ fn reading(reading: LoadReading) -> Reading {
     }
 }
 
-/// Requests that may wait for answers: those of the time that each waits, within bounds, because each
-/// takes 24 bytes.
+/// Number of requests that may wait for answers: those of the time that each waits, within bounds, because each takes
+/// 24 bytes.
 fn outstanding(config: &Config, limits: &Limits) -> u32 {
     const BOUNDS: (u128, u128) = (1 << 16, 1 << 20);
     let a_second = |rate: Option<Rational>| {
@@ -723,7 +722,7 @@ fn outstanding(config: &Config, limits: &Limits) -> u32 {
     wanted.clamp(BOUNDS.0, BOUNDS.1) as u32
 }
 
-/// A time of 0 is none.
+/// A time of 0 means no limit.
 fn limit(time: Span) -> u64 {
     match time.as_nanos() {
         0 => u64::MAX / 4,

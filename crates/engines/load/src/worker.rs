@@ -1,5 +1,5 @@
-//! The one loop: look at what came and answer it, open what is due, let timers expire, hand over,
-//! say how it goes, wait.
+//! The main loop of a worker: processes and answers received frames, opens due connections, runs timers, submits
+//! frames, publishes counters, waits.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,30 +24,29 @@ use crate::shared::{LiveTimes, LoadSlot, LoadSnapshot};
 use crate::sink::Sink;
 use crate::{Clock, LoadControl, LoadSpec};
 
-/// The longest wait without a look at the flags, in ns.
+/// Longest wait between checks of the flags, in ns.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// Interval between two snapshots while nothing happens, in ns.
+/// Interval between two snapshots while idle, in ns.
 const IDLE_TICK_NS: u64 = 100_000_000;
-/// Between two tries while the link is down or the device full, in ns.
+/// Interval between retries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
-/// Whoever is away for so long may have cost a connection, whatever it waits for, in ns: nobody knows how
-/// little patience the far end has.
+/// A stall of this length may have failed any connection, in ns: the time limits of the peer are unknown.
 const LONG_AWAY_NS: u64 = 100_000_000;
-/// Connections of an HTTP job that a worker makes at a time: as many as rings have frames, so that a million of them
-/// neither overrun the other end nor leave no room for requests.
+/// Maximum number of connections of an HTTP job that a worker opens concurrently: the size of a ring, so that a million
+/// of them neither overrun the peer nor leave no room for requests.
 const MOST_BEING_MADE: u64 = 4096;
-/// Looks at a full device, at the very end, after which it is taken for stuck.
+/// Attempts on a full device at the very end before it counts as stuck.
 const MOST_IDLE: u32 = 10_000;
 
-/// Takes the machine's times.
+/// Collects the machine's times.
 #[derive(Debug, Default)]
 struct Times {
     all: Latencies,
     connect: LiveTimes,
     first_byte: LiveTimes,
     request: LiveTimes,
-    /// Of an HTTP job, each request.
+    /// Results of each request of an HTTP job.
     http: Option<Box<Account>>,
 }
 
@@ -134,7 +133,7 @@ impl Observer for Times {
     }
 }
 
-/// Returns true if the kernel stamped a frame when it arrived, by this machine's clock.
+/// Returns true if the kernel timestamped a frame when it arrived, with this machine's clock.
 #[inline]
 fn is_stamped_by_kernel(frame: &RxFrame<'_>) -> bool {
     matches!(
@@ -143,42 +142,42 @@ fn is_stamped_by_kernel(frame: &RxFrame<'_>) -> bool {
     )
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The monotonic time at its beginning.
     pub now_ns: u64,
-    /// Whether frames came or went.
+    /// Frames were received or sent.
     pub busy: bool,
-    /// When there is something to do at the latest, even if nothing comes; monotonic.
+    /// Latest time of the next turn, even if no frame arrives; monotonic.
     pub next_ns: u64,
-    /// Whether `next_ns` is a launch, which is worth to be awake for.
+    /// `next_ns` is a launch, for which busy-waiting is useful.
     pub exact: bool,
-    /// All is over.
+    /// The worker has finished.
     pub done: bool,
 }
 
-/// One worker, turn by turn. [`run_load_worker`] does all of it.
+/// One worker, turn by turn. [`run_load_worker`] runs it completely.
 ///
-/// Call [`turn`](LoadWorker::turn) until it says `done` or fails for good, then
+/// Call [`turn`](LoadWorker::turn) until it returns `done` or fails permanently, then
 /// [`conclude`](LoadWorker::conclude).
 pub struct LoadWorker {
     spec: LoadSpec,
     machine: Machine<Times>,
     pace: Pace,
-    /// Of requests over connections that stay.
+    /// Schedule of requests over persistent connections.
     asks: Pace,
-    /// Of an HTTP job, in the place of `asks`.
+    /// Schedule of an HTTP job, used in place of `asks`.
     http: Option<HttpPace>,
     responder: ResponderCounters,
-    /// Longer frames are not looked at: an answer to them would not fit a slot.
+    /// Longer frames are ignored: an answer to them would not fit a slot.
     longest: usize,
     /// The monotonic time that is 0 for the machine.
     zero: Option<u64>,
     phase: LoadStage,
-    /// When the drain is over, since the start.
+    /// End of the drain, since the start.
     drain_end: u64,
-    /// When the first frame of the load came in this phase, and the last, since the start.
+    /// Arrival of the first and the last load frame in this phase, since the start.
     active: Option<(u64, u64)>,
     phases: Vec<PhaseTotals>,
     phase_from: u64,
@@ -187,10 +186,10 @@ pub struct LoadWorker {
     phase_asks: LaunchCounters,
     rate_version: u64,
     at: u64,
-    /// When nothing was left to be read, in the machine's time.
+    /// Last time at which the receive queue was empty, in the machine's time.
     heard: u64,
     published: Option<u64>,
-    /// Frames came or went since then.
+    /// Frames were received or sent since the last update.
     unpublished: bool,
     turns: u64,
     busy_turns: u64,
@@ -198,36 +197,36 @@ pub struct LoadWorker {
     longest_turn_ns: u64,
     expected: Turns,
     lateness: Lateness,
-    /// What waited while the worker was away is being read and made up for, until then at most.
+    /// End of the catch-up after a stall, at the latest.
     behind_until: Option<u64>,
-    /// When the last absence began.
+    /// Start of the last stall.
     away_from: u64,
-    /// Frames sent meanwhile.
+    /// Frames sent during the catch-up.
     burst: u64,
-    /// Launches and requests that were unsent when this was looked at last.
+    /// Unsent launches and requests at the last check.
     unsent_seen: u64,
-    /// Requests that had waited for answers when this was looked at last.
+    /// Requests that had waited for answers at the last check.
     waited_seen: u64,
-    /// Of those that waited while the worker was away or caught up, so many may be its fault yet.
+    /// Remaining number of waiting requests that may be due to the stall or the catch-up.
     waited_most: u64,
-    /// A connection may fail because its worker was away for so long, in ns.
+    /// A stall of this length may make a connection fail, in ns.
     exposing_ns: u64,
-    /// The kernel did not stamp all frames, so times end when they are read.
+    /// Some frames had no kernel timestamp, so times end when they are read.
     unstamped: bool,
-    /// Its own connections have ended, and the others have been told.
+    /// Its connections have ended, and `LoadControl` has counted this.
     rests: bool,
     last: Option<(u64, bool)>,
-    /// When the link went down, and how many frames had been sent by then.
+    /// Start of the link outage, and the number of frames sent by then.
     down_since: Option<(u64, u64)>,
     link_downs: u64,
     link_down_ns: u64,
 }
 
 impl LoadWorker {
-    /// A worker for a port whose frames may be `frame_capacity` bytes long, without FCS.
+    /// Creates a worker for a port with frames of up to `frame_capacity` bytes, without FCS.
     ///
     /// # Errors
-    /// What of the configuration cannot be.
+    /// Fails if the configuration is invalid.
     pub fn new(spec: LoadSpec, frame_capacity: usize) -> Result<Self, ConfigError> {
         let task = spec.http.as_ref();
         let times = Times {
@@ -254,7 +253,7 @@ impl LoadWorker {
             spec.catch_up_ns,
         );
         Ok(Self {
-            // Receive offload may hand over more than was ever one frame; an echo of that has no room.
+            // Receive offload may deliver more than one frame held; an echo of it has no room.
             longest: if echoes {
                 frame_capacity - 4
             } else {
@@ -308,7 +307,7 @@ impl LoadWorker {
     /// Takes a turn.
     ///
     /// # Errors
-    /// What the port says; [`PortError::is_transient`] ones are dealt with here.
+    /// Returns errors of the port, except [`PortError::is_transient`] ones, which are handled here.
     pub fn turn<Q: QueuePair, C: Clock>(
         &mut self,
         queue: &mut Q,
@@ -340,7 +339,7 @@ impl LoadWorker {
         let (tx, rx) = queue.split();
         let mut sink = Sink::new(tx, self.spec.batch);
         let of_load = self.machine.counters().rx_of_load().0;
-        // What came has come before this time, not after: else an answer that came while the thread had no CPU would
+        // Received frames arrived before this time. Otherwise an answer that arrived while the thread had no CPU would
         // look faster than it was.
         let times = (|| clock.monotonic_ns() - zero, || clock.wall_ns());
         let (received, now) = self.receive(rx, times, &mut sink)?;
@@ -356,7 +355,7 @@ impl LoadWorker {
             }
             self.follow(at, now, control, &mut sink);
         }
-        // What came while the worker was away is no timeout: it is read before any timer expires.
+        // Frames that arrived during a stall must not cause timeouts: they are read before any timer expires.
         if self.behind_until.is_none() || received < self.spec.batch {
             self.machine.poll_heard(now, self.heard, &mut sink);
         }
@@ -422,7 +421,7 @@ impl LoadWorker {
         }
     }
 
-    /// Nobody took a turn for so long.
+    /// Handles a gap between turns.
     #[cold]
     fn was_away(&mut self, mono: u64, away_ns: u64) {
         if away_ns >= self.exposing_ns {
@@ -435,8 +434,8 @@ impl LoadWorker {
         self.waited_most = self.periods_in(away_ns);
     }
 
-    /// A turn of those after it: all that is read had waited, and all that is sent should have been
-    /// sent before. That may take as long again.
+    /// A turn after a stall: all frames read had waited, and all frames sent are late. This phase may take as long as
+    /// the stall.
     #[cold]
     fn catch_up(&mut self, mono: u64, received: usize, sent: usize) {
         self.lateness.late_reads += received as u64;
@@ -444,7 +443,7 @@ impl LoadWorker {
         let unsent = self.unsent();
         self.lateness.missed_departures += unsent - self.unsent_seen;
         self.unsent_seen = unsent;
-        // What became due while an answer lay unread has not waited for the far end.
+        // Requests that became due while an answer was unread have not waited for the peer.
         let waited = self.waited();
         let missed = (waited - self.waited_seen).min(self.waited_most);
         self.lateness.missed_departures += missed;
@@ -470,7 +469,7 @@ impl LoadWorker {
         self.asks.counters().held_back + self.machine.counters().requests_waited
     }
 
-    /// How many requests may have become due within `ns`, and in the period that it began in.
+    /// Maximum number of requests due within `ns`, including the period in which it began.
     fn periods_in(&self, ns: u64) -> u64 {
         match &self.spec.config.role {
             Role::Client(client) if client.interval > 0 => {
@@ -478,12 +477,12 @@ impl LoadWorker {
                 let each = periods.saturating_mul(client.pipeline.max(1).into());
                 self.machine.counters().open.saturating_mul(each)
             }
-            // By the rate: all that is held back meanwhile fell due meanwhile.
+            // With a rate: everything held back meanwhile fell due meanwhile.
             _ => u64::MAX,
         }
     }
 
-    /// Takes a batch and answers it into lent slots.
+    /// Receives a batch and writes the answers into lent slots.
     #[inline]
     fn receive<R: RxQueue, T: TxQueue>(
         &mut self,
@@ -532,7 +531,7 @@ impl LoadWorker {
             machine.set_unread(match by_kernel {
                 true => {
                     let wall = *wall_now.get_or_insert_with(&wall);
-                    // No frame was left unread when the ring was empty, whatever the wall clock did since.
+                    // No frame was left unread when the ring was empty, even if the wall clock was set since.
                     wall.saturating_sub(frame.stamp_ns)
                         .min(now.saturating_sub(heard))
                 }
@@ -548,19 +547,19 @@ impl LoadWorker {
         self.unstamped |= stamped == Some(false);
         let received = match result {
             Err(error) if error.is_transient() => 0,
-            // A recorded port has no more; the run goes on to its end.
+            // A recording has ended; the run continues to its end.
             Err(PortError::EndOfFile { .. }) => 0,
             result => result?,
         };
         Ok((received, came))
     }
 
-    /// Whether connections may still be opened.
+    /// Returns true while connections may be opened.
     fn is_opening(&self) -> bool {
         self.phase < LoadStage::Drain
     }
 
-    /// When the phase at this time ends; during the drain never.
+    /// End of the phase at this time; the drain has none.
     fn phase_end(&self, at: u64) -> u64 {
         let shape = &self.spec.shape;
         let (wait, ramp) = (shape.wait.as_nanos(), shape.ramp.as_nanos());
@@ -589,7 +588,7 @@ impl LoadWorker {
         }
     }
 
-    /// Goes from phase to phase and opens what is due.
+    /// Advances through the phases and opens due connections.
     #[inline]
     fn follow<T: TxQueue>(
         &mut self,
@@ -623,7 +622,7 @@ impl LoadWorker {
             self.enter(phase, at, now, stopped);
         }
         if self.spec.end == LoadEnd::Client && !stopped {
-            // What was due before the end is made up for even then, and belongs to what ends.
+            // Launches due before the end are still made then, and belong to the ending phase.
             self.launch(at, now, sink);
             self.ask(at, now, sink);
             if let Some(most) = self.pace.open_limit(at) {
@@ -647,7 +646,7 @@ impl LoadWorker {
             return;
         }
         let wanted = match self.http {
-            // Each that is being made will take one of the requests that are left.
+            // Each connection being opened will take one of the remaining requests.
             Some(_) => {
                 let most = self.machine.left().min(MOST_BEING_MADE);
                 wanted.min(most.saturating_sub(self.being_made()))
@@ -665,7 +664,7 @@ impl LoadWorker {
         }
     }
 
-    /// Connections that have no answer to their SYN.
+    /// Connections without an answer to their SYN.
     fn being_made(&self) -> u64 {
         let counters = self.machine.counters();
         counters.attempted
@@ -675,7 +674,7 @@ impl LoadWorker {
             - counters.failed_unreachable
     }
 
-    /// Sends the requests that are due over connections that rest.
+    /// Sends due requests over idle connections.
     #[inline]
     fn ask<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
         if self.http.is_some() {
@@ -691,7 +690,7 @@ impl LoadWorker {
         }
     }
 
-    /// Sends the requests of an HTTP job that are due, each over the connection that has rested longest.
+    /// Sends the due requests of an HTTP job, each over the connection that has been idle longest.
     fn ask_http<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
         let end = self.steady_end();
         let Some(http) = self.http.as_mut().filter(|http| http.has_schedule()) else {
@@ -714,14 +713,14 @@ impl LoadWorker {
         }
     }
 
-    /// Whether an HTTP job with an exact number of requests has its last answer.
+    /// Returns true if an HTTP job with an exact number of requests has received its last answer.
     #[inline]
     fn has_asked_all(&self) -> bool {
         let counters = self.machine.counters();
         self.machine.left() == 0 && counters.requests == counters.responses + counters.requests_lost
     }
 
-    /// Whether an HTTP job has waited for long enough for a server that cannot be reached.
+    /// Returns true if an HTTP job has waited long enough for an unreachable server.
     fn is_deserted(&mut self, at: u64) -> bool {
         if self.http.is_none() {
             return false;
@@ -731,7 +730,7 @@ impl LoadWorker {
         http.is_some_and(|http| http.is_deserted(at, established))
     }
 
-    /// When the next request is due that somebody could be asked.
+    /// Due time of the next request, if a connection is available for it.
     #[inline]
     fn next_ask(&self, at: u64) -> u64 {
         if !self.machine.can_ask() {
@@ -743,14 +742,14 @@ impl LoadWorker {
         self.asks.next_due(at, 0).unwrap_or(u64::MAX)
     }
 
-    /// When the duration is over.
+    /// End of the duration.
     fn steady_end(&self) -> u64 {
         let shape = &self.spec.shape;
         let steady = shape.wait.as_nanos().max(shape.ramp.as_nanos());
         steady.saturating_add(shape.duration.as_nanos())
     }
 
-    /// When a drain that begins now is over.
+    /// End of a drain that begins now.
     fn drain_from(&self, at: u64) -> u64 {
         at.saturating_add(self.spec.shape.drain.as_nanos())
     }
@@ -769,7 +768,7 @@ impl LoadWorker {
                 self.drain_end = self.drain_from(at);
             }
             if self.spec.end == LoadEnd::Client {
-                // A server goes on answering until its connections have ended.
+                // A server continues to answer until its connections have ended.
                 let half = self.spec.shape.drain.as_nanos() / 2;
                 let ended = at.min(self.steady_end());
                 let ended_at = now.saturating_sub(at - ended);
@@ -779,7 +778,7 @@ impl LoadWorker {
         }
     }
 
-    /// The warm-up of an HTTP job is over.
+    /// Ends the warm-up of an HTTP job.
     #[cold]
     fn end_warm_up(&mut self) {
         let counters = *self.machine.counters();
@@ -788,7 +787,7 @@ impl LoadWorker {
         }
     }
 
-    /// An HTTP job asks nothing more from `ended` on.
+    /// Stops the requests of an HTTP job at `ended`.
     #[cold]
     fn end_http(&mut self, ended: u64) {
         let all_asked = self.has_asked_all();
@@ -807,7 +806,7 @@ impl LoadWorker {
         }
     }
 
-    /// The account of an HTTP job.
+    /// Final results of an HTTP job.
     #[cold]
     fn conclude_http(&mut self) -> Option<HttpOutcome> {
         self.machine.observer().http.as_ref()?;
@@ -821,13 +820,13 @@ impl LoadWorker {
         Some(account.conclude(&counters, connecting))
     }
 
-    /// Books what was counted since the phase began.
+    /// Records the counters since the phase began.
     #[cold]
     fn close_phase(&mut self, at: u64) {
         let counters = *self.machine.counters();
         let (launch, asks) = (*self.pace.counters(), *self.asks.counters());
         let latencies = std::mem::take(&mut self.machine.observer_mut().all);
-        // A server alone has waited for its clients, and they may be gone: that is no time of its load.
+        // A lone server has waited for its clients, and they may have left: this is not time under load.
         let alone = self.spec.end == LoadEnd::Server && !self.spec.beside;
         let (from_ns, to_ns) = match self.active.take() {
             Some(active) if alone && self.phase == LoadStage::Steady => active,
@@ -850,18 +849,18 @@ impl LoadWorker {
         (self.phase_launch, self.phase_asks) = (launch, asks);
     }
 
-    /// Hands over what was submitted. False while the link is down.
+    /// Flushes submitted frames. Returns false while the link is down.
     #[inline]
     fn flush<T: TxQueue>(&mut self, tx: &mut T, mono: u64) -> Result<bool, PortError> {
         if tx.in_flight() == 0 {
             return Ok(true);
         }
         let result = tx.flush();
-        // The port counts them; TCP sends again what the device refused.
+        // The port counts them; TCP retransmits what the device refused.
         tx.take_refused(|_| ());
         match result {
             Ok(()) => {
-                // Having nothing to send is no sign of a link.
+                // An empty queue does not prove that the link is up.
                 let sent = tx.counters().sent_frames;
                 if let Some((since, _)) = self.down_since.take_if(|(_, before)| sent > *before) {
                     self.link_down_ns += mono - since;
@@ -873,8 +872,8 @@ impl LoadWorker {
                     self.down_since = Some((mono, tx.counters().sent_frames));
                     self.link_downs += 1;
                 }
-                // As on a cable that is cut: kept, they would take all the slots, so that no connection could begin,
-                // and leave when nobody waits for them any more.
+                // Discards frames as a cut cable would. Otherwise they would occupy all slots, prevent new connections,
+                // and leave when they are no longer useful.
                 tx.withdraw(|_| ());
                 Ok(false)
             }
@@ -882,7 +881,7 @@ impl LoadWorker {
         }
     }
 
-    /// Shows the counters once a tick, or less often while nothing happens.
+    /// Publishes the counters once per tick, or less often while idle.
     #[inline]
     fn publish<T: TxQueue, R: RxQueue>(&mut self, mono: u64, tx: &T, rx: &mut R, slot: &LoadSlot) {
         let is_due = self.published.is_none_or(|last| match self.unpublished {
@@ -907,7 +906,7 @@ impl LoadWorker {
         before.chain([&self.machine.observer().all])
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes connect times. Returns false if a reader held the lock.
     fn show_connect(&self, slot: &LoadSlot) -> bool {
         slot.connect
             .show(|outline| self.latencies().for_each(|l| outline.add(&l.connect)))
@@ -945,7 +944,7 @@ impl LoadWorker {
         }
     }
 
-    /// Whether this worker may go. While others wait for answers it stays: they may arrive at its queues.
+    /// Returns true if this worker may end. It stays while others wait for answers, which may arrive at its queues.
     fn is_done<T: TxQueue>(&mut self, tx: &T, control: &LoadControl) -> bool {
         if control.hurry.load(Ordering::Relaxed) {
             return true;
@@ -971,8 +970,7 @@ impl LoadWorker {
         }
     }
 
-    /// Tells the peers of what is still open that nobody is there any more, as long as the port takes
-    /// frames.
+    /// Sends RST to the peers of connections that are still open, while the port accepts frames.
     fn part<T: TxQueue>(&mut self, tx: &mut T) {
         let mut idle = 0;
         while idle < MOST_IDLE {
@@ -987,7 +985,7 @@ impl LoadWorker {
         }
     }
 
-    /// The final account. What is still open is told as open.
+    /// Final results. Remaining connections are reported as open.
     pub fn conclude<Q: QueuePair>(
         mut self,
         queue: &mut Q,
@@ -1007,7 +1005,7 @@ impl LoadWorker {
         if let Some((since, _)) = self.down_since.take() {
             self.link_down_ns += mono.saturating_sub(since);
         }
-        // Nobody holds it for longer than a copy takes.
+        // A reader holds the lock only for the time of a copy.
         while !slot.publish(&self.snapshot(tx, rx)) {
             std::hint::spin_loop();
         }
@@ -1044,8 +1042,8 @@ impl LoadWorker {
     }
 }
 
-/// How long a worker has to be away to make a connection fail: half of the shortest time that its end
-/// waits for anything. Less moves what it waits for by too little.
+/// Minimum stall that can make a connection fail: half of the shortest time limit of this end. A shorter stall shifts
+/// events too little.
 fn exposing_ns(config: &Config) -> u64 {
     let interval = match &config.role {
         Role::Client(client) if config.style == Style::Dperf && client.interval > 0 => {
@@ -1065,7 +1063,7 @@ fn exposing_ns(config: &Config) -> u64 {
     LONG_AWAY_NS.min(shortest / 2)
 }
 
-/// The rate of requests as one of launches; without one, as many as there is room for.
+/// The request rate as a launch rate; without one, as many as there is room for.
 fn requests_of(limits: &Limits) -> Limits {
     Limits {
         launches: limits.requests,
@@ -1075,11 +1073,10 @@ fn requests_of(limits: &Limits) -> Limits {
     }
 }
 
-/// Does the work of one worker: until its times are over and its connections have ended, or the
-/// drain has.
+/// Runs one worker until its times are over and its connections have ended, or the drain is over.
 ///
 /// # Errors
-/// What of the configuration cannot be. Faults of the port are in the outcome.
+/// Fails if the configuration is invalid. Faults of the port are in the outcome.
 pub fn run_load_worker<Q: QueuePair, C: Clock>(
     queue: &mut Q,
     spec: LoadSpec,
@@ -1108,7 +1105,7 @@ pub fn run_load_worker<Q: QueuePair, C: Clock>(
     Ok(worker.conclude(queue, slot, fault))
 }
 
-/// Sleeps until a frame comes or something is due; the last bit before a launch is spent awake.
+/// Sleeps until a frame arrives or an event is due; busy-waits for the last part before a launch.
 #[inline]
 fn wait<R: RxQueue>(rx: &mut R, turn: &Turn, spin_ns: u64) -> Result<(), PortError> {
     let mut gap = turn.next_ns.saturating_sub(turn.now_ns);

@@ -21,7 +21,7 @@ fn cps(rate: u64) -> Limits {
     }
 }
 
-/// Launches when looking exactly when something is due, by second.
+/// Launches per second, called exactly when a launch is due.
 fn by_second(pace: &mut Pace, seconds: usize) -> Vec<u64> {
     let mut counts = vec![0; seconds];
     while let Some(due) = pace.next_due(0, 0) {
@@ -108,7 +108,7 @@ fn a_profile_is_followed() {
     assert_eq!(by_second(&mut pace, 4), [500, 500, 1, 1999]);
 }
 
-/// The figures that were seen of dperf: cps 1000, slow_start 10, wait 3, one worker.
+/// Rates observed with dperf: cps 1000, slow_start 10, wait 3, one worker.
 #[test]
 fn dperf_groups_ramp_as_dperf_does() {
     let mut pace = Pace::new(
@@ -117,8 +117,8 @@ fn dperf_groups_ramp_as_dperf_does() {
         Grouping::Dperf(0),
         100 * MS,
     );
-    // The group that crosses a second is counted where it leaves, so these may differ by one
-    // group from what a screen shows.
+    // A group that crosses a second is counted when it leaves, so these may differ by one group from the original's
+    // display.
     let seen = by_second(&mut pace, 12);
     let rates = [0, 0, 0, 400, 500, 600, 700, 800, 900, 1000, 1000, 1000];
     for (second, (seen, rate)) in seen.iter().zip(rates).enumerate() {
@@ -159,7 +159,7 @@ fn what_finds_no_room_is_given_up_too() {
         let mut pace = Pace::new(&shape(0, 0, 10_000), cps(1000), grouping, 100 * MS);
         let mut most = 0;
         for at in 0..2000 {
-            // Looked at all the time, but nothing can be launched.
+            // Called continuously, but no launch is possible.
             most = pace.wanted(at * MS, 0);
             assert!(most <= 110, "{most}");
         }
@@ -220,7 +220,7 @@ fn the_rate_may_change_on_the_way() {
 }
 
 proptest! {
-    /// However irregularly one looks, all that was due by the end is launched or given up.
+    /// With calls at irregular times, everything due by the end is launched or given up.
     #[test]
     fn nothing_is_lost(rate in 1u64..200_000, group in 1u32..20, ramp in 0u64..500, steps in prop::collection::vec(1u64..200_000_000, 1..60)) {
         let mut pace = Pace::new(&shape(0, ramp, 1000), cps(rate), Grouping::Even(group), 50 * MS);
@@ -249,12 +249,12 @@ fn what_had_no_room_is_held_back_and_not_unsent() {
     assert_eq!(pace.wanted(SECOND, 20), 0);
     let c = *pace.counters();
     assert_eq!((c.unsent, c.held_back), (0, 401));
-    // Five could have been opened a second later, and of those only what is not too old is.
+    // Five could have been opened a second later, and of those only the recent ones are.
     assert_eq!(pace.wanted(2 * SECOND, 15), 5);
     pace.launched(5);
     let c = *pace.counters();
     assert_eq!((c.unsent, c.held_back, c.launched), (0, 401 + 395, 5));
-    // With room for all, those that are too old are the tester's.
+    // With room for all, those that are too old are the tester's fault.
     assert_eq!(pace.wanted(3 * SECOND, 0), 20);
     let c = *pace.counters();
     assert_eq!((c.unsent, c.held_back), (0, 401 + 395 + 380));
@@ -271,7 +271,7 @@ fn requests_that_wait_for_answers_do_not_grow_old() {
     let mut asks = Pace::new(&shape(0, 0, 10_000), cps(200), Grouping::Even(1), 100 * MS);
     assert_eq!(asks.wanted(0, 0), 1);
     asks.launched(1);
-    // Half a second without anybody to ask, looked at all the time.
+    // Half a second without a free connection, called continuously.
     for ms in 1..=500 {
         let owed = asks.wanted(ms * MS, 0);
         asks.set_waits(owed > 0);
@@ -282,7 +282,7 @@ fn requests_that_wait_for_answers_do_not_grow_old() {
     asks.launched(40);
     asks.set_waits(false);
     assert_eq!(asks.counters().unsent, 0);
-    // What waits at the end was never sent, for want of answers.
+    // Requests that wait at the end were never sent, for lack of answers.
     asks.set_waits(true);
     asks.finish();
     let c = *asks.counters();

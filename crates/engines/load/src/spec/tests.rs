@@ -105,7 +105,7 @@ fn requests_have_a_rate_where_connections_stay() {
         job.interval = Span::from_millis(1);
     };
     assert_eq!(paced(&with_interval), (false, None));
-    // One request each: it is connections that have the rate.
+    // One request each: the rate applies to connections.
     assert_eq!(
         paced(&|job| (job.requests, job.rate.rps) = (1, Some(9))),
         (false, None)

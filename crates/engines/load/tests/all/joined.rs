@@ -1,4 +1,4 @@
-//! A client worker and a server worker joined: what one counts the other counts too.
+//! A client worker and a server worker connected to each other: their counts agree.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ fn short_connections_complete_at_both_ends() {
     }
     assert_eq!(client.counters.syn_tx, server.counters.syn_rx);
     assert_eq!(client.counters.status_2xx, 1000);
-    // All of it is the steady phase's, but for what the last ones exchanged after its end.
+    // Everything belongs to the steady phase, except what the last connections exchanged after its end.
     let steady = client.phase(LoadStage::Steady).unwrap();
     assert_eq!(
         (steady.counters.attempted, steady.to_ns - steady.from_ns),
@@ -67,7 +67,7 @@ fn the_counts_shown_are_those_of_now() {
     }
 }
 
-/// Answers to others may come in at its queues.
+/// Answers to other workers may arrive at its queues.
 #[test]
 fn a_worker_with_nothing_left_stays_for_the_others() {
     for (workers, drain_ms) in [(1, 0..100), (2, 1000..1020)] {
@@ -98,7 +98,7 @@ fn kept_connections_ask_again_and_again() {
         (client.attempted_connections, client.completed_connections),
         (10, 10)
     );
-    // Those that began late were told to end when the duration did.
+    // Late connections were ended together with the duration.
     assert!((40..50).contains(&client.requests), "{}", client.requests);
     assert_eq!(
         (client.requests, client.responses),
@@ -127,7 +127,7 @@ fn what_waited_while_nobody_looked_did_not_time_out() {
     let late = both.client.lateness;
     assert_eq!(late.stalls, 1, "{late:?}");
     assert!(late.largest_gap_ns > 29_990 * MS, "{late:?}");
-    // Those under way were exposed, and their answers read late; the rest of the launches was given up.
+    // Connections in flight were exposed, and their answers read late; the remaining launches were given up.
     assert!(late.exposed_connections >= 190, "{late:?}");
     assert!(late.late_reads >= 190, "{late:?}");
     let (client, _) = both.totals();
@@ -144,7 +144,7 @@ fn what_waited_while_nobody_looked_did_not_time_out() {
     );
 }
 
-/// What is short beside all that is waited for makes nothing fail.
+/// A stall much shorter than all time limits makes no connection fail.
 #[test]
 fn a_short_absence_exposes_nobody_who_has_patience() {
     for (patience, exposed) in [(10_000, 0..1), (35, 10..1000)] {
@@ -166,11 +166,11 @@ fn a_short_absence_exposes_nobody_who_has_patience() {
     }
 }
 
-/// A period that fell into an absence is the tester's, also where a connection waited for its answer.
+/// A period within a stall is the tester's fault, even if a connection waited for its answer.
 #[test]
 fn periods_in_an_absence_have_not_waited_for_the_far_end() {
     for (absence, missed) in [(0, 0..1), (1_000, 950..1_001)] {
-        // The answer takes half a period, or as good as always all connections wait for one.
+        // The answer takes half a period, or connections almost always wait for one.
         for delay in [5, 9] {
             let mut lab = Lab::new(|options| options.backward.delay_ns = delay * MS);
             let mut held = job(1000, 2_000);
@@ -241,7 +241,7 @@ fn an_answer_that_came_while_the_thread_was_away_is_no_faster() {
     let answered = lab.clock.now_ns();
     let server_turn = server.turn(far, &lab.server, &lab.slots[1], &lab.clock);
     assert!(server_turn.unwrap().busy);
-    // Not there yet, and there once it has been away.
+    // Not there yet, but there after the stall.
     lab.clock.set(answered + 3 * MS);
     let client_turn = client.turn(near, &lab.client, &lab.slots[0], &Away(&lab.clock));
     assert!(client_turn.unwrap().busy);
@@ -357,7 +357,7 @@ fn a_ramp_is_counted_apart() {
     );
 }
 
-/// When the duration began and ended, and what was attempted in it each second.
+/// Start and end of the duration, and connections attempted per second in it.
 fn duration_of(totals: &LoadTotals) -> (u64, u64, f64) {
     let steady = totals.phase(LoadStage::Steady).unwrap();
     let cps = steady.per_second(steady.counters.attempted);
@@ -368,7 +368,7 @@ fn duration_of(totals: &LoadTotals) -> (u64, u64, f64) {
 fn a_server_beside_its_clients_has_their_phases() {
     let mut job = job(1000, 1000);
     job.shape.ramp = Span::from_millis(500);
-    // The clients give up one second after their duration; until then the server stays.
+    // The clients give up one second after their duration; the server stays until then.
     job.answer = LoadAnswer::Sink;
     job.shape.drain = Span::from_millis(1000);
     let mut lab = Lab::new(|_| ());
@@ -386,7 +386,7 @@ fn a_server_beside_its_clients_has_their_phases() {
 
 #[test]
 fn a_server_beside_its_clients_stays_until_it_is_told_to_stop() {
-    // Clients that are so late that it has nothing left to do for a while.
+    // Clients that are late enough to leave the server idle for a while.
     let job = job(10, 1000);
     let mut planned = job.shape.clone();
     planned.duration = Span::from_millis(150);
@@ -528,7 +528,7 @@ fn the_rate_changes_while_it_runs() {
 fn what_is_open_after_the_drain_is_told_as_open() {
     let mut slow = job(1000, 100);
     slow.shape.drain = Span::from_millis(50);
-    // The server never answers, the client waits for longer than the drain.
+    // The server never answers, and the client waits for longer than the drain.
     slow.answer = LoadAnswer::Sink;
     let mut lab = Lab::new(|_| ());
     let both = lab.run(&slow, &server_of(&slow), &[]);
@@ -575,7 +575,7 @@ fn nobody_answers() {
     let mut lab = Lab::new(|_| ());
     lab.served = false;
     let both = lab.run(&lone, &server_of(&lone), &[]);
-    // Nothing came, so turns were busy with what went.
+    // No frame arrived, so turns were busy with sent frames.
     assert!(both.client.busy_turns >= 20 && both.client.busy_turns < both.client.turns);
     let (client, _) = both.totals();
     assert_eq!(client.failed_connections, 10);
@@ -659,7 +659,7 @@ fn what_never_left_is_taken_back() {
     assert!(both.client.fault.is_none() && client.open_connections > 0);
 }
 
-/// A link that is down holds up no connection, and what was lost on it is not sent when nobody waits for it.
+/// While a link is down, connections still fail in time, and lost frames are not sent later.
 #[test]
 fn connections_go_on_failing_on_a_link_that_is_down() {
     let mut lab = Lab::new(|options| options.depth = 64);
@@ -741,8 +741,8 @@ fn impairment() -> impl Strategy<Value = Impairment> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the link does, every connection is accounted for at both ends, phase by phase, and
-    /// none completes at one end that the other never saw.
+    /// With any behaviour of the link, every connection is accounted for at both ends and in each phase, and none
+    /// completes at one end without existing at the other.
     #[test]
     fn totals_add_up_over_any_link(
         there in impairment(), back in impairment(), udp: bool, requests in 0u32..4,

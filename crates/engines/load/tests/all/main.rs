@@ -1,4 +1,4 @@
-//! Loads through the public face of the crate.
+//! Loads through the public interface of the crate.
 
 mod common;
 mod http;

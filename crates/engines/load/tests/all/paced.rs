@@ -1,5 +1,4 @@
-//! Requests at a rate of their own over connections that stay, numbers of connections that fall, and
-//! frames in a tunnel.
+//! Requests at a separate rate over persistent connections, decreasing numbers of connections, and frames in a tunnel.
 
 use crate::common::{Lab, MS, job, server_of};
 use wb_load::LoadStage;
@@ -8,7 +7,7 @@ use wb_model::load::{
 };
 use wb_model::units::{Mac, Span};
 
-/// So many connections that stay, for some time.
+/// A number of persistent connections, for some time.
 fn held(cc: u64, rps: u64, ms: u64) -> LoadJob {
     let mut held = job(0, ms);
     held.requests = 0;
@@ -94,7 +93,7 @@ fn the_rate_of_requests_changes_while_it_runs() {
                 &[(500 * MS, &faster), (1000 * MS, &back)],
             )
             .totals();
-        // By interval at last: ten of them five times, the first one at once.
+        // By interval at the end: ten of them five times, the first one at once.
         let expected = 500 + 2500 + 50;
         assert!(
             client.requests.abs_diff(expected) <= 12,
@@ -133,7 +132,7 @@ fn a_rate_of_requests_may_come_later() {
 
 #[test]
 fn what_cannot_be_asked_in_time_is_told() {
-    // Two connections whose answers take 10 ms: 200 requests a second, not 1,000.
+    // Two connections with answers after 10 ms: 200 requests per second, not 1,000.
     let mut lab = Lab::new(|options| options.backward.delay_ns = 10 * MS);
     let job = held(2, 1000, 1000);
     let (client, _) = lab.run(&job, &server(&job), &[]).totals();
@@ -143,7 +142,7 @@ fn what_cannot_be_asked_in_time_is_told() {
         client.requests
     );
     let asks = client.asks;
-    // The server was slow, not we.
+    // The server was slow, not the tester.
     assert_eq!((asks.unsent, client.unsent_requests), (0, 0), "{asks:?}");
     assert_eq!(asks.held_back, client.waited_requests);
     assert!(
@@ -162,7 +161,7 @@ fn one_flow_takes_all_there_is() {
     job.rate.rps = None;
     let mut lab = Lab::new(|_| ());
     let (client, server) = lab.run(&job, &server(&job), &[]).totals();
-    // A batch with every turn; the clock of the test goes on by a microsecond with each.
+    // A batch in every turn; the test's clock advances by a microsecond in each.
     assert!(
         client.counters.udp_tx > 100_000,
         "{}",
@@ -321,7 +320,7 @@ fn all_goes_through_a_tunnel() {
         assert_eq!(client.counters.tx_octets, server.counters.rx_octets);
         assert_eq!(client.failed_connections + client.counters.rx_foreign, 0);
     }
-    // Another network's frames are nobody's.
+    // Frames of another network are ignored.
     let mut lone = job(100, 50);
     lone.tcp.tries = 0;
     let client = tunnelled(lone.clone(), "192.0.2.1", "192.0.2.2", [0, 1]);

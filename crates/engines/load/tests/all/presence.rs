@@ -1,4 +1,4 @@
-//! Neighbours and pings are answered from within a worker.
+//! Neighbour requests and pings are answered within a worker.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ fn ping(src: &str, dst: &str) -> Vec<u8> {
     stack.build(100)
 }
 
-/// What a server of these addresses answers to these frames, and what it counts.
+/// Answers of a server with these addresses to these frames, and its counters.
 fn answers(
     servers: &str,
     clients: &str,

@@ -11,7 +11,7 @@ use wb_wire::MacAddr;
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// A job that opens so many connections a second for some time.
+/// A job that opens `cps` connections per second for some time.
 pub(crate) fn job(cps: u64, ms: u64) -> LoadJob {
     LoadJob {
         clients: vec!["198.18.0.1-198.18.0.4".parse().unwrap()],
@@ -36,7 +36,7 @@ pub(crate) fn server_of(job: &LoadJob) -> LoadJob {
     }
 }
 
-/// What is done to the run at a time since the start.
+/// Action at a time since the start.
 pub(crate) type Event<'a> = (u64, &'a dyn Fn(&Lab));
 
 pub(crate) struct Lab {
@@ -48,13 +48,13 @@ pub(crate) struct Lab {
     pub(crate) far: memory::MemoryPort,
     /// The longest step of the clock.
     pub(crate) step: u64,
-    /// Whether anybody is at the far end.
+    /// The far end has a worker.
     pub(crate) served: bool,
 }
 
 impl Lab {
     pub(crate) fn new(change: impl FnOnce(&mut memory::LinkOptions)) -> Self {
-        // Any time but 0, as a machine that has been up for weeks.
+        // Any time but 0, as on a machine with an uptime of weeks.
         let clock = VirtualClock::new(3_000_000_000_000_000);
         let mut options = memory::LinkOptions::new("lab", clock.clone().into());
         change(&mut options);
@@ -117,7 +117,7 @@ impl Lab {
                 act(self);
                 next = events.next();
             }
-            // One of them may have been that nobody looked for a while.
+            // A callback may have advanced the clock, like a stall.
             let now = self.clock.now_ns();
             let (mut busy, mut wake) = (false, now + self.step);
             for end in 0..2 {
@@ -173,7 +173,7 @@ impl Both {
     }
 }
 
-/// What holds whatever happens.
+/// Checks invariants.
 pub(crate) fn check(totals: &LoadTotals) {
     assert!(totals.is_balanced(), "{:?}", totals.counters);
     let causes: u64 = totals.failures().iter().map(|(_, n)| n).sum();
