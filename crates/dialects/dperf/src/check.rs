@@ -1,4 +1,4 @@
-//! Everything that is wrong with a file, in the order of its lines.
+//! Check of a whole configuration file, with its problems in the order of the lines.
 
 use crate::config::Config;
 use crate::parse::read;
@@ -6,11 +6,11 @@ use crate::problem::{Problem, accepted};
 use crate::rules::{self, Finding};
 
 impl Config {
-    /// What does not go together in it. `strict`: by dperf's own rules and limits, so that no error
-    /// means that dperf 1.9 takes it; else by ours, so that no error means that it can be run.
+    /// Checks the rules between keywords. With `strict`, dperf's own rules and limits apply, and no error means that
+    /// dperf 1.9 accepts the file. Otherwise ours apply, and no error means that the configuration can be run.
     ///
-    /// Whether a payload file exists and fits one packet, and whether the devices are there, is for
-    /// those to say who can look.
+    /// Does not open payload files or devices: their existence, and the size of a payload file, are checked by the
+    /// caller.
     #[must_use]
     pub fn check(&self, strict: bool) -> Vec<Problem> {
         rules::all(self, strict)
@@ -34,8 +34,8 @@ impl Config {
     }
 }
 
-/// Reads and checks a file. Returns all problems of single lines or, if every line could be read, all
-/// problems at once: what a misspelt line leaves out would only hide the mistake.
+/// Reads and checks a file. Returns the problems of single lines or, if every line could be read, all
+/// problems. Rules between keywords are skipped otherwise, since a misspelt line would cause misleading errors.
 ///
 /// `strict` is as in [`Config::check`]. See [`accepted`](crate::accepted) for the verdict.
 #[must_use]

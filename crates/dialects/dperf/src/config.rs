@@ -1,7 +1,7 @@
-//! What a configuration says: the values as written, and what follows from them.
+//! Contents of a configuration: the values as written, and the figures derived from them.
 //!
-//! Fields hold what the file says; `None` and empty mean that it says nothing. The methods give what
-//! is in force, defaults included.
+//! Fields hold the values of the file; `None` and empty mean that the keyword is absent. The methods return the
+//! effective values, with defaults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,24 +17,24 @@ pub struct Config {
     pub mode: Mode,
     /// CPUs of the workers; the order numbers the workers.
     pub cpus: Vec<u32>,
-    /// Memory per NUMA node in MB, for example `4096,0`; without meaning outside of DPDK.
+    /// Memory per NUMA node in MB, for example `4096,0`; ignored without DPDK.
     pub socket_mem: Option<String>,
     /// Length of the steady phase, s; above 0.
     pub duration: Option<u32>,
     /// Detach from the terminal.
     pub daemon: bool,
-    /// No report each second.
+    /// Disables the report of each second.
     pub quiet: bool,
     /// Clear the terminal before each report.
     pub clear_screen: bool,
-    /// How much the driver library logs.
+    /// Log level of the driver library.
     pub log_level: Option<LogLevel>,
     /// Allow drivers with 512-bit vectors.
     pub simd512: bool,
     /// Ports; workers are dealt to them in blocks, the first block to the first port.
     pub ports: Vec<Port>,
-    /// Client addresses. Client: one entry for each port, its source addresses. Server: those it
-    /// answers.
+    /// Client addresses. On a client, one entry of source addresses for each port; on a server, the addresses
+    /// it answers.
     pub clients: Vec<Range>,
     /// Server addresses, one entry for each port.
     pub servers: Vec<Range>,
@@ -48,11 +48,11 @@ pub struct Config {
     pub change_dip: Vec<ChangeDip>,
     /// VLAN of all frames, 1 to 4094.
     pub vlan: Option<u16>,
-    /// Tunnels, one for each port; none: no tunnels.
+    /// Tunnels, one for each port; empty without tunnels.
     pub vxlans: Vec<Vxlan>,
-    /// Announce and answer for the IP of the port only, not for the address range.
+    /// Announces and answers only for the IP of the port, not for the address range.
     pub neigh_ignore: bool,
-    /// Name of a kernel interface for what is not test traffic, up to 9 characters.
+    /// Name of a kernel interface for traffic other than test traffic, at most 9 characters.
     pub kni: Option<String>,
     /// MTU in bytes, 9000 to 9710, instead of 1500.
     pub jumbo: Option<u16>,
@@ -60,38 +60,38 @@ pub struct Config {
     pub tos: Option<u8>,
     /// The NIC's own hash chooses queues.
     pub rss: Option<Rss>,
-    /// Only traffic matched by rules reaches us.
+    /// Only traffic that matches the flow rules reaches dperf.
     pub flow_isolate: bool,
     /// New connections per second, of all workers.
     pub cps: Option<u32>,
     /// Open connections to hold, of all workers.
     pub cc: Option<u32>,
-    /// Connections opened back to back; none: chosen from the rate.
+    /// Connections opened back to back; `None` derives the number from the rate.
     pub launch_num: Option<u32>,
     /// Seconds of linear growth of the rate before the steady phase, 10 to 600.
     pub slow_start: Option<u16>,
     /// Seconds without traffic after the start, at least 1; they overlap `slow_start`.
     pub wait: Option<u32>,
-    /// Send without waiting for answers.
+    /// Sends without waiting for answers.
     pub flood: bool,
     /// Connections carry more than one request.
     pub keepalive: Option<Keepalive>,
-    /// Requests sent back to back, up to 100; none is 1 at a time.
+    /// Requests sent back to back, up to 100; `None` is one at a time.
     pub pipeline: Option<u8>,
     /// Queued packets that force a transmit call, 1 to 1024.
     pub tx_burst: Option<u16>,
-    /// What runs over IP.
+    /// Protocol above IP.
     pub protocol: Option<Protocol>,
-    /// Bytes of one message above TCP or UDP: one value, or one for each CPU of a server; 0: the
+    /// Bytes of one message above TCP or UDP: one value, or one for each CPU of a server; 0 is the
     /// built-in message.
     pub payload_sizes: Vec<u32>,
-    /// Messages of random letters instead of equal ones, the same in each packet.
+    /// Fills messages with random letters, the same in each packet, instead of one repeated letter.
     pub payload_random: bool,
     /// Path of a file with the message.
     pub payload_file: Option<String>,
     /// Bytes of a frame with a message, without FCS; the form of payload sizes before 1.8.
     pub packet_size: Option<u16>,
-    /// Advertised segment size and that of long responses, bytes.
+    /// Advertised segment size and segment size of long responses, bytes.
     pub mss: Option<u16>,
     /// Segments of a long response in flight, 2 to 16.
     pub send_window: Option<u8>,
@@ -103,40 +103,40 @@ pub struct Config {
     pub http_method: Method,
     /// Answer the last response with RST instead of FIN.
     pub fast_close: bool,
-    /// No acknowledgements of their own between requests that are far apart.
+    /// Sends no pure ACK between requests that are far apart.
     pub disable_ack: bool,
     /// Answer packets of unknown connections with RST.
     pub tcp_rst: Option<bool>,
-    /// Time until a packet is sent again, or a UDP request counts as lost, s; 2 to 300.
+    /// Time until a packet is retransmitted, or a UDP request counts as lost, s; 2 to 300.
     pub retransmit_timeout: Option<u16>,
-    /// Where all this was written; equal to any other.
+    /// Lines of the keywords; any two values compare equal.
     pub places: Places,
 }
 
-/// Which side of the device under test.
+/// Side of the device under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Opens connections.
     #[default]
     Client,
-    /// Answers them.
+    /// Answers connections.
     Server,
 }
 
-/// How much the driver library logs.
+/// Log level of the driver library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Errors.
+    /// Errors only.
     Error,
-    /// Also warnings.
+    /// Errors and warnings.
     Warn,
-    /// Also what is done.
+    /// Errors, warnings and information.
     Info,
     /// Everything.
     Debug,
 }
 
-/// What runs over IP.
+/// Protocol above IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP; each segment with data counts as a whole message.
@@ -144,7 +144,7 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
-    /// TCP, and the client reads responses to their end.
+    /// TCP with a client that reads responses to their end.
     Http,
 }
 
@@ -158,7 +158,7 @@ pub enum Method {
     Post,
 }
 
-/// Where frames enter and leave.
+/// Device through which frames enter and leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     /// A PCI address as written, with or without the domain: `0000:1b:00.0`, `1b:00.0`.
@@ -167,9 +167,9 @@ pub enum Device {
     Interface(String),
     /// A virtual device of the driver library and its arguments, written `vdev:DRIVER,iface=NAME`.
     Virtual(String),
-    /// Several devices as one, written `bondMODE:POLICY(PCI,…)`.
+    /// Several devices bonded into one, written `bondMODE:POLICY(PCI,…)`.
     Bond {
-        /// 0 to 6 (4: IEEE 802.3ad), as of the Linux bonding driver.
+        /// Mode of the Linux bonding driver, 0 to 6 (4: IEEE 802.3ad).
         mode: u8,
         /// Transmit hash policy, 0 to 3.
         policy: u8,
@@ -179,7 +179,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// PCI addresses of it, with the domain and in lower case.
+    /// PCI addresses of the device, with the domain and in lower case.
     #[must_use]
     pub fn pci_ids(&self) -> Vec<String> {
         let full = |id: &String| match id.len() {
@@ -227,24 +227,24 @@ impl fmt::Display for Device {
 /// A port and its neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its device.
+    /// Device of the port.
     pub device: Device,
-    /// Its own address.
+    /// IP address of the port.
     pub ip: IpAddr,
-    /// Where all its frames go.
+    /// Next hop of all frames.
     pub gateway: IpAddr,
-    /// The gateway's hardware address; none: asked for by ARP or neighbour discovery.
+    /// MAC address of the gateway; `None` resolves it by ARP or neighbour discovery.
     pub gateway_mac: Option<Mac>,
 }
 
-/// Consecutive addresses, and single ones beside them.
+/// Consecutive addresses, and single addresses in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// First address.
     pub first: IpAddr,
-    /// How many follow one another, 1 to 254; only the last byte changes.
+    /// Number of consecutive addresses, 1 to 254; only the last byte changes.
     pub count: u8,
-    /// More, one by one, near the first.
+    /// Additional single addresses near the first.
     pub more: Vec<IpAddr>,
 }
 
@@ -256,13 +256,13 @@ impl Range {
             .chain(self.more.iter().copied())
     }
 
-    /// How many addresses.
+    /// Number of addresses.
     #[must_use]
     pub fn len(&self) -> u64 {
         u64::from(self.count) + self.more.len() as u64
     }
 
-    /// Whether there is no address; a range that was read has one at least.
+    /// Returns true if there is no address. A range that was read has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -288,43 +288,43 @@ fn after(first: IpAddr, n: u8) -> IpAddr {
 /// Consecutive ports of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The first, from 1.
+    /// First port, from 1.
     pub first: u16,
-    /// How many, from 1; `first + count` is below 65535.
+    /// Number of ports, from 1; `first + count` is below 65535.
     pub count: u16,
 }
 
 /// Source ports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpan {
-    /// Lowest, from 1.
+    /// Lowest port, from 1.
     pub min: u16,
-    /// Highest.
+    /// Highest port.
     pub max: u16,
 }
 
 impl PortSpan {
-    /// How many ports.
+    /// Number of ports.
     #[must_use]
     pub fn len(self) -> u64 {
         u64::from(self.max - self.min) + 1
     }
 
-    /// Never.
+    /// Always false.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         false
     }
 }
 
-/// Destinations `first`, `first + step`, … `count` of them.
+/// Destinations `first`, `first + step`, …, `count` in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeDip {
-    /// The first.
+    /// First address.
     pub first: IpAddr,
-    /// Distance, from 1.
+    /// Distance between addresses, from 1.
     pub step: u32,
-    /// How many, from 1.
+    /// Number of addresses, from 1.
     pub count: u32,
 }
 
@@ -337,41 +337,41 @@ pub struct Vxlan {
     pub src_mac: Mac,
     /// Inner destination MAC.
     pub dst_mac: Mac,
-    /// First tunnel address of ours.
+    /// First local tunnel address.
     pub local: IpAddr,
-    /// How many of ours: one for each queue of the port.
+    /// Number of local addresses: one for each queue of the port.
     pub local_count: u8,
-    /// First tunnel address of theirs.
+    /// First remote tunnel address.
     pub remote: IpAddr,
-    /// How many of theirs: 1, or one for each queue of the port.
+    /// Number of remote addresses: 1, or one for each queue of the port.
     pub remote_count: u8,
 }
 
-/// `rss`, and what older versions let one say with it. `l3` and `l3l4` name the fields hashed.
+/// `rss`, with the arguments of older versions. `l3` and `l3l4` name the hashed fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rss {
-    /// What is hashed.
+    /// Hashed fields.
     pub hash: Option<RssHash>,
-    /// How queues serve the hash.
+    /// Relation between queues and hash.
     pub queues: Option<RssQueues>,
 }
 
-/// Which hash chooses the queue.
+/// Hash that chooses the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RssHash {
     /// Addresses, with a symmetric key.
     L3,
     /// Addresses and ports, with a symmetric key.
     L3L4,
-    /// What the NIC hashes by itself.
+    /// The NIC's default hash.
     Auto,
-    /// What the NIC hashes by itself, of addresses.
+    /// The NIC's default hash over addresses.
     AutoL3,
-    /// What the NIC hashes by itself, of addresses and ports.
+    /// The NIC's default hash over addresses and ports.
     AutoL3L4,
 }
 
-/// How queues serve the hash.
+/// Relation between queues and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RssQueues {
     /// Hash over all queues.
@@ -380,30 +380,29 @@ pub enum RssQueues {
     None,
 }
 
-/// How long a connection lives on.
+/// Request schedule of a connection with more than one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Time between requests, ns; 0: the next as soon as the answer is here.
+    /// Time between requests, ns; 0 sends the next request as soon as the answer arrives.
     pub interval_ns: u64,
-    /// Requests after the first before the connection ends; none: until the run ends.
+    /// Requests after the first before the connection ends; `None` continues until the run ends.
     pub more_requests: Option<u32>,
 }
 
-/// How answers find the worker that asked.
+/// Method by which answers reach the worker that sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// One worker for each port: there is nothing to steer.
+    /// Not needed: each port has one worker.
     None,
     /// Each queue of a port has one server address.
     ServerIp,
     /// The NIC's hash; the client chooses its ports so that answers come back.
     NicHash,
-    /// Nothing comes back.
+    /// No answers arrive.
     Flood,
 }
 
-/// Where each keyword stood. Compares equal to any other, so that configurations compare by what
-/// they say.
+/// Lines of each keyword. Compares equal to any other value, so that configurations compare by content.
 #[derive(Clone, Default)]
 pub struct Places {
     /// Name of the file.
@@ -421,7 +420,7 @@ impl Places {
         self.lines.get(keyword)?.get(n).copied()
     }
 
-    /// Whether `keyword` was written.
+    /// Returns true if the file has `keyword`.
     #[must_use]
     pub fn has(&self, keyword: &str) -> bool {
         self.lines.contains_key(keyword)
@@ -442,26 +441,26 @@ impl fmt::Debug for Places {
     }
 }
 
-/// Seconds in which connections end after the steady phase.
+/// Time for connections to end after the steady phase, s.
 pub const DRAIN: u32 = 4;
 
 /// Bytes of the built-in request and of the header of any response with a payload.
 pub const HTTP_LEN: u32 = 85;
 
 impl Config {
-    /// Whether this side opens connections.
+    /// Returns true if this side opens connections.
     #[must_use]
     pub fn is_client(&self) -> bool {
         self.mode == Mode::Client
     }
 
-    /// Whether UDP is spoken.
+    /// Returns true if the protocol is UDP.
     #[must_use]
     pub fn is_udp(&self) -> bool {
         self.protocol() == Protocol::Udp
     }
 
-    /// Whether addresses are IPv6, judged by the first range or port.
+    /// Returns true if addresses are IPv6, judged by the first range or port.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.servers
@@ -472,19 +471,19 @@ impl Config {
             .is_some_and(|ip| ip.is_ipv6())
     }
 
-    /// What runs over IP; TCP unless said.
+    /// Protocol above IP (default TCP).
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol.unwrap_or_default()
     }
 
-    /// Steady phase, s; 60 unless said.
+    /// Duration of the steady phase, s (default 60).
     #[must_use]
     pub fn duration_s(&self) -> u32 {
         self.duration.unwrap_or(60)
     }
 
-    /// Growth of the rate before the steady phase, s: 30 unless said, and 0 on a server.
+    /// Ramp-up before the steady phase, s (default 30; 0 on a server).
     #[must_use]
     pub fn slow_start_s(&self) -> u32 {
         match self.mode {
@@ -493,7 +492,7 @@ impl Config {
         }
     }
 
-    /// Silence after the start, s: 3 unless said, and 0 on a server.
+    /// Silence after the start, s (default 3; 0 on a server).
     #[must_use]
     pub fn wait_s(&self) -> u32 {
         match self.mode {
@@ -502,13 +501,13 @@ impl Config {
         }
     }
 
-    /// Whether answers are not waited for; never on a server.
+    /// Returns true if a client does not wait for answers; always false on a server.
     #[must_use]
     pub fn floods(&self) -> bool {
         self.flood && self.is_client()
     }
 
-    /// New connections per second of all workers, after growth: 1000 if only `cc` is said.
+    /// New connections per second of all workers after the ramp-up: 1000 if only `cc` is given.
     #[must_use]
     pub fn cps(&self) -> Option<u32> {
         self.cps
@@ -530,8 +529,8 @@ impl Config {
             .unwrap_or_else(|| (4..=10).find(fits).unwrap_or(4))
     }
 
-    /// Share of worker `index` in `target`, as dperf deals it: one each to the first workers if there
-    /// are not enough, else equal parts, and the rest to the first worker.
+    /// Share of worker `index` in `target`, divided as in dperf. If `target` is at most the number of workers, the
+    /// first workers get one each. Otherwise the parts are equal, and the first worker gets the remainder.
     #[must_use]
     pub fn share(&self, target: u32, index: u32) -> u32 {
         let workers = self.cpus.len().max(1) as u32;
@@ -542,19 +541,19 @@ impl Config {
         }
     }
 
-    /// Packets that force a transmit call; 8 unless said.
+    /// Queued packets that force a transmit call (default 8).
     #[must_use]
     pub fn tx_burst(&self) -> u16 {
         self.tx_burst.unwrap_or(8)
     }
 
-    /// Time until a packet is sent again, s; 2 unless said. A server waits 1.1 times as long.
+    /// Time until a packet is retransmitted, s (default 2). A server waits 1.1 times as long.
     #[must_use]
     pub fn retransmit_timeout_s(&self) -> u32 {
         self.retransmit_timeout.map_or(2, u32::from)
     }
 
-    /// Time after which a server forgets a silent connection, ns: four retransmissions and the
+    /// Time after which a server drops a silent connection, ns: four retransmission timeouts plus the
     /// keepalive interval.
     #[must_use]
     pub fn idle_timeout_ns(&self) -> u64 {
@@ -562,19 +561,19 @@ impl Config {
         (u64::from(self.retransmit_timeout_s()) * 4_000_000_000).saturating_add(interval)
     }
 
-    /// Whether packets of unknown connections are answered with RST.
+    /// Returns true if packets of unknown connections are answered with RST.
     #[must_use]
     pub fn answers_rst(&self) -> bool {
         self.tcp_rst.unwrap_or(true) && self.vxlans.is_empty()
     }
 
-    /// Bytes of an IP packet.
+    /// Largest IP packet, bytes.
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.jumbo.unwrap_or(1500)
     }
 
-    /// Bytes of the IP header and the one after it, TCP's without options.
+    /// Bytes of the IP header and of the TCP header without options, or of the UDP header.
     #[must_use]
     pub fn header_len(&self) -> u16 {
         let ip = if self.is_ipv6() { 40 } else { 20 };
@@ -593,7 +592,7 @@ impl Config {
         self.mss.unwrap_or_else(|| self.mss_ceiling())
     }
 
-    /// Ports of the server; 80 unless said.
+    /// Ports of the server (default 80).
     #[must_use]
     pub fn listen(&self) -> Listen {
         self.listen.unwrap_or(Listen {
@@ -602,7 +601,7 @@ impl Config {
         })
     }
 
-    /// Source ports of the client; all of them unless said.
+    /// Source ports of the client (default: all).
     #[must_use]
     pub fn client_ports(&self) -> PortSpan {
         self.client_ports.unwrap_or(PortSpan {
@@ -611,13 +610,13 @@ impl Config {
         })
     }
 
-    /// Queues of each port, which is workers of each port.
+    /// Queues of each port, equal to the workers of each port.
     #[must_use]
     pub fn queues(&self) -> usize {
         self.cpus.len() / self.ports.len().max(1)
     }
 
-    /// How answers find the worker that asked.
+    /// Method by which answers reach the worker that sent the request.
     #[must_use]
     pub fn steering(&self) -> Steering {
         match () {
@@ -628,8 +627,8 @@ impl Config {
         }
     }
 
-    /// Combinations of both addresses and ports that a worker of port `port` can use, which is its
-    /// number of connections at a time. Saturates.
+    /// Combinations of addresses and ports that a worker of port `port` can use, equal to its limit of
+    /// open connections. Saturates.
     #[must_use]
     pub fn tuples(&self, port: usize) -> u64 {
         let clients = match self.mode {
@@ -646,8 +645,8 @@ impl Config {
             .saturating_mul(servers)
     }
 
-    /// Payload bytes of a message of worker `index`, if the file says it by size: exactly what was
-    /// asked, except that responses above `mss` are whole segments.
+    /// Payload bytes of a message of worker `index`, if the file gives a size. The size is exact, except that
+    /// responses above `mss` are whole segments.
     ///
     /// dperf itself sends one byte less in a GET of 86 bytes or more.
     #[must_use]
@@ -668,7 +667,7 @@ impl Config {
         }
     }
 
-    /// Bytes of a message of worker `index`, built-in messages included; none if a file holds it.
+    /// Bytes of a message of worker `index`, built-in messages included; `None` if the message comes from a file.
     #[must_use]
     pub fn message_len(&self, index: usize) -> Option<u32> {
         if self.payload_file.is_some() {
@@ -686,14 +685,14 @@ impl Config {
         Some(self.payload(index).unwrap_or(built_in))
     }
 
-    /// Whether messages are HTTP, so that requests and responses are counted by kind: TCP with a
-    /// built-in message or one long enough to hold the header.
+    /// Returns true if messages are HTTP, so that requests and responses are counted by kind. This holds for TCP with
+    /// a built-in message or a message long enough for the header.
     #[must_use]
     pub fn speaks_http(&self) -> bool {
         !self.is_udp() && self.payload(0).is_none_or(|n| n >= HTTP_LEN)
     }
 
-    /// Segments of a long response in flight: 4 unless said, 0 if the responses of worker `index`
+    /// Segments of a long response in flight (default 4), or 0 if the responses of worker `index`
     /// fit one packet.
     #[must_use]
     pub fn send_window(&self, index: usize) -> u8 {
@@ -705,8 +704,8 @@ impl Config {
         }
     }
 
-    /// Requests on one connection as dperf sends them: TCP one more than written, UDP without end.
-    /// None: without end.
+    /// Requests on one connection as dperf sends them: TCP one more than written, UDP without limit.
+    /// `None` is no limit.
     #[must_use]
     pub fn requests(&self) -> Option<u32> {
         match (self.keepalive, self.is_udp()) {

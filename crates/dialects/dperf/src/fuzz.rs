@@ -1,12 +1,12 @@
-//! One entry for tools that try arbitrary bytes as configuration files.
+//! Entry point for fuzzers: arbitrary bytes as configuration files.
 
 use crate::{Config, Translate, accepted, check, is_configuration, parse, translate};
 
-/// Reads `bytes` as a file, checks it both ways, prints and reads it again, and
+/// Reads `bytes` as a file, checks it in both modes, prints it and reads it again, and
 /// translates it.
 ///
 /// # Panics
-/// If what was printed reads differently: that is what is looked for.
+/// If the printed text reads differently, which is the defect to find.
 pub fn exercise(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = is_configuration(&text);
@@ -25,7 +25,7 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// What passes the check can be translated once all devices are known, or has a problem with a line.
+/// Asserts that a checked configuration with known devices can be translated, or has a problem with a line.
 fn exercise_plan(config: &Config) {
     let known = |(n, port): (usize, &crate::config::Port)| {
         let locator = format!("p{n}").parse().expect("a short name");

@@ -1,4 +1,4 @@
-//! The keywords: one entry each, with its name, its arguments, how they are read and printed.
+//! Keyword table: name, arguments, reader and printer of each keyword.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -13,20 +13,20 @@ use crate::number;
 use crate::parse::quoted;
 use crate::problem::Code;
 
-/// Which side a keyword is for.
+/// Side that a keyword applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Both.
     Both,
     /// The client; without effect on a server.
     Client,
-    /// The client; an error on a server, told by a rule of its own.
+    /// The client; an error on a server, reported by a separate rule.
     OnlyClient,
     /// The server; without effect on a client.
     Server,
 }
 
-/// Why a line could not be read.
+/// Reason why a line could not be read.
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) text: String,
@@ -37,7 +37,7 @@ type Outcome = Result<(), Fault>;
 /// The arguments of one line.
 pub(crate) struct Words<'a> {
     words: &'a [&'a str],
-    /// What the user should know although the line could be read.
+    /// Warnings about a line that could be read.
     pub(crate) notes: Vec<(Code, String)>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
         Self { words, notes }
     }
 
-    /// All of them, if they are so many.
+    /// Returns all arguments if their number is within `count`.
     fn take(&self, count: RangeInclusive<usize>) -> Result<&'a [&'a str], Fault> {
         if count.contains(&self.words.len()) {
             return Ok(self.words);
@@ -61,7 +61,7 @@ impl<'a> Words<'a> {
         Err(Fault { code, text })
     }
 
-    /// The only one.
+    /// Returns the only argument.
     fn one(&self) -> Result<&'a str, Fault> {
         Ok(self.take(1..=1)?[0])
     }
@@ -81,7 +81,7 @@ impl<'a> Words<'a> {
         loose.value
     }
 
-    /// The number at the beginning of `word`, if it is within `range`.
+    /// Number at the beginning of `word`, if it is within `range`.
     fn number<T, N>(
         &mut self,
         word: &str,
@@ -108,7 +108,7 @@ fn bad(word: &str) -> Fault {
     }
 }
 
-/// `value`, if it was read and is within `range`, as the narrower type of its field.
+/// Converts `value`, if it was read and is within `range`, to the narrower type of its field.
 fn within<T: TryFrom<u32>>(
     word: &str,
     value: Option<u32>,
@@ -120,24 +120,24 @@ fn within<T: TryFrom<u32>>(
         .ok_or_else(|| bad(word))
 }
 
-/// The largest number of the language.
+/// Largest number in a configuration file.
 const MOST: u32 = i32::MAX as u32;
 
 /// One keyword.
 pub struct Keyword {
-    /// Its name.
+    /// Name of the keyword.
     pub name: &'static str,
     /// Older names.
     pub aliases: &'static [&'static str],
-    /// Names of its arguments; optional ones in brackets.
+    /// Names of the arguments; optional ones in brackets.
     pub arguments: &'static str,
-    /// What they may be.
+    /// Allowed values.
     pub allowed: &'static str,
-    /// Which side it is for.
+    /// Side that the keyword applies to.
     pub side: Side,
-    /// What it sets, with unit and default.
+    /// Setting of the keyword, with unit and default.
     pub doc: &'static str,
-    /// Whether it was said with a value that a second line must not change.
+    /// Returns true if a value is set that a second line must not change.
     taken: fn(&Config) -> bool,
     read: fn(&mut Words<'_>, &mut Config) -> Outcome,
     show: fn(&Config) -> Vec<String>,
@@ -150,7 +150,7 @@ impl std::fmt::Debug for Keyword {
 }
 
 impl Keyword {
-    /// Its name and arguments.
+    /// Name and arguments.
     #[must_use]
     pub fn form(&self) -> String {
         format!("{} {}", self.name, self.arguments)
@@ -168,13 +168,13 @@ impl Keyword {
         (self.read)(words, config)
     }
 
-    /// The arguments of each of its lines that `config` stands for.
+    /// Arguments of each line that `config` needs for this keyword.
     pub(crate) fn show(&self, config: &Config) -> Vec<String> {
         (self.show)(config)
     }
 }
 
-/// The keyword of this name or older name.
+/// Keyword with this name or older name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
     KEYWORDS
@@ -182,7 +182,7 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
         .find(|k| k.name == name || k.aliases.contains(&name))
 }
 
-/// The keyword that `name` may have meant.
+/// Keyword name most similar to `name`.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     wb_model::nearest(name, KEYWORDS.iter().map(|k| k.name))
         .first()
@@ -193,8 +193,8 @@ fn shown(value: Option<impl ToString>) -> Vec<String> {
     value.iter().map(ToString::to_string).collect()
 }
 
-/// A keyword with readers of its own: name and older names, arguments, side, what is allowed, what it
-/// sets; whether it is taken, how it is read and shown.
+/// A keyword with custom readers. Arguments: name and older names, arguments, side, allowed values, setting;
+/// then the functions `taken`, `read` and `show`.
 macro_rules! keyword {
     ($name:literal $($alias:literal)*, $arguments:literal, $side:ident, $allowed:literal, $doc:literal,
      $taken:expr, $read:expr, $show:expr) => {
@@ -239,7 +239,7 @@ macro_rules! switch {
     };
 }
 
-/// One number within a range, read by a grammar.
+/// One number within a range, parsed by a function of `number.rs`.
 macro_rules! number {
     ($name:literal, $field:ident, $side:ident, $grammar:ident, $range:expr, $allowed:literal, $doc:literal) => {
         Keyword {
@@ -261,7 +261,7 @@ macro_rules! number {
     };
 }
 
-/// One of some words.
+/// One of several words.
 macro_rules! choice {
     ($name:literal, $field:ident, $side:ident, $allowed:literal, $taken:expr, $show:expr, $doc:literal,
      $($word:literal => $value:expr),+) => {
@@ -293,7 +293,7 @@ macro_rules! choice {
     };
 }
 
-/// One word that is kept as it is, if `$fits`.
+/// One word that is stored unchanged if `$fits`.
 macro_rules! text {
     ($name:literal, $field:ident, $side:ident, $fits:expr, $allowed:literal, $doc:literal) => {
         Keyword {
@@ -578,7 +578,7 @@ pub static KEYWORDS: &[Keyword] = &[
     }, |c| shown(c.retransmit_timeout) },
 ];
 
-/// The highest CPU number that Linux can have.
+/// Highest CPU number in Linux.
 const HIGHEST_CPU: u32 = 8191;
 
 fn cpu(words: &mut Words<'_>, config: &mut Config) -> Outcome {
@@ -588,7 +588,7 @@ fn cpu(words: &mut Words<'_>, config: &mut Config) -> Outcome {
         let number = |text: &str| within(word, number::integer(text), 0..=HIGHEST_CPU);
         let (first, last): (u32, u32) = match word.split_once('-') {
             Some((first, last)) if last.starts_with(|c: char| c.is_ascii_digit()) => {
-                // dperf reads the second number of a range only as far as its digits go.
+                // dperf reads the second number of a range up to its first non-digit.
                 (
                     number(first)?,
                     words.number(last, number::loose, 0..=HIGHEST_CPU)?,
@@ -642,7 +642,7 @@ fn mac(word: &str) -> Result<Mac, Fault> {
         .ok_or_else(|| bad(word))
 }
 
-/// Whether `word` is `dddd:bb:ss.f` or `bb:ss.f` in hexadecimal.
+/// Returns true if `word` is `dddd:bb:ss.f` or `bb:ss.f` in hexadecimal.
 fn is_pci(word: &str) -> bool {
     let fits = |text: &str, form: &str| {
         text.len() == form.len()
@@ -699,7 +699,7 @@ fn port(words: &mut Words<'_>, config: &mut Config) -> Outcome {
     Ok(())
 }
 
-/// The bytes of an address before its last `n`.
+/// Bytes of an address without its last `n`.
 fn upper(ip: IpAddr, n: usize) -> Vec<u8> {
     let mut octets = match ip {
         IpAddr::V4(a) => a.octets().to_vec(),
@@ -790,7 +790,7 @@ fn vxlan(words: &mut Words<'_>, config: &mut Config) -> Outcome {
     Ok(())
 }
 
-/// The words of `rss` for hashes, longest first.
+/// Arguments of `rss` for hashes, longest first.
 const HASHES: [(&[&str], RssHash); 5] = [
     (&["auto", "l3l4"], RssHash::AutoL3L4),
     (&["auto", "l3"], RssHash::AutoL3),

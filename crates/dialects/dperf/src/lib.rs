@@ -1,25 +1,23 @@
-//! The language of dperf: what its configuration files say, whether they hold together, and the text
-//! of its statistics.
+//! dperf's configuration language and the text of its statistics: parsing, checks, translation into a plan.
 //!
 //! Only translates: opens no file, sends nothing, and reads no clock.
 //!
-//! | to | look at |
+//! | to | see |
 //! |---|---|
-//! | read a file, with all its mistakes at once | [`parse()`], [`check()`] |
-//! | see what a file means, defaults and derived figures included | [`Config`] |
+//! | read a file and report all problems at once | [`parse()`], [`check()`] |
+//! | get the meaning of a file, with defaults and derived figures | [`Config`] |
 //! | add a keyword | the table in [`keywords`] |
 //! | add a rule between keywords | `rules.rs` |
-//! | run it: ports and jobs of the plan | [`plan::translate`] |
+//! | translate it into ports and jobs of a plan | [`plan::translate`] |
 //! | write a configuration | [`Config`]'s `Display` |
 //! | write the statistics of a second or of a run | [`statistics`] |
 //!
-//! Dialect: dperf 1.9, with the words of older versions (`lport_range`, `packet_size`, arguments of
-//! `rss`) read as those versions read them. Departures are few and meant: `tcp_rst` and
-//! `payload_file` can be used, requests may be any number of nanoseconds apart, `tx_burst` is not cut
-//! at 8 bits, limits of tables are lifted (CPUs, ports, lines, length of host and path), client
-//! addresses may agree in their low 16 bits, comments may hold any character, `tos` must be a number, ports may
-//! be named `if:NAME`, and one file may have ports of both families. A strict check tells
-//! whether dperf 1.9 itself would take a file.
+//! Dialect: dperf 1.9. The keywords of older versions (`lport_range`, `packet_size`, arguments of `rss`) are read as
+//! in those versions. Intentional differences: `tcp_rst` and `payload_file` can be used; requests may be any number
+//! of nanoseconds apart; `tx_burst` is not cut at 8 bits; table limits are lifted (CPUs, ports, lines, length of host
+//! and path); client addresses may agree in their low 16 bits; comments may hold any character; `tos` must be a number;
+//! ports may be named `if:NAME`; one file may have ports of both families. A strict check reports whether
+//! dperf 1.9 itself would accept a file.
 
 #![forbid(unsafe_code)]
 

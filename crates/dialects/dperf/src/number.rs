@@ -1,16 +1,16 @@
-//! How numbers, rates and times are written.
+//! Notation of numbers, rates and times.
 //!
-//! Decimals are exact: `4.35k` is 4350, whatever binary fractions make of it.
+//! Decimals are exact: `4.35k` is 4350, without rounding errors of binary fractions.
 
-/// A number that may have been read in part only.
+/// A number of which only a part may have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loose<T> {
     pub(crate) value: T,
-    /// Whether all of the text was understood.
+    /// True if the whole text was read.
     pub(crate) whole: bool,
 }
 
-/// `text` times `unit`, rounded down, and whether nothing was cut off. Text is digits with at most
+/// `text` times `unit`, rounded down, and true if the result is exact. `text` is digits with at most
 /// one point.
 fn decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -18,7 +18,7 @@ fn decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
     if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
-    // More digits of a fraction than these cannot change a result, only whether it is exact.
+    // Further digits of a fraction cannot change a result, only its exactness.
     const DIGITS: usize = 18;
     let (near, far) = fraction.split_at(fraction.len().min(DIGITS));
     let read = |text: &str| match text {
@@ -36,7 +36,7 @@ fn decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
     ))
 }
 
-/// Digits only; up to 2147483647.
+/// Reads an integer of digits only, up to 2147483647.
 pub(crate) fn integer(text: &str) -> Option<u32> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -44,7 +44,7 @@ pub(crate) fn integer(text: &str) -> Option<u32> {
     text.parse::<i32>().ok()?.try_into().ok()
 }
 
-/// A decimal with at most one suffix, k = 1000 or m = 1 000 000 in either case; rounded down; up to
+/// Reads a decimal with at most one suffix, k = 1000 or m = 1 000 000 in either case. Rounds down; up to
 /// 2147483647.
 pub(crate) fn rate(text: &str) -> Option<u32> {
     let (number, unit) = match text.as_bytes().last()? {
@@ -56,7 +56,7 @@ pub(crate) fn rate(text: &str) -> Option<u32> {
     i32::try_from(value).ok()?.try_into().ok()
 }
 
-/// [`rate`] backwards, as short as whole numbers go.
+/// Inverse of [`rate`]: the shortest form without a fraction.
 pub(crate) fn show_rate(rate: u32) -> String {
     match rate {
         0 => "0".to_owned(),
@@ -72,7 +72,7 @@ impl From<u32> for Loose<u32> {
     }
 }
 
-/// Reads the sign and the digits at the beginning, as C's `atoi` does. No digits are 0.
+/// Reads the sign and the digits at the beginning, as C's `atoi` does. Without digits the value is 0.
 pub(crate) fn signed(text: &str) -> Option<Loose<i32>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -95,10 +95,10 @@ pub(crate) fn loose(text: &str) -> Option<Loose<u32>> {
     })
 }
 
-/// `0x` and hexadecimal digits, or the decimal digits at the beginning, of which there must be one.
+/// Reads `0x` and hexadecimal digits, or the decimal digits at the beginning, at least one.
 pub(crate) fn hexadecimal(text: &str) -> Option<Loose<u32>> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        // from_str_radix would take a sign.
+        // `from_str_radix` would accept a sign.
         Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
             let value = u32::from_str_radix(digits, 16).ok()?;
             Some(Loose { value, whole: true })
@@ -109,7 +109,7 @@ pub(crate) fn hexadecimal(text: &str) -> Option<Loose<u32>> {
     }
 }
 
-/// Whole seconds of a decimal with a unit at the end: m, h, d; anything else means seconds.
+/// Whole seconds of a decimal with a unit at the end: m, h, d; any other unit means seconds.
 pub(crate) fn duration(text: &str) -> Option<Loose<u32>> {
     let mut points = 0;
     let end = text
@@ -133,7 +133,7 @@ pub(crate) fn duration(text: &str) -> Option<Loose<u32>> {
     })
 }
 
-/// Nanoseconds of a decimal with one of the units ns, us, ms, s, which must be there.
+/// Nanoseconds of a decimal with a mandatory unit: ns, us, ms or s.
 pub(crate) fn interval(text: &str) -> Option<u64> {
     for (unit, ns) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {
@@ -144,7 +144,7 @@ pub(crate) fn interval(text: &str) -> Option<u64> {
     None
 }
 
-/// [`interval`] backwards, in the largest unit that gives a whole number.
+/// Inverse of [`interval`], in the largest unit that gives a whole number.
 pub(crate) fn show_interval(ns: u64) -> String {
     let (unit, size) = UNITS
         .into_iter()
@@ -154,7 +154,7 @@ pub(crate) fn show_interval(ns: u64) -> String {
     format!("{}{unit}", u128::from(ns) / size)
 }
 
-/// Units of an interval; `s` last, since the others end in it too.
+/// Units of an interval; `s` is last because the other units end in it.
 const UNITS: [(&str, u128); 4] = [
     ("ns", 1),
     ("us", 1000),

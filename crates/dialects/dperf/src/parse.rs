@@ -1,4 +1,4 @@
-//! From lines to keywords and their arguments.
+//! Parser: from lines to keywords and their arguments.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use crate::config::Config;
 use crate::keywords::{self, Words};
 use crate::problem::{Code, Problem, accepted};
 
-/// What came of a file.
+/// Result of reading a file.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// What it says; none if a line could not be read.
+    /// The configuration; `None` if a line could not be read.
     pub config: Option<Config>,
-    /// What is wrong with single lines. What does not go together is for [`Config::check`].
+    /// Problems of single lines. [`Config::check`] finds the problems between keywords.
     pub problems: Vec<Problem>,
 }
 
-/// Reads a file, line by line. `name` is for the problems only.
+/// Reads a file, line by line. `name` appears only in the problems.
 #[must_use]
 pub fn parse(name: &str, text: &str) -> Parsed {
     let (config, problems) = read(name, text);
@@ -25,8 +25,8 @@ pub fn parse(name: &str, text: &str) -> Parsed {
     }
 }
 
-/// Whether `text` looks like a configuration of dperf: its first word, comments aside, is one of its
-/// keywords.
+/// Returns true if `text` looks like a configuration of dperf: its first word outside comments is one of
+/// dperf's keywords.
 #[must_use]
 pub fn is_configuration(text: &str) -> bool {
     text.lines()
@@ -35,12 +35,12 @@ pub fn is_configuration(text: &str) -> bool {
         .is_some_and(|word| keywords::find(word).is_some())
 }
 
-/// Words of a line that dperf reads.
+/// Maximum number of words in a line of dperf.
 const WORDS: usize = 32;
-/// Characters of a line that dperf reads.
+/// Maximum number of characters in a line of dperf.
 const LINE: usize = 2046;
 
-/// The configuration that the readable lines make, and the problems of all lines.
+/// Configuration of the readable lines, and the problems of all lines.
 pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
     let file: Arc<str> = Arc::from(name);
     let mut config = Config::default();
@@ -121,12 +121,12 @@ pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
     (config, problems)
 }
 
-/// Whether dperf reads this byte.
+/// Returns true if dperf reads this byte.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
-/// A foreign word for a message: short, and without characters that move the cursor.
+/// Quotes a word of the file for a message: short, and without control characters.
 pub(crate) fn quoted(word: &str) -> String {
     const SHOWN: usize = 64;
     let mut text: String = word.escape_debug().take(SHOWN).collect();

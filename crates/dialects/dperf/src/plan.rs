@@ -1,7 +1,7 @@
-//! From a configuration to the plan's words: one port and one job of load for each `port` line.
+//! Translation of a configuration into a plan: one port and one load job for each `port` line.
 //!
-//! A job gets the share of the load that dperf gives to the workers of its port. How their answers find
-//! the workers, and what to do where a port has fewer queues than CPUs, is for those to say who open it.
+//! A job gets the share of the load that dperf gives to the workers of its port. The engine that opens the port
+//! decides on the steering of answers and on the use of ports with fewer queues than CPUs.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,32 +20,32 @@ use crate::config::{
 };
 use crate::problem::{Code, Problem, Severity};
 
-/// What the file does not say.
+/// Information that the file does not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Translate {
-    /// Ports for devices: by PCI address, with or without the domain, or by the text of the `port` line.
-    /// `if:NAME` needs none.
+    /// Port of each device, by PCI address, with or without the domain, or by the text of the `port` line.
+    /// `if:NAME` needs no entry.
     pub locators: BTreeMap<String, Locator>,
 }
 
-/// A configuration in the plan's words.
+/// A configuration as parts of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translated {
     /// `port 1`, `port 2`, … in the order of the lines.
     pub ports: Vec<PortPlan>,
     /// The job of each port.
     pub jobs: Vec<LoadJob>,
-    /// What the user should know: a line each, with the place in the file where there is one.
+    /// Notes for the user, one line each, with the place in the file if there is one.
     pub notes: Vec<String>,
 }
 
-/// Says in the plan's words what `config` says. It is checked by our rules ([`Config::check`]) before.
+/// Translates `config` into parts of a plan. Checks it by our rules ([`Config::check`]) first.
 ///
-/// Sizes are exact: where dperf sends a GET one byte shorter than told, this asks for what was told.
+/// Sizes are exact: dperf sends a GET one byte shorter than configured, a job sends the configured size.
 ///
 /// # Errors
-/// All errors of the check; or all devices without a port, two of them with one port, messages shorter
-/// than the request they must hold, and what cannot be done for a single port.
+/// All errors of the check. Otherwise: devices without a port, two devices with the same port, messages shorter
+/// than the request they must hold, and settings that are impossible for a single port.
 pub fn translate(config: &Config, options: &Translate) -> Result<Translated, Vec<Problem>> {
     let mut problems = errors(config.check(false));
     if !problems.is_empty() {
@@ -100,7 +100,7 @@ fn problem(
     }
 }
 
-/// A note with the place of `keyword`, if it has one.
+/// A note with the line of `keyword`, if it has one.
 fn note(config: &Config, keyword: &str, text: &str) -> String {
     match config.places.line(keyword, 0) {
         Some(line) => format!("{}:{line}: {text}", config.places.file),
@@ -108,13 +108,13 @@ fn note(config: &Config, keyword: &str, text: &str) -> String {
     }
 }
 
-/// One port, and what the file says about it alone.
+/// One port, and the part of the file that applies to it.
 struct OnePort<'a> {
     whole: &'a Config,
-    /// Its number, from 0.
+    /// Number of the port, from 0.
     index: usize,
-    /// The file as if there were no other port: its addresses, CPUs, sizes and share of the load. So
-    /// that everything that follows from the address family follows from this port's.
+    /// The file reduced to this port: its addresses, CPUs, sizes and share of the load. All values that depend on
+    /// the address family are then those of this port.
     own: Config,
 }
 
@@ -162,7 +162,7 @@ impl<'a> OnePort<'a> {
         problem(self.whole, code, (keyword, line), text, allowed)
     }
 
-    /// What cannot be done for this port although the file as a whole holds together.
+    /// Settings that are impossible for this port although the file as a whole is consistent.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let (own, v6) = (&self.own, self.own.is_ipv6());
@@ -189,7 +189,7 @@ impl<'a> OnePort<'a> {
             ));
         }
         if v6 != self.whole.is_ipv6() {
-            // The file was measured by the family of its first port.
+            // The rules used the family of the first port for the whole file.
             let measured = [Code::Mss, Code::PayloadLarge, Code::PacketSize];
             problems.extend(
                 errors(own.check(false))
@@ -220,7 +220,7 @@ impl<'a> OnePort<'a> {
         problems
     }
 
-    /// The place of the device.
+    /// Locator of the device.
     fn locate(&self, options: &Translate) -> Result<Locator, Problem> {
         let device = &self.own.ports[0].device;
         if let Some(locator) = mapped(device, &options.locators) {
@@ -266,8 +266,8 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    /// Addresses that the port answers for: first its own, then those that the load uses. Where there is
-    /// a tunnel, those are inside, and the ends of the tunnel are outside.
+    /// Addresses that the port answers for: first its own, then the addresses of the load. With
+    /// a tunnel, the latter are the local tunnel addresses.
     fn announced(&self) -> Vec<AddressRange> {
         let own = AddressRange::single(self.own.ports[0].ip);
         let used = match self.tunnel() {
@@ -343,7 +343,7 @@ impl<'a> OnePort<'a> {
             random_filler: c.payload_random && self.fills_http(),
             reading: match c.protocol() {
                 Protocol::Http if client => LoadReading::Http,
-                // To the other ends of dperf any segment with data is a whole message.
+                // Except for HTTP clients, dperf treats any segment with data as a whole message.
                 _ => LoadReading::Segment,
             },
             requests: self.requests(),
@@ -373,14 +373,14 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    /// Bytes of a request that is HTTP of a given size.
+    /// Bytes of a request that is HTTP with a fixed size.
     fn http_size(&self) -> Option<u32> {
         let c = &self.own;
         c.payload(0)
             .filter(|n| c.is_client() && !c.is_udp() && *n >= HTTP_LEN)
     }
 
-    /// Whether letters fill an HTTP message.
+    /// Returns true if letters fill an HTTP message.
     fn fills_http(&self) -> bool {
         let (_, several) = self.answers();
         let filled = |answer: &LoadAnswer| matches!(answer, LoadAnswer::Http(_));
@@ -419,7 +419,7 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    /// The answer of all workers, or those of each.
+    /// The common answer of all workers, or the answer of each.
     fn answers(&self) -> (LoadAnswer, Vec<LoadAnswer>) {
         if self.own.is_client() {
             return (LoadAnswer::default(), Vec::new());
@@ -451,12 +451,12 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    /// Requests or answers of a connection; 0: without end.
+    /// Requests or answers of a connection; 0 is no limit.
     fn requests(&self) -> u32 {
         let c = &self.own;
         match c.is_client() {
             true => c.requests().unwrap_or(0),
-            // Datagrams are answered as they come, and NUM is the client's.
+            // Each datagram is answered as it arrives; the client alone applies NUM.
             false => u32::from(!c.is_udp() && c.keepalive.is_none()),
         }
     }
@@ -466,14 +466,14 @@ impl<'a> OnePort<'a> {
         let Some(cps) = c.cps() else {
             return LoadRate::default();
         };
-        // The first worker has the remainder, so no worker opens more.
+        // The first worker gets the remainder, so no worker opens more.
         let whole = self.whole.cps().unwrap_or(0);
         let first = workers(self.whole, self.index).start as u32;
         let worker = self.whole.share(whole, first);
         LoadRate {
             cps: Some(cps.into()),
             cc: c.cc().map(u64::from),
-            // A worker with less than a group a second opens all of it at once.
+            // A worker with less than one group per second opens its whole share at once.
             group: c.launch_num(worker).min(worker).max(1),
             ..LoadRate::default()
         }
@@ -492,10 +492,10 @@ impl<'a> OnePort<'a> {
             window: 58_400 << 13,
             in_flight: in_flight.unwrap_or(0).into(),
             retransmit: lost,
-            // The next expiry, the fourth, is the end.
+            // The next expiry, the fourth, ends the connection.
             tries: 3,
             backoff: false,
-            // There are no such limits in dperf, apart from lost datagrams.
+            // dperf has no such limits, apart from lost datagrams.
             connect_timeout: Span::default(),
             response_timeout: Span::default(),
             close_timeout: Span::default(),
@@ -505,7 +505,7 @@ impl<'a> OnePort<'a> {
             ..LoadTcp::default()
         };
         if !c.is_client() {
-            // Longer than the client's by a tenth, so that both do not send again at the same time.
+            // A tenth longer than the client's, so that the two sides do not retransmit at the same time.
             tcp.retransmit = Span::from_millis(u64::from(c.retransmit_timeout_s()) * 1100);
             tcp.idle_timeout = Span::from_nanos(c.idle_timeout_ns());
         } else if c.is_udp() && c.keepalive.is_none() {
@@ -514,7 +514,7 @@ impl<'a> OnePort<'a> {
         tcp
     }
 
-    /// What is wrong with the job, told with a line of the file.
+    /// Converts a problem of the job into one with a line of the file.
     fn told(&self, found: PlanProblem) -> Problem {
         let (code, keyword) = match found.place.as_str() {
             "rate.cc" => (Code::Tuples, "cc"),
@@ -556,13 +556,13 @@ impl<'a> OnePort<'a> {
     }
 }
 
-/// Workers of port `index`, by number: the first block is the first port's.
+/// Workers of port `index`, by number: the first block belongs to the first port.
 fn workers(config: &Config, index: usize) -> ops::Range<usize> {
     let queues = config.queues();
     index * queues..(index + 1) * queues
 }
 
-/// What `workers` have of `target`.
+/// Share of `workers` in `target`.
 fn share(config: &Config, target: u32, workers: &ops::Range<usize>) -> u32 {
     workers
         .clone()
@@ -570,8 +570,8 @@ fn share(config: &Config, target: u32, workers: &ops::Range<usize>) -> u32 {
         .sum()
 }
 
-/// The part of `change_dip` that `workers` have: with n workers in all, worker w has every n-th address
-/// from number w.
+/// Destinations of `workers` in `change_dip`: with n workers in total, worker w has every n-th address,
+/// starting at number w.
 fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destinations> {
     let row = |first: IpAddr, step: u64, count: u32| Destinations {
         addresses: span(first, step, count),
@@ -583,7 +583,7 @@ fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destination
         return config.change_dip.iter().map(whole).collect();
     }
     let mut part = Vec::new();
-    // Whose turn the first address of a line is.
+    // Number of the worker that gets the first address of a line.
     let mut turn = 0;
     for line in &config.change_dip {
         let step = u64::from(line.step);
@@ -606,7 +606,7 @@ fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destination
 /// `count` addresses from `first`, each `step` after the one before it.
 fn span(first: IpAddr, step: u64, count: u32) -> AddressRange {
     let last = later(first, step, count.saturating_sub(1));
-    // The parser takes only lines whose last address exists.
+    // The parser accepts only lines whose last address exists.
     AddressRange::between(first, last).unwrap_or(AddressRange::single(first))
 }
 
@@ -635,13 +635,13 @@ fn mapped(device: &Device, locators: &BTreeMap<String, Locator>) -> Option<Locat
     let ids = device.pci_ids();
     let (_, locator) = locators.iter().find(|(key, _)| {
         let key_ids = Device::Pci((*key).clone()).pci_ids();
-        // A bond is wherever one of its members is said to be.
+        // A bond is found by any of its members.
         **key == text || key_ids.iter().any(|id| ids.contains(id))
     })?;
     Some(locator.clone())
 }
 
-/// Keywords that are about DPDK.
+/// Keywords that only affect DPDK.
 fn without_effect(config: &Config) -> Vec<String> {
     [
         ("socket_mem", "memory is taken as it is needed"),

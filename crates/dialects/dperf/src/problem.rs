@@ -1,20 +1,20 @@
-//! What is wrong with a configuration, or worth knowing about it.
+//! Errors and warnings about a configuration.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Whether a configuration can be used in spite of a problem.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// It cannot.
+    /// The configuration cannot be used.
     Error,
-    /// It can; the user should know.
+    /// The configuration can be used, with a note to the user.
     Warning,
 }
 
 macro_rules! codes {
     ($($name:ident $text:literal $doc:literal)*) => {
-        /// What kind of problem; the names are stable.
+        /// Kind of a problem. The names are stable.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code {
             $(#[doc = $doc] $name,)*
@@ -24,7 +24,7 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its name, for example `E_MSS`.
+            /// Name of the code, for example `E_MSS`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -96,7 +96,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether problems of this kind make a configuration useless.
+    /// Severity of problems of this kind.
     #[must_use]
     pub fn severity(self) -> Severity {
         if self.name().starts_with("W_") {
@@ -118,15 +118,15 @@ impl fmt::Display for Code {
 pub struct Problem {
     /// Name of the file, as given to the parser.
     pub file: Arc<str>,
-    /// Line of the file, from 1; none where something is missing.
+    /// Line of the file, from 1; `None` if something is missing.
     pub line: Option<u32>,
-    /// Its kind.
+    /// Kind of the problem.
     pub code: Code,
-    /// Whether the configuration can be used in spite of it.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// What is wrong.
+    /// Description of the problem.
     pub text: String,
-    /// What would be right; empty if the text says it.
+    /// Allowed values; empty if the text states them.
     pub allowed: String,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Whether there is no error among `problems`: the verdict of a check.
+/// Returns true if there is no error among `problems`: the verdict of a check.
 #[must_use]
 pub fn accepted(problems: &[Problem]) -> bool {
     problems.iter().all(|p| p.severity == Severity::Warning)

@@ -1,6 +1,6 @@
-//! What must go together: rules between keywords.
+//! Rules between keywords.
 //!
-//! Knows no lines; a finding names the keywords it is about.
+//! A finding names its keywords instead of a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use crate::config::{Config, Device, ETHERNET_LEN, Method, Protocol, Range, Steer
 use crate::keywords::{KEYWORDS, Side};
 use crate::problem::Code;
 
-/// One rule broken.
+/// One violated rule.
 pub(crate) struct Finding {
     pub(crate) code: Code,
-    /// What it is about; the first that was written gives the line.
+    /// Keywords of the finding; the first one in the file gives the line.
     pub(crate) keywords: Vec<&'static str>,
-    /// The line, where it is not the first of a keyword.
+    /// Line of the finding, if it is not the first line of a keyword.
     pub(crate) line: Option<u32>,
     pub(crate) text: String,
     pub(crate) allowed: String,
@@ -26,7 +26,7 @@ struct Judge<'a> {
     findings: Vec<Finding>,
 }
 
-/// Everything that `config` breaks; see [`Config::check`] for `strict`.
+/// All rules that `config` violates; see [`Config::check`] for `strict`.
 pub(crate) fn all(config: &Config, strict: bool) -> Vec<Finding> {
     let mut judge = Judge {
         config,
@@ -56,8 +56,8 @@ pub(crate) fn all(config: &Config, strict: bool) -> Vec<Finding> {
     judge.findings
 }
 
-/// Rules, in the order in which they are told. Of each: when it is broken; its code; the keywords it
-/// is about and, of one that is written more than once, its line; what is wrong; what is allowed.
+/// Rules, in the order in which they are reported. Each rule: condition of the violation; code; keywords and, for
+/// a keyword with several lines, its line; text; allowed values.
 macro_rules! rules {
     ($judge:ident: $($broken:expr => $code:ident [$($keyword:ident)*] $(at $line:ident)?,
         $text:literal, $allowed:literal;)*) => {$(
@@ -154,7 +154,7 @@ impl Judge<'_> {
         let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
         for (n, range) in c.clients.iter().enumerate() {
             let line = self.line("client", n);
-            // One address a line is enough to find the mistake.
+            // One address per line is enough to find the mistake.
             let mut clash = None;
             for ip in range.addresses() {
                 let other = low16.insert(low(ip), ip);
@@ -178,7 +178,7 @@ impl Judge<'_> {
                 "server address {ip} twice", "each address once"; }
             }
         }
-        // A server is never its own client, so there it does no harm.
+        // A server is never its own client, so an overlap is harmless there.
         let overlaps = self.strict || c.is_client();
         for (n, range) in c.clients.iter().enumerate().filter(|_| overlaps) {
             let line = self.line("client", n);
@@ -235,12 +235,12 @@ impl Judge<'_> {
         if !self.strict {
             self.packet_size();
         }
-        // Long responses are sent in segments; all else must fit one packet.
+        // Long responses are sent in segments; all other messages must fit one packet.
         if !c.is_client() && !c.is_udp() {
             return;
         }
         let most = u32::from(c.mtu().saturating_sub(c.header_len()));
-        // A packet size has its own rule, and dperf does not look at it.
+        // A packet size is checked by a separate rule; dperf does not check it.
         if c.packet_size.is_some() && count == 0 {
             return;
         }
@@ -318,7 +318,7 @@ impl Judge<'_> {
         let v6 = c.is_ipv6();
         let (tunnels, strict) = (!c.vxlans.is_empty(), self.strict);
         for (n, port) in c.ports.iter().enumerate() {
-            // dperf has one family for all ports, we have one for each.
+            // dperf has one family for all ports; here each port has its own.
             let family = |ranges: &[Range]| match ranges.get(n) {
                 Some(range) if !strict => range.first.is_ipv6(),
                 _ => v6,
@@ -350,7 +350,7 @@ impl Judge<'_> {
                 !known
             };
             let (line, first) = (self.line("client", n), range.first);
-            // A client's ranges were compared with their ports.
+            // The ranges of a client are already compared with its ports.
             rules! { self:
                 wrong && !c.is_client() && !c.servers.is_empty() => Family [port client server] at line,
                     "no server address is of the family of {first}", "one family for both";
@@ -439,7 +439,7 @@ impl Judge<'_> {
         });
         for index in 0..c.ports.len().min(c.clients.len()).min(c.servers.len()) {
             let (have, port) = (c.tuples(index), index + 1);
-            // A load that holds connections waits for free tuples; only dperf insists on spare ones.
+            // A load that holds connections waits for free tuples; only dperf requires spare ones.
             let rate_counts = self.strict || c.cc().is_none();
             rules! { self:
                 have < held =>
@@ -454,7 +454,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Keywords of the other side that do nothing.
+    /// Reports keywords of the other side, which have no effect.
     fn sides(&mut self) {
         let (idle, mode) = match self.config.is_client() {
             true => (Side::Server, "client"),
@@ -473,7 +473,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What dperf does itself and is the kernel's here.
+    /// Reports functions that dperf performs itself and the kernel performs here.
     fn left_to_the_kernel(&mut self) {
         let c = self.config;
         for (n, port) in c.ports.iter().enumerate() {
@@ -489,7 +489,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What we take and dperf 1.9 does not, or reads otherwise.
+    /// Reports settings that dperf 1.9 rejects or reads differently.
     fn strictly(&mut self) {
         let c = self.config;
         let foreign = c.places.foreign;
@@ -525,7 +525,7 @@ impl Judge<'_> {
         self.limits();
     }
 
-    /// What dperf's tables hold.
+    /// Reports values beyond the limits of dperf's tables.
     fn limits(&mut self) {
         let c = self.config;
         let longest = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -545,7 +545,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether dperf 1.9 takes this interval: whole us in steps that grow.
+/// Returns true if dperf 1.9 accepts this interval: whole us in increasing steps.
 fn dperf_has(interval_ns: u64) -> bool {
     let us = interval_ns / 1000;
     let fits = match us {
@@ -556,7 +556,7 @@ fn dperf_has(interval_ns: u64) -> bool {
     interval_ns.is_multiple_of(1000) && fits
 }
 
-/// The low 32 bits of an address, cut to 16: the index of dperf's client table.
+/// The low 16 bits of an address: the index of dperf's client table.
 fn low(ip: IpAddr) -> u32 {
     match ip {
         IpAddr::V4(a) => a.to_bits() & 0xffff,
@@ -564,7 +564,7 @@ fn low(ip: IpAddr) -> u32 {
     }
 }
 
-/// An address that both ranges hold.
+/// First address that is in both ranges.
 fn shared(a: &Range, b: &Range) -> Option<IpAddr> {
     let held: BTreeSet<IpAddr> = b.addresses().collect();
     a.addresses().find(|ip| held.contains(ip))

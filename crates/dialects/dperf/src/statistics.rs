@@ -1,7 +1,7 @@
-//! The text of dperf's statistics: a block of lines each second, and one at the end.
+//! Text of dperf's statistics: a block of lines each second, and one at the end.
 //!
-//! Knows counters only. Who counts fills [`Counters`] with sums over all workers since the start of
-//! the run; [`Counters::since`] makes the figures of a second of them.
+//! Knows counters only. The caller fills [`Counters`] with sums over all workers since the start of
+//! the run; [`Counters::since`] returns the figures of one second.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use crate::number::grouped;
 
 macro_rules! counters {
     ($($kind:ident $field:ident $name:literal $doc:literal)*) => {
-        /// What dperf counts, over all workers. In JSON the keys are dperf's names.
+        /// dperf's counters, summed over all workers. In JSON the keys are dperf's names.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $(#[doc = $doc] pub $field: u64,)*
-            /// Sum of the round trips measured, ns.
+            /// Sum of the measured round trips, ns.
             pub rtt_sum_ns: u64,
-            /// Round trips measured.
+            /// Number of measured round trips.
             pub rtt_samples: u64,
         }
 
@@ -26,8 +26,8 @@ macro_rules! counters {
             /// Names of the counters, in the order of the fields.
             pub const NAMES: &[&str] = &[$($name),*];
 
-            /// What was added since `earlier`; states (`skCon` and the NIC's counters) as they are
-            /// now.
+            /// Increments since `earlier`; states (`skCon` and the NIC's counters) keep their present
+            /// values.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
@@ -37,7 +37,7 @@ macro_rules! counters {
                 }
             }
 
-            /// Both together, for example two workers.
+            /// Sum of two sets of counters, for example of two workers.
             #[must_use]
             pub fn plus(&self, other: &Self) -> Self {
                 Self {
@@ -136,7 +136,7 @@ impl Counters {
     }
 }
 
-/// dperf's names, and `rtt(us)`, the mean, if there is one.
+/// dperf's names, and the mean `rtt(us)` if there is one.
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -150,12 +150,12 @@ impl Serialize for Counters {
     }
 }
 
-/// One block of statistics. In JSON it is what scripts find under dperf's names.
+/// One block of statistics. In JSON it has dperf's names, for scripts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Block {
     /// Number of the report, from 0.
     pub seconds: u64,
-    /// Percent of each worker's loop passes that had work, by time; empty in the block of the run.
+    /// Busy share of each worker's loop, percent of time; empty in the block of the run.
     #[serde(rename = "cpuUsage")]
     pub cpu_usage: Vec<u8>,
     /// Figures of the second, or of the run.
@@ -163,18 +163,18 @@ pub struct Block {
     pub counters: Counters,
 }
 
-/// Which lines and fields a configuration shows.
+/// Lines and fields to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// UDP instead of TCP.
     pub udp: bool,
-    /// HTTP counters, else plain requests; TCP only.
+    /// HTTP counters instead of plain requests; TCP only.
     pub http: bool,
-    /// Round trips: clients without keepalive.
+    /// Round trips; clients without keepalive only.
     pub rtt: bool,
     /// Frames exchanged with the kernel.
     pub kni: bool,
-    /// Errors white on red, for terminals.
+    /// Errors in white on red, for terminals.
     pub colour: bool,
 }
 
@@ -198,7 +198,7 @@ impl Layout {
         format!("\n{}\n{}", seconds.trim_end(), self.block(block))
     }
 
-    /// The block of the whole run after the words that end a run; `version` is that of the program.
+    /// Block of the whole run after the header of the end of a run; `version` is the version of the program.
     #[must_use]
     pub fn total(&self, block: &Block, version: &str) -> String {
         const RULE: &str = "-----------------------";
@@ -276,10 +276,10 @@ impl Layout {
 /// The field of mean round trips.
 const RTT: &str = "rtt(us)";
 
-/// Width of the name in each column, the space after it included.
+/// Width of the name in each column, including the space after it.
 const COLUMNS: [usize; 6] = [8, 9, 9, 8, 8, 6];
 
-/// Width of a value, the space after it not included.
+/// Width of a value, without the space after it.
 fn value_width(name: &str) -> usize {
     match name {
         "rstRx" | "rstTx" => 10,

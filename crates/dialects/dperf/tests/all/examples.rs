@@ -1,4 +1,4 @@
-//! The files under `examples/dperf`: all can be read, and checks give the verdict they are known for.
+//! Files under `examples/dperf`: each can be read and gets its expected verdict.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use wb_dperf::{Severity, Translate, check, is_configuration, parse, translate};
 use wb_model::LoadJob;
 
-/// Files that dperf 1.9 refuses, and why.
+/// Files that dperf 1.9 rejects, with the error code.
 const REFUSED: &[(&str, &str)] = &[
     ("04-http-cps-ipv6-server", "E_ADDR_OVERLAP"),
     ("07-udp-cps-ipv6-server", "E_ADDR_OVERLAP"),
     ("37-kni-ipv6-server", "E_ADDR_OVERLAP"),
 ];
 
-/// Files with something that is the kernel's here: they run, and a warning says what it means.
+/// Files that use a function which the kernel performs here: they run, and a warning explains the difference.
 const WARNED: &[(&str, &str)] = &[
     ("35-bond-server", "W_BOND"),
     ("36-kni-server", "W_KNI"),
@@ -107,7 +107,7 @@ fn clients_and_servers_fit() {
 
 #[test]
 fn all_translate() {
-    // Devices as they are in the files, some of them without the domain.
+    // Devices as in the files, some of them without the domain.
     let locators = [
         ("1b:00.0", "wb-x-a/a0"),
         ("0000:1b:00.1", "xdp:wb-x-b/b0"),

@@ -1,10 +1,10 @@
-//! What holds for all inputs.
+//! Properties that hold for all inputs.
 
 use proptest::prelude::*;
 
 use wb_dperf::{accepted, fuzz, keywords::KEYWORDS, parse};
 
-/// Lines that can be read, for every keyword, as regular expressions in which a dot is a dot.
+/// Readable lines for every keyword, as regular expressions in which a dot is a literal dot.
 const LINES: &[&str] = &[
     "mode (client|server)",
     "cpu [0-9]( 1[0-5]-1[6-9])?( 2[0-9])?",
@@ -90,7 +90,7 @@ proptest! {
 
     #[test]
     fn what_is_printed_reads_the_same(lines in prop::collection::vec(line(), 0..25)) {
-        // Only the lines that can be read after the others: no duplicates.
+        // Keep each line that can be read after the previous ones: no duplicates.
         let mut text = String::new();
         for line in lines {
             let longer = format!("{text}{line}\n");

@@ -1,4 +1,4 @@
-//! dperf's language through the public face of the crate.
+//! Tests of the public API: dperf's configuration language.
 
 mod examples;
 mod laws;

@@ -1,4 +1,4 @@
-//! Configurations in the plan's words.
+//! Translation of configurations into plans.
 
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn all(text: &str) -> Translated {
     run(text).unwrap_or_else(|problems| panic!("{text}: {problems:#?}"))
 }
 
-/// The job of the only port, after a trip through TOML.
+/// The job of the only port, after a round trip through TOML.
 fn job(text: &str) -> LoadJob {
     let made = all(text);
     assert_eq!((made.ports.len(), made.jobs.len()), (1, 1), "{text}");
@@ -54,7 +54,7 @@ fn job(text: &str) -> LoadJob {
     read
 }
 
-/// A base and further lines.
+/// A base configuration with additional lines.
 fn with(base: &str, lines: &[&str]) -> LoadJob {
     job(&format!("{base}{}", lines.join("\n")))
 }
@@ -314,7 +314,7 @@ fn connections() {
         (more.shape.wait, more.shape.ramp),
         (Span::from_secs(5), Span::from_secs(10))
     );
-    // A worker with less than a group a second opens all of it at once.
+    // A worker with less than one group per second opens its whole share at once.
     for (lines, group) in [("cps 3", 3), ("cps 35", 5), ("cps 1k\nlaunch_num 20", 20)] {
         assert_eq!(
             job(&CLIENT.replace("cps 10k", lines)).rate.group,
@@ -442,7 +442,7 @@ fn two_ports() {
         ["a.conf:9: the load is too small for port 2, which stays idle"]
     );
 
-    // Peers of the own family only.
+    // Only peers of the port's own family.
     let made = all(&format!("mode server\n{TWO}"));
     assert_eq!(
         shown(&made.jobs[0].clients),
@@ -450,7 +450,7 @@ fn two_ports() {
     );
     assert_eq!(shown(&made.jobs[1].clients), "2001:2::10-2001:2::13");
 
-    // What fits an IPv4 packet need not fit an IPv6 one.
+    // A message that fits an IPv4 packet need not fit an IPv6 packet.
     let told = told(&format!("{TWO}cps 9\npayload_size 1450"));
     assert_eq!(
         told,
@@ -493,7 +493,7 @@ fn destinations_in_turn() {
         "10.0.0.1-10.0.0.41"
     );
     assert_eq!(one.destinations[0].step, 10);
-    // Worker n of 4 has each fourth address.
+    // Worker n of 4 has every fourth address.
     let text = "cpu 0-3
 port 0000:1b:00.0 198.18.0.1 198.18.0.254
 port 0000:1b:00.1 198.18.1.1 198.18.1.254
@@ -564,7 +564,7 @@ fn notes_have_places() {
     );
 }
 
-/// Lines that go with a base, one of a kind each.
+/// Lines that fit a base configuration, at most one of each kind.
 fn lines() -> impl Strategy<Value = String> {
     let one = |forms: &[&'static str]| {
         let forms: Vec<_> = forms.iter().copied().chain([""]).collect();
@@ -629,7 +629,7 @@ proptest! {
         lines in lines(),
     ) {
         let text = format!("{base}{lines}");
-        // That is asserted in there.
+        // `exercise` contains the assertions.
         fuzz::exercise(text.as_bytes());
         let Some(config) = parse("a.conf", &text).config else { return Ok(()) };
         if let Ok(made) = translate(&config, &options()) {

@@ -1,4 +1,4 @@
-//! Plays the vectors under `tests/vectors`.
+//! Test vectors under `tests/vectors`.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const SERVER: &[&str] = &[
     "server 6.6.241.27 1",
 ];
 
-/// The text that a base and its changes make.
+/// The text of a base configuration and its changes.
 fn text(recipe: &str) -> String {
     let mut parts = recipe.split(';').map(str::trim);
     let base = match parts.next() {
@@ -143,7 +143,7 @@ fn configurations() {
     assert!((1..=44).all(|n| played.contains(&n)), "not all were played");
 }
 
-/// The second of the printed example.
+/// The second in the printed example.
 fn counters() -> Counters {
     Counters {
         pkt_rx: 599_991,
@@ -190,7 +190,7 @@ fn statistics_of_a_second() {
     let (_, figures) = shown.split_once('\n').unwrap();
     assert_eq!(rest, format!("{figures}\n"));
 
-    // Colour adds to errors only, and moves nothing.
+    // Colour adds escape sequences to errors only, and moves no column.
     let coloured = Layout {
         colour: true,
         ..layout
