@@ -1,10 +1,10 @@
-//! Arithmetic as wrk does it on x86: `long double`, 64 bits of mantissa. Latencies are whole microseconds, so every
-//! tenth that is shown in milliseconds stands exactly between two hundredths, and which way it goes depends on
-//! the last of these bits.
+//! Arithmetic as wrk performs it on x86: `long double`, 64 bits of mantissa. Latencies are whole microseconds, so
+//! a latency in milliseconds often lies exactly between two hundredths. The last of these bits then decides the
+//! direction of rounding.
 
 use std::cmp::Ordering;
 
-/// A number that is not negative: mantissa · 2^exponent, where the mantissa has its highest bit set or is 0.
+/// A number that is not negative: mantissa · 2^exponent. The mantissa has its highest bit set or is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extended {
     mantissa: u64,
@@ -17,7 +17,8 @@ impl Extended {
         exponent: 0,
     };
 
-    /// The nearest to `value` · 2^`exponent` and something smaller than the last bit of `value`, if `more`.
+    /// The number nearest to `value` · 2^`exponent`; with `more`, a residue below the last bit of `value` is added
+    /// first.
     fn nearest(value: u128, exponent: i32, more: bool) -> Self {
         if value == 0 {
             return Self::ZERO;
@@ -47,7 +48,7 @@ impl Extended {
         }
     }
 
-    /// That of a double; 0 for what is negative or no number.
+    /// Conversion of a double; 0 for negative values, infinities and NaN.
     pub(crate) fn of(value: f64) -> Self {
         if !value.is_finite() || value <= 0.0 {
             return Self::ZERO;
@@ -64,12 +65,12 @@ impl Extended {
         self.mantissa as f64 * f64::from(self.exponent).exp2()
     }
 
-    /// With so many decimals, half to even.
+    /// Decimal text with `places` decimals, rounded half to even.
     pub(crate) fn decimals(self, places: u32) -> String {
         let scale = 10u64.pow(places);
         let scaled = u128::from(self.mantissa) * u128::from(scale);
         let hundredths = match self.exponent {
-            // More than any counter and any rate can be.
+            // Larger than any counter and any rate.
             50.. => return format!("{:.*}", places as usize, self.double()),
             up @ 0.. => scaled << up,
             down => {
@@ -112,14 +113,14 @@ impl From<u64> for Extended {
 impl std::ops::Div for Extended {
     type Output = Self;
 
-    /// 0 where it is divided by 0.
+    /// Returns 0 for a division by 0.
     fn div(self, by: Self) -> Self {
         if by.mantissa == 0 {
             return Self::ZERO;
         }
         let divisor = u128::from(by.mantissa);
         let dividend = u128::from(self.mantissa) << 64;
-        // A bit more than is kept, to round by.
+        // One bit more than is kept, for rounding.
         let rest = dividend % divisor * 2;
         let bit = u128::from(rest >= divisor);
         let quotient = dividend / divisor * 2 + bit;
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// As C prints them: each stands between two hundredths of a millisecond, and half of them go up.
+    /// Ties as C prints them: each value lies between two hundredths of a millisecond, and half of them round up.
     #[test]
     fn ties_go_as_in_80_bits() {
         let milliseconds = |us: u64| (Extended::from(us) / 1000u64.into()).decimals(2);

@@ -1,7 +1,6 @@
-//! wrk's language: its command line becomes a load of HTTP requests, what was measured becomes the text that wrk
-//! prints, and its scripts run.
+//! wrk's dialect: parses its command line, prints results in its text format and runs its scripts.
 //!
-//! Pure: it resolves no name, opens no connection and prints nothing.
+//! Pure: resolves no name, opens no connection and prints nothing.
 
 #![deny(unsafe_code)]
 

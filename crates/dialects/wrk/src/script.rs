@@ -1,7 +1,7 @@
-//! Scripts: Lua, with the hooks and objects that wrk gives them.
+//! Scripts: Lua, with the hooks and objects of wrk.
 //!
 //! A [`Host`] has the main state, in which `setup` and `done` run, and makes a [`ThreadScript`] for each thread of the
-//! load. The file runs once in each of these. Whatever a script wants of the world goes through [`Outside`].
+//! load. The file runs once in each state. All I/O of a script goes through [`Outside`].
 
 mod address;
 mod check;
@@ -22,58 +22,58 @@ pub use wb_http1::script::ScriptError;
 pub use host::Host;
 pub use thread::ThreadScript;
 
-/// Memory that a state may use if nothing else is said, bytes.
+/// Default memory limit of a state, bytes.
 pub const MEMORY_BYTES: usize = 512 << 20;
 
-/// What scripts are and see from their start.
+/// Settings of the scripts and the values that they see at the start.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The URL as it was given.
+    /// URL as given.
     pub url: String,
-    /// Its scheme.
+    /// Scheme of the URL.
     pub scheme: String,
-    /// Its host, an IPv6 address without brackets.
+    /// Host of the URL; an IPv6 address has no brackets.
     pub host: String,
-    /// Its port, if it has one.
+    /// Port of the URL, if any.
     pub port: Option<String>,
-    /// What is asked for: path, query and fragment.
+    /// Request target: path, query and fragment.
     pub path: String,
-    /// Headers of the options, names and values; the last of equal names holds.
+    /// Headers of the options, names and values; the last one with a name is used.
     pub headers: Vec<(String, String)>,
-    /// The file, as it was given.
+    /// Path of the script, as given.
     pub file: Option<String>,
-    /// Words for the script's `init`.
+    /// Arguments for the script's `init`.
     pub arguments: Vec<String>,
-    /// It may use files, processes and the environment.
+    /// Allows files, processes and the environment.
     pub trusted: bool,
-    /// Memory that each state may use, bytes: [`MEMORY_BYTES`].
+    /// Memory limit of each state, bytes: [`MEMORY_BYTES`].
     pub memory_bytes: usize,
-    /// Set by whoever will not wait for a script that is at work any longer; looked at every few thousand
-    /// instructions. A hook that is short is not ended by it, but the next that is long.
+    /// Set by the caller to stop a running script; checked every few thousand instructions. A short hook
+    /// still completes, and the next long one is stopped.
     pub give_up: Arc<AtomicBool>,
 }
 
-/// What scripts need of the world. All threads of a load call it.
+/// I/O of scripts. All threads of a load call it.
 pub trait Outside: Send + Sync {
     /// Reads a file.
     ///
     /// # Errors
     ///
-    /// Why it cannot be read, in the words of the system.
+    /// The system's text for the reason.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 
-    /// Finds the addresses for streams of a host (a name or an address) and a service (a name or a number).
+    /// Resolves a host (a name or an address) and a service (a name or a number) to addresses for streams.
     ///
     /// # Errors
     ///
-    /// Why there are none, in the words of the system.
+    /// The system's text for the reason, if there are no addresses.
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String>;
 
     /// Opens a connection and closes it at once.
     ///
     /// # Errors
     ///
-    /// Why there is none, in the words of the system.
+    /// The system's text for the reason.
     fn connect(&self, address: SocketAddr) -> Result<(), String>;
 
     /// Writes to standard output, in order with what the program writes there.
@@ -83,12 +83,12 @@ pub trait Outside: Send + Sync {
     fn complain(&self, bytes: &[u8]);
 }
 
-/// What `done` is told of the run.
+/// Results of a run for the hook `done`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How long it was, µs.
+    /// Duration of the run, µs.
     pub duration_us: u64,
-    /// Responses that were complete.
+    /// Complete responses.
     pub requests: u64,
     /// Bytes of responses.
     pub bytes: u64,
@@ -104,7 +104,7 @@ pub struct Summary {
     pub timeouts: u64,
 }
 
-/// What wrk writes to standard error before it ends because of a script, without the end of the line.
+/// Text that wrk writes to standard error before it ends because of a script, without line end.
 #[must_use]
 pub fn last_words(error: &ScriptError) -> String {
     match error {

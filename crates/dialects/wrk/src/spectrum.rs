@@ -1,4 +1,4 @@
-//! The distribution of latency as wrk2 prints it, from an HdrHistogram of 1 µs to 24 h with three digits.
+//! Latency distribution as wrk2 prints it, from an HdrHistogram of 1 µs to 24 h with three digits.
 
 use std::fmt::Write as _;
 
@@ -7,23 +7,23 @@ use crate::{
     text::{cell, time},
 };
 
-/// Slots of the first bucket: one for each µs. A bucket after it has half as many, each twice as wide as before.
+/// Slots of the first bucket: one for each µs. Each later bucket has half as many slots of twice the previous width.
 const SLOTS: u64 = 2048;
-/// As many as reach 24 h.
+/// Number of buckets up to 24 h.
 const BUCKETS: u32 = 27;
-/// Rows on the way from 0 to half, from there to three quarters, and so on.
+/// Rows from 0 to one half, from there to three quarters, and so on.
 const TICKS: f64 = 5.0;
 
-/// Which latency is shown.
+/// Kind of latency shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// From when a request was due.
+    /// Measured from the time when a request was due.
     Recorded,
-    /// From when it was sent.
+    /// Measured from the time when a request was sent.
     Uncorrected,
 }
 
-/// The text of `-L`, or the one that `-U` adds behind it, of latencies in µs.
+/// Text of `-L`, or the additional text of `-U`, for latencies in µs.
 #[must_use]
 pub fn spectrum(which: Latency, latency: &Stats) -> String {
     let slots = slots(latency);
@@ -76,7 +76,7 @@ pub fn spectrum(which: Latency, latency: &Stats) -> String {
     text
 }
 
-/// Values that are not told apart.
+/// Range of values that the histogram counts together.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     lowest: u64,
@@ -103,7 +103,7 @@ impl Slot {
     }
 }
 
-/// Those with samples, ascending.
+/// Slots with samples, ascending.
 fn slots(latency: &Stats) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     for (value, count) in (0..latency.distinct()).filter_map(|i| latency.at(i)) {
@@ -127,11 +127,11 @@ fn percentile(slots: &[Slot], total: u64, percent: f64) -> u64 {
         .map_or(0, Slot::highest)
 }
 
-/// Value, quantile, and how many samples there are up to it.
+/// Value, quantile, and number of samples up to the value.
 fn rows(slots: &[Slot], total: u64) -> Vec<(u64, f64, u64)> {
     let mut rows = Vec::new();
     let (mut seen, mut value) = (0, 0);
-    // In percent: quantiles would be rounded, and stand at other samples.
+    // In percent, since rounded quantiles would select other samples.
     let mut next = 0.0;
     for slot in slots {
         seen += slot.count;
@@ -140,7 +140,7 @@ fn rows(slots: &[Slot], total: u64) -> Vec<(u64, f64, u64)> {
             rows.push((value, next / 100.0, seen));
             let halvings = ((100.0 / (100.0 - next)).ln() / 2f64.ln()).trunc();
             next += 100.0 / (TICKS * (halvings + 1.0).exp2());
-            // All are seen; the last row says so.
+            // The last row covers all samples.
             if seen == total {
                 break;
             }
@@ -150,7 +150,7 @@ fn rows(slots: &[Slot], total: u64) -> Vec<(u64, f64, u64)> {
     rows
 }
 
-/// Mean and standard deviation; not numbers if there are no samples.
+/// Mean and standard deviation; NaN without samples.
 fn moments(slots: &[Slot], total: u64) -> [f64; 2] {
     let total = total as f64;
     let sum: f64 = slots
@@ -174,7 +174,7 @@ mod tests {
     const DAY: u64 = 86_400_000_000;
 
     proptest! {
-        /// With a prime number of samples no quantile of a row is exactly that of a sample, where rounding would decide.
+        /// With a prime number of samples, no quantile of a row equals that of a sample, so rounding cannot decide.
         #[test]
         fn rows_are_those_of_a_histogram(
             values in prop::collection::vec((0u64..40).prop_flat_map(|bits| 0..1u64 << bits), 1..200),
@@ -209,7 +209,7 @@ mod tests {
             prop_assert!((deviation - judge.stdev()).abs() <= deviation * 1e-6 + 1e-9);
             for percent in [50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
                 let ours = percentile(&slots, samples, percent);
-                // Where wrk2 rounds the rank, others take the next.
+                // wrk2 rounds the rank; other implementations use the next rank.
                 let rank = (percent / 100.0 * samples as f64 + 0.5) as u64;
                 let quantile = (rank.max(1) as f64 - 0.5) / samples as f64;
                 prop_assert_eq!(ours, judge.value_at_quantile(quantile));

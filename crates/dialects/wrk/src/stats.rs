@@ -4,20 +4,20 @@ use std::cmp::Reverse;
 
 use crate::extended::Extended;
 
-/// Values and how often each was seen: latencies in µs, or requests per second.
+/// Values and their frequencies: latencies in µs, or requests per second.
 ///
-/// Mean, deviation and percentiles are of all values, those added by [`Stats::correct`] included.
+/// Mean, deviation and percentiles cover all values, including those added by [`Stats::correct`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Ascending, each value once, each count above 0.
     counted: Vec<(u64, u64)>,
-    /// Samples in `counted`, and what the correction added below the smallest of these: the original counts the latter
-    /// and looks at them no more.
+    /// Samples in `counted`, plus the samples that the correction added below its smallest value. The original counts
+    /// the latter but ignores them otherwise.
     samples: u64,
 }
 
 impl Stats {
-    /// Of values and how often each was seen, in any order.
+    /// Makes statistics from values and their frequencies, in any order.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let counted = merged(values.into_iter().filter(|&(_, n)| n > 0).collect());
@@ -25,26 +25,26 @@ impl Stats {
         Self { counted, samples }
     }
 
-    /// wrk's correction for coordinated omission: a connection has a request in flight all the time, so it should have
-    /// seen a response each `elapsed_us` / (`responses` / `connections`); a sample that took twice as long or more stands
-    /// for those that could not be sent meanwhile, and they are added. Nothing is added if there was less than
-    /// one response to a connection.
+    /// wrk's correction for coordinated omission. A connection always has a request in flight, so it should receive
+    /// a response every `elapsed_us` / (`responses` / `connections`). A sample of at least twice that interval stands
+    /// for the requests that were not sent meanwhile, and they are added. Adds nothing for less than one response
+    /// per connection.
     ///
-    /// Takes a few words of memory for each value that is added.
+    /// Needs a few words of memory for each added value.
     pub fn correct(&mut self, elapsed_us: u64, responses: u64, connections: u64) {
         let each = responses.checked_div(connections).unwrap_or(0);
         let expected = elapsed_us.checked_div(each).unwrap_or(0);
-        // The original never comes back from an interval of 0.
+        // The original loops endlessly for an interval of 0.
         if expected > 0 {
             self.add_missing(expected);
         }
     }
 
-    /// Each sample v adds one at v − `expected`, v − 2 · `expected` and so on, while these stay above `expected`.
+    /// Each sample v adds one at v − `expected`, v − 2 · `expected` and so on, as long as these stay above `expected`.
     fn add_missing(&mut self, expected: u64) {
         let min = self.min();
-        // Samples that are so many intervals apart add at the same values: they are walked through together,
-        // down from the largest.
+        // Samples that differ by a multiple of the interval add samples at the same values. They are handled together,
+        // starting at the largest.
         let mut late: Vec<(u64, u64)> = (self.counted.iter().copied())
             .filter(|&(v, _)| v / 2 >= expected)
             .collect();
@@ -81,7 +81,7 @@ impl Stats {
         self.counted.last().map_or(0, |&(v, _)| v)
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.samples
@@ -100,7 +100,7 @@ impl Stats {
         Extended::from(sum) / Extended::from(self.samples)
     }
 
-    /// The standard deviation of a sample; 0 if there are less than two.
+    /// Sample standard deviation; 0 for fewer than two samples.
     #[must_use]
     pub fn stdev(&self) -> f64 {
         if self.samples < 2 {
@@ -113,7 +113,7 @@ impl Stats {
         (squares / (self.samples - 1) as f64).sqrt()
     }
 
-    /// How many of the samples are within one standard deviation of the mean, in percent; none if there are none.
+    /// Samples within one standard deviation of the mean, in percent; `None` without samples.
     pub(crate) fn within_stdev(&self) -> Option<Extended> {
         let (mean, stdev) = (self.mean(), self.stdev());
         let within: u64 = (self.counted.iter())
@@ -124,8 +124,8 @@ impl Stats {
         (self.samples > 0).then(|| share * Extended::from(100u64))
     }
 
-    /// The value of which `percent` of the samples are not larger, by wrk's rank: one more than others take where that
-    /// is a whole number. 0 if there are not so many samples, as for 100.
+    /// Smallest value that `percent` of the samples do not exceed, by wrk's rank. That rank is one higher than usual if
+    /// the usual one is a whole number. 0 if the rank exceeds the number of samples, as for 100.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = match percent {
@@ -136,7 +136,7 @@ impl Stats {
             }
             _ => (percent / 100.0 * self.samples as f64 + 0.5).round(),
         };
-        // Below 0 the original's conversion wraps around.
+        // Below 0 the conversion in the original wraps around.
         if !rank.is_finite() || rank < 0.0 {
             return 0;
         }
@@ -149,20 +149,20 @@ impl Stats {
             .map_or(0, |&(v, _)| v)
     }
 
-    /// How many different values there are.
+    /// Number of distinct values.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.counted.len()
     }
 
-    /// A value by its place in ascending order, counted from 0, and how often it was seen.
+    /// Value at a 0-based position in ascending order, and its frequency.
     #[must_use]
     pub fn at(&self, index: usize) -> Option<(u64, u64)> {
         self.counted.get(index).copied()
     }
 }
 
-/// Ascending, each value once.
+/// Sorts values and adds up the frequencies of equal ones.
 fn merged(mut values: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     values.sort_unstable();
     values.dedup_by(|later, kept| {
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// What the original does with its array: for each value upwards, each missing sample.
+    /// Algorithm of the original on an array: for each value in ascending order, each missing sample.
     fn one_by_one(values: &[(u64, u64)], expected: u64) -> (Vec<(u64, u64)>, u64) {
         let before = Stats::new(values.iter().copied());
         let (min, max) = (before.min(), before.max());
@@ -318,7 +318,7 @@ mod tests {
         for percent in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -20.0, 1e300] {
             assert_eq!(stats.percentile(percent), 0, "{percent}");
         }
-        // Rounded to rank 0, which the first value has already.
+        // Rounded to rank 0, which the first value already satisfies.
         assert_eq!(stats.percentile(-1.0), 3);
     }
 }

@@ -1,35 +1,35 @@
-//! What wrk prints.
+//! Text that wrk prints.
 
 use std::fmt::Write as _;
 
 use crate::{Stats, extended::Extended};
 
-/// What wrk prints of a run.
+/// Results of a run as wrk prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// From the first line to the end, µs.
+    /// Time from the first line to the end, µs.
     pub elapsed_us: u64,
     /// Responses.
     pub requests: u64,
     /// Bytes of responses, heads included.
     pub bytes: u64,
-    /// Connections that could not be made.
+    /// Connections that could not be opened.
     pub connect_errors: u64,
-    /// Connections that ended within a response, or gave what is none.
+    /// Connections that ended within a response, or received an invalid one.
     pub read_errors: u64,
     /// Requests that could not be written.
     pub write_errors: u64,
-    /// Responses that took longer than allowed.
+    /// Responses that took longer than the timeout.
     pub timeouts: u64,
     /// Responses with a status above 399.
     pub status_errors: u64,
     /// Latency, µs.
     pub latency: Stats,
-    /// Responses per second of a thread.
+    /// Responses per second of each thread.
     pub rate: Stats,
 }
 
-/// The lines before the run, of `duration` seconds.
+/// Lines printed before a run of `duration` seconds.
 #[must_use]
 pub fn banner(url: &str, duration: u64, threads: u64, connections: u64) -> String {
     format!(
@@ -38,7 +38,7 @@ pub fn banner(url: &str, duration: u64, threads: u64, connections: u64) -> Strin
     )
 }
 
-/// The lines after it; with `latency` percentiles are among them.
+/// Lines printed after the run, with percentiles if `latency` is set.
 #[must_use]
 pub fn results(outcome: &Outcome, latency: bool) -> String {
     let mut text = format!(
@@ -57,7 +57,7 @@ pub fn results(outcome: &Outcome, latency: bool) -> String {
             );
         }
     }
-    // The original's own rounding: the time is divided as a double.
+    // Rounded like the original, which divides the time as a double.
     let seconds = Extended::of(outcome.elapsed_us.max(1) as f64 / 1e6);
     let per_second = |n: u64| Extended::from(n) / seconds;
     put(
@@ -117,7 +117,7 @@ fn row(text: &mut String, name: &str, stats: &Stats, shown: fn(Extended) -> Stri
     );
 }
 
-/// So that digits stand below digits: without a unit of two letters blanks stand for it.
+/// Aligns digits: blanks replace the missing letters of a unit shorter than two.
 pub(crate) fn cell(text: &str, width: usize) -> String {
     let letters = (text.chars().rev().take(2))
         .filter(char::is_ascii_alphabetic)
@@ -127,7 +127,7 @@ pub(crate) fn cell(text: &str, width: usize) -> String {
     format!("{text:>width$.width$}{:blanks$}", "")
 }
 
-/// A unit, and those above it.
+/// A unit and the larger units.
 struct Units {
     scale: u64,
     names: &'static [&'static str],
@@ -151,7 +151,7 @@ const BINARY: Units = Units {
 };
 
 impl Units {
-    /// In the first unit of which it is less than 85 hundredths of the next, or the last.
+    /// Value in the first unit in which it is below 0.85 of the next unit, or in the last unit.
     fn scaled(&self, mut value: Extended, places: u32) -> String {
         let least = Extended::of(self.scale as f64 * 0.85);
         let mut names = self.names.iter();

@@ -1,6 +1,6 @@
 //! wrk's command line.
 //!
-//! A departure from wrk 4.1 that is meant: numbers that do not fit 64 bits become the largest instead of wrapping around.
+//! Intentional difference from wrk 4.1: numbers beyond 64 bits become the largest number instead of wrapping around.
 
 mod number;
 mod url;
@@ -9,43 +9,43 @@ use wb_getopt::{Argument, Bad, Piece, Pieces, Row};
 
 pub use url::Url;
 
-/// The version whose behaviour this is.
+/// Version of wrk that this crate follows.
 const VERSION: &str = "4.1.0";
 
-/// What wrk's command line asks for.
+/// wrk's command line, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Where requests go.
+    /// Target of the requests.
     pub url: Url,
-    /// `-t`: at least 1, and at most the connections.
+    /// `-t`: threads, 1 up to the number of connections.
     pub threads: u64,
-    /// `-c`.
+    /// `-c`: connections.
     pub connections: u64,
     /// `-d`: seconds, at least 1.
     pub duration: u64,
-    /// `-T`: seconds from which on a response is a timeout; 0 makes all of them one.
+    /// `-T`: seconds after which a response counts as a timeout; 0 counts every response.
     pub timeout: u64,
     /// `-L`: print percentiles of the latency.
     pub latency: bool,
-    /// `-s`: a file.
+    /// `-s`: path of a script.
     pub script: Option<String>,
     /// `-H`: names and values as typed, each name once.
     pub headers: Vec<(String, String)>,
-    /// The words behind the URL, for the script.
+    /// Words after the URL, for the script.
     pub arguments: Vec<String>,
-    /// To print on standard output before anything else; lines of `-v`.
+    /// Text for standard output before anything else; lines of `-v`.
     pub stdout: String,
-    /// What wrk passes over without a word: a line each, without line end.
+    /// Problems that wrk silently ignores: a line each, without line end.
     pub warnings: Vec<String>,
 }
 
-/// What wrk prints instead of a run.
+/// Output of wrk instead of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", String::from_utf8_lossy(stderr).trim_end())]
 pub struct Stop {
-    /// On standard output.
+    /// Text for standard output.
     pub stdout: String,
-    /// On standard error, byte for byte.
+    /// Text for standard error, byte for byte.
     pub stderr: Vec<u8>,
     /// Exit status.
     pub exit: u8,
@@ -61,21 +61,21 @@ impl Stop {
         }
     }
 
-    /// Of a host without address; `why` is the text of the resolver.
+    /// Error for a host without addresses; `why` is the text of the resolver.
     #[must_use]
     pub fn unresolved(url: &Url, why: &str) -> Self {
         let (host, service) = (&url.host, url.service());
         Self::line(format_args!("unable to resolve {host}:{service} {why}"))
     }
 
-    /// Where no address takes a connection; `why` is the system's text of the last error.
+    /// Error if no address accepts a connection; `why` is the system's text of the last error.
     #[must_use]
     pub fn unconnected(url: &Url, why: &str) -> Self {
         let (host, service) = (&url.host, url.service());
         Self::line(format_args!("unable to connect to {host}:{service} {why}"))
     }
 
-    /// Of thread `number`, from 0, which could not be made; `why` is the system's text.
+    /// Error for thread `number`, from 0, which could not be created; `why` is the system's text.
     #[must_use]
     pub fn no_thread(number: u64, why: &str) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Stop {
     }
 }
 
-/// An option: letter, name, what follows, and what it does; `None` is the usage.
+/// An option: letter, name, argument and effect; `None` prints the usage.
 struct Opt(
     Option<char>,
     &'static str,
@@ -110,7 +110,7 @@ impl Row for Opt {
 const NONE: Argument = Argument::None;
 const TEXT: Argument = Argument::Required;
 
-/// In the order in which getopt names those that a short form may mean.
+/// In the order in which getopt lists the candidates of an ambiguous short form.
 const OPTIONS: &[Opt] = &[
     Opt(Some('c'), "connections", TEXT, |c, text| {
         c.connections = number::count(text)?;
@@ -145,13 +145,13 @@ const OPTIONS: &[Opt] = &[
         c.stdout += &format!("wrk {VERSION} [epoll] Copyright (C) 2012 Will Glozer\n");
         Some(())
     }),
-    // Left over in the original, for the usage only.
+    // Obsolete in the original; they only print the usage.
     Opt(Some('r'), "", NONE, |_, _| None),
     Opt(Some('?'), "", NONE, |_, _| None),
 ];
 
 impl Command {
-    /// The last of equal names holds.
+    /// Adds a header; the last one with a name is used.
     fn header(&mut self, text: &str) {
         let Some((name, value)) = text.split_once(':') else {
             return self.no_header(text);
@@ -173,10 +173,10 @@ impl Command {
     }
 }
 
-/// Reads the words behind the name of the program; `program` is that name, for messages.
+/// Parses the words after the program name; `program` is that name, for messages.
 ///
 /// # Errors
-/// What wrk prints and its exit status where nothing is to be run: mistakes, and questions.
+/// wrk's output and exit status if there is nothing to run: for mistakes, help and version.
 pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
     let mut command = Command {
         url: Url::default(),
@@ -205,7 +205,7 @@ pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
     }
 }
 
-/// What stands on standard error above the usage.
+/// Text on standard error above the usage.
 enum Mistake {
     None,
     Said(String),
@@ -241,7 +241,7 @@ fn read(command: &mut Command, words: &[String]) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// The text of `--help`; blanks at the ends of its lines are the original's.
+/// Text of `--help`; the trailing blanks of its lines are the original's.
 fn usage() -> String {
     const LINES: [&str; 14] = [
         "Usage: wrk <options> <url>",
@@ -260,7 +260,7 @@ fn usage() -> String {
         "  Time arguments may include a time unit (2s, 2m, 2h)",
     ];
     let mut text: String = LINES.iter().map(|line| format!("{line:<54}\n")).collect();
-    // The last line is one short of the others.
+    // The last line has one trailing blank fewer than the others.
     text.truncate(text.len() - 2);
     text + "\n"
 }

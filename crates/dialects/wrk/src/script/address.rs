@@ -1,14 +1,14 @@
-//! Addresses as scripts hold them.
+//! Socket addresses as Lua values.
 
 use std::net::SocketAddr;
 
 use mlua::{MetaMethod, UserData, UserDataMethods, Value};
 
-/// An address in the hands of a script, which can print it and give it back.
+/// An address in a script, which can print it and pass it back.
 pub(super) struct Address(pub(super) SocketAddr);
 
 impl Address {
-    /// Of a value that is one.
+    /// Returns the address if `value` is one.
     pub(super) fn of(value: &Value) -> Option<SocketAddr> {
         let Value::UserData(data) = value else {
             return None;
@@ -23,7 +23,7 @@ impl UserData for Address {
     }
 }
 
-/// Address and port; IPv6 has no brackets here.
+/// Address and port; IPv6 addresses have no brackets here.
 fn text(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => {

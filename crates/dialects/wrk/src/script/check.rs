@@ -1,11 +1,11 @@
-//! How wrk checks the first request of a script. It reads laxer than a server would in places, and its words are those
-//! of the parser in it.
+//! wrk's check of the first request of a script. In places it accepts more than a server would, and its messages are
+//! those of wrk's HTTP parser.
 
-/// Counts the requests in a text. The last may be cut off, if it is not the only one.
+/// Counts the requests in a text. If there are several, the last may be cut off.
 ///
 /// # Errors
 ///
-/// What wrk says of the first byte that does not fit, with its line and column.
+/// wrk's message about the first wrong byte, with its line and column.
 pub(super) fn check(text: &[u8]) -> Result<usize, String> {
     let mut reader = Reader { text, at: 0 };
     let mut whole = 0;
@@ -81,25 +81,25 @@ const CHUNK: &str = "invalid character in chunk size header";
 const LINE_FEED: &str = "LF character expected";
 const STRICT: &str = "strict mode assertion failed";
 
-/// What may follow a request.
+/// Bytes allowed after a request.
 enum After {
     Any,
-    /// It ends the connection.
+    /// The request ends the connection.
     Nothing,
-    /// No HTTP: what comes is not looked at.
+    /// The following bytes are not HTTP and are not checked.
     Foreign,
 }
 
-/// Why reading stopped.
+/// Reason why reading stopped.
 enum Halt {
     End,
-    /// At the byte that comes next.
+    /// Fault at the next byte.
     Fault(&'static str),
 }
 
 type Step<T = ()> = Result<T, Halt>;
 
-/// What headers say of the message.
+/// Framing of the message according to its headers.
 #[derive(Default)]
 struct Frame {
     length: Option<u64>,
@@ -112,7 +112,7 @@ struct Frame {
 
 struct Reader<'a> {
     text: &'a [u8],
-    /// Of the byte that comes next.
+    /// Position of the next byte.
     at: usize,
 }
 
@@ -121,7 +121,7 @@ impl Reader<'_> {
         self.text.get(self.at).copied().ok_or(Halt::End)
     }
 
-    /// Passes over one byte that is as it has to be.
+    /// Consumes one byte that satisfies `is`; any other byte is a fault.
     fn take(&mut self, is: impl FnOnce(u8) -> bool, fault: &'static str) -> Step<u8> {
         let byte = self.next()?;
         if !is(byte) {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// Passes over bytes as long as they are such.
+    /// Consumes bytes while they satisfy `is`.
     fn run(&mut self, is: impl Fn(u8) -> bool) {
         let rest = &self.text[self.at..];
         self.at += rest.iter().take_while(|byte| is(**byte)).count();
@@ -141,7 +141,7 @@ impl Reader<'_> {
         self.run(|byte| matches!(byte, b'\r' | b'\n'));
     }
 
-    /// Passes over the end of a line: LF, or CR and LF.
+    /// Consumes a line end: LF, or CR and LF.
     fn line_end(&mut self, fault: &'static str) -> Step {
         if self.next()? == b'\r' {
             self.at += 1;
@@ -149,7 +149,7 @@ impl Reader<'_> {
         self.take(|byte| byte == b'\n', fault).map(|_| ())
     }
 
-    /// One request with its body.
+    /// Reads one request with its body.
     fn message(&mut self) -> Step<After> {
         self.blank_lines();
         let is_tunnel = self.method()?;
@@ -175,7 +175,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether it is CONNECT.
+    /// Reads the method and returns true if it is CONNECT.
     fn method(&mut self) -> Step<bool> {
         let start = self.at;
         loop {
@@ -215,7 +215,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The part of a target that has the host.
+    /// Reads the authority part of a target.
     fn server(&mut self) -> Step {
         let is = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'();:&=+$,%@[]".contains(&byte);
         if matches!(self.next()?, b' ' | b'\r' | b'\n') {
@@ -228,7 +228,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether connections of this version are kept if nothing is said.
+    /// Reads the version and returns true if its connections are persistent by default.
     fn version(&mut self) -> Step<bool> {
         if self.next()? != b' ' {
             self.line_end(LINE_FEED)?;
@@ -249,7 +249,7 @@ impl Reader<'_> {
         Ok(major > b'0' && minor > b'0')
     }
 
-    /// All lines up to the LF of the empty one.
+    /// Reads all header lines up to the LF of the empty line.
     fn headers(&mut self, frame: &mut Frame) -> Step {
         loop {
             match self.next()? {
@@ -266,7 +266,7 @@ impl Reader<'_> {
         }
     }
 
-    /// At the last byte of the head, whether its length is said once.
+    /// At the last byte of the head, rejects chunked coding together with a Content-Length.
     fn framed(&self, frame: &Frame) -> Step {
         match frame {
             Frame {
@@ -303,7 +303,7 @@ impl Reader<'_> {
                 }
                 let start = self.at;
                 if !is_length && !matches!(first, b'\r' | b'\n') {
-                    // The first byte may be any.
+                    // The first byte is not checked.
                     self.at += 1;
                 }
                 self.run(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f);
@@ -337,7 +337,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A Content-Length up to the end of its line. Blanks within it are passed over.
+    /// Reads a Content-Length up to the end of its line. Skips blanks within the line.
     fn length(&mut self, frame: &mut Frame) -> Step {
         if !self.next()?.is_ascii_digit() {
             return Err(Halt::Fault(LENGTH));
@@ -358,7 +358,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number with one more digit.
+    /// Appends one digit to a number.
     fn longer(&self, number: u64, base: u64, digit: u64) -> Step<u64> {
         if number > (u64::MAX - base) / base {
             return Err(Halt::Fault(LENGTH));
@@ -373,7 +373,7 @@ impl Reader<'_> {
         if len > rest { Err(Halt::End) } else { Ok(()) }
     }
 
-    /// A body in chunks, with its trailers.
+    /// Reads a chunked body with its trailers.
     fn chunks(&mut self) -> Step {
         loop {
             let hex = |byte: u8| (byte as char).to_digit(16).map(u64::from);

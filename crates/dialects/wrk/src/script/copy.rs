@@ -1,15 +1,15 @@
-//! Copies of values, which are all that goes from one state to another.
+//! Copies of values between states. Nothing else passes from one state to another.
 
 use mlua::{Lua, Table, Value};
 
-/// A table in tables deeper than this holds itself, or might as well.
+/// Maximum depth of nested tables. A deeper table most likely contains itself.
 const DEPTH_MAX: usize = 100;
 
 /// Copies booleans, numbers, strings and tables of these, without their metatables.
 ///
 /// # Errors
 ///
-/// What it is that cannot be copied, or why there is no room for it.
+/// The type of a value that cannot be copied, or a failed allocation.
 pub(super) fn copy(value: &Value, to: &Lua) -> Result<Value, String> {
     copy_within(value, to, 0)
 }

@@ -1,4 +1,4 @@
-//! The main state, and the making of threads.
+//! The main state and the creation of threads.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::thread::{Hooks, ThreadScript};
 use super::{Outside, Settings, Summary};
 use crate::Stats;
 
-/// What the prelude says of all that needs trust.
+/// Prelude message for everything that needs trust.
 const UNTRUSTED: &str = "is not for scripts that are not trusted";
-/// How a script is trusted where there are only wrk's own options.
+/// Hint for a program that has only wrk's own options.
 const TRUST_OF_A_LINK: &str = "for a link named wrk WIREBENCH_TRUST_SCRIPT=1 does";
 
 /// A script and its main state.
@@ -23,22 +23,22 @@ const TRUST_OF_A_LINK: &str = "for a link named wrk WIREBENCH_TRUST_SCRIPT=1 doe
 pub struct Host {
     settings: Settings,
     outside: Arc<dyn Outside>,
-    /// The file, or why it could not be read.
+    /// Name of the file, and its text or the error of reading it.
     file: Option<(String, Result<Vec<u8>, String>)>,
     main: State,
-    /// Of threads, for `thread:get` in `done`.
+    /// States of threads, for `thread:get` in `done`.
     states: Vec<Lua>,
-    /// As they were in the first thread, for all; and how many requests it sends at once.
+    /// Hooks of the first thread, used for all threads, and the number of requests it sends at once.
     first: Option<(Hooks, usize)>,
 }
 
 impl Host {
-    /// Reads the file and runs it in the main state. If it fails, that is said, and the run goes on, unless it failed
-    /// because it is not trusted.
+    /// Reads the file and runs it in the main state. A failure is printed, and the run continues, unless the script
+    /// lacks trust.
     ///
     /// # Errors
     ///
-    /// That it did not end before [`Settings::give_up`], or wants what only trusted scripts may have.
+    /// The script did not end before [`Settings::give_up`], or requires trust that it does not have.
     pub fn new(settings: Settings, outside: Arc<dyn Outside>) -> Result<Self, ScriptError> {
         let file = settings.file.clone().map(|name| {
             let text = outside.read(&name);
@@ -58,11 +58,11 @@ impl Host {
         Ok(host)
     }
 
-    /// Finds the addresses that take connections, by the script's `wrk.resolve`.
+    /// Finds the addresses that accept connections, by the script's `wrk.resolve`.
     ///
     /// # Errors
     ///
-    /// That there are none, or what the script says.
+    /// No address accepts connections, or the script raised an error.
     pub fn resolve(&mut self) -> Result<(), ScriptError> {
         let host = self.settings.host.as_str();
         let service = self.settings.port.as_deref();
@@ -77,11 +77,11 @@ impl Host {
         )))
     }
 
-    /// Makes the next thread: its state, in which the file and `init` have run, after `setup` in the main one.
+    /// Makes the next thread: runs the file in a new state, `setup` in the main state, then `init` in the new state.
     ///
     /// # Errors
     ///
-    /// What the script says, and of the first thread what is wrong with its first request.
+    /// The error of the script or, for the first thread, the fault in its first request.
     pub fn thread(&mut self) -> Result<ThreadScript, ScriptError> {
         let state = State::new(&self.settings, &self.outside)?;
         self.load(&state)?;
@@ -104,33 +104,34 @@ impl Host {
         Ok(thread)
     }
 
-    /// How many requests are sent at once. Not known before the first thread is made.
+    /// Number of requests sent at once. Known after the first thread is made.
     #[must_use]
     pub fn pipeline(&self) -> usize {
         self.first.map_or(1, |(_, pipeline)| pipeline)
     }
 
-    /// Whether the script wants [`Host::done`].
+    /// Returns true if the script defines the hook `done` ([`Host::done`]).
     ///
     /// # Errors
     ///
-    /// None that a script can cause.
+    /// No script can cause an error here.
     pub fn wants_done(&self) -> Result<bool, ScriptError> {
         self.main.defines("done")
     }
 
-    /// Tells the script's `done`, if there is one, what the run came to. No thread's script may be at work.
+    /// Calls the script's `done`, if it exists, with the results of the run. The scripts of all threads must have
+    /// ended.
     ///
     /// # Errors
     ///
-    /// What the script says.
+    /// The error of the script.
     pub fn done(
         &mut self,
         summary: &Summary,
         latency: &Stats,
         requests: &Stats,
     ) -> Result<(), ScriptError> {
-        // What was given up before, was not this.
+        // A script may have been stopped earlier, which does not affect `done`.
         self.main.watch()?;
         if !self.wants_done()? {
             return Ok(());
@@ -156,7 +157,7 @@ impl Host {
         };
         if let Err(ScriptError::Raised(cause)) = &ran {
             if !self.settings.trusted && cause.contains(UNTRUSTED) {
-                // Without what it asked for it would be another load.
+                // Without the refused function the script would produce a different load.
                 let words = format!("{cause} ({TRUST_OF_A_LINK})");
                 return Err(ScriptError::Refused(words));
             }
@@ -167,7 +168,7 @@ impl Host {
         ran
     }
 
-    /// The table for `init`: the URL at 0, the words behind it.
+    /// Table for `init`: the URL at 0, followed by the arguments.
     fn arguments(&self, state: &State) -> Result<Table, ScriptError> {
         let table = || {
             let words = self.settings.arguments.iter().map(String::as_str);
@@ -181,7 +182,7 @@ impl Host {
 
 fn summary_table(lua: &Lua, summary: &Summary) -> mlua::Result<Table> {
     let table = |fields: &[(&str, u64)]| {
-        // As the original has them: numbers of Lua.
+        // wrk passes these as Lua numbers.
         lua.create_table_from(fields.iter().map(|&(name, value)| (name, value as f64)))
     };
     let whole = table(&[
@@ -200,7 +201,7 @@ fn summary_table(lua: &Lua, summary: &Summary) -> mlua::Result<Table> {
     Ok(whole)
 }
 
-/// What the prelude makes the userdata of statistics of. Its functions end with the scope.
+/// Functions from which the prelude makes the userdata of statistics. They become invalid at the end of the scope.
 fn stats_table<'scope, 'env>(
     lua: &Lua,
     scope: &'scope Scope<'scope, 'env>,
@@ -220,7 +221,7 @@ fn stats_table<'scope, 'env>(
         scope.create_function(move |_, percent: f64| Ok(of.percentile(percent) as f64))?;
     table.raw_set("percentile", percentile)?;
     let at = scope.create_function(move |_, place: f64| {
-        // From 1; past either end it is a 0, and how many there are.
+        // Indices start at 1. Outside the range the value is 0, with the number of distinct values.
         let found = (place >= 1.0).then(|| of.at(place as usize - 1)).flatten();
         let (value, count) = found.unwrap_or((0, of.distinct() as u64));
         Ok((value as f64, count as f64))

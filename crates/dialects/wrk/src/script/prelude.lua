@@ -1,7 +1,7 @@
--- Runs in every state before the script: what the script finds, and how its hooks are called.
+-- Runs in every state before the script: defines the objects of the script and the calls of its hooks.
 --
--- `native` holds functions of state.rs, `given` what is known of the URL and the options. Returned are the functions by
--- which host.rs calls into the state. Errors of a script's own making are raised at the place where it called.
+-- `native` holds functions of state.rs, `given` the values of the URL and the options. Returns the functions by
+-- which host.rs calls into the state. Errors that a script causes are raised at the line of its call.
 local native, given = ...
 
 local error, getmetatable, newproxy, pairs, rawget = error, getmetatable, newproxy, pairs, rawget
@@ -17,7 +17,7 @@ local function bad_argument(place, name, wanted, ...)
   error(concat(words), 3)
 end
 
--- Output: in order with what the program itself prints, so not by the C library's streams.
+-- Output must be in order with the program's own output, so the C library's streams are not used.
 
 local function writer(put)
   return function(...)
@@ -54,7 +54,7 @@ function print(...)
   native.out(concat(words, "\t") .. "\n")
 end
 
--- What a script may use. Compiled code would not see the hook that ends a loop without end.
+-- Functions a script may use. Compiled code would bypass the hook that stops an endless loop.
 
 local loaded = { wrk = true }
 jit.off()
@@ -199,7 +199,7 @@ function wrk.init(args)
   end
 end
 
--- Objects. They are userdata, as in the original; an unknown field of one is its own name there.
+-- Objects. They are userdata, as in the original; an unknown field evaluates to its own name there.
 
 local behind = setmetatable({}, { __mode = "k" })
 
@@ -209,7 +209,7 @@ local function object(of)
   return proxy, getmetatable(proxy)
 end
 
--- What is behind an object of this kind, else nil.
+-- Content of an object of this kind, or nil.
 local function within(value, kind_of)
   local of = behind[value]
   return of and of.kind == kind_of and of or nil
@@ -281,7 +281,7 @@ local function stats_object(of)
   return proxy
 end
 
--- Calls from outside. Hooks are looked up for each call, as a script may replace them while it runs.
+-- Calls from Rust. Hooks are looked up for each call, as a script may replace them while it runs.
 
 return {
   resolve = function(host, service)

@@ -1,4 +1,4 @@
-//! One state of Lua, made ready for a script.
+//! One Lua state, prepared for a script.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use super::address::Address;
 use super::copy::copy;
 use super::{Outside, Settings};
 
-/// Instructions between two looks at [`Settings::give_up`].
+/// Instructions between two checks of [`Settings::give_up`].
 const INSTRUCTIONS: u32 = 10_000;
 
-/// A state of Lua. What it raises comes out as [`ScriptError`].
+/// A Lua state. Its errors are returned as [`ScriptError`].
 pub(super) struct State {
     pub(super) lua: Lua,
     /// Functions of the prelude, by name.
@@ -27,18 +27,19 @@ pub(super) struct State {
     give_up: Arc<AtomicBool>,
 }
 
-/// What is to be known of an error besides its words.
+/// Details of an error that its text does not contain.
 #[derive(Default)]
 struct Notes {
-    /// The script was at work when it was given up.
+    /// The script was stopped while it ran.
     given_up: AtomicBool,
-    /// What ends the program in wrk. A script may have caught it: then an error has other words.
+    /// Message of an error that ends the program in wrk. If the script caught the error, a later error has another
+    /// text.
     refused: Mutex<String>,
-    /// Why the last connection could not be opened.
+    /// Reason why the last connection could not be opened.
     unconnected: Mutex<String>,
 }
 
-/// What of a thread can be changed from both states.
+/// Part of a thread that both states can change.
 #[derive(Default)]
 pub(super) struct Seat {
     address: Mutex<Option<SocketAddr>>,
@@ -59,26 +60,27 @@ impl Seat {
     }
 }
 
-/// A state with all libraries, `ffi`, `debug` and modules in C included.
+/// A state with all libraries, including `ffi`, `debug` and C modules.
 #[allow(
     unsafe_code,
     reason = "what a trusted script may do is for the user to know"
 )]
 fn trusted() -> Lua {
-    // SAFETY: The user has said that the script is trusted as the program is: what it does by `ffi`, `debug` or a module
-    // in C is as much the user's own as if wrk ran it.
+    // SAFETY: The user has declared that the script is as trusted as the program. Its use of `ffi`, `debug` or a C
+    // module
+    // is the user's responsibility, as it is with wrk.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new()) }
 }
 
 impl State {
-    /// A state with all that a script finds, before the script.
+    /// Makes a state with everything that a script expects, but without the script.
     pub(super) fn new(
         settings: &Settings,
         outside: &Arc<dyn Outside>,
     ) -> Result<Self, ScriptError> {
         let lua = match settings.trusted {
             true => trusted(),
-            // The prelude takes parts of `os` and `jit` and leaves the rest out of reach.
+            // The prelude exposes parts of `os` and `jit` and hides the rest.
             false => {
                 let libraries = StdLib::TABLE
                     | StdLib::STRING
@@ -99,14 +101,14 @@ impl State {
             notes,
             give_up: Arc::clone(&settings.give_up),
         };
-        // Not before the prelude, whose memory is not the script's.
+        // Set after the prelude, whose memory does not count for the script.
         let limited = state.lua.set_memory_limit(settings.memory_bytes);
         limited.map_err(|e| state.why(&e))?;
         state.watch()?;
         Ok(state)
     }
 
-    /// Has [`Settings::give_up`] looked at while Lua is at work.
+    /// Installs the regular check of [`Settings::give_up`] for running Lua code.
     pub(super) fn watch(&self) -> Result<(), ScriptError> {
         self.notes.given_up.store(false, Ordering::Relaxed);
         let (give_up, notes) = (Arc::clone(&self.give_up), Arc::clone(&self.notes));
@@ -116,7 +118,7 @@ impl State {
                 return Ok(VmState::Continue);
             }
             notes.given_up.store(true, Ordering::Relaxed);
-            // A script may catch the error and go on; it gets no further than to its next instruction.
+            // A script may catch the error and continue; the next instruction raises it again.
             let each = HookTriggers::new().every_nth_instruction(1);
             lua.set_global_hook(each, |_, _| Err(mlua::Error::runtime("given up")))?;
             Err(mlua::Error::runtime("given up"))
@@ -124,7 +126,7 @@ impl State {
         hooked.map_err(|e| self.why(&e))
     }
 
-    /// Runs a file. Its name is for messages.
+    /// Runs a file. The name appears in messages.
     pub(super) fn run(&self, name: &str, text: &[u8]) -> Result<(), ScriptError> {
         let mode = ChunkMode::Text;
         let chunk = self.lua.load(text).set_name(format!("@{name}"));
@@ -146,12 +148,12 @@ impl State {
         function.call(arguments).map_err(|e| self.why(&e))
     }
 
-    /// Whether the script has a hook of this name now.
+    /// Returns true if the script currently defines this hook.
     pub(super) fn defines(&self, hook: &str) -> Result<bool, ScriptError> {
         self.call("defined", hook)
     }
 
-    /// What an error of this state is to the outside.
+    /// Converts an error of this state.
     pub(super) fn why(&self, error: &mlua::Error) -> ScriptError {
         if self.notes.given_up.load(Ordering::Relaxed) {
             return ScriptError::GivenUp;
@@ -165,13 +167,13 @@ impl State {
         }
     }
 
-    /// Why the last connection could not be opened.
+    /// Reason why the last connection could not be opened.
     pub(super) fn unconnected(&self) -> String {
         let why = self.notes.unconnected.lock();
         why.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the prelude makes the userdata of a thread of: its globals and its seat.
+    /// Functions from which the prelude makes the userdata of a thread: access to its globals and its seat.
     pub(super) fn thread(&self, of: WeakLua, seat: &Arc<Seat>) -> Result<Table, ScriptError> {
         let table = || {
             let table = self.lua.create_table()?;
@@ -203,7 +205,7 @@ impl State {
     }
 }
 
-/// Lua's habit: what was asked for, and behind it what went wrong.
+/// Lua's convention for results: the value, followed by the error.
 trait IntoPair {
     fn into_pair(self) -> (Value, Option<String>);
 }
@@ -227,7 +229,7 @@ fn set(to: &WeakLua, name: &Value, value: &Value) -> Result<(), String> {
     set.map_err(|e| words(&e))
 }
 
-/// The state of a thread, and the name of one of its globals there.
+/// State of a thread, and the name of one of its globals.
 fn global(of: &WeakLua, name: &Value, method: &str) -> Result<(Lua, LuaString), String> {
     let of = of.try_upgrade().ok_or("the thread is no more")?;
     let text = match name {
@@ -243,7 +245,7 @@ fn global(of: &WeakLua, name: &Value, method: &str) -> Result<(Lua, LuaString), 
     Ok((of, name))
 }
 
-/// Gives a new state what a script finds there; returns what the prelude does.
+/// Runs the prelude in a new state and returns its table of functions.
 fn prelude(
     lua: &Lua,
     settings: &Settings,
@@ -311,14 +313,14 @@ fn prelude(
     prelude.call((native, given))
 }
 
-/// What an error says, without the names of functions it has come through.
+/// Text of an error without the stack trace.
 fn words(error: &mlua::Error) -> String {
     match error {
         mlua::Error::RuntimeError(text) => {
             let Some((what, trace)) = text.rsplit_once("\nstack traceback:\n") else {
                 return text.clone();
             };
-            // LuaJIT names no place of this one, as it has given up the frame.
+            // LuaJIT gives no place for this error, since it has dropped the frame.
             let place = (what == "stack overflow").then(|| place(trace)).flatten();
             place.map_or_else(|| what.to_owned(), |place| format!("{place}: {what}"))
         }

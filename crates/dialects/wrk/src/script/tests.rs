@@ -1,4 +1,4 @@
-//! Scripts as people write them, before an engine that is none.
+//! Typical scripts, run with a stub in place of the load engine.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const HEAD: &[u8] =
     Content-Length: 13\r\n\r\n";
 const BODY: &[u8] = b"Hello, world\n";
 
-/// A world with one file, and one host with two addresses.
+/// A stub of the outside with one file, and one host with two addresses.
 struct World {
     file: Vec<u8>,
     out: Mutex<String>,
@@ -71,7 +71,7 @@ impl Outside for World {
     }
 }
 
-/// A script, its world and its threads.
+/// A script, its outside and its threads.
 struct Bench {
     world: Arc<World>,
     host: Host,
@@ -121,7 +121,7 @@ impl Bench {
         })
     }
 
-    /// What was printed since the last look.
+    /// Output since the last call.
     fn out(&self) -> String {
         std::mem::take(&mut self.world.out.lock().unwrap())
     }
@@ -148,7 +148,7 @@ impl Bench {
         }
     }
 
-    /// So many exchanges of each thread in turn, until it has stopped; returns how many there were.
+    /// Runs up to `each` exchanges of each thread in turn, until all have stopped; returns their number.
     fn exchange(&mut self, each: usize) -> usize {
         let mut done = 0;
         for _ in 0..each {
@@ -180,7 +180,7 @@ impl Bench {
     }
 }
 
-/// Lines of a request, the headers in order of their names.
+/// Lines of a request, with the headers sorted.
 fn sorted(request: &str) -> Vec<&str> {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<&str> = head.split("\r\n").collect();

@@ -8,7 +8,7 @@ use wb_http1::script::{Script, ScriptError};
 
 use super::state::{Seat, State};
 
-/// Which hooks a script has.
+/// Hooks that a script defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hooks {
     request: bool,
@@ -56,7 +56,7 @@ impl ThreadScript {
         Ok(script)
     }
 
-    /// Names and values of a head. What a line goes on with belongs to its value, blanks included.
+    /// Names and values of a head. A continuation line belongs to the value, including its blanks.
     fn headers(&self, head: &[u8]) -> mlua::Result<Table> {
         let mut found: Vec<(&[u8], std::borrow::Cow<'_, [u8]>)> = Vec::new();
         let lines = head.split(|byte| *byte == b'\n').skip(1);
@@ -95,7 +95,7 @@ impl Script for ThreadScript {
                 let text = number.to_string().map_err(|e| self.state.why(&e))?;
                 out.extend_from_slice(text.as_bytes());
             }
-            // As wrk does: nothing is sent.
+            // Sends nothing, as wrk does.
             _ => {}
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Script for ThreadScript {
 
     fn delay_ms(&mut self) -> Result<u64, ScriptError> {
         let delay = self.delay.call::<f64>(());
-        // What is below 0, or no number, is no delay.
+        // A value that is negative or not a number means no delay.
         Ok(delay.map_err(|e| self.state.why(&e))? as u64)
     }
 

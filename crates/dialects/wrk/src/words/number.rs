@@ -10,7 +10,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
     scaled(text, 60, &["s", "m", "h"])
 }
 
-/// Each unit is `scale` times the one before it; without one it is the first.
+/// Each unit is `scale` times the previous one; without a unit the number counts in the first.
 fn scaled(text: &str, scale: u64, units: &[&str]) -> Option<u64> {
     const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
     let text = text.trim_start_matches(BLANKS);
@@ -23,13 +23,13 @@ fn scaled(text: &str, scale: u64, units: &[&str]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
-    // Too many digits are the largest number, and below 0 it goes on from there.
+    // Too many digits give the largest number, and a minus sign negates with wrap-around.
     let base = match digits.parse::<u64>() {
         Ok(base) if minus => base.wrapping_neg(),
         Ok(base) => base,
         Err(_) => u64::MAX,
     };
-    // No more than two letters are looked at, and nothing behind a blank.
+    // At most two letters are read, and nothing after a blank.
     let rest = rest.trim_start_matches(BLANKS);
     let unit: String = (rest.chars().take(2))
         .take_while(|c| !BLANKS.contains(c))

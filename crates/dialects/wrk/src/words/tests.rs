@@ -120,7 +120,7 @@ fn mistakes_are_told_as_the_original_does() {
     }
 }
 
-/// As getopt has no letters, but bytes.
+/// getopt works on bytes, not on letters.
 #[test]
 fn of_a_letter_that_is_no_option_the_first_byte_is_told() {
     for line in ["-\u{e9} http://h", "-L\u{e9}c1 http://h"] {

@@ -1,23 +1,23 @@
-//! URLs as wrk's parser takes them apart. It is stricter than others in some points (no `_` in a name of a host, no
-//! digits in a scheme) and looser in some (no check of `%`).
+//! URL syntax of wrk's parser. It is stricter than other parsers in some points (no `_` in a host name, no
+//! digits in a scheme) and looser in others (no check of `%`).
 
-/// Where requests go.
+/// Target of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
-    /// As typed.
+    /// URL as typed.
     pub text: String,
-    /// Letters; anything that does not begin with `https` is plain HTTP.
+    /// Letters; a scheme that does not begin with `https` is plain HTTP.
     pub scheme: String,
     /// A name or an address, IPv6 without brackets.
     pub host: String,
     /// Digits, if the URL has a port.
     pub port: Option<String>,
-    /// What is asked for: the path and all that follows. `/` without a path, even where a query follows.
+    /// Request target: the path and the rest of the URL. `/` without a path, even if a query follows.
     pub target: String,
 }
 
 impl Url {
-    /// `None` for what wrk refuses.
+    /// Parses a URL; `None` if wrk rejects it.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         if scheme.is_empty() || !whole(scheme, |b| b.is_ascii_alphabetic()) {
@@ -38,19 +38,19 @@ impl Url {
         })
     }
 
-    /// What the port is looked up by: its number, else the name of the scheme.
+    /// Service name for the resolver: the port number, or else the scheme.
     #[must_use]
     pub fn service(&self) -> &str {
         self.port.as_deref().unwrap_or(&self.scheme)
     }
 
-    /// Whether it is spoken over TLS.
+    /// Returns true if connections use TLS.
     #[must_use]
     pub fn tls(&self) -> bool {
         self.scheme.starts_with("https")
     }
 
-    /// The header `Host`: with a port if the URL has one.
+    /// Value of the header `Host`, with the port if the URL has one.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
@@ -91,7 +91,7 @@ fn host(server: &str) -> Option<(&str, Option<&str>)> {
     fits.then_some((host, Some(port)))
 }
 
-/// An IPv6 address as far as its letters go, and a zone behind `%`.
+/// Returns true if `text` has only the characters of an IPv6 address, with an optional zone after `%`.
 fn is_literal(text: &str) -> bool {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => (address, Some(zone)),

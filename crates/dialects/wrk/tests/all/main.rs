@@ -1,4 +1,4 @@
-//! Against the original.
+//! Comparison with the original.
 
 mod original;
 mod text;

@@ -1,8 +1,8 @@
-//! The original, as an oracle.
+//! The original as a reference.
 
 use std::process::{Command, Output, Stdio};
 
-/// Calls it; says that the test is skipped where there is none.
+/// Runs the original; without it, reports that the test is skipped.
 pub(crate) fn wrk(words: &[String]) -> Option<Output> {
     let output = Command::new("wrk")
         .args(words)
@@ -13,7 +13,7 @@ pub(crate) fn wrk(words: &[String]) -> Option<Output> {
         .ok()
 }
 
-/// What it said on standard output, or on standard error.
+/// Output as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,5 +1,5 @@
-//! Results: from what the original says to its script, its own text must come out again, and the figures that it
-//! gave to the script.
+//! Results: the figures that the original passes to its script must give the original's own text, and
+//! the figures that it passed to the script.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,14 +15,14 @@ use wb_wrk::{Outcome, Stats, banner, results};
 
 use crate::original::{text, wrk};
 
-/// What a server does with the nth request of a connection.
+/// Behaviour of a server for the nth request of a connection.
 type Answer = fn(&mut TcpStream, usize) -> std::io::Result<()>;
 
 fn ok(to: &mut TcpStream, _: usize) -> std::io::Result<()> {
     to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world\n")
 }
 
-/// Serves on loopback until the test ends; the URL.
+/// Serves on loopback until the test ends; returns the URL.
 fn server(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -52,7 +52,7 @@ fn serve(mut client: TcpStream, answer: Answer) -> std::io::Result<()> {
     }
 }
 
-/// Says all that it is given.
+/// Prints all values that the script receives.
 const SAY: &str = r##"
 done = function(summary, latency, requests)
   local errors = summary.errors
@@ -74,7 +74,7 @@ end
 
 const PERCENTS: [f64; 10] = [0.0, 1.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
-/// What the original measured, and how many samples of latency it took.
+/// Results of the original, and the number of latency samples that it took.
 struct Measured {
     outcome: Outcome,
     samples: u64,
@@ -165,7 +165,7 @@ fn values(line: &str) -> Vec<(u64, u64)> {
     line.split(' ').skip(1).map(pair).collect()
 }
 
-/// The samples without those that the correction added: from the largest down, each is known.
+/// Samples without those added by the correction: the largest first, so that each added one is known.
 fn uncorrected(corrected: &[(u64, u64)], expected: u64) -> Vec<(u64, u64)> {
     let corrected: BTreeMap<u64, u64> = corrected.iter().copied().collect();
     let mut added: HashMap<u64, u64> = HashMap::new();
@@ -211,7 +211,7 @@ fn silence() {
 fn truncated_bodies() {
     let cut: Answer = |to, _| {
         to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello")?;
-        // Each end of a connection costs the original a round; not too many of them.
+        // Each end of a connection costs the original a round trip; limit their number.
         thread::sleep(Duration::from_millis(20));
         Err(std::io::ErrorKind::Other.into())
     };
@@ -256,7 +256,7 @@ fn pipelined_requests() {
     let four = "request = function() return wrk.format():rep(4) end\n";
     if let Some(run) = check("pipelined", slow, "-t1 -c1 -d1 -L", four) {
         assert_eq!(run.samples, run.outcome.requests / 4);
-        // Below the smallest sample too, where they are counted only.
+        // Includes samples below the smallest one, which are only counted.
         let latency = &run.outcome.latency;
         let values: u64 = (0..latency.distinct())
             .filter_map(|i| latency.at(i))

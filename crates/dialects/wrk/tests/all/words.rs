@@ -1,4 +1,4 @@
-//! Command lines: both say the same.
+//! Command lines: the original and this crate give the same output.
 
 use proptest::{
     collection::vec,
@@ -11,10 +11,10 @@ use wb_wrk::Stop;
 
 use crate::original::{text, wrk};
 
-/// Nobody listens there.
+/// A port without a listener.
 const CLOSED: &str = "http://127.0.0.1:1/";
 
-/// Reads the words here and there. Where there is nothing wrong the original finds nobody to talk to.
+/// Parses the words with both. For a valid command line the original fails to connect.
 fn same(words: &[String]) -> bool {
     let Some(output) = wrk(words) else {
         return false;
@@ -26,7 +26,7 @@ fn same(words: &[String]) -> bool {
         },
         Err(stop) => stop,
     };
-    // The version has its packager's name.
+    // The version text contains the packager's name.
     let stdout: String = (text(&output.stdout).lines())
         .map(|line| match line.starts_with("wrk ") {
             true => "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer\n".to_owned(),
@@ -37,7 +37,7 @@ fn same(words: &[String]) -> bool {
         .status
         .code()
         .and_then(|code| u8::try_from(code).ok());
-    // What a script does is not a matter of the command line.
+    // Script errors are not part of the command line.
     let script = |line: &&[u8]| !line.windows(14).any(|part| part == b": cannot open ");
     let lines = output.stderr.split_inclusive(|byte| *byte == b'\n');
     let stderr: Vec<u8> = lines.filter(script).flatten().copied().collect();
@@ -50,7 +50,7 @@ fn same(words: &[String]) -> bool {
     true
 }
 
-/// Tries many of a kind; fewer in a row do not find less than many at once.
+/// Compares 300 random command lines; stops at once if the original is missing.
 fn all_same<S: Strategy>(strategy: S, words: impl Fn(S::Value) -> Vec<String>) {
     let mut runner = TestRunner::new(Config::default());
     for _ in 0..300 {
@@ -129,10 +129,10 @@ fn numbers_are_read_alike() {
     let option = select(vec!["-c", "-d", "-t", "-T"]);
     all_same((option, number, 0u64..2), |(option, number, more)| {
         let read = wb_wrk::wrk("wrk", &owned(&["-c1T", "-t1", option, &number, CLOSED]));
-        // The original makes room for its threads before it connects.
+        // The original allocates its threads before it connects.
         let near = |number: u64| if number > 100_000 { 1 } else { more };
         match (option, read) {
-            // One thread more than connections is too much, so that tells the number.
+            // More threads than connections is an error, so one more thread reveals the number.
             ("-c", Ok(command)) => {
                 let threads = (command.connections + near(command.connections)).to_string();
                 owned(&["-t", &threads, "-c", &number, CLOSED])
@@ -144,7 +144,7 @@ fn numbers_are_read_alike() {
                     .to_string();
                 owned(&["-c", &connections, "-t", &number, CLOSED])
             }
-            // Without connections it goes no further, unless the number is wrong.
+            // Without connections the original stops here, unless the number is wrong.
             _ => owned(&["-c0", option, &number, CLOSED]),
         }
     });
@@ -165,7 +165,7 @@ fn urls_are_read_alike() {
         "http://h/",
         "",
     ]);
-    // Without connections it goes no further than the URL.
+    // Without connections the original stops after the URL.
     all_same((begin, vec(part, 0..5)), |(begin, parts)| {
         owned(&["-c0", &(begin.to_owned() + &parts.concat())])
     });

@@ -1,8 +1,8 @@
-//! What a script may not do, and what ends it.
+//! Limits of scripts: trust, time and memory.
 
 use super::*;
 
-/// What a script that is not trusted prints.
+/// Output of a script that is not trusted.
 fn printed(script: &str) -> String {
     let bench = Bench::with(
         &Settings {
@@ -158,7 +158,7 @@ fn loops_without_end_are_given_up() {
         });
         assert_eq!(ended, Err(ScriptError::GivenUp), "{body}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{body}");
-        // The main state is not that of the thread, and the next word is not the last.
+        // The main state is separate from the thread's, and the script may run again after a stop.
         settings.give_up.store(false, Ordering::Relaxed);
         bench.done().unwrap();
     }
@@ -175,7 +175,7 @@ fn a_file_and_a_done_without_end_are_given_up_too() {
     let mut bench = Bench::with(&settings, script, 1).unwrap();
     settings.give_up.store(true, Ordering::Relaxed);
     assert_eq!(bench.done(), Err(ScriptError::GivenUp));
-    // Short ones are not ended, and nothing is left of what was given up.
+    // Short hooks are not stopped, and the earlier stop leaves no trace.
     assert_eq!(bench.done(), Ok(()));
 }
 
@@ -199,7 +199,7 @@ fn memory_has_a_limit() {
         };
         assert!(words.contains("not enough memory"), "{body}: {words}");
     }
-    // Who has caught it goes on.
+    // A script that catches the error continues.
     let script = "print(pcall(function() return ('x'):rep(1e9) end))";
     let bench = Bench::with(&settings, script, 0).unwrap();
     assert_eq!(bench.out(), "false\tnot enough memory\n");
@@ -277,7 +277,7 @@ const WORDS: &[&str] = &[
     "t",
 ];
 
-/// A whole run, which is given up after a while.
+/// A whole run that is stopped after a while.
 fn run_all(script: &[u8]) {
     let settings = Settings {
         memory_bytes: 4 << 20,

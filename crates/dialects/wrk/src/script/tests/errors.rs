@@ -1,8 +1,8 @@
-//! Texts of errors, as the original has them.
+//! Texts of errors, identical to those of the original.
 
 use super::*;
 
-/// What becomes of the first thread.
+/// Error of the first thread.
 fn failure(script: &str) -> ScriptError {
     Bench::with(&settings(), script, 1).err().expect("it fails")
 }
@@ -44,7 +44,7 @@ fn files_that_fail_are_told_in_each_state_and_the_run_goes_on() {
         let bench = Bench::of(script, 1);
         assert_eq!(bench.err(), says.repeat(2), "{script}");
     }
-    // What ran before the error holds.
+    // Effects before the error remain.
     let mut bench = Bench::of("wrk.path = '/x' error('boom')", 1);
     assert_eq!(sorted(&bench.request(0))[0], "GET /x HTTP/1.1");
 }
@@ -98,7 +98,7 @@ fn errors_in_hooks_are_told_with_their_place() {
         panic,
         "PANIC: unprotected error in call to Lua API (a.lua:1: boom)"
     );
-    // A trace in the script's own words stays.
+    // A trace in the script's own text stays.
     let text = "function done() error('x\\nstack traceback:\\ny', 0) end";
     assert_eq!(Bench::of(text, 1).done(), raised("x\nstack traceback:\ny"));
 }
@@ -119,7 +119,7 @@ fn a_script_that_is_not_trusted_with_what_it_wants_ends_the_run() {
             "{words}"
         );
     }
-    // Whoever can do without goes on.
+    // A script that catches the error continues.
     let bench = Bench::of("local found, ffi = pcall(require, 'ffi')", 1);
     assert_eq!(bench.err(), "");
 }

@@ -1,4 +1,4 @@
-//! What the published examples do, by scripts of our own.
+//! Behaviour of wrk's published examples, with equivalent scripts.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn a_token_of_the_first_response_is_used_later() {
         "",
     ];
     assert_eq!(sorted(&bench.request(0)), expected);
-    // The other thread has its own.
+    // The other thread has separate settings.
     assert_eq!(sorted(&bench.request(1))[0], "GET /login HTTP/1.1");
 }
 
@@ -88,7 +88,7 @@ fn requests_are_counted_in_path_and_header() {
         end
     "#;
     let mut bench = Bench::of(script, 2);
-    // The first thread was asked once before, to be checked.
+    // One earlier request of the first thread was used for the check.
     let expected = [
         "GET /2 HTTP/1.1",
         "Host: 127.0.0.1:8081",
@@ -216,7 +216,7 @@ fn counters_of_threads_are_collected_in_the_end() {
     let mut bench = Bench::of(script, 2);
     bench.exchange(3);
     bench.done().unwrap();
-    // The first thread's request was asked for once to be checked.
+    // One earlier request of the first thread was used for the check.
     assert_eq!(bench.out(), "1\t4\t3\ta\tnil\n2\t3\t3\ta\tnil\n");
 }
 

@@ -1,4 +1,4 @@
-//! Order and arguments of hooks, and what objects are.
+//! Order and arguments of hooks, and the objects passed to them.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn hooks_may_be_replaced_while_they_run() {
     assert_eq!(sorted(&bench.request(0))[0], "GET /later HTTP/1.1");
     assert_eq!(sorted(&bench.request(1))[0], "GET /once HTTP/1.1");
     assert_eq!(sorted(&bench.request(1))[0], "GET /later HTTP/1.1");
-    // Which of them are called is decided at the start.
+    // The set of hooks is fixed at the start.
     let mut bench = Bench::of(
         "function request() delay = print return wrk.request() end",
         1,
@@ -55,7 +55,7 @@ fn hooks_may_be_replaced_while_they_run() {
     assert!(!bench.threads[0].delays());
     bench.request(0);
     assert!(!bench.threads[0].delays());
-    // What is no function, is no hook.
+    // A value that is not a function is not a hook.
     let bench = Bench::of(
         "request, response, delay, setup, init, done = 1, {}, 'x', 2, 3, 4",
         1,
