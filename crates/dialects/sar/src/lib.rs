@@ -1,6 +1,6 @@
-//! sar's command line, as far as its network tables `DEV`, `EDEV` and `SOFT` go, and their text, column for column.
+//! sar's dialect: its command line for the network tables `DEV`, `EDEV` and `SOFT`, and their text, column for column.
 //!
-//! A command line becomes a [`Request`]; what was counted becomes lines. This reads no counter and no clock and prints
+//! Converts a command line into a [`Request`], and counters into lines. Reads no counter and no clock, and prints
 //! nothing.
 
 #![forbid(unsafe_code)]

@@ -6,23 +6,23 @@ use wb_counters::{Folded, LinkCounters, LinkRates, softnet::SoftnetRise};
 
 use crate::{Request, Table};
 
-/// The first line.
+/// First line of the output.
 #[derive(Clone, Debug)]
 pub struct Banner {
-    /// `Linux 6.1.0`: the system and its release.
+    /// System and release, for example `Linux 6.1.0`.
     pub system: String,
-    /// The machine's name.
+    /// Host name.
     pub host: String,
-    /// The day, as the locale or `S_TIME_FORMAT` has it.
+    /// Date in the format of the locale or of `S_TIME_FORMAT`.
     pub day: String,
-    /// `x86_64`.
+    /// Architecture, for example `x86_64`.
     pub machine: String,
-    /// CPUs that there are.
+    /// Number of CPUs.
     pub cpus: usize,
 }
 
 impl Banner {
-    /// The line and the empty one behind it.
+    /// The line, followed by an empty line.
     #[must_use]
     pub fn text(&self) -> String {
         let (system, host, day) = (&self.system, &self.host, &self.day);
@@ -33,17 +33,17 @@ impl Banner {
     }
 }
 
-/// The time at which lines are told, as text: of the reading before, for headers, and of this one.
+/// Times of a report as text: the previous reading for headers, the present one for lines.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// In front of headers.
+    /// Text in front of headers.
     pub before: String,
-    /// In front of lines.
+    /// Text in front of lines.
     pub now: String,
 }
 
 impl Moment {
-    /// That of the averages.
+    /// Label of the averages.
     #[must_use]
     pub fn average() -> Self {
         Self {
@@ -53,30 +53,30 @@ impl Moment {
     }
 }
 
-/// An interface: its name and what it counted in so many seconds. Nothing where it was reset: sar would show what it has
-/// counted since, as if from zero.
+/// Counters of an interface over one interval. `counted` is `None` if the interface was reset: sar would show the
+/// counts since the reset as if they started at zero.
 #[derive(Clone, Debug)]
 pub struct LinkRow {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// What it counted, and its rates.
+    /// Increments and rates.
     pub counted: Option<(LinkCounters, LinkRates)>,
-    /// Time between the readings.
+    /// Time between the readings, s.
     pub seconds: f64,
 }
 
-/// A CPU: what it took in.
+/// Received packets of a CPU over one interval.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuRow {
-    /// Its number; nothing for all together.
+    /// CPU number; `None` for the sum of all CPUs.
     pub cpu: Option<u32>,
-    /// What it counted.
+    /// Increments.
     pub counted: SoftnetRise,
-    /// Time between the readings.
+    /// Time between the readings, s.
     pub seconds: f64,
 }
 
-/// Lays tables out.
+/// Formatter of the tables.
 #[derive(Clone, Debug)]
 pub struct Text {
     tables: Vec<Table>,
@@ -102,19 +102,19 @@ const SOFT: [&str; 6] = [
     "blg_len",
 ];
 
-/// A value and what it is.
+/// A value with its unit.
 enum Cell {
     Rate(f64),
-    /// Bytes a second, shown in kB or with the letter of its unit.
+    /// Bytes per second, shown in kB or with the letter of the unit.
     Bytes(f64),
     Percent(f64),
     Count(u64),
-    /// Nobody knows.
+    /// Not available.
     Unknown,
 }
 
 impl Text {
-    /// Of what a request wants.
+    /// Makes the formatter of a request.
     #[must_use]
     pub fn new(request: &Request) -> Self {
         Self {
@@ -126,8 +126,8 @@ impl Text {
         }
     }
 
-    /// Whether an interval is a block with headers of its own: where there is more than one line in it. `interfaces` and
-    /// `cpus` are how many there are, shown or not.
+    /// Returns true if each interval is a block with separate headers, which is the case if a table has several
+    /// lines. `interfaces` and `cpus` count all lines, shown or not.
     #[must_use]
     pub fn is_block(&self, interfaces: usize, cpus: usize) -> bool {
         let lines = |table: &Table| {
@@ -140,8 +140,9 @@ impl Text {
         self.tables.iter().map(lines).sum::<usize>() > 1
     }
 
-    /// The lines of an interval. `headers` as [`is_block`](Self::is_block) says, or now and then; `gap` puts an empty
-    /// line behind each table.
+    /// Lines of an interval. `headers` is set for a [block](Self::is_block) and at regular intervals otherwise; `gap`
+    /// adds
+    /// an empty line after each table.
     #[must_use]
     pub fn interval(
         &self,
@@ -181,7 +182,7 @@ impl Text {
         self.back(text, table, name);
     }
 
-    /// A name before the columns.
+    /// Writes a name before the columns.
     fn front(&self, text: &mut String, table: Table, name: &str) {
         let _ = match table {
             Table::Soft => write!(text, " {name:>7}"),
@@ -190,7 +191,7 @@ impl Text {
         };
     }
 
-    /// A name behind the columns, and the end of the line.
+    /// Writes a name after the columns, and the line end.
     fn back(&self, text: &mut String, table: Table, name: &str) {
         if self.pretty && table != Table::Soft {
             let _ = write!(text, " {name}");
@@ -243,7 +244,7 @@ impl Text {
                 self.row(text, table, stamp, &link.name, &unknown);
                 continue;
             };
-            // sar leaves out who counted nothing, whatever the table is about.
+            // sar omits an interface only if all its counters are zero, in any table.
             if self.omit_zero && counted.named().all(|(_, n)| n == 0) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! From sar's words to a request.
+//! Parser of sar's command line.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,51 +11,51 @@ pub enum Table {
     Dev,
     /// Errors of interfaces.
     Edev,
-    /// Packets that CPUs took in.
+    /// Packets received by each CPU.
     Soft,
 }
 
-/// Which CPUs the table `SOFT` has lines of.
+/// CPUs that have lines in the table `SOFT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cpus {
-    /// One for all together.
+    /// One line for the sum of all CPUs.
     #[default]
     Together,
-    /// All together, and each (`-P ALL`).
+    /// The sum, and one line for each CPU (`-P ALL`).
     Each,
-    /// These; all together if so asked.
+    /// Selected CPUs, with the sum if requested.
     Some {
-        /// A line for all together.
+        /// Includes the sum of all CPUs.
         together: bool,
-        /// Lines of these.
+        /// Selected CPUs.
         cpus: BTreeSet<u32>,
     },
 }
 
-/// What was asked for.
+/// A request for tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The tables, in sar's order.
+    /// Tables, in sar's order.
     pub tables: BTreeSet<Table>,
-    /// Only these interfaces.
+    /// Restricts the tables to these interfaces.
     pub interfaces: Option<Vec<String>>,
-    /// Which CPUs.
+    /// CPUs of the table `SOFT`.
     pub cpus: Cpus,
-    /// Time between two readings; zero is one table of all since the machine was started.
+    /// Time between two readings; zero is a single table since boot.
     pub interval: Duration,
-    /// How many tables; endless without.
+    /// Number of tables; `None` is no limit.
     pub count: Option<u64>,
-    /// Sizes with a letter for their unit.
+    /// Shows sizes with the letter of the unit.
     pub human: bool,
-    /// Names of interfaces at the end of their lines.
+    /// Puts interface names at the end of the lines.
     pub pretty: bool,
-    /// Digits behind the point.
+    /// Number of decimals.
     pub decimals: usize,
-    /// No lines without anything counted.
+    /// Omits lines with only zero counters.
     pub omit_zero: bool,
 }
 
-/// What is to be done.
+/// Action of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Show tables.
@@ -66,7 +66,7 @@ pub enum Asked {
     Version,
 }
 
-/// A command line that sar would not take, or that asks for what is not done here: one line.
+/// Error line for a command line that sar rejects or that requests an unsupported function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sar: {0}")]
 pub struct Refusal(String);
@@ -87,9 +87,9 @@ enum Word {
     OmitZero,
     Help,
     Version,
-    /// Changes nothing here: `-C` (comments of files), `-t` (times of files).
+    /// No effect here: `-C` (comments of files), `-t` (times of files).
     Nothing,
-    /// Something that sar does and this does not.
+    /// A function of sar that is not supported.
     NotHere(&'static str),
 }
 
@@ -180,13 +180,13 @@ static TABLE: [Entry; 42] = [
     name("sadc", Alone, NotHere("the collector of files")),
 ];
 
-/// The most seconds that can be asked for: as many as sar's own 32 bits.
+/// Largest interval, s: the limit of sar's 32-bit integer.
 const LONGEST: u64 = i32::MAX as u64;
 
-/// Reads the words behind `sar`.
+/// Parses the words after `sar`.
 ///
 /// # Errors
-/// With a line that says what is wrong, or what is not done here.
+/// A line that describes the mistake or the unsupported function.
 pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
     let mut request = Request {
         decimals: 2,
@@ -195,7 +195,7 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
     let mut times: Vec<u64> = Vec::new();
     let mut before = "";
     for word in words {
-        // Sar takes these only as words of their own.
+        // sar accepts these options only as separate words.
         let joined = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
         if joined && word.contains(['n', 'P']) && !["-n", "-P"].contains(&before) {
             return refused(format!(
@@ -230,7 +230,7 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
             Word::Interfaces => {
                 let names = argument.split(',').filter(|n| !n.is_empty());
                 let names: Vec<String> = names.map(ToOwned::to_owned).collect();
-                // A list of none is none.
+                // An empty list is no restriction.
                 request.interfaces = Some(names).filter(|names| !names.is_empty());
             }
             Word::Decimals => {
