@@ -1,7 +1,7 @@
-//! netperf's language: command lines of `netperf` and `netserver` become a plan, and what was
-//! measured becomes the text that netperf 2.7 prints.
+//! netperf's dialect: parses the command lines of `netperf` and `netserver` into a plan, and prints
+//! results in the text format of netperf 2.7.
 //!
-//! Pure: it resolves no name and prints nothing.
+//! Pure: resolves no name and prints nothing.
 
 #![forbid(unsafe_code)]
 

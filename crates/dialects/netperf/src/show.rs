@@ -1,41 +1,41 @@
-//! What a command line asked to see: all that decides the printed text and is no part of the test
+//! Output options of a command line: everything that affects the printed text but not the test
 //! itself. The test is in the plan's `SocketJob`.
 
 use wb_model::socket::Family;
 
-/// How results are printed, and the words of the command line that appear in them.
+/// Output options, and the words of the command line that appear in the output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Show {
-    /// Which test was named, as titles and tables know it.
+    /// Test name for titles and tables.
     pub kind: TestKind,
-    /// Print exactly what netperf 2.7 prints, where we otherwise print more or what is right:
-    /// addresses of the banner, `-f b`, a file of selectors, our own selectors in `all`.
+    /// Prints exactly the text of netperf 2.7, where the output is otherwise longer or corrected:
+    /// addresses of the banner, `-f b`, a file of selectors, our additional selectors in `all`.
     pub strict: bool,
     /// `-P`: banner and column headers.
     pub headers: bool,
-    /// `-v`.
+    /// `-v`: verbosity.
     pub verbosity: u32,
-    /// `-f`: the letter of the unit; without it by the test.
+    /// `-f`: letter of the unit; `None` depends on the test.
     pub unit: Option<char>,
-    /// `-B`.
+    /// `-B`: label of the result.
     pub brand: Option<String>,
-    /// Test-specific `-o`, `-O`, `-k`; OMNI without them is `Human`.
+    /// Test-specific `-o`, `-O`, `-k`; the default of OMNI is `Human`.
     pub form: Form,
-    /// The word after `-o`, `-O` or `-k`.
+    /// Word after `-o`, `-O` or `-k`.
     pub selection: Option<String>,
-    /// Content of the file that [`crate::Selection::file_of`] names, which the caller reads.
+    /// Content of the file named by [`crate::Selection::file_of`], read by the caller.
     pub selection_file: Option<String>,
-    /// This end of the data connection.
+    /// Local end of the data connection.
     pub local: ShownEnd,
-    /// The server's end of the data connection.
+    /// Server end of the data connection.
     pub remote: ShownEnd,
-    /// The server's end of the control connection: `-H`, `-p`.
+    /// Server end of the control connection: `-H`, `-p`.
     pub control: ShownEnd,
-    /// This end of the control connection: `-L`, the second value of `-p`.
+    /// Local end of the control connection: `-L`, the second value of `-p`.
     pub control_local: ShownEnd,
-    /// `-c`.
+    /// `-c`: local CPU use.
     pub local_cpu: bool,
-    /// `-C`.
+    /// `-C`: remote CPU use.
     pub remote_cpu: bool,
     /// `-T` was given.
     pub cpu_bind: bool,
@@ -43,13 +43,13 @@ pub struct Show {
     pub copy_avoidance: bool,
     /// `-D` was given: interim lines are printed.
     pub demo: bool,
-    /// `-u` of the test, or 16 drawn bytes by [`crate::uuid`].
+    /// `-u` of the test, or a result of [`crate::uuid`].
     pub uuid: String,
-    /// The words of the command line, the program's name first, joined by blanks.
+    /// Words of the command line, starting with the program name, joined by blanks.
     pub command_line: String,
-    /// `-F`, the first value.
+    /// `-F`, first value.
     pub local_fill_file: Option<String>,
-    /// `-F`, the second value.
+    /// `-F`, second value.
     pub remote_fill_file: Option<String>,
 }
 
@@ -85,15 +85,15 @@ impl Default for Show {
     }
 }
 
-/// One end of a connection as the command line has it.
+/// One end of a connection according to the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownEnd {
-    /// Host as typed, without family and mask; `None` if it was not given. Of the data connection,
-    /// the control connection's holds where the test has none of its own.
+    /// Host as typed, without family and mask; `None` if absent. A data connection without a host
+    /// uses that of the control connection.
     pub host: Option<String>,
-    /// Port asked for; 0 is any.
+    /// Requested port; 0 is any.
     pub port: u16,
-    /// Family asked for.
+    /// Requested address family.
     pub family: Family,
 }
 
@@ -122,7 +122,7 @@ pub enum TestKind {
     SctpStream,
     /// SCTP_RR, SCTP_RR_MANY.
     SctpRr,
-    /// OMNI: the direction decides.
+    /// OMNI; its options choose the direction.
     Omni,
     /// LOC_CPU.
     LocalCpu,
@@ -132,10 +132,10 @@ pub enum TestKind {
     Uuid,
 }
 
-/// What the results look like.
+/// Format of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The tables of each test.
+    /// Separate table for each test.
     #[default]
     Classic,
     /// `-o`: a line of headers, a line of values.

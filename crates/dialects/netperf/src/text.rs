@@ -1,5 +1,5 @@
-//! What netperf prints: banner, tables, selected figures, interim lines and what it says when a
-//! test fails.
+//! Text that netperf prints: banner, tables, selected figures, interim lines and messages of
+//! failed tests.
 
 mod banner;
 mod classic;
@@ -25,20 +25,20 @@ use wb_model::socket::{SocketJob, SocketJobReport};
 use crate::{Form, Show, TestKind};
 use values::View;
 
-/// What a program that ends has still to print, and its exit status.
+/// Remaining output of a program that ends, and its exit status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// For the standard output, with its line ends.
+    /// Text for standard output, with line ends.
     pub stdout: String,
-    /// For the standard error.
+    /// Text for standard error.
     pub stderr: String,
     /// Exit status.
     pub status: u8,
 }
 
-/// All that follows the banner and the interim lines of a test: its results, or why it failed.
+/// Everything after the banner and the interim lines of a test: its results, or the reason of its failure.
 ///
-/// `selection` is what [`Selection::of`] gave before the test; the classic tables do not look at
+/// `selection` is the result of [`Selection::of`] before the test; the classic tables ignore
 /// it.
 #[must_use]
 pub fn ending(

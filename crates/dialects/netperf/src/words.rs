@@ -1,14 +1,14 @@
-//! Command lines: the words after `netperf` become a plan with one test and what to show of it, the
+//! Command lines: the words after `netperf` become a plan with one test and its output options, the
 //! words after `netserver` a server.
 //!
 //! Each option is one row of a table (`global.rs`, `omni.rs`, `sockets.rs`, `server.rs`): letter,
-//! argument, help line, effect. A row only notes what was typed; what depends on several options is
-//! settled once, in `settle.rs`.
+//! argument, help line, effect. A row only records the typed value; `settle.rs` then resolves everything that
+//! depends on several options.
 //!
-//! Departures from netperf 2.7, all of them meant: numbers are of 64 bits, and what is no number or
-//! out of range is refused where the original takes the digits in front or wraps; so are unknown
-//! directions, protocols, socket types and kinds of service. `-b` and `-w` pace, for which the
-//! original must be compiled specially. Short names of congestion control hold for the server too.
+//! Intentional differences from netperf 2.7: Numbers have 64 bits. Invalid and out-of-range numbers are rejected, where
+//! the original reads the leading digits or wraps around. Unknown directions, protocols, socket types and kinds of
+//! service are rejected too. `-b` and `-w` set the pace, for which the original needs a special build. Short names of
+//! congestion control also apply to the server.
 
 mod dashes;
 mod getopt;
@@ -33,36 +33,37 @@ use crate::{Ending, Form, Selection, Show, TestKind};
 use getopt::scan;
 use given::Given;
 
-/// What `netperf -V` and `netserver -V` say: the version whose behaviour this is, which scripts ask
-/// for.
+/// Output of `netperf -V` and `netserver -V`: the version that this crate follows, which scripts query.
 const VERSION: &str = "Netperf version 2.7.0\n";
 
-/// What a command line of netperf asks for.
+/// netperf's command line, parsed.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// The plan, with one socket test. For [`Special::LocalCpu`] and [`Special::Uuid`] that test is
-    /// [`SocketTest::ServerCpu`](wb_model::socket::SocketTest::ServerCpu): the original connects to the server for these as well.
+    /// [`SocketTest::ServerCpu`](wb_model::socket::SocketTest::ServerCpu), since the original connects to the server
+    /// for
+    /// these as well.
     pub plan: Plan,
-    /// What to print of it.
+    /// Output options.
     pub show: Show,
-    /// What is not a test.
+    /// Action other than a test.
     pub special: Special,
-    /// Lines to print before anything else, in this order.
+    /// Lines to print first, in this order.
     pub notes: Vec<Note>,
-    /// How often `-d` was given.
+    /// Number of `-d` options.
     pub debug: u32,
-    /// `-n`: CPUs to assume where they cannot be counted.
+    /// `-n`: assumed number of CPUs if they cannot be counted.
     pub cpus: Option<u32>,
 }
 
 impl Command {
-    /// Settles which figures are printed, and has measured what they need. To be called once, before
-    /// the test and after [`Command::be_strict`]. `read` gives the content of a file of selectors, or
-    /// the system's number of why it cannot.
+    /// Selects the figures to print, and enables the measurements that they need. Call once, before
+    /// the test and after [`Command::be_strict`]. `read` returns the content of a file of selectors, or
+    /// the error number of the system.
     ///
     /// # Errors
-    /// What to print, and the exit status, where nothing is to be run: a file that cannot be read, and
-    /// `?`.
+    /// Output and exit status if there is nothing to run: for a file that cannot be read, and
+    /// for `?`.
     pub fn select(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, i32>,
@@ -83,16 +84,16 @@ impl Command {
         Ok(selection)
     }
 
-    /// The one test.
+    /// The only test.
     ///
     /// # Panics
-    /// If the plan was emptied.
+    /// If the plan is empty.
     #[must_use]
     pub fn job(&self) -> &SocketJob {
         &self.plan.sockets[0]
     }
 
-    /// Be the original in what is printed and in what is asked of the server.
+    /// Makes the output and the requests to the server identical to those of the original.
     pub fn be_strict(&mut self) {
         self.show.strict = true;
         for job in &mut self.plan.sockets {
@@ -101,45 +102,45 @@ impl Command {
     }
 }
 
-/// What a command line asks for that is not a test.
+/// Action of a command line other than a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Special {
-    /// It is a test.
+    /// None: a test.
     #[default]
     Normal,
-    /// `-t UUID`: print [`Show::uuid`] or, where that is empty, a new one, without a line end.
+    /// `-t UUID`: prints [`Show::uuid`] or, if empty, a new UUID, without a line end.
     Uuid,
-    /// `-t LOC_CPU`: print how this end measures its CPUs.
+    /// `-t LOC_CPU`: prints the calibration of the local CPUs.
     LocalCpu,
-    /// `-t REM_CPU`: print how the server measures its CPUs.
+    /// `-t REM_CPU`: prints the calibration of the server's CPUs.
     RemoteCpu,
 }
 
-/// A line to print before anything else.
+/// A line printed before anything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The text, with its line end.
     pub text: String,
-    /// On standard output; else on standard error.
+    /// True for standard output, false for standard error.
     pub to_stdout: bool,
 }
 
-/// Why nothing is run: a mistake, or only a question such as `-h`.
+/// Reason not to run: a mistake, or a question such as `-h`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", text.trim_end())]
 pub struct Refusal {
-    /// What to print, with its line end.
+    /// Text to print, with its line end.
     pub text: String,
-    /// On standard output; else on standard error.
+    /// True for standard output, false for standard error.
     pub to_stdout: bool,
     /// Exit status.
     pub code: i32,
-    /// Lines to print before.
+    /// Lines to print first.
     pub notes: Vec<Note>,
 }
 
 impl Refusal {
-    /// A mistake of usage: one line on standard error, exit status 1.
+    /// Usage error: one line on standard error, exit status 1.
     fn usage(line: impl std::fmt::Display) -> Self {
         Self::err(format!("{line}\n"), 1)
     }
@@ -161,7 +162,7 @@ impl Refusal {
     }
 }
 
-/// All that was typed. What means the same wherever it stands is in `job` and `show` at once.
+/// Options as typed. Options with a fixed meaning are in `job` and `show` already.
 #[derive(Debug, Default)]
 struct Typed {
     job: SocketJob,
@@ -169,34 +170,34 @@ struct Typed {
     notes: Vec<Note>,
     debug: u32,
     cpus: Option<u32>,
-    /// `-t`.
+    /// `-t`: name of the test.
     test: String,
     /// `-l`: seconds, or units if negative.
     length: Option<i64>,
-    /// `-w`: local, remote; microseconds.
+    /// `-w`: local and remote interval, µs.
     interval: [Option<u64>; 2],
     iterations: Iterations,
     /// Test-specific `-R`.
     routing: Option<bool>,
     /// Test-specific `-d`.
     direction: Option<Direction>,
-    /// What `-m`, `-M` and `-r` of the test imply.
+    /// Directions implied by `-m`, `-M` and `-r` of the test.
     implied: Direction,
     /// Test-specific `-c`.
     connect_each: bool,
     /// Test-specific `-T` was given.
     protocol_given: bool,
-    /// Families of the data connection: `-H`'s or `-4`, `-6`; `-L`'s.
+    /// Families of the data connection: from `-H`, `-4` or `-6`, and from `-L`.
     data_family: Family,
     data_local_family: Family,
 }
 
-/// `-i`, `-I`, as far as typed.
+/// `-i` and `-I` as typed.
 #[derive(Debug)]
 struct Iterations {
-    /// 0: not asked for.
+    /// Confidence level in percent; 0 if absent.
     level: u8,
-    /// Percent; 0: not given.
+    /// Width in percent; 0 if absent.
     width: f64,
     min: u32,
     max: u32,
@@ -216,33 +217,32 @@ impl Default for Iterations {
     }
 }
 
-/// Which ways data goes, as the client sees it.
+/// Directions of the data from the client's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Direction {
     send: bool,
     receive: bool,
 }
 
-/// Which options follow `--`.
+/// Kind of the options after `--`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parser {
-    /// Those of OMNI and of the tests made of it.
+    /// Options of OMNI and the tests based on it.
     Omni,
-    /// Those of the older tests.
+    /// Options of the older tests.
     Sockets,
-    /// None are read.
+    /// Options are not read.
     Ignored,
 }
 
-/// Reads the words after `netperf`.
+/// Parses the words after `netperf`.
 ///
-/// A dash of any kind at the beginning of a word is a hyphen. Of two occurrences of an option the last holds; words that are no options are passed over; the
-/// first `--` ends the global options and begins those of the test.
+/// A dash of any kind at the beginning of a word counts as a hyphen. The last occurrence of an option is used. Words
+/// that are not options are ignored. The first `--` ends the global options and begins those of the test.
 ///
 /// # Errors
-/// What to print and the exit status, where nothing is to be run: unknown options, missing
-/// arguments, an unknown test, numbers that are none or out of range; and `-h`, `-V`. Selectors are
-/// looked at by [`Command::select`].
+/// Output and exit status if there is nothing to run: unknown options, missing arguments, an unknown test, invalid
+/// or out-of-range numbers; and `-h`, `-V`. [`Command::select`] checks the selectors.
 pub fn netperf(words: &[String]) -> Result<Command, Refusal> {
     let mut typed = Typed::default();
     typed.show.command_line = std::iter::once("netperf")
@@ -290,7 +290,7 @@ fn read(words: &[String], typed: &mut Typed) -> Result<&'static tests_known::Kno
     if known.kind == TestKind::Omni {
         typed.show.form = Form::Human;
     }
-    // The original tells of a bad option of a test and goes on without it.
+    // The original reports a bad option of a test and continues without it.
     let pass_over = |typed: &mut Typed, bad: Bad| {
         typed.notes.push(Note {
             text: format!("netperf: {bad}\n"),

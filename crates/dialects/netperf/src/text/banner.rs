@@ -1,4 +1,4 @@
-//! The line before the results.
+//! Banner: the line before the results.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,19 +7,19 @@ use wb_model::socket::{SocketJob, SocketJobReport};
 use super::values;
 use crate::{Show, TestKind};
 
-/// The ends of the data connection as the resolver has them, before a test.
+/// Ends of the data connection, resolved before a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// Name of the server.
     pub server_name: String,
-    /// Its address.
+    /// Address of the server.
     pub server: IpAddr,
-    /// Name and address of this end, where one was asked for.
+    /// Name and address of the local end, if one was requested.
     pub local: Option<(String, IpAddr)>,
 }
 
 impl Ends {
-    /// The same after a test.
+    /// Ends of the data connection after a test.
     #[must_use]
     pub fn of(show: &Show, report: &SocketJobReport) -> Self {
         let server = values::address_of(&report.data_server)
@@ -50,7 +50,7 @@ impl Ends {
     }
 }
 
-/// The banner with its line end. Empty without headers, and for what is no test of a connection.
+/// The banner with its line end. Empty without headers, and for kinds that are not a test of a connection.
 #[must_use]
 pub fn banner(show: &Show, job: &SocketJob, ends: &Ends) -> String {
     let none = matches!(
@@ -85,7 +85,7 @@ fn end(show: &Show, word: &str, name: &str, address: IpAddr, port: u16) -> Strin
         "AF_INET"
     };
     let mut address = address.to_string();
-    // The original has room for seven characters, and prints none where they are more.
+    // The original has room for seven characters, and prints nothing for a longer address.
     if show.strict && address.len() > 7 {
         address.clear();
     }
@@ -112,7 +112,7 @@ fn flags(show: &Show, job: &SocketJob) -> String {
     if job.control.none {
         text += " : no control";
     }
-    // It says that interim results could be had, not that they were asked for.
+    // The word means that interim results are available, not that they were requested.
     text += " : demo";
     if matches!(
         show.kind,

@@ -1,4 +1,4 @@
-//! The tables of each test.
+//! Table of each test.
 
 use wb_model::socket::SocketTest;
 
@@ -8,7 +8,7 @@ use super::unit::{self, Unit};
 use super::values::View;
 use crate::TestKind;
 
-/// What a table is made for.
+/// Kind of table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     Stream,
@@ -19,7 +19,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// By the name of the test; OMNI, which has no table of its own, by what it does.
+    /// Kind of table by the test name. OMNI has no table, so its traffic decides.
     pub(crate) fn of(view: View<'_>) -> Self {
         match view.show.kind {
             TestKind::TcpStream
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// Warning, table and details, as far as the verbosity asks for them.
+/// Warning, table and details, depending on the verbosity.
 pub(crate) fn tables(view: View<'_>) -> String {
     let table = Table::of(view);
     if table == Table::Segment {
@@ -58,7 +58,7 @@ pub(crate) fn tables(view: View<'_>) -> String {
             }
             text += &rows(view, table);
         }
-        // The original has no table beyond.
+        // The original has no table at higher verbosity.
         _ => (),
     }
     if view.show.verbosity > 1 {
@@ -67,12 +67,12 @@ pub(crate) fn tables(view: View<'_>) -> String {
     text
 }
 
-/// Whether the columns of CPU use are there.
+/// Returns true if the table has CPU columns.
 fn with_cpu(view: View<'_>) -> bool {
     view.show.local_cpu || view.show.remote_cpu
 }
 
-/// What `-B` puts at the end of a line, which the original has only without headers.
+/// Label of `-B` at the end of a line; the original prints it only without headers.
 fn brand(view: View<'_>) -> &str {
     match &view.show.brand {
         Some(brand) if !view.show.headers => brand,
@@ -82,7 +82,7 @@ fn brand(view: View<'_>) -> &str {
 
 fn warning(view: View<'_>) -> String {
     let missed = view.report.confidence.filter(|known| !known.reached);
-    // The tests of the old messages say nothing.
+    // The tests that use the pre-OMNI messages print no warning.
     let silent =
         view.show.strict && matches!(view.show.kind, TestKind::TcpCc | TestKind::TcpSendfile);
     let Some(known) = missed.filter(|_| !silent) else {
@@ -109,7 +109,7 @@ fn segment(view: View<'_>) -> String {
     text + &format!("{bytes} {}\n", brand(view))
 }
 
-/// One number: the service demand where CPU use was asked for, else the result.
+/// One number: the service demand if CPU use was requested, or else the result.
 fn number(view: View<'_>, table: Table) -> String {
     let brand = brand(view);
     if with_cpu(view) {
@@ -122,7 +122,7 @@ fn number(view: View<'_>, table: Table) -> String {
         return match table {
             Table::Connects => format!("{demand:>6.3}\n"),
             Table::Datagrams => {
-                // The original names how it measured itself, whichever end it prints.
+                // The original names its local method of measurement, whichever end it prints.
                 let side = if view.show.strict { Side::Local } else { side };
                 format!("{demand:>6.2} {}\n", view.method(side))
             }
@@ -221,7 +221,7 @@ fn rows(view: View<'_>, table: Table) -> String {
     }
 }
 
-/// A socket's buffer as the tables have it: its size when the test began.
+/// Socket buffer as shown in the tables: its size at the start of the test.
 fn size(sizes: [Option<u32>; 3]) -> u32 {
     sizes[1].or(sizes[2]).unwrap_or(0)
 }
@@ -235,7 +235,7 @@ fn stream_row(view: View<'_>) -> String {
         (remote, local)
     };
     let message = sender.send_size.unwrap_or(0);
-    // With CPU use the original takes the sizes of the wrong ends for what comes from the server.
+    // With CPU use, the original swaps the sizes of the ends if data comes from the server.
     let (receiver, sender) = if down && with_cpu(view) && view.show.strict {
         (sender, receiver)
     } else {

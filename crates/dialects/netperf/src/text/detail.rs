@@ -1,4 +1,4 @@
-//! What follows a table with `-v 2`.
+//! Details after a table with `-v 2`.
 
 use wb_model::socket::SocketTest;
 
@@ -8,7 +8,7 @@ use super::unit::Unit;
 use super::values::{View, per};
 use crate::TestKind;
 
-/// The lines below a table.
+/// Lines below a table.
 pub(crate) fn details(view: View<'_>, table: Table) -> String {
     match table {
         Table::Stream => stream(view),
@@ -35,7 +35,7 @@ fn stream(view: View<'_>) -> String {
     let align = match (down, view.show.strict) {
         (false, _) => (ours.send_align, theirs.receive_align),
         (true, false) => (ours.receive_align, theirs.send_align),
-        // The original has the server's receive buffer here.
+        // The original prints the server's receive buffer here.
         (true, true) => (ours.receive_align, theirs.receive_align),
     };
     let offset = match (down, view.show.strict) {
@@ -80,7 +80,7 @@ fn transactions(view: View<'_>) -> String {
     let rate = view.report.result.transactions_per_second;
     let way = |bytes: u32| unit.rate(rate * 8.0 * f64::from(bytes), view.show.strict);
     let (ours, theirs) = (&view.job.local, &view.job.remote);
-    // The original has the offset of the server's buffer twice.
+    // The original prints the offset of the server's buffer twice.
     let align = if view.show.strict {
         theirs.receive_offset
     } else {
@@ -117,7 +117,7 @@ fn connects(view: View<'_>) -> String {
     )
 }
 
-/// A count in at most four digits, with an exponent where it has more: what C prints for `%.4g`.
+/// A count with at most four digits, or with an exponent if larger, as C prints it for `%.4g`.
 fn four_digits(count: u64) -> String {
     if count < 10_000 {
         return count.to_string();

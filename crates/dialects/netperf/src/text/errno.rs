@@ -1,6 +1,6 @@
-//! Words for the system's error numbers that sockets give, as Linux has them.
+//! Linux's messages for the error numbers of sockets.
 
-/// The words for a number, if it is one of these.
+/// Message for an error number, if it is in the table.
 pub(crate) const fn words(errno: i32) -> Option<&'static str> {
     Some(match errno {
         1 => "Operation not permitted",

@@ -1,4 +1,4 @@
-//! What is printed when a test fails, and the exit status.
+//! Output and exit status of a failed test.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use wb_model::socket::{
 use super::{Ending, errno, values};
 use crate::Show;
 
-/// Status of what failed before or between the ends.
+/// Exit status of a failure before or between the connections.
 const CONTROL: u8 = 255;
-/// Status of what failed in a test.
+/// Exit status of a failure in a test.
 const TEST: u8 = 1;
 
-/// What the original says of a failure. Where it would say less than is known, a line of our own
-/// follows, but not where we are to be strict.
+/// The original's text for a failure. If it omits known details, an additional line follows, except in strict
+/// mode.
 #[must_use]
 pub fn failure(
     show: &Show,
@@ -41,7 +41,7 @@ pub fn failure(
     ending
 }
 
-/// The words for a failure: the system's for its number, else what was said.
+/// The system's message for the error number, or else the reported text.
 fn words(failure: &SocketFailure) -> &str {
     failure
         .errno
@@ -49,7 +49,7 @@ fn words(failure: &SocketFailure) -> &str {
         .unwrap_or(&failure.what)
 }
 
-/// The server of the control connection as typed.
+/// Server of the control connection as typed.
 fn server(show: &Show) -> &str {
     match (&show.control.host, show.control.family) {
         (Some(host), _) => host,
@@ -66,7 +66,7 @@ const fn family(family: Family) -> &'static str {
     }
 }
 
-/// A family asked for, or that of a host given as an address.
+/// Requested family, or else the family of a host given as an address.
 fn family_of(asked: Family, host: &str) -> Family {
     match (asked, values::address_of(host)) {
         (Family::Any, Some(IpAddr::V4(_))) => Family::Ipv4,
@@ -143,7 +143,7 @@ fn control(failure: &SocketFailure) -> Ending {
 }
 
 fn socket(job: &SocketJob, report: &SocketJobReport, failure: &SocketFailure) -> Ending {
-    // Numbers that socket(2) gives for what the kernel does not have.
+    // Error numbers of socket(2) for unsupported families, types and protocols.
     let lacking = matches!(failure.errno, Some(93..=97));
     let Some(number) = failure.errno.filter(|_| lacking) else {
         return Ending {

@@ -1,11 +1,11 @@
-//! What is printed without a test, and beside one.
+//! Output without a test, and additional output of a test.
 
 use wb_model::socket::SocketJobReport;
 
 use crate::{Show, TestKind};
 
-/// LOC_CPU and REM_CPU: ticks of the clock in a second, which need no calibration on Linux. With
-/// `-v 2` the number of CPUs too.
+/// LOC_CPU and REM_CPU: clock ticks per second, which need no calibration on Linux. With
+/// `-v 2` also the number of CPUs.
 #[must_use]
 pub fn calibration(show: &Show, cpus: u32) -> String {
     let ticks = 100;
@@ -20,7 +20,7 @@ pub fn calibration(show: &Show, cpus: u32) -> String {
     format!("{ticks}\nThere are {cpus} {end} cpus\n")
 }
 
-/// A UUID of 16 drawn bytes (RFC 9562, version 4).
+/// A UUID from 16 random bytes (RFC 9562, version 4).
 #[must_use]
 pub fn uuid(drawn: [u8; 16]) -> String {
     let mut bytes = drawn;
@@ -36,8 +36,8 @@ pub fn uuid(drawn: [u8; 16]) -> String {
     text
 }
 
-/// The lines for the standard error where `DUMP_TCP_INFO` is set, if the connection was TCP's. The
-/// misspelt name is what readers of them know.
+/// Lines for standard error if `DUMP_TCP_INFO` is set and the connection is TCP. Existing scripts expect the
+/// misspelt name.
 #[must_use]
 pub fn tcp_info(report: &SocketJobReport) -> Option<String> {
     let tcp = report.local.tcp?;

@@ -5,7 +5,7 @@ use wb_model::socket::{SocketJob, SocketLive};
 use super::unit::Unit;
 use crate::{Form, Show};
 
-/// The lines of an interval that ended, with their line ends. `number` counts the intervals from 0.
+/// Lines of a completed interval, with line ends. `number` counts the intervals from 0.
 #[must_use]
 pub fn interim(show: &Show, job: &SocketJob, live: &SocketLive, number: u64) -> String {
     let unit = Unit::of(show, job);
@@ -24,8 +24,8 @@ pub fn interim(show: &Show, job: &SocketJob, live: &SocketLive, number: u64) -> 
     };
     let unit = unit.name();
     let seconds = live.interval_s;
-    // As text the time of a day in this century needs more than a float's seven digits, but a
-    // double has thirteen.
+    // The time of day needs more than the seven digits of a float; a double has
+    // enough for milliseconds.
     let milliseconds = (live.ended_s * 1000.0).max(0.0) as u64;
     let ended = format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000);
     match show.form {

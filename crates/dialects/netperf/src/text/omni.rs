@@ -5,7 +5,7 @@ use super::selectors::{HEADER_LINES, Selector};
 use super::values::View;
 use crate::Form;
 
-/// The figures of a selection in one of the forms.
+/// Figures of a selection in one of the forms.
 pub(crate) fn selected(view: View<'_>, form: Form, selection: &Selection) -> String {
     let blocks: Vec<Vec<Figure>> = selection
         .blocks
@@ -19,7 +19,7 @@ pub(crate) fn selected(view: View<'_>, form: Form, selection: &Selection) -> Str
     }
 }
 
-/// A selector with its value. Both are missing where the name is not known.
+/// A selector with its value. Both are `None` for an unknown name.
 struct Figure {
     selector: Option<&'static Selector>,
     value: Option<String>,
@@ -37,7 +37,7 @@ impl Figure {
         self.selector.map_or("", |one| one.word(line))
     }
 
-    /// Columns that it takes among others: its longest word, and a blank after its value.
+    /// Width of its column: the longest header word or the value with one blank.
     fn width(&self) -> usize {
         let words = (0..HEADER_LINES).map(|line| self.word(line).chars().count());
         let value = self
@@ -73,7 +73,7 @@ fn csv(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
         text.push_str(&titles.join(","));
         text.push('\n');
     }
-    // The original puts a blank after the comma that follows a missing value.
+    // The original prints a blank after the comma that follows a missing value.
     let missing = if view.show.strict { ", " } else { "," };
     let mut values = String::new();
     for figure in blocks.iter().flatten() {

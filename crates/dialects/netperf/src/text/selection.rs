@@ -1,4 +1,4 @@
-//! Which figures are printed: the word after `-o`, `-O` or `-k`.
+//! Selection of the printed figures: the word after `-o`, `-O` or `-k`.
 
 use wb_model::socket::{SocketJob, SocketTest};
 
@@ -6,29 +6,29 @@ use super::Ending;
 use super::selectors::{self, ALL, BLOCK_STARTS, BLOCKS, Item, OURS, Selector};
 use crate::{Form, Show};
 
-/// The figures to print, block by block.
+/// Figures to print, in blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// At most four. `None` is a name that the original does not know and passes over.
+    /// At most four blocks. `None` is a name that the original does not know and ignores.
     pub(crate) blocks: Vec<Vec<Option<&'static Selector>>>,
-    /// Names that nobody knows.
+    /// Unknown names.
     unknown: Vec<String>,
 }
 
-/// What a selection wants to be measured besides the usual.
+/// Additional measurements that a selection requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The time of each operation: the job's `latency`.
+    /// Time of each operation: the job's `latency`.
     pub latency: bool,
     /// Names of congestion controls.
     pub congestion: bool,
-    /// TCP's own figures at the end of the test.
+    /// TCP statistics at the end of the test.
     pub tcp: bool,
 }
 
 impl Selection {
-    /// The file that a word after `-o`, `-O` or `-k` names, which the caller reads into
-    /// [`Show::selection_file`]. `None` where the word is `?`, `all`, a name or a list.
+    /// File named by the word after `-o`, `-O` or `-k`, which the caller reads into
+    /// [`Show::selection_file`]. `None` if the word is `?`, `all`, a name or a list.
     #[must_use]
     pub fn file_of(word: &str) -> Option<&str> {
         let other = word.is_empty()
@@ -42,7 +42,7 @@ impl Selection {
         (!other).then_some(word)
     }
 
-    /// What is printed where that file cannot be read; `errno` is the system's number.
+    /// Output if that file cannot be read; `errno` is the system's number.
     #[must_use]
     pub fn unreadable(file: &str, errno: i32) -> Ending {
         Ending {
@@ -52,11 +52,11 @@ impl Selection {
         }
     }
 
-    /// What a command line selects.
+    /// Figures selected by a command line.
     ///
     /// # Errors
     ///
-    /// `?` asks for the list of names, which ends the program.
+    /// `?` prints the list of names and ends the program.
     pub fn of(show: &Show, job: &SocketJob) -> Result<Self, Ending> {
         if show.form == Form::Classic {
             return Ok(Self::default());
@@ -81,7 +81,7 @@ impl Selection {
         }
     }
 
-    /// What has to be measured for it.
+    /// Additional measurements required by the selection.
     #[must_use]
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
@@ -110,7 +110,7 @@ impl Selection {
         needs
     }
 
-    /// What to tell of names that are passed over, with its line end.
+    /// Warning about ignored names, with its line end.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let names = self.unknown.join("', '");
@@ -121,8 +121,9 @@ impl Selection {
         })
     }
 
-    /// Names block by block, parted by commas and blanks; the text of a header may hold blanks. Empty blocks and
-    /// those beyond the fourth do not count.
+    /// Names in blocks, separated by commas and blanks; the text of a header may contain blanks. Ignores empty blocks
+    /// and
+    /// those after the fourth.
     fn listed<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Self {
         let mut selection = Self::default();
         for block in blocks {
@@ -133,7 +134,7 @@ impl Selection {
                     Some(one) => picked.push(Some(one)),
                     None => {
                         selection.unknown.push(name.to_owned());
-                        // The original leaves its field empty.
+                        // The original leaves the field of such a name empty.
                         if strict {
                             picked.push(None);
                         }
@@ -167,7 +168,7 @@ impl Selection {
         }
     }
 
-    /// Where nothing is selected.
+    /// Default selection.
     fn usual(show: &Show, test: SocketTest) -> Self {
         let ends: &[&str] = match test {
             SocketTest::Send | SocketTest::Mss | SocketTest::ServerCpu => {
@@ -216,7 +217,7 @@ impl Selection {
     }
 }
 
-/// The names between two commas.
+/// Names between two commas.
 fn words(text: &str) -> Vec<&str> {
     let text = text.trim();
     match selectors::find(text) {
@@ -225,10 +226,10 @@ fn words(text: &str) -> Vec<&str> {
     }
 }
 
-/// "No such file or directory".
+/// ENOENT: "No such file or directory".
 const ENOENT: i32 = 2;
 
-/// All names: one in a line for people, else in one line.
+/// All names: one per line in the human form, otherwise in a single line.
 fn names(show: &Show) -> String {
     let ours: &[Selector] = if show.strict { &[] } else { &OURS };
     let names: Vec<&str> = [&selectors::NOTHING]

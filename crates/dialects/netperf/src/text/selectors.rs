@@ -1,4 +1,4 @@
-//! The names that `-o`, `-O` and `-k` select by, with their headers, in the original's order.
+//! Names of the selectors for `-o`, `-O` and `-k` and their headers, in the original's order.
 
 use Item::*;
 use Moment::{Asked, First, Last};
@@ -11,7 +11,7 @@ pub(crate) enum Side {
     Remote,
 }
 
-/// When a buffer's size was read.
+/// Time at which the size of a buffer was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     Asked,
@@ -19,12 +19,12 @@ pub(crate) enum Moment {
     Last,
 }
 
-/// Which figure a selector prints.
+/// Figure that a selector prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A blank.
     Nothing,
-    /// Nothing at all; ends a block.
+    /// Prints nothing; ends a block.
     End,
     SocketType,
     Protocol,
@@ -100,13 +100,13 @@ pub(crate) enum Item {
     CongControl(Side),
     FillFile(Side),
     CommandLine,
-    /// What the original no longer asks the system for: a word.
+    /// Figure that the original no longer queries, printed as a word.
     Deprecated,
-    /// The same where a number is printed.
+    /// Figure that the original no longer queries, printed as a number.
     Zero,
-    /// The same for identifiers of devices.
+    /// Device identifier that the original no longer queries.
     NoDevice,
-    /// What its usual build does not have.
+    /// Figure that is missing in the original's default build.
     MinusOne,
     Rtt,
     RttVar,
@@ -118,11 +118,11 @@ pub(crate) enum Item {
     P9999Latency,
 }
 
-/// A name that can be selected.
+/// A selectable name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Selector {
     pub(crate) name: &'static str,
-    /// Lines of the header, parted by `|`; at most four.
+    /// Lines of the header, separated by `|`; at most four.
     pub(crate) header: &'static str,
     pub(crate) item: Item,
 }
@@ -133,7 +133,7 @@ impl Selector {
         self.header.replace('|', " ")
     }
 
-    /// A line of the header, from 0.
+    /// One line of the header; `line` counts from 0.
     pub(crate) fn word(&self, line: usize) -> &'static str {
         self.header.split('|').nth(line).unwrap_or_default()
     }
@@ -143,13 +143,13 @@ const fn sel(name: &'static str, header: &'static str, item: Item) -> Selector {
     Selector { name, header, item }
 }
 
-/// Lines that a header has.
+/// Number of header lines.
 pub(crate) const HEADER_LINES: usize = 4;
 
-/// Blocks that a selection has at most.
+/// Maximum number of blocks in a selection.
 pub(crate) const BLOCKS: usize = 4;
 
-/// The names that begin the blocks of `all`.
+/// First name of each block of `all`.
 pub(crate) const BLOCK_STARTS: [&str; BLOCKS] = [
     "SOCKET_TYPE",
     "LOCAL_CPU_UTIL",
@@ -160,8 +160,8 @@ pub(crate) const BLOCK_STARTS: [&str; BLOCKS] = [
 pub(crate) static NOTHING: Selector = sel("OUTPUT_NONE", " ", Nothing);
 pub(crate) static END: Selector = sel("OUTPUT_END", "", End);
 
-/// Our own, after those of the original.
-// A row in a line reads better than one in five.
+/// Additional selectors, after those of the original.
+// One row per line is easier to read than five lines per row.
 #[rustfmt::skip]
 pub(crate) static OURS: [Selector; 8] = [
     sel("RTT", "Round|Trip Time|usec", Rtt),
@@ -174,7 +174,7 @@ pub(crate) static OURS: [Selector; 8] = [
     sel("P99.99_LATENCY", "99.99th|Percentile|Latency|Microseconds", P9999Latency),
 ];
 
-/// Those of netperf 2.7 in the order of `all`.
+/// Selectors of netperf 2.7 in the order of `all`.
 #[rustfmt::skip]
 pub(crate) static ALL: [Selector; 173] = [
     sel("SOCKET_TYPE", "Socket|Type", SocketType),
@@ -352,7 +352,7 @@ pub(crate) static ALL: [Selector; 173] = [
     sel("COMMAND_LINE", "Command|Line", CommandLine),
 ];
 
-/// The selector of a name, or of the text of a header, whatever the case.
+/// Selector of a name or of the text of a header, ignoring case.
 pub(crate) fn find(word: &str) -> Option<&'static Selector> {
     let every = || ALL.iter().chain(&OURS).chain([&NOTHING, &END]);
     every()

@@ -20,7 +20,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// The unit of the main result: as asked; transactions for what counts them, else megabits. A
+    /// Unit of the main result: the requested one; by default transactions if the test counts them, else megabits. A
     /// stream has no transactions.
     pub(crate) fn of(show: &Show, job: &SocketJob) -> Self {
         match show.unit {
@@ -34,12 +34,12 @@ impl Unit {
             Some('M') => Self::MiBytes,
             Some('G') => Self::GiBytes,
             Some('u') => Self::Microseconds,
-            // The original takes any other letter for this one.
+            // The original accepts any other letter for this unit.
             Some(_) => Self::KiBytes,
         }
     }
 
-    /// The same for a rate of bytes beside the main result.
+    /// Unit for a rate of bytes next to the main result.
     pub(crate) const fn for_bytes(self) -> Self {
         match self {
             Self::Transactions => Self::MegaBits,
@@ -62,7 +62,7 @@ impl Unit {
         }
     }
 
-    /// A rate of bits in this unit. The original prints bytes where bits are asked for.
+    /// Converts a rate to this unit. The original prints bytes if bits are requested.
     pub(crate) fn rate(self, bps: f64, strict: bool) -> f64 {
         let bytes = bps / 8.0;
         match self {
@@ -80,10 +80,10 @@ impl Unit {
     }
 }
 
-/// The main result of a test in its unit.
+/// Main result of a test in its unit.
 pub(crate) fn result(show: &Show, job: &SocketJob, figures: &SocketFigures) -> f64 {
     let unit = Unit::of(show, job);
-    // TCP_CC exchanges nothing, so there is nothing but its transactions.
+    // TCP_CC exchanges no data, so it only has transactions.
     if unit == Unit::Transactions || show.kind == TestKind::TcpCc {
         figures.transactions_per_second
     } else {

@@ -1,4 +1,4 @@
-//! What each selector prints.
+//! Value that each selector prints.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::selectors::{Item, Moment, Side};
 use super::unit::{self, Unit};
 use crate::{Show, TestKind};
 
-/// A finished test with what was asked to see of it.
+/// A finished test with its output options.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) show: &'a Show,
@@ -41,12 +41,12 @@ impl View<'_> {
         }
     }
 
-    /// Use of the CPUs in percent, −1 where it was not measured.
+    /// CPU use in percent; −1 if not measured.
     pub(crate) fn cpu_total(&self, side: Side) -> f64 {
         self.cpu(side).map_or(-1.0, |cpu| cpu.total)
     }
 
-    /// Service demand, −1 where it was not measured.
+    /// Service demand; −1 if not measured.
     pub(crate) fn demand(&self, side: Side) -> f64 {
         match side {
             Side::Local => self.report.result.local_service_demand,
@@ -55,8 +55,8 @@ impl View<'_> {
         .map_or(-1.0, |demand| demand * self.operations_per_unit())
     }
 
-    /// Transactions for each KiB, where the rate of transactions is shown in bytes or bits: what a
-    /// unit costs is then what a KiB costs. The figures have it per transaction.
+    /// Transactions per KiB if the rate of transactions is shown in bytes or bits; the service demand is then per
+    /// KiB. The figures have it per transaction.
     fn operations_per_unit(&self) -> f64 {
         let figures = &self.report.result;
         let kibibytes = figures.throughput_bps / 8.0 / 1024.0;
@@ -69,12 +69,12 @@ impl View<'_> {
         }
     }
 
-    /// How the CPUs were looked at: /proc/stat or not at all.
+    /// Method of the CPU measurement: "S" for /proc/stat, "U" for none.
     pub(crate) const fn method(&self, side: Side) -> &'static str {
         if self.cpu(side).is_some() { "S" } else { "U" }
     }
 
-    /// A rate of the bytes that crossed one end, in the unit of the result.
+    /// Rate of the bytes that crossed one end, in the unit of the result.
     fn side_rate(&self, bytes: u64) -> f64 {
         let seconds = self.report.result.elapsed_s;
         let bps = if seconds > 0.0 {
@@ -87,7 +87,7 @@ impl View<'_> {
             .rate(bps, self.show.strict)
     }
 
-    /// µs from a request to its response, as the rate gives it; −1 where there are none.
+    /// Round trip in µs, derived from the rate; −1 without transactions.
     pub(crate) fn round_trip_us(&self) -> f64 {
         if !self.job.test.counts_transactions() {
             return -1.0;
@@ -100,7 +100,7 @@ impl View<'_> {
         1e6 / self.report.result.transactions_per_second * (1.0 + f64::from(burst))
     }
 
-    /// What the original prints for the time of an operation where it measured none: 0 if it was to measure them.
+    /// Value for an operation time without samples, as in the original: 0 if latency was requested, else −1.
     fn no_latency(&self) -> i32 {
         if self.job.latency { 0 } else { -1 }
     }
@@ -113,7 +113,7 @@ impl View<'_> {
         )
     }
 
-    /// Family of the data connection's server as the system numbers it.
+    /// Address family number of the data connection's server.
     fn destination_family(&self) -> i32 {
         let host = self.destination();
         let known = [host, &self.report.data_server, &self.report.server];
@@ -135,7 +135,7 @@ impl View<'_> {
         destination(self.show)
     }
 
-    /// The text of an item; `None` where it has none.
+    /// Text of an item; `None` if it has none.
     pub(crate) fn text(&self, item: Item) -> Option<String> {
         let report = self.report;
         let result = &report.result;
@@ -213,7 +213,7 @@ impl View<'_> {
                 None if self.destination_family() == AF_INET6 => "::0".to_owned(),
                 None => "0.0.0.0".to_owned(),
             },
-            // That of the test's own options, not what it has from the control connection.
+            // The family from the test's own options, not the one inherited from the control connection.
             Item::SourceFamily => match self.job.data.family {
                 Family::Any => 0,
                 Family::Ipv4 => AF_INET,
@@ -248,7 +248,7 @@ impl View<'_> {
             Item::SendWidth(side) => self.end(side).send_width.to_string(),
             Item::RecvWidth(side) => self.end(side).receive_width.to_string(),
             Item::Nodelay(side) => u8::from(self.end(side).no_delay).to_string(),
-            // It is asked of both ends, as the original has it.
+            // The original requests it of both ends.
             Item::Cork(_) => u8::from(self.job.options.cork).to_string(),
             Item::IntervalUsecs(side) => self.end(side).burst_interval_us.to_string(),
             Item::IntervalBurst(side) => self.end(side).burst.to_string(),
@@ -298,7 +298,7 @@ impl View<'_> {
         Some(text)
     }
 
-    /// This end of the data connection as typed.
+    /// Local end of the data connection as typed.
     fn source(&self) -> Option<&str> {
         let show = self.show;
         show.local
@@ -307,7 +307,7 @@ impl View<'_> {
             .or(show.control_local.host.as_deref())
     }
 
-    /// Bytes of a call of a stream. What an end does not do is 0 at ours and −1 at the other.
+    /// Bytes per call of a stream. For an operation that an end does not perform: 0 locally and −1 remotely.
     fn size(&self, side: Side, size: Option<u32>) -> String {
         let used = match (self.job.test, side) {
             (SocketTest::Rr | SocketTest::Crr | SocketTest::Cc, _) => None,
@@ -320,7 +320,7 @@ impl View<'_> {
         }
     }
 
-    /// The original goes by the name of the test, and OMNI's is that of a stream.
+    /// The original derives the type from the test name, and OMNI counts as a stream.
     fn socket_type(&self) -> &'static str {
         if self.show.strict && self.show.kind == TestKind::Omni && self.job.socket_type.is_none() {
             return "Stream";
@@ -339,11 +339,11 @@ impl View<'_> {
     }
 }
 
-/// Linux's numbers of the families.
+/// Linux's numbers of the address families.
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
 
-/// The data connection's server as typed: its own, or the control connection's.
+/// Server of the data connection as typed, or else that of the control connection.
 pub(crate) fn destination(show: &Show) -> &str {
     show.remote
         .host
@@ -355,7 +355,7 @@ pub(crate) fn destination(show: &Show) -> &str {
         })
 }
 
-/// The address in a text that is one, with or without a port.
+/// Address in a text, with or without a port.
 pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().or_else(|| {
         text.parse::<std::net::SocketAddr>()
@@ -364,7 +364,7 @@ pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
     })
 }
 
-/// Which way the data goes, as the client sees it.
+/// Direction of the data from the client's view.
 pub(crate) const fn direction(test: SocketTest) -> &'static str {
     match test {
         SocketTest::Send | SocketTest::Mss => "Send",
@@ -386,7 +386,7 @@ const fn protocol(protocol: SocketProtocol) -> &'static str {
     }
 }
 
-/// Sizes asked for: −1 for the system's. In effect: 0 where nothing is known of the end.
+/// Buffer size at a moment. Requested size: −1 for the default. Actual size: 0 if unknown.
 fn buffer(sizes: [Option<u32>; 3], when: Moment) -> String {
     let [asked, first, last] = sizes;
     match when {
@@ -396,7 +396,7 @@ fn buffer(sizes: [Option<u32>; 3], when: Moment) -> String {
     }
 }
 
-/// Bytes of a call, 0 where there were no calls.
+/// Bytes per call; 0 without calls.
 pub(crate) fn per(bytes: u64, calls: u64) -> f64 {
     if calls == 0 {
         0.0

@@ -1,4 +1,4 @@
-//! Dashes that are no hyphens: documents and word processors put them into command lines.
+//! Dashes other than hyphens, which documents and word processors put into command lines.
 
 use super::Note;
 
@@ -8,11 +8,11 @@ const DASHES: [char; 11] = [
     '\u{2010}', '\u{2011}', '\u{2012}', '\u{2013}', '\u{2014}', '\u{2015}', '\u{2212}', '\u{fe58}',
     '\u{fe63}', '\u{ff0d}', '\u{2e3a}',
 ];
-/// What `--` becomes where two hyphens are made one.
+/// Result of the conversion of `--` into a single dash.
 const EM_DASH: &str = "\u{2014}";
 
-/// The words with a hyphen for each dash at their beginning, and a note where there were any. Without
-/// it `–p 4444` would be passed over as no option, and another port tested.
+/// Replaces each dash at the beginning of a word by a hyphen, and returns a note if there were any. Otherwise
+/// `–p 4444` would be ignored as a word that is not an option, and the test would use another port.
 pub(super) fn with_hyphens(words: &[String]) -> (Vec<String>, Option<Note>) {
     let mut changed = Vec::new();
     let plain = words

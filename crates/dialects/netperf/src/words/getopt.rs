@@ -1,4 +1,4 @@
-//! Tables of options, and the usage text that comes from the same table.
+//! Tables of options, and the usage text generated from them.
 
 use std::fmt::Write as _;
 
@@ -10,27 +10,27 @@ use super::{Given, Refusal};
 pub(super) struct Opt<T> {
     pub(super) letter: char,
     pub(super) argument: Argument,
-    /// One line; `\n` breaks it.
+    /// Help in one line; `\n` breaks it.
     pub(super) help: &'static str,
-    /// Notes what was typed.
+    /// Records the typed value.
     pub(super) apply: fn(&mut T, &Given<'_>) -> Result<(), Refusal>,
 }
 
-/// What follows the letter.
+/// Argument of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
-    /// Nothing.
+    /// No argument.
     Alone,
-    /// A text, called this in the usage.
+    /// A text, with its name in the usage text.
     One(&'static str),
-    /// The next word, if it begins with a digit and the letter is the last of its word.
+    /// The next word, if it begins with a digit and the letter ends its word.
     NextNumber(&'static str),
-    /// The next word, if it does not begin with `-` and the letter is the last of its word.
+    /// The next word, if it does not begin with `-` and the letter ends its word.
     NextWord(&'static str),
 }
 
-/// A table of options. Of each: its letter and what follows it, its help, and what it does with what
-/// was typed: statements, or `=` an expression that may refuse.
+/// A table of options. For each option: letter, argument, help, and effect: statements, or `=` an expression that
+/// may return a refusal.
 macro_rules! options {
     ($($letter:literal $argument:ident $(($called:literal))? $help:literal
         |$typed:pat_param, $given:pat_param| $($done:block)? $(= $result:expr)?;)*) => {
@@ -62,12 +62,12 @@ impl<T> Row for Opt<T> {
     }
 }
 
-/// Reads `words` up to and with the first `--`. `place` goes before the letter in messages. Returns
-/// how many words were used. Words that are no options are passed over.
+/// Reads `words` up to and including the first `--`. `place` precedes the letter in messages. Returns
+/// the number of words used. Ignores words that are not options.
 ///
 /// # Errors
-/// Those of the options, and those that `on_bad` makes of a word that cannot be read; if it makes
-/// none, the letter is passed over.
+/// Errors of the options, and those that `on_bad` returns for an unreadable word; if it returns
+/// none, the letter is ignored.
 pub(super) fn scan<T>(
     table: &[Opt<T>],
     words: &[String],
@@ -93,7 +93,7 @@ pub(super) fn scan<T>(
     Ok(pieces.used())
 }
 
-/// The lines of a table, one or more for each option.
+/// Lines of a table, one or more for each option.
 pub(super) fn usage<T>(table: &[Opt<T>]) -> String {
     const COLUMN: usize = 26;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! An option with the text behind it, and that text read as what the option needs.
+//! An option with its argument, and conversions of the argument.
 
 use std::{fmt::Display, ops::RangeInclusive};
 
@@ -6,12 +6,12 @@ use wb_model::socket::Family;
 
 use super::{Note, Refusal, number};
 
-/// An option as given.
+/// An option as typed.
 pub(super) struct Given<'a> {
-    /// What stands before the option in messages: the program, and `-- ` for options of a test.
+    /// Prefix of the option in messages: the program, and `-- ` for options of a test.
     pub(super) place: &'static str,
     pub(super) letter: char,
-    /// Its argument.
+    /// Argument of the option.
     pub(super) text: Option<&'a str>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Given<'a> {
         self.text.unwrap_or_default()
     }
 
-    /// Says what is wrong with the argument, and what is allowed.
+    /// Error with the problem of the argument and the allowed values.
     pub(super) fn refuse(&self, what: impl Display) -> Refusal {
         Refusal::usage(format_args!(
             "{}-{} {}: {what}",
@@ -58,23 +58,23 @@ impl<'a> Given<'a> {
             })
     }
 
-    /// The argument as a number from 0 that fits.
+    /// The argument as a number from 0 to `max`.
     pub(super) fn unsigned<N: TryFrom<i64>>(&self, max: i64) -> Result<N, Refusal> {
         self.unsigned_of(self.text(), max)
     }
 
-    /// A part of the argument as a number from 0 that fits.
+    /// A part of the argument as a number from 0 to `max`.
     pub(super) fn unsigned_of<N: TryFrom<i64>>(&self, text: &str, max: i64) -> Result<N, Refusal> {
         let n = self.number_of(text, 0..=max)?;
         N::try_from(n).map_err(|_| self.refuse(format_args!("{n} is too large")))
     }
 
-    /// The two values of an argument of which one without a comma sets both.
+    /// The two values of an argument; a single value without a comma sets both.
     pub(super) fn both(&self) -> Result<[Option<&'a str>; 2], Refusal> {
         self.some_of(number::both(self.text()))
     }
 
-    /// The two values of an argument of which one without a comma sets the first.
+    /// The two values of an argument; a single value without a comma sets the first.
     pub(super) fn first(&self) -> Result<[Option<&'a str>; 2], Refusal> {
         self.some_of(number::first(self.text()))
     }
@@ -87,7 +87,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Sets those of two numbers that the argument holds.
+    /// Sets each of two numbers that the argument contains.
     pub(super) fn set<N: TryFrom<i64>>(
         &self,
         pair: [Option<&str>; 2],
@@ -102,7 +102,7 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Sets those of two settings that the argument holds. -1, and `none`, mean the system's.
+    /// Sets each of two settings that the argument contains. -1 and `none` mean the system's default.
     pub(super) fn set_or_default<N: TryFrom<i64>>(
         &self,
         pair: [Option<&str>; 2],
@@ -130,8 +130,8 @@ impl<'a> Given<'a> {
             .ok_or_else(|| self.refuse("not a number of seconds, such as 1 or 0.25"))
     }
 
-    /// A port of the client; where it is none, the exit status is the original's, which has looked
-    /// for its name by then.
+    /// A port of the client. The exit status of an error is the original's, which tries to resolve the
+    /// name first.
     pub(super) fn client_port_of(&self, text: &str, least: i64) -> Result<u16, Refusal> {
         self.port_of(text, least).map_err(|refusal| Refusal {
             code: 255,
@@ -149,7 +149,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// A family of addresses; a word that is none gives either, and a note.
+    /// An address family; an unknown word gives either family and a note.
     pub(super) fn family_of(&self, text: &str, notes: &mut Vec<Note>) -> Family {
         number::family(text).unwrap_or_else(|| {
             notes.push(Note {
@@ -164,7 +164,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// A host and a family, either of which may be missing.
+    /// Host and family; both are optional.
     pub(super) fn host(
         &self,
         notes: &mut Vec<Note>,

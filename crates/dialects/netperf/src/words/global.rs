@@ -11,16 +11,16 @@ use super::{
 type Row = Opt<Typed>;
 type Done = Result<(), Refusal>;
 
-/// Longest time of a test in seconds: what the control message holds.
+/// Longest test, s: the limit of the control message.
 const LONGEST: i64 = i32::MAX as i64;
-/// Longest name of a file to fill the server's buffers from: what the control message holds.
+/// Longest path of a fill file on the server: the limit of the control message.
 const LONGEST_FILL_FILE: usize = 31;
-/// Longest passphrase: what the control message holds, and its end.
+/// Longest passphrase: the limit of the control message, without its terminator.
 const LONGEST_PASSPHRASE: usize = 647;
-/// Offsets, widths and the like.
+/// Limit of offsets, widths and similar values.
 const LARGEST: i64 = 1 << 30;
 
-/// The options in the order of the usage text.
+/// Options in the order of the usage text.
 pub(super) const OPTIONS: &[Row] = options! {
     '4' Alone "IPv4 for the control connection, and for data unless told otherwise"
         |t, _| = family(t, Family::Ipv4);
@@ -170,7 +170,7 @@ pub(super) const OPTIONS: &[Row] = options! {
     };
 };
 
-/// What `-h` shows.
+/// Text of `-h`.
 pub(super) fn usage_text() -> String {
     let names: Vec<&str> = tests_known::KNOWN.iter().map(|k| k.name).collect();
     format!(
@@ -195,11 +195,11 @@ fn family(typed: &mut Typed, family: Family) -> Done {
 
 fn demo(typed: &mut Typed, given: &Given<'_>) -> Done {
     let [seconds, units] = given.first()?;
-    // Units are the original's first guess of what fits an interval; ours needs none.
+    // The original uses the units as a first estimate of an interval; this implementation needs none.
     if let Some(units) = units {
         given.number_of(units, 0..=i64::MAX)?;
     }
-    // Negative: by the clock, which ours always is.
+    // A negative value selects timing by the clock, which is always used here.
     let seconds = seconds.map_or(Ok(1.0), |s| given.seconds_of(s))?.abs();
     if !(0.001..=86_400.0).contains(&seconds) {
         return Err(given.refuse("out of range; 0.001 to 86400 seconds are allowed"));

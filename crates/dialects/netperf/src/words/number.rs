@@ -2,8 +2,8 @@
 
 use wb_model::socket::Family;
 
-/// A whole number with an optional sign and one optional suffix: `K` `M` `G` are 2^10, 2^20, 2^30,
-/// `k` `m` `g` are 10^3, 10^6, 10^9. `None` if it is none or does not fit 64 bits.
+/// Integer with an optional sign and one optional suffix: `K` `M` `G` are 2^10, 2^20, 2^30,
+/// `k` `m` `g` are 10^3, 10^6, 10^9. `None` if the text is not a number or exceeds 64 bits.
 pub(super) fn number(text: &str) -> Option<i64> {
     let (digits, scale) = match text.char_indices().next_back()? {
         (at, 'K') => (&text[..at], 1 << 10),
@@ -17,7 +17,7 @@ pub(super) fn number(text: &str) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(scale)
 }
 
-/// Microseconds: a whole number and `u` or `us`, `m` or `ms`, `s`; without a unit, milliseconds.
+/// Microseconds from an integer with a unit: `u` or `us`, `m` or `ms`, `s`; without a unit, milliseconds.
 pub(super) fn microseconds(text: &str) -> Option<u64> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
@@ -31,7 +31,7 @@ pub(super) fn microseconds(text: &str) -> Option<u64> {
     text[..split].parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// `a,b` | `a,` | `,b`; `a` alone is both.
+/// `a,b`, `a,` or `,b`; a single `a` sets both.
 pub(super) fn both(text: &str) -> [Option<&str>; 2] {
     match text.split_once(',') {
         Some(pair) => present(pair),
@@ -39,7 +39,7 @@ pub(super) fn both(text: &str) -> [Option<&str>; 2] {
     }
 }
 
-/// `a,b` | `a,` | `,b`; `a` alone is the first.
+/// `a,b`, `a,` or `,b`; a single `a` sets the first.
 pub(super) fn first(text: &str) -> [Option<&str>; 2] {
     present(text.split_once(',').unwrap_or((text, "")))
 }
@@ -48,7 +48,7 @@ fn present<'a>((a, b): (&'a str, &'a str)) -> [Option<&'a str>; 2] {
     [Some(a), Some(b)].map(|t| t.filter(|t| !t.is_empty()))
 }
 
-/// A family of addresses by what its name contains; `None` if it names none.
+/// Address family, recognised by parts of its name; `None` if there is none.
 pub(super) fn family(text: &str) -> Option<Family> {
     let text = text.to_ascii_lowercase();
     let has = |part| text.contains(part);
@@ -63,8 +63,8 @@ pub(super) fn family(text: &str) -> Option<Family> {
     }
 }
 
-/// The byte of IP_TOS: a name of RFC 2474, 2597, 3246 or 1349, or a number, decimal or `0x..`.
-/// `Some(None)` for -1, the system's.
+/// Value of IP_TOS: a name of RFC 2474, 2597, 3246 or 1349, or a number, decimal or `0x..`.
+/// `Some(None)` for -1, the system's default.
 pub(super) fn tos(text: &str) -> Option<Option<u8>> {
     let text = text.to_ascii_lowercase();
     let class = |digits: &str| digits.parse::<u8>().ok().filter(|_| digits.len() == 1);

@@ -1,4 +1,4 @@
-//! The options of a test: of OMNI, and of the tests that are made of it.
+//! Options of OMNI and of the tests based on it.
 
 use wb_model::{
     socket::{Family, ReceiveBy, SendBy, SocketProtocol, SocketType},
@@ -13,14 +13,14 @@ use super::{
 type Row = Opt<Typed>;
 type Done = Result<(), Refusal>;
 
-/// Messages and buffers: 1 GiB.
+/// Largest message and buffer: 1 GiB.
 pub(super) const LARGEST: i64 = 1 << 30;
 /// Longest word after `-u`.
 const LONGEST_UUID: usize = 37;
-/// Longest name of a congestion control: what the kernel and the control message hold.
+/// Longest name of a congestion control: the limit of the kernel and of the control message.
 const LONGEST_CONGESTION: usize = 15;
 
-/// The options in the order of the usage text.
+/// Options in the order of the usage text.
 pub(super) const OPTIONS: &[Row] = options! {
     '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
     '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
@@ -158,7 +158,7 @@ pub(super) const OPTIONS: &[Row] = options! {
             }
         };
         t.protocol_given = true;
-        // It brings its usual type along.
+        // The protocol sets its default type.
         t.job.socket_type = None;
     };
     'u' One("text") "the selector UUID" |t, g| {
@@ -179,7 +179,7 @@ pub(super) const OPTIONS: &[Row] = options! {
         |t, g| { t.job.local.send_width = g.unsigned(LARGEST)?; };
 };
 
-/// What `-h` shows.
+/// Text of `-h`.
 fn usage_text() -> String {
     format!(
         "\nUsage: netperf [global options] -- [options of the test]\n\n\
@@ -191,7 +191,7 @@ fn usage_text() -> String {
 }
 
 impl Typed {
-    /// Notes which ways data must go for an option to make sense.
+    /// Records the directions that an option requires.
     fn imply(&mut self, send: bool, receive: bool) {
         self.implied.send |= send;
         self.implied.receive |= receive;
@@ -204,7 +204,7 @@ pub(super) fn family(typed: &mut Typed, family: Family) -> Done {
     Ok(())
 }
 
-/// Words joined by bars. 0 asks for nothing, which leaves the choice to the other options.
+/// Words joined by bars. 0 leaves the choice to the other options.
 fn direction(given: &Given<'_>) -> Result<Option<Direction>, Refusal> {
     let mut direction = Direction::default();
     for word in given.text().split('|') {
@@ -235,12 +235,12 @@ fn bits(text: &str) -> Option<u32> {
         .ok()
 }
 
-/// Takes `/bits` off a host.
+/// Splits `/bits` from a host.
 fn prefix<'a>(given: &Given<'_>, host: &'a str) -> Result<(&'a str, Option<u8>), Refusal> {
     let Some((host, length)) = host.split_once('/') else {
         return Ok((host, None));
     };
-    // Of a name the family is not known yet; who resolves it looks again.
+    // The family of a name is unknown here; the resolver checks the prefix again.
     let (most, family) = if host.parse::<std::net::Ipv4Addr>().is_ok() {
         (32, "AF_INET")
     } else {
@@ -303,6 +303,6 @@ pub(super) fn buffers(typed: &mut Typed, given: &Given<'_>, remote: bool) -> Don
         &mut typed.job.local
     };
     let to = [&mut side.send_buffer, &mut side.receive_buffer];
-    // 0 is the least that the kernel has.
+    // 0 is the kernel's minimum.
     given.set_or_default(given.both()?, -1, LARGEST, to)
 }

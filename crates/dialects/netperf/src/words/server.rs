@@ -8,25 +8,25 @@ use super::{
     getopt::{Opt, options, scan, usage},
 };
 
-/// What a command line of netserver asks for.
+/// netserver's command line, parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerCommand {
     /// The server.
     pub job: SocketServerJob,
-    /// `-D`: stay in the foreground; else the program is to go on in the background.
+    /// `-D`: stays in the foreground; otherwise the program continues in the background.
     pub foreground: bool,
-    /// An option says that it listens itself. Without one, and with a socket as standard input, it
-    /// is to serve that one connection, as inetd has it.
+    /// True if an option makes the server listen itself. Otherwise, if standard input is a socket, it
+    /// serves that single connection, as under inetd.
     pub stand_alone: bool,
-    /// How often `-d` was given.
+    /// Number of `-d` options.
     pub debug: u32,
-    /// `-v`.
+    /// `-v`: verbosity.
     pub verbosity: u32,
-    /// `-N`: no file of messages, even with `-d`.
+    /// `-N`: writes no debug file, even with `-d`.
     pub no_debug_file: bool,
-    /// `-n`: CPUs to assume where they cannot be counted.
+    /// `-n`: assumed number of CPUs if they cannot be counted.
     pub cpus: Option<u32>,
-    /// Lines to print before anything else, in this order.
+    /// Lines to print first, in this order.
     pub notes: Vec<Note>,
 }
 
@@ -69,10 +69,10 @@ const OPTIONS: &[Row] = options! {
         |s, g| { s.job.passphrase = Some(g.text().to_owned()); };
 };
 
-/// Reads the words after `netserver`, as [`netperf`](super::netperf()) does its own.
+/// Parses the words after `netserver`, with the rules of [`netperf`](super::netperf()).
 ///
 /// # Errors
-/// What to print and the exit status, where no server is to be started.
+/// Output and exit status if no server is to be started.
 pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
     let (words, note) = with_hyphens(words);
     let mut command = ServerCommand {
@@ -94,14 +94,14 @@ pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
     }
 }
 
-/// The line on standard output once it listens, with its line end.
+/// Line on standard output once the server listens, with its line end.
 #[must_use]
 pub fn start_line(command: &ServerCommand) -> String {
     let (host, port, family) = place(command);
     format!("Starting netserver with host '{host}' port '{port}' and family {family}\n")
 }
 
-/// The line on standard error where it can listen nowhere, with its line end; exit status 1.
+/// Line on standard error if the server cannot listen anywhere, with its line end; exit status 1.
 #[must_use]
 pub fn cannot_start(command: &ServerCommand) -> String {
     let (host, port, family) = place(command);
@@ -134,7 +134,7 @@ pub(super) mod tests {
         netserver(&words)
     }
 
-    /// Letters of the table.
+    /// Option letters of the table.
     pub(crate) fn letters() -> String {
         OPTIONS.iter().map(|o| o.letter).collect()
     }
@@ -178,7 +178,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Lines of the original.
+    /// Lines recorded from the original.
     #[test]
     fn start_lines() {
         for (line, said) in [

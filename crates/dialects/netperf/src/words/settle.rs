@@ -1,4 +1,4 @@
-//! From what was typed to what is done: all that depends on more than one option.
+//! Resolution of options that depend on each other: from the typed options to a plan.
 
 use wb_model::{
     Plan,
@@ -9,15 +9,15 @@ use wb_model::{
 use super::{Command, Direction, Refusal, Special, Typed, tests_known::Known};
 use crate::{ShownEnd, TestKind};
 
-/// Ports of the services that stand in for a server (RFC 863, 864, 862).
+/// Ports of the services that can replace a server (RFC 863, 864, 862).
 const DISCARD: u16 = 9;
 const CHARGEN: u16 = 19;
 const ECHO: u16 = 7;
 
-/// Makes the command of all that was typed.
+/// Makes the command from all typed options.
 ///
 /// # Errors
-/// What does not go together, and what a plan cannot hold.
+/// Conflicts between options, and values that a plan cannot hold.
 pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal> {
     let settled = settle_job(&mut typed, known);
     let refuse = |refusal: Refusal, typed: Typed| Refusal {
@@ -34,7 +34,7 @@ pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal
         .into_iter()
         .map(|p| format!("netperf: {}: {}", option_of(&p.place), p.what))
         .collect();
-    // A pair may be wrong in both halves.
+    // Both halves of a pair may be wrong.
     problems.dedup();
     if !problems.is_empty() {
         return Err(refuse(Refusal::usage(problems.join("\n")), typed));
@@ -74,7 +74,7 @@ fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
     if job.test.connects_each() {
         job.first_burst = 0;
     }
-    // A stream of datagrams that got out by accident would go on through the network.
+    // A one-way stream of datagrams must not leave the connected networks by accident.
     let one_way = !job.test.counts_transactions();
     let routed = routing.unwrap_or(!(job.protocol == SocketProtocol::Udp && one_way));
     job.options.dont_route = !routed;
@@ -104,7 +104,7 @@ fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A type by itself names the protocol of OMNI; one that is the protocol's own needs no word.
+/// A datagram type without a protocol selects UDP for OMNI. The default type of the protocol is dropped.
 fn settle_type(typed: &mut Typed) {
     let job = &mut typed.job;
     if typed.show.kind == TestKind::Omni
@@ -125,7 +125,7 @@ fn settle_test(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
     let job = &mut typed.job;
     if known.kind == TestKind::Omni {
         let nothing = Direction::default();
-        // An explicit direction holds whatever else was given.
+        // An explicit direction has priority over other options.
         let mut way = typed.direction.unwrap_or(typed.implied);
         if way == nothing && !typed.connect_each {
             way.send = true;
@@ -177,7 +177,7 @@ fn settle_families(typed: &mut Typed) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Nobody can be told of sizes, and what is sent comes back as it is.
+/// Without a control connection, no sizes are negotiated, and the peer echoes the data.
 fn settle_without_control(job: &mut SocketJob) {
     job.response_size = job.request_size;
     if job.data.server_port == 0 {
@@ -189,7 +189,7 @@ fn settle_without_control(job: &mut SocketJob) {
     }
 }
 
-/// What the texts repeat of the job.
+/// Copies the values of the job that appear in the texts.
 fn settle_show(typed: &mut Typed) {
     let Typed { job, show, .. } = typed;
     show.control.port = job.control.port;
@@ -221,7 +221,7 @@ fn settle_show(typed: &mut Typed) {
     show.remote_fill_file.clone_from(&job.remote.fill_file);
 }
 
-/// The option by which a key of the job is set.
+/// Option that sets a key of the job.
 fn option_of(place: &str) -> &str {
     match place {
         "control.server" => "-H",

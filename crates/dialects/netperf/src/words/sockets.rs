@@ -1,4 +1,4 @@
-//! The options of the older tests: TCP_CC, TCP_SENDFILE, TCP_MSS.
+//! Options of the older tests: TCP_CC, TCP_SENDFILE, TCP_MSS.
 
 use wb_model::socket::Family;
 
@@ -10,7 +10,7 @@ use super::{
 
 type Row = Opt<Typed>;
 
-/// The options in the order of the usage text.
+/// Options in the order of the usage text.
 pub(super) const OPTIONS: &[Row] = options! {
     '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
     '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
@@ -72,7 +72,7 @@ pub(super) const OPTIONS: &[Row] = options! {
     'z' Alone "no effect" |_, _| {};
 };
 
-/// What `-h` shows.
+/// Text of `-h`.
 fn usage_text() -> String {
     format!(
         "\nUsage: netperf [global options] -- [options of the test]\n\n\

@@ -1,4 +1,4 @@
-//! Command lines, and the test that must come of them.
+//! Command lines and the resulting tests.
 
 use proptest::prelude::*;
 use wb_model::{
@@ -33,7 +33,7 @@ fn job(line: &str) -> SocketJob {
     job
 }
 
-/// What a line changes: applied to the default job, with the test's name.
+/// The default job with the test's name and the changes of a line.
 fn only(name: &str, change: impl FnOnce(&mut SocketJob)) -> SocketJob {
     let mut job = SocketJob {
         name: name.to_owned(),
@@ -126,7 +126,7 @@ fn tests_by_name() {
         assert_eq!(job.name, name);
         assert_eq!((job.test, job.protocol), (test, protocol), "{name}");
         assert_eq!(job.control.classic, classic, "{name}");
-        // Datagrams stay within connected networks unless they are answered.
+        // Datagrams without answers stay within connected networks.
         let one_way = name == "UDP_STREAM";
         assert_eq!(job.options.dont_route, one_way, "{name}");
         let sendfile = job.local.send_by == SendBy::Sendfile;
@@ -144,7 +144,7 @@ fn tests_by_name() {
         assert_eq!(read(&format!("-t {name}")).special, special);
     }
     assert_eq!(read("-t UUID -- -u abc").show.uuid, "abc");
-    // The options of a test that has none are not looked at.
+    // Tests without options ignore them.
     assert!(netperf(&words("-t LOC_CPU -- -h")).is_ok());
 }
 
@@ -161,7 +161,7 @@ fn unknown_tests() {
     }
 }
 
-/// As control messages of the original show.
+/// As in control messages of the original.
 #[test]
 fn direction_of_omni() {
     use SocketTest::{Cc, Crr, Receive, Rr, Send};
@@ -202,7 +202,7 @@ fn direction_of_omni() {
     ] {
         assert_eq!(job(&format!("-t omni -- {line}")).test, test, "{line}");
     }
-    // The name of the other tests says it already.
+    // The names of the other tests determine the direction.
     assert_eq!(job("-- -d rr -m ,5 -r 7").test, Send);
     assert_eq!(job("-t TCP_RR -- -d send").test, Rr);
     assert_eq!(job("-t TCP_RR -- -c").test, Crr);

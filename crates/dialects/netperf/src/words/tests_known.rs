@@ -1,19 +1,19 @@
-//! The tests by name.
+//! Known tests by name.
 
 use wb_model::socket::{SocketProtocol, SocketTest};
 
 use super::{Parser, Special};
 use crate::TestKind;
 
-/// A test that is known.
+/// A known test.
 pub(super) struct Known {
     pub(super) name: &'static str,
     pub(super) kind: TestKind,
-    /// What is exchanged; of OMNI, what it is if nothing else is asked for.
+    /// Kind of exchange; for OMNI, the default.
     pub(super) test: SocketTest,
     pub(super) protocol: SocketProtocol,
     pub(super) parser: Parser,
-    /// It uses the messages of the time before OMNI.
+    /// True if the test uses the messages of the time before OMNI.
     pub(super) classic: bool,
     pub(super) special: Special,
 }
@@ -53,7 +53,7 @@ const fn other(name: &'static str, kind: TestKind, parser: Parser, special: Spec
 
 use SocketProtocol::{Sctp, Tcp, Udp};
 
-/// All of them, in the order of the usage text.
+/// All tests, in the order of the usage text.
 pub(super) const KNOWN: &[Known] = &[
     omni("TCP_STREAM", TestKind::TcpStream, SocketTest::Send, Tcp),
     omni("TCP_MAERTS", TestKind::TcpMaerts, SocketTest::Receive, Tcp),
@@ -82,7 +82,7 @@ pub(super) const KNOWN: &[Known] = &[
     other("UUID", TestKind::Uuid, Parser::Omni, Special::Uuid),
 ];
 
-/// The test of this name, which is in capitals.
+/// Test with this name, in capital letters.
 pub(super) fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|k| k.name == name)
 }

@@ -1,4 +1,4 @@
-//! netperf's texts through the public face of the crate.
+//! Tests of the public API: netperf's texts.
 
 mod made;
 mod messages;

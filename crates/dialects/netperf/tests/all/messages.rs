@@ -1,4 +1,4 @@
-//! Banner, interim lines, failures, and what is no test.
+//! Banner, interim lines, failures, and output without a test.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! What the original printed, printed again: for each recorded run of netperf 2.7 the figures are
-//! read from its output, and the same output must come from a report with these figures.
+//! Recorded runs of netperf 2.7: the figures are read from the recorded output, and
+//! a report with these figures must give the same output.
 
 #[path = "recorded/command.rs"]
 mod command;
@@ -66,7 +66,7 @@ fn check(text: &str, least: usize) {
     );
 }
 
-/// Prints a run again; what differs.
+/// Prints a run again; returns the difference, if any.
 fn again(case: &Case) -> Option<String> {
     let (mut show, mut job) = match command::read(&case.command) {
         Ok(read) => read,
@@ -127,7 +127,7 @@ fn again(case: &Case) -> Option<String> {
     (now != then).then(|| format!("$ {}\nrecorded:\n{then}printed:\n{now}", case.command))
 }
 
-/// Compares the interim lines by their shape; what follows them.
+/// Compares the interim lines by their shape; returns the remaining lines.
 fn intervals<'a>(
     show: &Show,
     job: &SocketJob,
@@ -171,7 +171,7 @@ fn intervals<'a>(
             .map(|line| format!("{line}\n"))
             .collect();
         let now = interim(show, job, &live, number);
-        // Only the rate is not exact, because the units in an interval are whole.
+        // The rate alone is inexact, because the units in an interval are integers.
         let near = shape(&now) == shape(&then);
         if !near {
             return Err(format!("recorded:\n{then}printed:\n{now}"));
@@ -264,7 +264,7 @@ fn classic(show: &Show, job: &SocketJob, report: &mut SocketJobReport, lines: &[
             if table {
                 let row = next();
                 let (receive, send) = (Some(row[0] as u32), Some(row[1] as u32));
-                // With CPU use the original takes the other end's sizes for TCP_MAERTS.
+                // With CPU use, the original swaps the sizes of the ends for TCP_MAERTS.
                 if down && !cpu {
                     report.local.receive_buffer[1] = receive;
                     report.remote.send_buffer[1] = send;
@@ -335,8 +335,8 @@ fn rate(show: &Show, job: &SocketJob, report: &mut SocketJobReport, value: f64) 
     } else {
         report.result.throughput_bps = bps(value, show.unit);
         if job.test.counts_transactions() && report.result.transactions_per_second == 0.0 {
-            // What was recorded is the demand of a KiB. With a KiB for each transaction it is that of
-            // our figures too.
+            // The recorded demand is per KiB. With one KiB per transaction it equals the demand of
+            // our figures.
             report.result.transactions_per_second = report.result.throughput_bps / 8.0 / 1024.0;
         }
     }
@@ -373,7 +373,7 @@ fn selected(show: &mut Show, job: &mut SocketJob, report: &mut SocketJobReport, 
         report.result.remote_cpu = Some(CpuUse::default());
     }
     let mut rates = Vec::new();
-    // The rate with the most digits comes last.
+    // The most precise rate must be set last.
     let (late, early): (Vec<_>, Vec<_>) = pairs
         .into_iter()
         .partition(|(name, _)| name == "TRANSACTION_RATE");
@@ -393,7 +393,7 @@ fn selected(show: &mut Show, job: &mut SocketJob, report: &mut SocketJobReport, 
     }
 }
 
-/// Names of what a recording in lines of values has, by the names that would be printed for it.
+/// Assigns names to a recording in the form of values, in the order in which they would be printed.
 fn named(show: &Show, job: &SocketJob, lines: &[String]) -> Vec<(String, String)> {
     let keys = Show {
         form: Form::KeyValue,

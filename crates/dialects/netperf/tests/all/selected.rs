@@ -32,7 +32,7 @@ fn units_convert() {
     for (letter, text) in expected {
         assert_eq!(of(letter, false), text);
     }
-    // The original prints bytes where bits are asked for.
+    // The original prints bytes if bits are requested.
     assert_eq!(of(Some('b'), true), "1000000000.00,10^0bits/s\n");
 }
 

@@ -1,4 +1,4 @@
-//! The tables of each test.
+//! Table of each test.
 
 use crate::made::{KINDS, Made, datagrams, request_response, stream};
 use wb_model::socket::{Confidence, ConfidenceReport, SocketFigures, SocketJobReport, SocketTest};
@@ -104,7 +104,7 @@ fn requests_and_responses_have_their_table_with_cpu_use() {
 
 #[test]
 fn what_a_unit_of_bytes_costs_is_not_what_a_transaction_costs() {
-    // 2 KiB a transaction: half as much for each KiB.
+    // With 2 KiB per transaction, the demand per KiB is half.
     let mut made = request_response(TestKind::TcpRr).with_cpu(100.0, 60.0);
     made.report.result.transactions_per_second = 1000.0;
     made.report.result.throughput_bps = 1000.0 * 2048.0 * 8.0;
@@ -243,7 +243,7 @@ fn every_test_has_a_table_at_every_verbosity() {
     }
 }
 
-/// Whether a test has neither table nor details beyond verbosity 2.
+/// Returns true if a test has neither table nor details above verbosity 2.
 fn none_beyond(kind: TestKind) -> bool {
     matches!(kind, TestKind::UdpStream | TestKind::UdpRr)
 }

@@ -1,4 +1,4 @@
-//! Repetition, words that are no options, and what is refused.
+//! Repetition, words that are not options, and refusals.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn repetitions() {
         ("-I 95,2.5", 95, 2.5, 3, 10),
         ("-I 99,", 99, 5.0, 3, 10),
         ("-i 4 -I ,5", 99, 5.0, 4, 4),
-        // One value sets both, as of any such pair.
+        // A single value sets both, as for all such pairs.
         ("-I 95", 95, 95.0, 3, 10),
     ] {
         assert_eq!(
@@ -70,9 +70,9 @@ fn words_that_are_no_options() {
     assert_eq!(job("foo -l 5 bar"), job("-l 5"));
     assert_eq!(job("foo -- bar -m 5 - baz -D"), job("-- -m 5 -D"));
     assert_eq!(job("-- -m 5 -- -D"), job("-- -m 5"));
-    // Behind one that wants an argument, two dashes are that.
+    // After an option that needs an argument, two dashes are the argument.
     assert!(refused("-t -- -l 5").text.contains("(--)"));
-    // A bad option ends the program, of a test it does not.
+    // A bad global option ends the program; a bad option of a test does not.
     for (line, text) in [
         ("-q", "netperf: invalid option -- 'q'\n\nUsage: netperf "),
         (

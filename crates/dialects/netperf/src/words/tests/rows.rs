@@ -1,11 +1,11 @@
-//! Each option by itself: a line of each table, and what it changes.
+//! Single options: one line for each row of a table, with its effect.
 
 use super::*;
 
 type Change = fn(&mut SocketJob);
 type Shown = fn(&Command) -> bool;
 
-/// Each global option that changes the test.
+/// Global options that change the test.
 const GLOBAL: &[(&str, Change)] = &[
     ("-4", |j| {
         j.control.family = Family::Ipv4;
@@ -133,7 +133,7 @@ const GLOBAL: &[(&str, Change)] = &[
     }),
 ];
 
-/// Each global option that changes what is shown.
+/// Global options that change the output.
 const SHOWN: &[(&str, Shown)] = &[
     ("-B x", |c| c.show.brand.as_deref() == Some("x")),
     ("-c", |c| c.show.local_cpu && !c.show.remote_cpu),
@@ -164,7 +164,7 @@ fn dirty(command: &Command) -> bool {
         }]
 }
 
-/// Each option of the test.
+/// Options of the test.
 const OF_THE_TEST: &[(&str, Change)] = &[
     ("-4", |j| j.data.family = Family::Ipv4),
     ("-6", |j| j.data.family = Family::Ipv6),
@@ -260,7 +260,7 @@ const OF_THE_TEST: &[(&str, Change)] = &[
     ("-W 3", |j| j.local.send_width = 3),
 ];
 
-/// Each option of the older tests.
+/// Options of the older tests.
 const OF_OLDER_TESTS: &[(&str, Change)] = &[
     ("-4", |j| j.data.family = Family::Ipv4),
     ("-6", |j| j.data.family = Family::Ipv6),
@@ -333,7 +333,7 @@ fn every_option_of_the_older_tests() {
     }
 }
 
-/// A row without a line above would go untested.
+/// Finds rows that have no line above and would not be tested.
 #[test]
 fn no_row_is_forgotten() {
     let letters = |lines: Vec<&str>| -> String {
@@ -348,7 +348,7 @@ fn no_row_is_forgotten() {
     let mut global = letters(global.collect());
     let mut test = letters(OF_THE_TEST.iter().map(|r| r.0).collect());
     let mut older = letters(OF_OLDER_TESTS.iter().map(|r| r.0).collect());
-    // Those that end the program, and one that the next test looks at.
+    // Options that end the program, and one for the next test.
     global.push_str("hV");
     test.push_str("hc");
     older.push('h');

@@ -1,4 +1,4 @@
-//! Whole command lines, and any words at all.
+//! Whole command lines, and arbitrary words.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn count_ended_request_response() {
     );
 }
 
-/// All that a control message carries, each with a value of its own.
+/// All fields of a control message, with distinct values.
 #[test]
 fn all_that_the_server_is_told() {
     let line = "-T 0,1 -y 3,4 -Y ef,0x10 -A 64,32 -O 3,4 -W 5,6 -S \
@@ -73,7 +73,7 @@ fn datagrams_over_ipv6() {
     );
 }
 
-/// As flent calls netperf.
+/// Command line of flent.
 #[test]
 fn flent() {
     let mut command = read(
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// A pair given whole, or in halves, in either order.
+    /// A pair given as a whole, or in halves in either order.
     #[test]
     fn halves_make_a_pair(a in 0_u32..1 << 30, b in 0_u32..1 << 30) {
         let whole = job(&format!("-W {a},{b}"));

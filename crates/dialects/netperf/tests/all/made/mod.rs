@@ -1,11 +1,11 @@
-//! Tests with figures that were made up.
+//! Tests with synthetic figures.
 
 use wb_model::socket::{
     CpuUse, SocketEndReport, SocketJob, SocketJobReport, SocketProtocol, SocketTest,
 };
 use wb_netperf::{Form, Selection, Show, TestKind, ending};
 
-/// A test with all that its output is made from.
+/// A test with all inputs of its output.
 #[derive(Clone, Default)]
 pub(crate) struct Made {
     pub(crate) show: Show,
@@ -31,7 +31,7 @@ impl Made {
         made
     }
 
-    /// CPU use in percent and service demand, the same at both ends.
+    /// Adds CPU use in percent and service demand, equal at both ends.
     pub(crate) fn with_cpu(mut self, total: f64, demand: f64) -> Self {
         let cpu = CpuUse {
             total,
@@ -63,7 +63,7 @@ impl Made {
         ending.stdout
     }
 
-    /// With `$` at the ends of lines.
+    /// Output with `$` at the ends of lines.
     pub(crate) fn lines(&self) -> String {
         self.printed().replace('\n', "$\n")
     }

@@ -3,14 +3,14 @@
 use wb_model::socket::SocketJob;
 use wb_netperf::{Refusal, Show, netperf};
 
-/// What a command line asks for, with the original's output.
+/// Parses a command line, with the original's output.
 pub(crate) fn read(line: &str) -> Result<(Show, SocketJob), Refusal> {
     let mut command = netperf(&words(line)[1..])?;
     command.be_strict();
     Ok((command.show.clone(), command.job().clone()))
 }
 
-/// Words as a shell parts them, as far as the recordings need it.
+/// Splits words like a shell, as far as the recordings need it.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! Figures of a recording: what was printed becomes the report that it must have been printed from.
+//! Figures of a recording: reconstructs the report from the printed text.
 
 use wb_model::socket::{CpuUse, SocketEndReport, SocketJob, SocketJobReport};
 use wb_netperf::Show;
@@ -161,8 +161,8 @@ fn cpu_of(report: &mut SocketJobReport, local: bool, set: impl FnOnce(&mut Optio
     }
 }
 
-/// An elapsed time with more digits than are printed: the one by which the rates of the ends come
-/// out as they were printed.
+/// Refines the elapsed time beyond the printed digits, so that the rates of the ends match the
+/// printed ones.
 pub(crate) fn refine_elapsed(report: &mut SocketJobReport, rates: &[(String, f64)]) {
     let bytes = |name: &str| match name {
         "LOCAL_SEND_THROUGHPUT" => report.local.bytes_sent,
@@ -192,7 +192,7 @@ pub(crate) fn refine_elapsed(report: &mut SocketJobReport, rates: &[(String, f64
     }
 }
 
-/// Bits per second that a unit was printed from; the original's `b` is bytes.
+/// Bits per second of a printed rate; the original's `b` means bytes.
 pub(crate) fn bps(value: f64, unit: Option<char>) -> f64 {
     match unit {
         Some('b' | 'B') => value * 8.0,
@@ -206,7 +206,7 @@ pub(crate) fn bps(value: f64, unit: Option<char>) -> f64 {
     }
 }
 
-/// Bytes of a number of calls by their mean.
+/// Total bytes of `calls` calls with the given mean.
 pub(crate) fn total(mean: f64, calls: f64) -> u64 {
     (mean * calls).round() as u64
 }
