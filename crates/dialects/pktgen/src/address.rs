@@ -1,17 +1,17 @@
-//! Addresses as the original reads and prints them, which is not how Rust's library does.
+//! Addresses in the kernel's notation, which differs from that of Rust's library.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use wb_model::units::Mac;
 
-/// Whether `text` is an IPv4 address by anybody's rules.
+/// Returns true if `text` is an IPv4 address in strict notation.
 pub(crate) fn is_ipv4(text: &str) -> bool {
     text.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
-/// An IPv6 address; what follows the first character that cannot belong to one (`/64`, `%eth0`) is
-/// left out. Groups may have any number of leading zeros.
+/// Reads an IPv6 address up to the first character that cannot belong to one (`/64`, `%eth0`).
+/// Groups may have any number of leading zeros.
 pub(crate) fn lax_ipv6(text: &str) -> Option<Ipv6Addr> {
     let end = text
         .find(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '.')
@@ -27,7 +27,7 @@ pub(crate) fn lax_ipv6(text: &str) -> Option<Ipv6Addr> {
         return Some(Ipv6Addr::from(<[u16; 8]>::try_from(head).ok()?));
     };
     let tail = groups(tail, true)?;
-    // A `::` stands for one group at least.
+    // A `::` stands for at least one group.
     if head.len() + tail.len() > 7 {
         return None;
     }
@@ -36,7 +36,7 @@ pub(crate) fn lax_ipv6(text: &str) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from(all))
 }
 
-/// The groups of one side of a `::`; the last of the address may be a dotted quad.
+/// Groups on one side of a `::`. The last group of the address may be a dotted quad.
 fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
     let mut groups = Vec::new();
     if text.is_empty() {
@@ -49,7 +49,7 @@ fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
             }
             let quad = dotted(part)?;
             groups.extend([(quad >> 16) as u16, quad as u16]);
-            // A colon after it ends the address.
+            // The address ends here, even before a colon.
             return Some(groups);
         } else {
             let digits = part.trim_start_matches('0');
@@ -62,7 +62,7 @@ fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
     Some(groups)
 }
 
-/// A dotted quad with leading zeros allowed.
+/// Value of a dotted quad, with leading zeros allowed.
 fn dotted(text: &str) -> Option<u32> {
     let mut word = 0;
     let mut count = 0;
@@ -85,12 +85,12 @@ fn dotted(text: &str) -> Option<u32> {
     (count == 4).then_some(word)
 }
 
-/// The address in RFC 5952 form, with a dotted quad at the end of IPv4-mapped and of ISATAP
+/// Text of the address in RFC 5952 form, with a dotted quad at the end of IPv4-mapped and ISATAP
 /// addresses (lib/vsprintf.c, `%pI6c`).
 pub(crate) fn show_ipv6(address: Ipv6Addr) -> String {
     let groups = address.segments();
     let mapped = address.to_ipv4_mapped().is_some();
-    // RFC 5214 section 6.1: ::5efe or 200:5efe before the IPv4 address.
+    // RFC 5214 section 6.1: ::5efe or 200:5efe precedes the IPv4 address.
     let isatap = groups[4] & !0x200 == 0 && groups[5] == 0x5efe;
     let plain = if mapped || isatap { 6 } else { 8 };
     let (mut best, mut best_len) = (0, 1);
@@ -126,7 +126,7 @@ pub(crate) fn show_ipv6(address: Ipv6Addr) -> String {
     text
 }
 
-/// `hh:hh:hh:hh:hh:hh` at the beginning of `text`.
+/// MAC address `hh:hh:hh:hh:hh:hh` at the beginning of `text`.
 pub(crate) fn mac(text: &str) -> Option<Mac> {
     let bytes = text.as_bytes();
     if bytes.len() < 17 {

@@ -1,13 +1,13 @@
-//! The folder of control files, as a state machine: text in, text and effects out.
+//! The folder of control files as a state machine: takes text, returns text and effects.
 //!
-//! Starts and sends nothing. A front door hands in what was written and read, and carries out the
+//! Starts and sends nothing. The caller passes reads and writes of the files, and carries out the
 //! [`Effect`]s:
 //!
-//! 1. [`Folder::write`] says [`Effect::Start`]: [`Folder::begin`] gives one [`Job`] per device; each
-//!    worker walks its own.
-//! 2. While they run, [`Folder::publish`] brings live counters in and [`Folder::live`] brings changed
-//!    settings out.
-//! 3. [`Folder::finish`] (or [`Folder::fail`]) ends a device; the blocked writer of `start` is answered
+//! 1. [`Folder::write`] returns [`Effect::Start`]: [`Folder::begin`] returns one [`Job`] per device, and a
+//!    worker runs each job.
+//! 2. During a run, [`Folder::publish`] takes live counters, and [`Folder::live`] returns changed
+//!    settings.
+//! 3. [`Folder::finish`] (or [`Folder::fail`]) ends a device. The blocked writer of `start` gets its answer
 //!    when [`Folder::is_running`] is false.
 //!
 //! ```
@@ -44,51 +44,51 @@ use wb_model::device::{Defaults, DeviceConfig, Flags};
 use wb_pktgen_device::Progress;
 use wb_pktgen_device::{Memory, Start, TimeForm, Walker};
 
-/// What a folder is made with.
+/// Settings of a folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What fresh devices have.
+    /// Initial settings of new devices.
     pub defaults: Defaults,
-    /// Refuse clones and bursts where the kernel's driver could not do them. Off: every interface
-    /// takes them, as nothing stands in the way outside the kernel.
+    /// Rejects clones and bursts if the kernel's driver could not send them. If false, every interface
+    /// accepts them, since no such limit exists outside the kernel.
     pub strict_sharing: bool,
-    /// How the time stands in packets.
+    /// Format of the time in packets.
     pub time_form: TimeForm,
-    /// Whose receiver `pgrx` is.
+    /// Dialect of the receiver `pgrx`.
     pub receiver: pgrx::Dialect,
 }
 
-/// What a write asks the caller to do.
+/// Action that the caller must take after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No action.
     None,
     /// Run every device, and answer the writer when all have stopped.
     Start,
-    /// Stop every device; do not wait.
+    /// Stop every device without waiting.
     Stop,
-    /// Stop every device. All are removed already; what still runs has no place to report to.
+    /// Stop every device. All are removed already, so running devices cannot report.
     Reset,
     /// Stop the devices of this CPU's thread. They are removed already.
     RemoveAll {
         /// The CPU.
         cpu: u32,
     },
-    /// The receiver was told something. It knows already; the caller may have to open or close
-    /// what feeds it.
+    /// The receiver took a command. The caller may have to open or close the source of its
+    /// packets.
     Receive(pgrx::Command),
 }
 
-/// A device to run.
+/// A device ready to run.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The device.
     pub id: DeviceId,
-    /// CPU that its worker belongs on.
+    /// CPU of its worker.
     pub cpu: u32,
     /// The interface to send on.
     pub interface: String,
-    /// Makes its packets.
+    /// Generator of its packets.
     pub walker: Walker,
 }
 
@@ -101,7 +101,7 @@ struct Thread {
 #[derive(Debug)]
 pub struct Folder {
     threads: BTreeMap<u32, Thread>,
-    /// In the order of adding.
+    /// Devices in the order of adding.
     devices: Vec<Device>,
     next_id: u64,
     options: Options,
@@ -110,15 +110,15 @@ pub struct Folder {
     receiver: Receiver,
 }
 
-/// Most characters of a device name.
+/// Maximum length of a device name, in characters.
 const DEVICE_NAME: usize = 31;
-/// Most characters of a command of a thread file or of `pgrx`.
+/// Maximum length of a command of a thread file or of `pgrx`, in characters.
 const COMMAND: usize = 39;
-/// Most characters that `pgctrl` looks at.
+/// Maximum number of characters that `pgctrl` reads.
 const ORDER: usize = 127;
 
 impl Folder {
-    /// A folder with a thread for each of `cpus` and no device.
+    /// Makes a folder with a thread for each of `cpus` and no device.
     pub fn new(cpus: impl IntoIterator<Item = u32>, options: Options) -> Self {
         let threads: BTreeMap<_, _> = cpus
             .into_iter()
@@ -135,7 +135,7 @@ impl Folder {
         }
     }
 
-    /// The names of all files.
+    /// Names of all files.
     pub fn files(&self) -> Vec<String> {
         let mut files = vec!["pgctrl".to_owned(), "pgrx".to_owned()];
         files.extend(self.threads.keys().map(|cpu| format!("kpktgend_{cpu}")));
@@ -143,7 +143,7 @@ impl Folder {
         files
     }
 
-    /// Whether there is a file of this name.
+    /// Returns true if a file with this name exists.
     pub fn has(&self, file: &str) -> bool {
         self.locate(file).is_ok()
     }
@@ -153,17 +153,17 @@ impl Folder {
         &self.receiver
     }
 
-    /// The receiver behind `pgrx`, to be fed.
+    /// The receiver behind `pgrx`, mutable, for passing packets.
     pub const fn receiver_mut(&mut self) -> &mut Receiver {
         &mut self.receiver
     }
 
-    /// Whether `debug` is on.
+    /// Returns true if `debug` is on.
     pub const fn is_verbose(&self) -> bool {
         self.debug != 0
     }
 
-    /// What is worth a line in the log since the last call.
+    /// Returns the log lines since the last call.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -185,12 +185,12 @@ impl Folder {
             .ok_or(Errno::Enoent)
     }
 
-    /// The content of a file. `now_ns` is CLOCK_MONOTONIC.
+    /// Content of a file. `now_ns` is CLOCK_MONOTONIC.
     ///
-    /// Bytes and not text: names and addresses are shown as they were written.
+    /// Returns bytes instead of text, because names and addresses appear exactly as written.
     ///
     /// # Errors
-    /// [`Errno::Enoent`] if there is no such file.
+    /// [`Errno::Enoent`] if the file does not exist.
     pub fn read(&self, file: &str, world: &dyn World, now_ns: u64) -> Result<Vec<u8>, Errno> {
         let text = match self.locate(file)? {
             ControlFile::Control => {
@@ -209,7 +209,7 @@ impl Folder {
 
     fn show_thread(&self, cpu: u32) -> String {
         let names = |running| -> String {
-            // The newest stands first, and a blank follows each.
+            // The newest device is first, and a blank follows each.
             let newest_first = self.devices.iter().rev();
             newest_first
                 .filter(|d| d.cpu == cpu && d.running == running)
@@ -225,10 +225,10 @@ impl Folder {
         )
     }
 
-    /// One write to a file. On success it counts as taken in full.
+    /// Writes to a file. A successful write counts as complete.
     ///
     /// # Errors
-    /// What `write(2)` is to answer.
+    /// The error for `write(2)` to return.
     pub fn write(
         &mut self,
         file: &str,
@@ -393,12 +393,12 @@ impl Folder {
         outcome.map(|()| Effect::None)
     }
 
-    /// Starts every device: the jobs to carry out, in the order of adding. A device that cannot run
-    /// says so in its `Result:` and has no job. `now_ns` is CLOCK_MONOTONIC; all random choices come
-    /// from `seed`, and from the position of the device, as in the plan of the same devices.
+    /// Starts every device and returns the jobs in the order of adding. A device that cannot run
+    /// reports the reason in its `Result:` and has no job. `now_ns` is CLOCK_MONOTONIC. Random choices depend
+    /// only on `seed` and on the position of the device, as in the plan of the same devices.
     ///
-    /// Called while devices run it starts all of them anew; the workers of the old jobs are to be
-    /// stopped first.
+    /// A call during a run restarts all devices; the caller must stop the workers of the old jobs
+    /// first.
     pub fn begin(&mut self, now_ns: u64, seed: u64, world: &dyn World) -> Vec<Job> {
         let mut jobs = Vec::new();
         for (number, device) in (0_u64..).zip(&mut self.devices) {
@@ -446,17 +446,17 @@ impl Folder {
         jobs
     }
 
-    /// The devices, in the order of adding.
+    /// Devices in the order of adding.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.iter()
     }
 
-    /// Whether any device runs.
+    /// Returns true if any device runs.
     pub fn is_running(&self) -> bool {
         self.devices.iter().any(|d| d.running)
     }
 
-    /// The present settings of a device, for its walker to follow; none if it was removed.
+    /// Present settings of a device for its walker; `None` if the device was removed.
     pub fn live(&self, id: DeviceId) -> Option<&DeviceConfig> {
         Some(&self.devices.iter().find(|d| d.id == id)?.config)
     }
@@ -465,15 +465,15 @@ impl Folder {
         self.devices.iter_mut().find(|d| d.id == id)
     }
 
-    /// Takes over where a running device stands.
+    /// Records the progress of a running device.
     pub fn publish(&mut self, id: DeviceId, progress: &Progress) {
         if let Some(device) = self.device_mut(id).filter(|d| d.running) {
             device.progress.clone_from(progress);
         }
     }
 
-    /// A device has stopped: its report becomes its `Result:`. `stopped_ns` is CLOCK_MONOTONIC,
-    /// `idle_ns` the time its worker waited. A device that was removed meanwhile is forgotten.
+    /// Records the end of a device and writes its report to `Result:`. `stopped_ns` is CLOCK_MONOTONIC,
+    /// `idle_ns` the idle time of its worker. Ignores a device that was removed meanwhile.
     pub fn finish(&mut self, id: DeviceId, walker: &Walker, stopped_ns: u64, idle_ns: u64) {
         if let Some(device) = self.device_mut(id) {
             device.progress = Progress {
@@ -490,7 +490,7 @@ impl Folder {
         self.receiver.set_sending(running);
     }
 
-    /// A device could not go on; `reason` is one line.
+    /// Records the failure of a device; `reason` is one line.
     pub fn fail(&mut self, id: DeviceId, reason: &str, stopped_ns: u64) {
         if let Some(device) = self.device_mut(id) {
             device.progress.stopped_ns = stopped_ns;
@@ -501,7 +501,7 @@ impl Folder {
         self.receiver.set_sending(running);
     }
 
-    /// An interface has a new name: the files of its devices take it and lose their tags.
+    /// Renames an interface: the files of its devices get the new name without tags.
     pub fn interface_renamed(&mut self, from: &str, to: &str) {
         for device in &mut self.devices {
             if device.interface == from {
@@ -511,7 +511,7 @@ impl Folder {
         }
     }
 
-    /// An interface is gone, and its devices with it: those that ran, to be stopped.
+    /// Removes an interface and its devices. Returns the running ones, which the caller must stop.
     pub fn interface_gone(&mut self, name: &str) -> Vec<DeviceId> {
         let ran = self
             .devices
@@ -524,18 +524,18 @@ impl Folder {
     }
 }
 
-/// The interface that a device of this name sends on: the name up to `@`.
+/// Interface of a device with this name: the name up to `@`.
 fn interface_of(name: &str) -> String {
     let name = name.split('@').next().unwrap_or_default();
     String::from_utf8_lossy(&lexis::bytes(name)).into_owned()
 }
 
-/// The name of a file as a path has it.
+/// File name as it appears in a path.
 fn file_name(text: &str) -> String {
     String::from_utf8_lossy(&lexis::bytes(text)).into_owned()
 }
 
-/// Which of the control files.
+/// A control file.
 #[derive(Clone, Copy, Debug)]
 enum ControlFile {
     Control,
@@ -544,7 +544,7 @@ enum ControlFile {
     Device(usize),
 }
 
-/// The first line of a write that has several.
+/// First line of a write with several lines.
 fn first_of_several(written: &[u8]) -> Option<String> {
     let written = written.trim_ascii();
     let end = written.iter().position(|byte| *byte == b'\n')?;

@@ -1,4 +1,4 @@
-//! A device: its configuration, where it stands, and the text of its file.
+//! A device: its configuration, its progress and the text of its file.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use wb_model::device::flags::FLAGS;
 use wb_model::device::{DeviceConfig, Flags, Interface, VlanTag, XmitMode};
 use wb_pktgen_device::{Memory, Progress};
 
-/// Names a device for as long as its folder lives; never given twice.
+/// Identifier of a device, unique within its folder and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub u64);
 
@@ -16,11 +16,11 @@ pub struct DeviceId(pub u64);
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) id: DeviceId,
-    /// CPU of the thread it was added to.
+    /// CPU of the thread to which the device was added.
     pub(crate) cpu: u32,
-    /// Name of its file: the full name, until the interface is renamed.
+    /// Name of the file: the full name, until the interface is renamed.
     pub(crate) file: String,
-    /// The interface it sends on, under its present name.
+    /// Interface of the device, under its present name.
     pub(crate) interface: String,
     pub(crate) config: DeviceConfig,
     pub(crate) progress: Progress,
@@ -29,7 +29,7 @@ pub struct Device {
     pub(crate) running: bool,
 }
 
-/// MPLS_RND and the VLAN flags write what they drew over what was configured.
+/// Copies drawn VLAN ids and MPLS labels into the configuration, where the flags store them.
 pub(crate) fn keep_drawn(config: &mut DeviceConfig, walked: &DeviceConfig) {
     let drawn = |tag: &mut VlanTag, from: &VlanTag, on| {
         if on && tag.id.is_some() && from.id.is_some() {
@@ -45,12 +45,12 @@ pub(crate) fn keep_drawn(config: &mut DeviceConfig, walked: &DeviceConfig) {
 }
 
 impl Device {
-    /// Its full name, tag after `@` included.
+    /// Full name, including the tag after `@`.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// The interface it sends on, under its present name.
+    /// Interface of the device, under its present name.
     pub fn interface(&self) -> &str {
         &self.interface
     }
@@ -60,22 +60,22 @@ impl Device {
         self.cpu
     }
 
-    /// Its settings.
+    /// Settings of the device.
     pub const fn config(&self) -> &DeviceConfig {
         &self.config
     }
 
-    /// Where it stands.
+    /// Progress of the present or last run.
     pub const fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Whether it runs.
+    /// Returns true if the device runs.
     pub const fn is_running(&self) -> bool {
         self.running
     }
 
-    /// What its file says after `Result: `.
+    /// Text after `Result: ` in the file.
     pub fn result(&self) -> &str {
         if self.result.is_empty() {
             "Idle"
@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    /// The text of the file. `now_ns` is CLOCK_MONOTONIC.
+    /// Text of the file. `now_ns` is CLOCK_MONOTONIC.
     pub(crate) fn show(&self, interface: Option<&Interface>, now_ns: u64) -> String {
         let mut text = String::with_capacity(1024);
         self.show_settings(&mut text, interface);
@@ -180,7 +180,7 @@ impl Device {
         if c.traffic_class != 0 {
             line!("     traffic_class: 0x{:02x}", c.traffic_class);
         }
-        // Shown signed, but compared as a number of 32 bits.
+        // Shown as a signed number, but compared as an unsigned 32-bit number.
         if c.burst as u32 > 1 {
             line!("     burst: {}", c.burst);
         }
@@ -250,7 +250,7 @@ fn show_mix(text: &mut String, label: &str, pairs: impl Iterator<Item = (u64, u6
     text.push('\n');
 }
 
-/// The names of the set flags, each followed by two blanks.
+/// Names of the set flags, each followed by two blanks.
 fn show_flags(config: &DeviceConfig) -> String {
     let mut text = String::new();
     for flag in FLAGS {

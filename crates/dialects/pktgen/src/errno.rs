@@ -1,6 +1,6 @@
-//! How a write fails: the error numbers of Linux that the control files use.
+//! Linux error numbers of writes to the control files.
 
-/// Why a write was refused, as `write(2)` would say it.
+/// Error of a write, as `write(2)` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Errno {
     /// The writer lacks CAP_NET_ADMIN.
@@ -9,16 +9,16 @@ pub enum Errno {
     /// No such control file.
     #[error("no such file or directory")]
     Enoent,
-    /// A list is longer than its place.
+    /// The list exceeds the available space.
     #[error("argument list too long")]
     E2big,
-    /// A device of this name is there already.
+    /// A device with this name exists.
     #[error("device or resource busy")]
     Ebusy,
     /// No such interface.
     #[error("no such device")]
     Enodev,
-    /// No such command, or a value that it refuses.
+    /// Unknown command, or invalid value.
     #[error("invalid argument")]
     Einval,
     /// Two settings that exclude each other.
@@ -30,7 +30,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// Every member, in the order of its number.
+    /// All errors, by number.
     pub const ALL: [Self; 8] = [
         Self::Eperm,
         Self::Enoent,
@@ -42,7 +42,7 @@ impl Errno {
         Self::Enetdown,
     ];
 
-    /// The number on Linux (asm-generic/errno-base.h, errno.h).
+    /// Error number on Linux (asm-generic/errno-base.h, errno.h).
     pub const fn number(self) -> i32 {
         match self {
             Self::Eperm => 1,
@@ -56,7 +56,7 @@ impl Errno {
         }
     }
 
-    /// The symbol, for example `EINVAL`.
+    /// Symbol of the error, for example `EINVAL`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Eperm => "EPERM",

@@ -1,9 +1,9 @@
-//! One entry for tools that try arbitrary bytes on the control files.
+//! Entry point for fuzzers: arbitrary bytes for the control files.
 
 use crate::control::{Effect, Folder, Options};
 use crate::world::{Interface, Time, World};
 
-/// A world with two interfaces that answers yes to everything.
+/// A machine with two interfaces that permits everything.
 struct Open;
 
 impl World for Open {
@@ -18,11 +18,11 @@ impl World for Open {
     }
 }
 
-/// Splits `bytes` at bytes of 0xff into writes, the first byte of each choosing the file; carries out
-/// what they ask for, with a few packets of each run, and reads every file.
+/// Splits `bytes` at 0xff into writes; the first byte of each chooses the file. Carries out
+/// the effects, with a few packets per run, and reads every file.
 ///
 /// # Panics
-/// If the text of a file is not well-formed: that is what is looked for.
+/// If the text of a file is malformed, which is the defect to find.
 pub fn exercise(bytes: &[u8]) {
     let mut folder = Folder::new([0, 1], Options::default());
     for (cpu, name) in [(0, "eth0"), (0, "va@0"), (1, "va@1")] {
@@ -52,7 +52,7 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// Packets looked at in each run.
+/// Packets generated in each run.
 const PACKETS: usize = 20;
 
 fn run(folder: &mut Folder) {

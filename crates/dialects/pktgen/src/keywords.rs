@@ -1,4 +1,4 @@
-//! The commands of a device file: one entry each, with its name, its argument and its effect.
+//! Command table of device files: name, argument and effect of each command.
 
 use crate::address;
 use crate::errno::Errno;
@@ -9,22 +9,22 @@ use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
 use wb_model::units::Span;
 use wb_pktgen_device::Progress;
 
-/// How an argument is written.
+/// Syntax of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// There is none; what stands there is not looked at.
+    /// No argument; the rest of the line is ignored.
     None,
-    /// Up to so many decimal digits; no digit is 0.
+    /// At most this number of decimal digits; no digit means 0.
     Decimal(usize),
     /// Two hexadecimal digits.
     HexByte,
-    /// Text up to white space, `"` or `=`, so many characters at most.
+    /// Text up to white space, `"` or `=`, with at most this number of characters.
     Word(usize),
-    /// A list that the command reads by itself.
+    /// A list that the command parses.
     List,
 }
 
-/// A read argument.
+/// A parsed argument.
 enum Value<'a> {
     None,
     Number(u64),
@@ -50,14 +50,14 @@ impl Value<'_> {
     }
 }
 
-/// What a command works on.
+/// State on which a command works.
 pub(crate) struct Target<'a> {
     pub(crate) config: &'a mut DeviceConfig,
     pub(crate) interface: &'a str,
     pub(crate) progress: &'a mut Progress,
     pub(crate) debug: &'a mut u64,
     pub(crate) world: &'a dyn World,
-    /// Clones and bursts are refused where the kernel's driver could not do them.
+    /// Rejects clones and bursts if the kernel's driver could not send them.
     pub(crate) strict_sharing: bool,
     pub(crate) warnings: &'a mut Vec<String>,
 }
@@ -76,18 +76,18 @@ impl Target<'_> {
     }
 }
 
-/// The new text of `Result:`, if the command sets one.
+/// New text of `Result:`, if the command sets one.
 type Outcome = Result<Option<String>, Errno>;
 
 /// One command of a device file.
 pub struct Keyword {
-    /// Its name.
+    /// Name of the command.
     pub name: &'static str,
-    /// Other names it may be written by.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// How its argument is written.
+    /// Syntax of the argument.
     pub argument: Argument,
-    /// What it sets, with unit and range.
+    /// Setting of the command, with unit and range.
     pub doc: &'static str,
     effect: fn(&Keyword, Value<'_>, &mut Target<'_>) -> Outcome,
 }
@@ -104,10 +104,10 @@ impl Keyword {
     }
 }
 
-/// Most characters of a command name; a longer word is cut there.
+/// Maximum length of a command name, in characters; a longer word is cut.
 const NAME: usize = 15;
 
-/// Carries out the command in `written`: the new text of `Result:`, if it sets one.
+/// Executes the command in `written`. Returns the new text of `Result:`, if the command sets one.
 pub(crate) fn apply(
     written: &[u8],
     target: &mut Target<'_>,
@@ -141,14 +141,14 @@ pub(crate) fn apply(
     }
 }
 
-/// The command of this name or alias.
+/// Command with this name or alias.
 pub fn find(name: &str) -> Option<&'static Keyword> {
     KEYWORDS
         .iter()
         .find(|k| k.name == name || k.aliases.contains(&name))
 }
 
-/// A number stored with the width of its field, and shown.
+/// Stores a number with the width of its field, and reports it.
 macro_rules! store {
     ($field:ident as $width:ty) => {
         |k, v, t| {
@@ -166,20 +166,20 @@ macro_rules! store {
     };
 }
 
-/// A size, 42 at least, stored in the named fields.
+/// Stores a size of at least 42 in the named fields.
 macro_rules! size {
     ($first:ident $(, $more:ident)*) => {
         |k, v, t| {
             let size = v.number().max(u64::from(DeviceConfig::SMALLEST)) as u32;
             t.config.$first = size;
             $(t.config.$more = size;)*
-            // Kept as an unsigned number, but answered as a signed one.
+            // Stored as an unsigned number, but reported as a signed one.
             k.ok(size as i32)
         }
     };
 }
 
-/// An IPv4 text, kept as written.
+/// Stores the text of an IPv4 address unchanged.
 macro_rules! ipv4 {
     ($field:ident) => {
         |k, v, t| {
@@ -193,7 +193,7 @@ macro_rules! ipv4 {
     };
 }
 
-/// An IPv6 address; switches IPv6 on. `also` sets what follows at once.
+/// Stores an IPv6 address and enables IPv6. With `current`, sets the present address too.
 macro_rules! ipv6 {
     ($field:ident $(, $current:ident)?) => {
         |k, v, t| {
@@ -208,7 +208,7 @@ macro_rules! ipv6 {
     };
 }
 
-/// A part of a VLAN tag that is on, up to `$most`.
+/// Stores a part of an enabled VLAN tag, up to `$most`.
 macro_rules! tag_part {
     ($tag:ident . $part:ident, $most:literal) => {
         |k, v, t| {
@@ -222,7 +222,7 @@ macro_rules! tag_part {
     };
 }
 
-/// Two hexadecimal digits.
+/// Stores a byte of two hexadecimal digits.
 macro_rules! hex_byte {
     ($field:ident) => {
         |k, v, t| match v {
@@ -235,7 +235,7 @@ macro_rules! hex_byte {
     };
 }
 
-/// A command: name and aliases, argument, what it sets, its effect.
+/// A command: name and aliases, argument, setting, effect.
 macro_rules! keyword {
     ($name:literal $($alias:literal)*, $argument:ident $(($most:expr))?, $doc:literal, $effect:expr) => {
         Keyword {
@@ -434,7 +434,7 @@ pub static KEYWORDS: &[Keyword] = &[
     "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
           The kernel has no such command.", |k, v, t| match v.word().parse::<Span>() {
         Ok(span) => {
-            // A plan holds it as a signed number.
+            // A plan stores the duration as a signed number.
             t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);
             k.ok(span)
         }
@@ -491,7 +491,7 @@ fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
     if t.config.clone_skb > 0 {
         return Err(Errno::Einval);
     }
-    // Entries before a mistake stay.
+    // Entries before a mistake remain.
     t.config.imix.clear();
     t.progress.imix_counts.clear();
     loop {
@@ -535,7 +535,7 @@ fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
             labels.clear();
             break;
         }
-        // pktgen.c: the bottom-of-stack bit stands for "random" in the text.
+        // pktgen.c: in the text, the bottom-of-stack bit means "random".
         if word & BOTTOM_OF_STACK != 0 {
             t.config.flags.put(Flags::MPLS_RND, true);
         }
@@ -555,7 +555,7 @@ fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
     k.ok(words.join(","))
 }
 
-/// The bit of an MPLS word that says: no label follows.
+/// Bottom-of-stack bit of an MPLS word.
 const BOTTOM_OF_STACK: u32 = 0x100;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! How a written line falls apart into a command name and its argument.
+//! Lexer: splits a written line into a command name and its argument.
 //!
-//! Knows no command. One write is one command: whatever follows the argument is never looked at.
+//! Knows no command. One write is one command; everything after the argument is ignored.
 
-/// A place in the bytes of one write.
+/// Position in the bytes of one write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     rest: &'a [u8],
 }
 
-/// Whether `byte` stands between words.
+/// Returns true if `byte` separates words.
 const fn separates(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'=')
 }
@@ -18,28 +18,28 @@ impl<'a> Scanner<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Unread bytes.
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.rest
     }
 
-    /// Passes over separators.
+    /// Skips separators.
     pub(crate) fn skip(&mut self) {
         let n = self.rest.iter().take_while(|b| separates(**b)).count();
         self.rest = &self.rest[n..];
     }
 
-    /// Passes over one byte and gives it.
+    /// Reads one byte.
     pub(crate) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    /// The characters up to a separator, `most` of them at most.
+    /// Reads at most `most` characters up to a separator.
     ///
-    /// A NUL ends the text but not the reading: C programs write the terminator of their string
-    /// along with it.
+    /// A NUL ends the word, but reading continues up to the separator: C programs write the terminator of a string
+    /// along with the text.
     pub(crate) fn word(&mut self, most: usize) -> Vec<u8> {
         let n = self
             .rest
@@ -52,7 +52,7 @@ impl<'a> Scanner<'a> {
         taken.iter().copied().take_while(|b| *b != 0).collect()
     }
 
-    /// Up to `digits` decimal digits; none is 0.
+    /// Reads at most `digits` decimal digits; no digit means 0.
     pub(crate) fn decimal(&mut self, digits: usize) -> u64 {
         let n = self
             .rest
@@ -67,7 +67,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Up to `digits` hexadecimal digits (at most 8) of either case, and how many there were.
+    /// Reads at most `digits` hexadecimal digits (8 or fewer) of either case. Returns the value and the number of
+    /// digits.
     pub(crate) fn hexadecimal(&mut self, digits: usize) -> (u32, usize) {
         let mut value = 0;
         let mut n = 0;
@@ -83,13 +84,13 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Bytes of a foreign writer as text, one character for each byte, so that nothing is lost before
-/// [`bytes`] gives them back.
+/// Converts external bytes to text, one character per byte, so that [`bytes`] can restore
+/// them.
 pub(crate) fn text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// The bytes that [`text`] was made of; every character is below 256.
+/// Restores the bytes from the result of [`text`], in which every character is below 256.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }

@@ -1,9 +1,9 @@
-//! The language of the Linux packet generator (`pktgen`) and of the receiver that belongs to it
-//! (`pgrx`): what their control files understand, what they answer, which packets come of it.
+//! Dialect of the Linux packet generator (`pktgen`) and of its receiver
+//! (`pgrx`): commands and answers of the control files, and the resulting packets.
 //!
 //! Only translates: opens, sends and receives nothing, and reads no clock.
 //!
-//! | to | look at |
+//! | to | see |
 //! |---|---|
 //! | answer reads and writes of the control files | [`control`] |
 //! | add a command of a device file | the table in [`keywords`] |
@@ -11,12 +11,12 @@
 //! | write the report of a run | [`result`] |
 //! | count and time what arrives | [`pgrx`] |
 //!
-//! Dialect: Linux 6.15 and later. Departures from the kernel are few and meant: clones and bursts
-//! work on every interface, `pkt_size` always sets both bounds, names of older versions are
-//! understood (`ipg`, `dstmac`, `srcmac`, `NODE_ALLOC`, `config`), `debug` never makes a write fail,
-//! counters of a mix and walked MAC addresses begin anew with each run, paces are exact fractions,
-//! reports do not wrap at 64 bits, `duration` is a command, and a device whose packets the interface cannot carry does not
-//! start.
+//! Dialect: Linux 6.15 and later. Intentional differences from the kernel: Clones and bursts
+//! work on every interface. `pkt_size` always sets both bounds. Names of older versions are
+//! accepted (`ipg`, `dstmac`, `srcmac`, `NODE_ALLOC`, `config`). `debug` never makes a write fail.
+//! Counters of a mix and walked MAC addresses restart with each run. Rates are exact fractions.
+//! Reports do not wrap at 64 bits. `duration` is a command. A device does not start if the interface cannot
+//! carry its packets.
 
 #![forbid(unsafe_code)]
 

@@ -1,29 +1,29 @@
-//! The report of a finished run, as `Result:` says it.
+//! Report of a finished run: the text of `Result:`.
 
 use wb_model::device::DeviceConfig;
 use wb_pktgen_device::Progress;
 
-/// What the report is made of.
+/// Figures of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Packets sent.
     pub sofar: u64,
     /// Packets that the port refused.
     pub errors: u64,
-    /// From start to end, ns.
+    /// Time from start to end, ns.
     pub elapsed_ns: u64,
-    /// Of it spent waiting, ns.
+    /// Idle part of the time, ns.
     pub idle_ns: u64,
-    /// Size of the last packet as configured, bytes without FCS.
+    /// Configured size of the last packet, bytes without FCS.
     pub size: u32,
-    /// Fragments of the packet in hand, if there is one.
+    /// Fragments of the present packet, if there is one.
     pub frags: Option<u32>,
-    /// Size and built packets of each entry of the mix; empty without a mix.
+    /// Size and number of built packets of each entry of the mix; empty without a mix.
     pub mix: Vec<(u64, u64)>,
 }
 
 impl Outcome {
-    /// What a device that has stopped has to report.
+    /// Report of a device that has stopped.
     pub fn of(config: &DeviceConfig, progress: &Progress) -> Self {
         Self {
             sofar: progress.sofar,
@@ -43,8 +43,8 @@ impl Outcome {
 
     /// The two lines after `Result: `, without the last line feed.
     ///
-    /// All divisions truncate; products are taken in 128 bits, where the original wraps from
-    /// 18,446,744,074 packets on. A run that took no time has no rate.
+    /// All divisions truncate. Products have 128 bits; those of the original wrap
+    /// above 18,446,744,074 packets. A run of zero duration has no rate.
     pub fn text(&self) -> String {
         let per_second = |amount: u128| {
             (amount * 1_000_000_000)
@@ -60,7 +60,7 @@ impl Outcome {
                 .iter()
                 .map(|(size, count)| u128::from(*size) * u128::from(*count))
                 .sum();
-            // Sizes of 34 bits and counts of 64 leave room for 8e9 in 128.
+            // Sizes of 34 bits and counts of 64 bits leave room for a factor of 8e9 in 128 bits.
             (bytes.saturating_mul(8_000_000_000))
                 .checked_div(u128::from(self.elapsed_ns))
                 .unwrap_or(0)

@@ -1,14 +1,14 @@
-//! What the language must know of the machine, as questions to the caller.
+//! Queries about the machine, answered by the caller.
 
 pub use wb_model::device::{Interface, Link};
 pub use wb_pktgen_device::Time;
 
-/// The machine, as far as the control files ask about it.
+/// Properties of the machine on which the control files depend.
 pub trait World {
-    /// The interface of this name, if there is one.
+    /// Interface with this name, if it exists.
     fn interface(&self, name: &str) -> Option<Interface>;
-    /// Whether this NUMA node may exist.
+    /// Returns true if this NUMA node may exist.
     fn node_possible(&self, node: i32) -> bool;
-    /// Whether the writer has CAP_NET_ADMIN.
+    /// Returns true if the writer has CAP_NET_ADMIN.
     fn may_administer(&self) -> bool;
 }

@@ -1,11 +1,11 @@
-//! The two forms of the receiver's file.
+//! The two formats of the receiver's file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Row, Sample};
 
-/// Lines to read.
+/// Format for reading.
 pub(super) fn human(rows: &BTreeMap<u32, Row>) -> String {
     let mut text = String::from("\t\tRECEPTION STATISTICS\n\tPER-CPU Stats\n");
     for (cpu, row) in rows {
@@ -55,7 +55,7 @@ fn human_rates(text: &mut String, row: &Row) {
     }
 }
 
-/// Columns to parse. A block without samples is left out, so that later columns move left.
+/// Columns for scripts. A block without samples is omitted, so later columns move left.
 pub(super) fn script(rows: &BTreeMap<u32, Row>) -> String {
     let mut text = String::new();
     for (cpu, row) in rows {

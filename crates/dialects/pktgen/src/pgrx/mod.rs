@@ -1,7 +1,7 @@
-//! The receiver: commands, counters per CPU, and what its file says.
+//! The receiver: commands, counters per CPU, and the text of its file.
 //!
-//! Knows neither ports nor clocks: whoever receives looks for packets with [`classify_pktgen`] and tells
-//! each [`Row::arrival`] (of its own CPU, in its own worker) or [`Receiver::arrival`].
+//! Knows neither ports nor clocks. The receiving worker finds packets with [`classify_pktgen`] and passes
+//! each to [`Row::arrival`] (for the worker's own CPU) or to [`Receiver::arrival`].
 
 mod display;
 
@@ -11,18 +11,18 @@ use wb_pktgen_device::Time;
 pub use wb_pktgen_device::{JitterRule, Mode, PktgenFrame, Row, Sample, classify_pktgen};
 use wb_wire::PktgenTag;
 
-/// Whose receiver it is.
+/// Version of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// Open Source Traffic Analyzer of 2014: jitter by latency.
+    /// Open Source Traffic Analyzer of 2014: jitter of the latency.
     #[default]
     Osta,
-    /// Its patches for Linux 3.6 and before: jitter by inter-arrival time.
+    /// Patches of the analyzer for Linux 3.6 and earlier: jitter of the inter-arrival time.
     Osta36,
 }
 
 impl Dialect {
-    /// What its jitter is the change of.
+    /// Quantity of which the receiver measures the jitter.
     pub const fn jitter(self) -> JitterRule {
         match self {
             Self::Osta => JitterRule::Latency,
@@ -31,43 +31,43 @@ impl Dialect {
     }
 }
 
-/// The form of the file.
+/// Format of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Display {
-    /// Lines to read.
+    /// Text for reading.
     #[default]
     Human,
-    /// Columns to parse.
+    /// Columns for scripts.
     Script,
 }
 
 /// A command written to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Clear and receive.
+    /// Clears the counters and starts receiving.
     Rx {
-        /// From this interface only.
+        /// Restricts reception to this interface.
         device: Option<String>,
     },
-    /// Clear.
+    /// Clears the counters.
     Reset,
-    /// Stop receiving and forget the settings.
+    /// Stops receiving and drops the settings.
     Disable,
-    /// The form of the file.
+    /// Sets the format of the file.
     Display(Display),
-    /// What is measured.
+    /// Sets the measured quantities.
     Statistics(Mode),
-    /// Whether latency is taken always, or as in the original only while a local run goes on. Not a
+    /// Takes latency samples always if true, or only during a local run, as in the original, if false. Not a
     /// command of the original.
     AlwaysLatency(bool),
-    /// Whether packets that count are kept from the host. Not a command of the original, which
+    /// Keeps counted packets from the host if true. Not a command of the original, which
     /// always does so.
     Consume(bool),
 }
 
 impl Command {
-    /// The command, unless its words are unknown; those are ignored. A device that does not exist
-    /// means all of them.
+    /// Parses a command; `None` for unknown words, which are ignored. A device that does not exist
+    /// selects all devices.
     pub fn parse(name: &str, argument: &str, exists: impl Fn(&str) -> bool) -> Option<Self> {
         Some(match (name, argument) {
             ("rx", device) => Self::Rx {
@@ -78,7 +78,7 @@ impl Command {
             ("display", "human" | "text") => Self::Display(Display::Human),
             ("display", "script" | "no_text") => Self::Display(Display::Script),
             ("statistics", "counter") => Self::Statistics(Mode::Counter),
-            // Both families are counted always.
+            // Both address families are always counted.
             ("statistics", "basic" | "basic6") => Self::Statistics(Mode::Basic),
             ("statistics", "time") => Self::Statistics(Mode::Time),
             ("latency", "always") => Self::AlwaysLatency(true),
@@ -90,7 +90,7 @@ impl Command {
     }
 }
 
-/// What `rx` switched on.
+/// Settings of `rx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Enabled {
     device: Option<String>,
@@ -98,7 +98,7 @@ struct Enabled {
     mode: Mode,
 }
 
-/// The receiver of one folder.
+/// Receiver of one folder.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     rows: BTreeMap<u32, Row>,
@@ -111,7 +111,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that is off, with a row for each of `cpus`.
+    /// Makes a disabled receiver with a row for each of `cpus`.
     pub fn new(cpus: impl IntoIterator<Item = u32>, dialect: Dialect) -> Self {
         Self {
             rows: cpus.into_iter().map(|cpu| (cpu, Row::default())).collect(),
@@ -124,7 +124,7 @@ impl Receiver {
         }
     }
 
-    /// Carries out a command.
+    /// Executes a command.
     pub fn apply(&mut self, command: &Command) {
         match command {
             Command::Rx { device } => {
@@ -163,42 +163,42 @@ impl Receiver {
         }
     }
 
-    /// What to measure, if switched on.
+    /// Measured quantities; `None` if the receiver is off.
     pub fn mode(&self) -> Option<Mode> {
         Some(self.enabled.as_ref()?.mode)
     }
 
-    /// The only interface to receive from, if one was named.
+    /// Interface to which reception is restricted, if any.
     pub fn device(&self) -> Option<&str> {
         self.enabled.as_ref()?.device.as_deref()
     }
 
-    /// How often the counters were cleared; a worker that sees it grow clears its own row.
+    /// Number of times the counters were cleared. A worker clears its row when the number grows.
     pub const fn clears(&self) -> u64 {
         self.clears
     }
 
-    /// Whose receiver it is.
+    /// Version of the receiver.
     pub const fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Whether a local run is in progress: without one there are no latency samples.
+    /// Sets whether a local run is in progress; latency samples may depend on it.
     pub const fn set_sending(&mut self, sending: bool) {
         self.sending = sending;
     }
 
-    /// Whether packets that count are to be kept from the host.
+    /// Returns true if counted packets are kept from the host.
     pub const fn consumes(&self) -> bool {
         self.consumes
     }
 
-    /// Whether a packet arriving now gives a latency sample.
+    /// Returns true if a packet that arrives now gives a latency sample.
     pub const fn takes_latency(&self) -> bool {
         self.sending || self.always_latency
     }
 
-    /// A packet has arrived on this CPU; ignored while switched off.
+    /// Counts a packet that arrived on this CPU; ignored while off.
     pub fn arrival(&mut self, cpu: u32, bytes: u64, now: Time, tag: Option<PktgenTag>) {
         let Some(mode) = self.mode() else {
             return;
@@ -211,17 +211,17 @@ impl Receiver {
             .arrival(mode, rule, bytes, now, tag);
     }
 
-    /// Takes over the row that the worker of a CPU keeps by itself.
+    /// Replaces the row of a CPU by the one that its worker maintains.
     pub fn publish(&mut self, cpu: u32, row: Row) {
         self.rows.insert(cpu, row);
     }
 
-    /// The row of each CPU.
+    /// Row of each CPU.
     pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
         self.rows.iter().map(|(cpu, row)| (*cpu, row))
     }
 
-    /// The text of the file.
+    /// Text of the file.
     pub fn show(&self) -> String {
         match &self.enabled {
             None => "Not enabled.\n".to_owned(),

@@ -1,12 +1,12 @@
-//! Compares the folder of control files with a running kernel: what every command answers, what every
-//! file says, each byte of each frame but the time, which lies within the run.
+//! Compares the folder of control files with a running kernel: answers to commands, contents of files,
+//! and each byte of each frame. The time in a frame must only be within the run.
 //!
-//! The kernel is asked by the program that `WB_PKTGEN_KERNEL` names, called with a script to run and a file for
-//! the frames that leave `eth0`; `bench/pktgen-kernel/run` is one. Commands and devices are drawn from the
-//! seed `WB_PKTGEN_SEED` (1). With `WB_PKTGEN_KEEP` the answers are kept in that
-//! folder; `WB_PKTGEN_PARTS` names the parts to ask for, with commas (all).
+//! `WB_PKTGEN_KERNEL` names the program that runs the kernel. Its arguments are a script and a file for
+//! the frames that leave `eth0`; `bench/pktgen-kernel/run` is such a program. The seed of the random commands and
+//! devices is `WB_PKTGEN_SEED` (default 1). With `WB_PKTGEN_KEEP` the answers are stored in that
+//! folder. `WB_PKTGEN_PARTS` lists the parts to test, separated by commas (default all).
 //!
-//! Answers kept under `tests/vectors` are played without a kernel.
+//! The answers under `tests/vectors` are played without a kernel.
 
 mod draw;
 mod kernel;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use draw::{Draw, Step};
 use play::Player;
 
-/// Differences told in full.
+/// Maximum number of differences printed in full.
 const SHOWN: usize = 20;
 
 fn judge(player: &Player) {

@@ -1,4 +1,4 @@
-//! What holds for all inputs.
+//! Properties that hold for all inputs.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use wb_pktgen::{fuzz, keywords};
 use wb_pktgen_device::classify_pktgen;
 use wb_pktgen_device::{Start, Walker};
 
-/// A line that has a command of a device file in it, more often than not.
+/// A line, often with a command of a device file.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let names: Vec<_> = keywords::KEYWORDS.iter().map(|k| k.name).collect();
     prop_oneof![
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// A range of nothing but loopback addresses: the kernel would draw for ever.
+/// With a range of only loopback addresses the kernel would draw endlessly.
 #[test]
 fn excluded_destinations_end() {
     let mut config = DeviceConfig::new("eth0", &Defaults::default());
@@ -141,7 +141,7 @@ fn a_call_cut_short_goes_on_and_refusals_count() {
     let second = walker.poll(Time::default()).unwrap();
     assert_eq!((second.copies, second.sequence, second.due_ns), (4, 5, 333));
     walker.sent(4);
-    // A change in between: effective from the next packet.
+    // A change during the run applies from the next packet.
     config.min_size = 100;
     config.max_size = 100;
     config.count = 9;
@@ -156,7 +156,7 @@ fn a_call_cut_short_goes_on_and_refusals_count() {
     assert_eq!(refused.to_string(), "packet size 9000 exceeds 1514");
 }
 
-/// Frames as the kernel counts them: no tag, no padding.
+/// Frames as the kernel counts them: without tag and padding.
 #[test]
 fn generator_frames_are_classified() {
     let mut config = DeviceConfig::new("eth0", &Defaults::default());

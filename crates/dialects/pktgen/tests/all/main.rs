@@ -1,4 +1,4 @@
-//! pktgen's language through the public face of the crate.
+//! Tests of the public API: pktgen's control files.
 
 mod differential;
 mod laws;

@@ -1,4 +1,4 @@
-//! What a front door does with a folder: start, follow, stop, take away.
+//! A run through the public API: start, progress, stop, removal.
 
 use wb_pktgen::control::{Effect, Folder, Options};
 use wb_pktgen::errno::Errno;
@@ -55,7 +55,7 @@ fn a_run_is_followed_live() {
         "{live}"
     );
 
-    // A command during the run: its text stands there until the end.
+    // The answer to a command during the run is shown until the end.
     folder.write("eth0@1", b"count 4\n", &Host).unwrap();
     folder.write("eth0@1", b"pkt_size 100\n", &Host).unwrap();
     job.walker

@@ -1,25 +1,25 @@
-//! Plays the vectors under `tests/vectors`: what is written, what must be read, which frames leave.
+//! Plays the vectors under `tests/vectors`: writes, expected reads and expected frames.
 //!
 //! One statement per line; `#` begins a comment. `\n \t \r \0 \\ \xHH` stand for bytes.
 //!
-//! | line | means |
+//! | line | meaning |
 //! |---|---|
-//! | `interface NAME key=value…` | an interface of the world, or a change of it |
-//! | `option key=value…` | for folders made from now on |
+//! | `interface NAME key=value…` | adds or changes an interface of the machine |
+//! | `option key=value…` | options of later folders |
 //! | `fresh` | a new folder |
 //! | `> FILE BYTES` | one write, which succeeds unless `! ERRNO` follows |
-//! | `= FILE TEXT` | what stands after `Result: ` |
-//! | `+ FILE LINE` | this line is among those read |
-//! | `< FILE` | all that is read, in the lines after it, each behind a bar |
-//! | `~ FILE N` | N lines are read; those after it are the ones that differ from a device just added |
+//! | `= FILE TEXT` | text after `Result: ` |
+//! | `+ FILE LINE` | a line that the file contains |
+//! | `< FILE` | a read; its lines follow, each after a bar |
+//! | `~ FILE N` | N lines are read; the lines that differ from a new device follow |
 //! | `run key=value…` | start, send everything, stop |
 //! | `frame HEX` | the next frame sent; the last of a group is the last sent |
-//! | `fields …` | the next frame sent, taken apart |
+//! | `fields …` | the fields of the next frame sent |
 //! | `last HEX` | the last frame sent |
 //! | `sent N` | frames sent |
 //! | `arrive cpu=N at=NS time=NS` | the receiver sees 60 bytes |
 //!
-//! In lines behind a bar `*` stands for any number.
+//! In lines after a bar `*` stands for any number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ fn escape(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether `text` is `pattern`, in which `*` stands for digits.
+/// Returns true if `text` matches `pattern`, in which `*` stands for digits.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut rest = text;
     for (index, part) in pattern.split('*').enumerate() {
@@ -108,7 +108,7 @@ struct Player {
     frames: VecDeque<Vec<u8>>,
     mono_ns: u64,
     place: String,
-    /// What differs; all of it is told at the end.
+    /// Differences, all printed at the end.
     failures: Vec<String>,
 }
 
@@ -226,7 +226,7 @@ impl Player {
             .arrival(values["cpu"] as u32, 60, now, tag);
     }
 
-    /// The frame as `dst-mac src-mac vlan… src dst sport dport id seq len`, of an untagged IPv4 frame.
+    /// Fields `dst-mac src-mac vlan… src dst sport dport id seq len` of an untagged IPv4 frame.
     fn fields(frame: &[u8]) -> String {
         let hex = |b: &[u8]| -> String { b.iter().map(|b| format!("{b:02x}")).collect() };
         let quad = |b: &[u8]| format!("{}.{}.{}.{}", b[0], b[1], b[2], b[3]);
@@ -256,7 +256,7 @@ impl Player {
             let words: Vec<_> = rest.split_whitespace().collect();
             let (file, text) = rest.split_once(' ').unwrap_or((rest, ""));
             if !matches!(verb, "frame" | "fields" | "sent" | "last") && !self.frames.is_empty() {
-                // A group that was not looked at.
+                // The test does not check this group.
                 self.frames.clear();
             }
             let mut barred = || {
@@ -368,7 +368,7 @@ impl Player {
     }
 }
 
-/// Whether a line is that of a device just added.
+/// Returns true if a new device has the line.
 fn is_fresh(line: &str, device: &str, mac: Mac) -> bool {
     const FRESH: &str = "\
 Params: count 1000  min_pkt_size: 0  max_pkt_size: 0
@@ -393,7 +393,7 @@ Result: Idle";
         || line == format!("     src_mac: {mac} dst_mac: 00:00:00:00:00:00")
 }
 
-/// Differences told in full.
+/// Maximum number of differences printed in full.
 const SHOWN: usize = 20;
 
 fn play(name: &str) {

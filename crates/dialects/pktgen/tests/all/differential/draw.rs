@@ -1,17 +1,17 @@
-//! Draws what is written to the control files: commands of every kind, whole and broken, and devices to run.
+//! Random writes to the control files: correct and malformed commands of every kind, and devices to run.
 //!
-//! Knows the names of commands and which values are worth trying, not what they do.
+//! Knows the names of commands and useful values, not the effects.
 
 use std::fmt::Display;
 
-/// What is done to the control files.
+/// An action on the control files.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// All devices away.
+    /// Removes all devices.
     Fresh,
-    /// The steps after it are kept together under this name.
+    /// The next steps are stored together under this name.
     Part(&'static str),
-    /// What follows has nothing to do with what went before.
+    /// The next steps do not depend on the previous ones.
     Sequence,
     Write {
         file: String,
@@ -20,7 +20,7 @@ pub(crate) enum Step {
     Read {
         file: String,
     },
-    /// `start`, until all have stopped.
+    /// Writes `start` and waits until all devices have stopped.
     Run,
 }
 
@@ -40,12 +40,12 @@ impl Draw {
         z ^ z >> 31
     }
 
-    /// A number in `low..high`.
+    /// Random number in `low..high`.
     fn number(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low)
     }
 
-    /// True `percent` times of a hundred.
+    /// True with a probability of `percent`.
     fn now(&mut self, percent: u64) -> bool {
         self.number(0, 100) < percent
     }
@@ -210,7 +210,7 @@ const MODES: &[&str] = &[
     "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq",
 ];
 const NODES: &[&str] = &["0", "0", "1", "2", "63", "abc", "", "00"];
-/// No commands, at least not of a device today.
+/// Words that are not commands of a device at present.
 const STRANGE: &[&str] = &[
     "svlan",
     "inject",
@@ -270,7 +270,7 @@ const NUMERIC: &[&str] = &[
     "skb_priority",
     "clear_counters",
 ];
-/// Those with an argument of its own kind; the ones with most to go wrong stand more than once.
+/// Commands with special arguments. The most error-prone ones appear several times.
 const OTHER: &[&str] = &[
     "flag",
     "flag",
@@ -472,7 +472,7 @@ fn read(steps: &mut Vec<Step>, file: &str) {
     });
 }
 
-/// Fresh devices, each told a number of things and read after every one.
+/// New devices, each with several commands and a read after each command.
 pub(crate) fn commands(draw: &mut Draw, devices: usize) -> Vec<Step> {
     let mut steps = vec![Step::Fresh];
     for number in 0..devices {
@@ -493,7 +493,7 @@ pub(crate) fn commands(draw: &mut Draw, devices: usize) -> Vec<Step> {
     steps
 }
 
-/// What is written to the files of threads and to `pgctrl`.
+/// Writes to the files of threads and to `pgctrl`.
 pub(crate) fn orders(draw: &mut Draw, number: usize) -> Vec<Step> {
     const DEVICES: &[&str] = &[
         "eth0",
@@ -546,7 +546,7 @@ pub(crate) fn orders(draw: &mut Draw, number: usize) -> Vec<Step> {
         "reset x\n",
         "=stop\n",
     ];
-    // What threads answered earlier stays.
+    // Previous answers of threads remain.
     let mut steps = vec![Step::Sequence];
     for thread in ["kpktgend_0", "kpktgend_1"] {
         write(&mut steps, thread, "max_before_softirq 1\n");
@@ -573,7 +573,7 @@ pub(crate) fn orders(draw: &mut Draw, number: usize) -> Vec<Step> {
     steps
 }
 
-/// Settings of a device that is run, with `drawn` also the flags that make it draw.
+/// Settings of a device to run; `drawn` adds the flags for random fields.
 fn settings(draw: &mut Draw, drawn: bool) -> Vec<String> {
     let mut all = Vec::new();
     macro_rules! put {
@@ -707,12 +707,12 @@ fn settings(draw: &mut Draw, drawn: bool) -> Vec<String> {
     all
 }
 
-/// Devices that are run, each once or twice.
+/// Devices that run once or twice.
 pub(crate) fn runs(draw: &mut Draw, devices: usize, drawn: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     for _ in 0..devices {
         steps.extend([Step::Fresh, Step::Sequence]);
-        // The veth has four queues; its frames are not seen.
+        // The veth has four queues; its frames are not captured.
         let device = draw.of(&["eth0", "eth0", "eth0", "eth0", "eth0@7", "vq"]);
         write(
             &mut steps,
@@ -720,7 +720,7 @@ pub(crate) fn runs(draw: &mut Draw, devices: usize, drawn: bool) -> Vec<Step> {
             format_args!("add_device {device}\n"),
         );
         for setting in settings(draw, drawn) {
-            // Frames above the MTU are offered to a veth for ever.
+            // A veth never accepts frames above the MTU, so the run would not end.
             if device == "vq" && setting == "pkt_size 1600" {
                 continue;
             }
@@ -749,7 +749,7 @@ pub(crate) fn runs(draw: &mut Draw, devices: usize, drawn: bool) -> Vec<Step> {
     steps
 }
 
-/// What the kernel is known to do otherwise than the folder, once each.
+/// Known differences between the kernel and the folder, once each.
 pub(crate) fn departures() -> Vec<Step> {
     let mut steps = Vec::new();
     let mut device = |name: &str, before: &[&str], after: &[&str]| {
@@ -809,8 +809,8 @@ pub(crate) fn departures() -> Vec<Step> {
     ] {
         device("va@2", &["count 1", command], &[]);
     }
-    // Whether the write after it fails depends on what lies behind it in memory; the one after that has
-    // a NUL and so does not.
+    // The result of the next write depends on the memory behind it in the kernel. The write after that has
+    // a NUL and is therefore reproducible.
     let long = "dst6 2001:db8:1111:2222:3333:4444:5555:6666";
     device("eth0@debug", &[long, "debug 1", "count 5"], &["debug 0\0"]);
     steps

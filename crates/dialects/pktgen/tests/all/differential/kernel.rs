@@ -1,6 +1,6 @@
-//! Asks a kernel: makes one script of all steps, has it run in a machine, and writes down what came back.
+//! Queries a kernel: makes one script of all steps, runs it in a machine, and records the answers.
 //!
-//! The answer is text in the language of `play.rs`.
+//! The answers are text in the language of `play.rs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use super::draw::Step;
 
-/// What the script begins with: interfaces as `play.rs` knows them, and how to write and read.
+/// Beginning of the script: interfaces as `play.rs` knows them, and functions to write and read.
 ///
-/// Bash writes once for each line, so that several lines in one write need another program.
+/// Bash makes one write per line, so several lines in one write need another program.
 const BEGIN: &str = r#"
 P=/proc/net/pktgen
 export LC_ALL=C
@@ -36,7 +36,7 @@ steps >/tmp/o
 gzip -c /tmp/o | base64
 ";
 
-/// Bytes as bash's `printf` takes them within single quotes.
+/// Bytes in the syntax of bash's `printf` within single quotes.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -68,7 +68,7 @@ fn script(steps: &[Step]) -> String {
     script + END
 }
 
-/// Frames of a capture that carry the magic number of the generator.
+/// Frames of a capture that contain the magic number of the generator.
 fn frames(pcap: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut rest = &pcap[24..];
@@ -102,7 +102,7 @@ fn unpack(text: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// Bytes as a line can hold them.
+/// Bytes escaped for a single line.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         match byte {
@@ -115,7 +115,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     })
 }
 
-/// The answers of the kernel that `program` runs.
+/// Answers of the kernel that `program` runs.
 pub(crate) fn ask(program: &str, steps: &[Step], folder: &Path) -> String {
     let (script_file, pcap) = (folder.join("script"), folder.join("pcap"));
     std::fs::write(&script_file, script(steps)).unwrap();
@@ -131,7 +131,7 @@ pub(crate) fn ask(program: &str, steps: &[Step], folder: &Path) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     let (release, answers) = text.split_once('\n').expect("the release");
-    // The output may share a console with the kernel's own lines.
+    // The output may share a console with kernel messages.
     let packed: Vec<_> = answers
         .lines()
         .filter(|l| l.chars().all(is_base64))
@@ -140,7 +140,7 @@ pub(crate) fn ask(program: &str, steps: &[Step], folder: &Path) -> String {
     let mut frames = frames(&std::fs::read(&pcap).unwrap()).into_iter();
     let mut lines = answers.split(|b| *b == b'\n');
     let mut told = format!("# Linux {release}\n");
-    // Frames of a run are written down when it is known how many there were.
+    // The frames of a run are recorded once their number is known.
     let mut run_of = None;
     let mut device = String::new();
     for step in steps {

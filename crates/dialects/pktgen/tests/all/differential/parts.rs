@@ -1,22 +1,22 @@
-//! Takes frames of the generator apart, and says which parts are drawn at random and from which range.
+//! Parses frames of the generator, and determines which fields are random and their ranges.
 //!
-//! Written from the formats alone; shares no code with what makes the frames.
+//! Written from the formats alone; shares no code with the generator.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wb_model::device::{DeviceConfig, Flags, Interface};
 
-/// What stands in a frame. Lengths and checksums have been found right, what fills it zero.
+/// Fields of a frame. Lengths, checksums and zero padding are already verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Without padding behind the IP packet.
+    /// Length without padding after the IP packet.
     pub(crate) len: usize,
     pub(crate) dst_mac: u64,
     pub(crate) src_mac: u64,
-    /// Outer first.
+    /// Outer tag first.
     pub(crate) tags: Vec<u16>,
     pub(crate) labels: Vec<u32>,
-    /// Version, class or type of service, identification or flow label, limit of hops, protocol.
+    /// Version, traffic class or type of service, flow label or identification, hop limit, protocol.
     pub(crate) network: [u32; 5],
     pub(crate) src: u128,
     pub(crate) dst: u128,
@@ -43,7 +43,7 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, b| n << 8 | u128::from(*b))
 }
 
-/// The sum of RFC 1071 over all of `parts`, each padded to an even number of bytes.
+/// RFC 1071 sum over all of `parts`, each padded to an even number of bytes.
 fn sum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|p| p.chunks(2));
     let mut sum = words
@@ -57,7 +57,7 @@ fn sum(parts: &[&[u8]]) -> u16 {
 
 impl Parts {
     /// # Errors
-    /// What is wrong with the frame.
+    /// Defect of the frame.
     pub(crate) fn of(frame: &[u8]) -> Result<Self, String> {
         let mut at = 12;
         let mut tags = Vec::new();
@@ -160,7 +160,7 @@ impl Parts {
     }
 }
 
-/// A part that is drawn.
+/// A field with random values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Sport,
@@ -176,11 +176,11 @@ pub(crate) enum Part {
     Labels,
 }
 
-/// What a configuration draws.
+/// Random fields of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) parts: Vec<Part>,
-    /// Packets belong to flows picked at random.
+    /// Packets belong to randomly chosen flows.
     pub(crate) flows: bool,
     config: DeviceConfig,
     source: (u32, u32),
@@ -241,11 +241,11 @@ impl Drawn {
         self.parts.contains(&part)
     }
 
-    /// Whether a drawn part of `frame` is within its range.
+    /// Returns true if a random field of `frame` is within its range.
     fn allows(&self, part: Part, frame: &Parts) -> bool {
         let c = &self.config;
         let offset = |mac: u64, base: u64, count: i32| {
-            // Only the low five bytes are added to.
+            // Only the low five bytes change.
             let low = (1 << 40) - 1;
             mac >> 40 == base >> 40 && (mac & low).wrapping_sub(base & low) & low < count as u64
         };
@@ -288,7 +288,7 @@ impl Drawn {
         }
     }
 
-    /// Whether the frame has the length of an entry of the mix that bins of a hundred fall to.
+    /// Returns true if the frame has the length of a mix entry with at least one of the hundred shares.
     pub(crate) fn has_share(&self, frame: &Parts) -> bool {
         let mix = &self.config.imix;
         let total: u64 = mix.iter().map(|e| e.weight).sum();
@@ -301,18 +301,18 @@ impl Drawn {
             .any(|(entry, _)| self.len(entry.size as u32) == frame.len)
     }
 
-    /// Length of a frame whose size was asked to be `size`.
+    /// Length of a frame with the configured `size`.
     pub(crate) fn len(&self, size: u32) -> usize {
         self.config.frame_len(size) as usize
     }
 
-    /// Sizes and numbers of the mix.
+    /// Sizes of the mix.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u32> {
         self.config.imix.iter().map(|e| e.size as u32)
     }
 
     /// # Errors
-    /// How `ours` differs from the kernel's frame in what is fixed, or which of them leaves a range.
+    /// Difference between `ours` and the kernel's frame in a fixed field, or the frame that leaves a range.
     pub(crate) fn compare(&self, kernel: &Parts, ours: &Parts) -> Result<(), String> {
         for part in &self.parts {
             for (who, frame) in [("kernel's", kernel), ("ours", ours)] {
@@ -347,7 +347,7 @@ impl Drawn {
     }
 }
 
-/// Takes the id of a tag over, not its priority.
+/// Copies the id of a tag, but not its priority.
 fn keep_id(to: Option<&mut u16>, from: Option<&u16>) {
     if let (Some(to), Some(from)) = (to, from) {
         *to = *to & 0xf000 | from & 0x0fff;

@@ -1,15 +1,15 @@
-//! Plays what a kernel did on a [`Folder`] and compares every answer and every frame.
+//! Plays recorded answers of a kernel on a [`Folder`] and compares every answer and every frame.
 //!
-//! | line | means |
+//! | line | meaning |
 //! |---|---|
 //! | `fresh` | `reset` |
-//! | `sequence` | what follows has nothing to do with what went before |
+//! | `sequence` | the next steps do not depend on the previous ones |
 //! | `> FILE BYTES` | one write; `! WHY` after it: it failed |
 //! | `run FROM TO` | a run and its bounds, in us of CLOCK_REALTIME |
 //! | `frame HEX` | the next frame of the run |
-//! | `< FILE` | all that is read, in the lines after it, each behind a bar |
+//! | `< FILE` | a read; its lines follow, each after a bar |
 //!
-//! Where the folder is meant to depart from the kernel, the rest of a sequence is left out and the reason
+//! At an intentional difference between folder and kernel, the rest of the sequence is skipped and the reason
 //! counted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use wb_pktgen::world::{Interface, Link, Time, World};
 
 use super::parts::{Drawn, Part, Parts};
 
-/// The interfaces of the machine.
+/// Interfaces of the machine.
 pub(crate) struct Host;
 
 impl World for Host {
@@ -61,7 +61,7 @@ impl World for Host {
     }
 }
 
-/// What was compared, and what was not and why.
+/// Numbers of compared and skipped items, with reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) commands: usize,
@@ -69,16 +69,16 @@ pub(crate) struct Tally {
     pub(crate) runs: usize,
     pub(crate) frames: usize,
     pub(crate) drawn_frames: usize,
-    /// Sequences that ended early, by reason.
+    /// Skipped sequences, by reason.
     pub(crate) departures: BTreeMap<&'static str, usize>,
     pub(crate) commands_left_out: usize,
 }
 
-/// An answer of the kernel and ours.
+/// Answers of the kernel and of the folder.
 #[derive(Debug)]
 struct Answers<'a> {
     file: &'a str,
-    /// The write before, without the separators at both ends.
+    /// The preceding write, without separators at both ends.
     written: &'a str,
     errno: (&'a str, &'a str),
     text: (&'a str, &'a str),
@@ -94,7 +94,7 @@ impl Answers<'_> {
         (name, rest.trim_matches(separates))
     }
 
-    /// Whether all lines but those that begin with one of `these` are the same.
+    /// Returns true if the texts differ, but only in lines that begin with one of `these`.
     fn differ_only_in(&self, these: &[&str]) -> bool {
         let differing = differing(self.text.0, self.text.1);
         !differing.is_empty()
@@ -116,13 +116,13 @@ fn differing<'a>(kernel: &'a str, ours: &'a str) -> Vec<(&'a str, &'a str)> {
     }
 }
 
-/// A departure from the kernel that is meant.
+/// An intentional difference from the kernel.
 struct Departure {
     reason: &'static str,
     explains: fn(&Answers<'_>) -> bool,
 }
 
-/// Every departure that commands show. A difference that none of them explains is a defect.
+/// All differences visible in commands. A difference that none of them explains is a defect.
 const DEPARTURES: &[Departure] = &[
     Departure {
         reason: "names of older versions are understood",
@@ -147,7 +147,7 @@ const DEPARTURES: &[Departure] = &[
             let (name, _) = a.command();
             matches!(name, "clone_skb" | "burst")
                 && a.file.starts_with('v')
-                // A mix, or packets not shared, are reasons of their own, which come after.
+                // A mix and unshared packets have separate reasons, checked later.
                 && matches!(a.errno, ("EOPNOTSUPP", "" | "EINVAL"))
         },
     },
@@ -165,14 +165,14 @@ const DEPARTURES: &[Departure] = &[
     },
 ];
 
-/// The departures that runs show.
+/// Differences visible in runs.
 const MIX_COUNTERS: &str = "counters of a mix begin anew with each run";
 const MIX_SHARES: &str = "an entry of a mix without a share is never sent";
 const WALKED: &str = "a walked source address begins anew with each run";
 const FLOWS: &str = "flows of other destinations are forgotten";
 const TOO_LONG: &str = "a device whose frames the interface cannot send does not start";
 
-/// Every departure.
+/// All differences.
 pub(crate) fn departures() -> impl Iterator<Item = &'static str> {
     let of_runs = [MIX_COUNTERS, MIX_SHARES, WALKED, FLOWS, TOO_LONG];
     DEPARTURES.iter().map(|d| d.reason).chain(of_runs)
@@ -190,13 +190,13 @@ pub(crate) struct Player {
     place: String,
     written: String,
     errno: (String, String),
-    /// The rest of the sequence is left out.
+    /// The rest of the sequence is skipped.
     left_out: bool,
     mono_ns: u64,
     drawn: Option<(Drawn, Vec<Parts>, Vec<Parts>)>,
     /// Packets of each size of the mix in earlier runs of the sequence.
     earlier_mix: Vec<u64>,
-    /// Destinations of flows in this sequence, the kernel's and ours.
+    /// Destinations of flows in this sequence, for the kernel and for the folder.
     known: [BTreeSet<u32>; 2],
     pub(crate) failures: Vec<String>,
 }
@@ -221,7 +221,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// The name of an error as the C library words it.
+/// Symbol of an error from its C library message.
 fn errno_named(text: &str) -> String {
     let named = Errno::ALL.iter().find(|e| {
         let words = match e {
@@ -245,7 +245,7 @@ fn value<'a>(line: &'a str, label: &str) -> Option<&'a str> {
     Some(rest.split([' ', '(', ')']).next().unwrap_or(rest))
 }
 
-/// `line` with `*` for what stands after `label`.
+/// `line` with `*` in place of the value after `label`.
 fn star(line: &str, label: &str) -> String {
     match value(line, label) {
         Some(old) => line.replacen(&format!("{label}{old}"), &format!("{label}*"), 1),
@@ -253,7 +253,7 @@ fn star(line: &str, label: &str) -> String {
     }
 }
 
-/// The text without times and rates, and without what `drawn` draws.
+/// Text with times, rates and the random fields of `drawn` masked.
 fn mask(text: &str, drawn: Option<&Drawn>) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -325,7 +325,7 @@ impl Player {
         }
     }
 
-    /// A difference: the first of a sequence counts, the rest follows from it.
+    /// Records a difference. Only the first of a sequence counts, since it causes the others.
     fn fail(&mut self, text: &str) {
         self.failures.push(format!("{}: {text}", self.place));
         self.left_out = true;
@@ -344,7 +344,7 @@ impl Player {
             match verb {
                 "#" | "" | "part" => {}
                 "fresh" => {
-                    // What threads answered last stays.
+                    // Previous answers of threads remain.
                     let _ = self.folder.write("pgctrl", b"reset\n", &Host);
                 }
                 "sequence" => {
@@ -432,7 +432,7 @@ impl Player {
     fn read(&mut self, file: &str, kernel: &str) {
         let ours = match self.folder.read(file, &Host, self.mono_ns) {
             Ok(bytes) => {
-                // As the kernel's lines were written down: what is not ASCII, escaped.
+                // Escaped like the recorded lines of the kernel.
                 let lines: Vec<_> = bytes
                     .split(|b| *b == b'\n')
                     .map(super::kernel::escape)
@@ -474,7 +474,7 @@ impl Player {
             }
         }
         if self.earlier_mix.iter().any(|n| *n > 0) && !self.left_out {
-            // Looked at above; nothing else differs.
+            // Already compared above; nothing else differs.
             *self.tally.departures.entry(MIX_COUNTERS).or_default() += 1;
         }
         if let Some((drawn, of_kernel, _)) = &drawn {
@@ -486,7 +486,7 @@ impl Player {
         }
     }
 
-    /// Whether the drawn values in a text are those of the last frame.
+    /// Checks that the random values in a text are those of the last frame.
     fn shown(
         &self,
         drawn: &Drawn,
@@ -564,7 +564,7 @@ impl Player {
             }
         }
         if drawn.has(Part::Mix) {
-            // Of sizes below the smallest frame only the sum can be seen.
+            // For sizes below the smallest frame only the sum is visible.
             let line = text
                 .lines()
                 .find_map(|l| l.strip_prefix("     imix_size_counts: "));
@@ -605,7 +605,7 @@ impl Player {
         let interface = Host.interface(&job.interface).unwrap();
         let config = job.walker.config().clone();
         let drawn = Drawn::of(&config, &interface);
-        // Only frames of eth0 are seen.
+        // Only frames of eth0 are captured.
         let seen = job.interface == "eth0";
         let (mut of_kernel, mut of_ours) = (Vec::new(), Vec::new());
         let mut number = 0;
@@ -735,7 +735,7 @@ fn size_of_result(text: &str) -> u32 {
     size.and_then(|(s, _)| s.parse().ok()).unwrap_or(0)
 }
 
-/// Frames of each size of the mix; those of one length count for the first size that has it.
+/// Number of frames of each size of the mix; frames of equal length count for the first such size.
 fn mix_of(drawn: &Drawn, frames: &[Parts]) -> Vec<u64> {
     let lens: Vec<_> = drawn.sizes().map(|s| drawn.len(s)).collect();
     let mut counts = vec![0; lens.len()];
@@ -747,7 +747,7 @@ fn mix_of(drawn: &Drawn, frames: &[Parts]) -> Vec<u64> {
     counts
 }
 
-/// A destination is that of an earlier packet or the one after the last.
+/// Checks that each destination is that of an earlier packet or follows the previous one.
 fn follows_flows(
     config: &DeviceConfig,
     frames: &[Parts],
