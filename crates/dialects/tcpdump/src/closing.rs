@@ -1,7 +1,7 @@
-//! What is said of a capture as a whole: that it listens, how far it is, what came of it.
+//! Messages about a capture as a whole: the start line, the progress and the final counts.
 //!
-//! Knows counts only. The first lines are tcpdump's to the letter, for scripts that read them; the
-//! last one, after `# wirebench:`, is ours and accounts for every packet.
+//! Knows counts only. The first lines are identical to tcpdump's, for scripts that parse them. The
+//! last line, after `# wirebench:`, is an addition and accounts for every packet.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ fn packets(count: u64, what: &str) -> String {
     format!("{count} packet{} {what}", if count == 1 { "" } else { "s" })
 }
 
-/// The lines tcpdump ends with. The last of the four appears only if it counts something.
+/// Final lines of tcpdump. The last of the four appears only if its count is not zero.
 pub fn lines(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
     report(captured, received, dropped, dropped_by_interface, "\n")
 }
 
-/// The one line that tcpdump answers SIGUSR1 with.
+/// Line that tcpdump prints on SIGUSR1.
 pub fn progress(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
     let counts = report(captured, received, dropped, dropped_by_interface, ", ");
     format!("tcpdump: {}\n", counts.trim_end_matches(", "))
@@ -32,7 +32,7 @@ fn report(captured: u64, received: u64, dropped: u64, interface: u64, end: &str)
     out
 }
 
-/// The line that scripts wait for: printed once packets are really being counted.
+/// Line that scripts wait for, printed once packets are really counted.
 pub fn listening(interface: &str, link: LinkType, snapshot_len: u32) -> String {
     let (name, description) = link.names();
     format!(
@@ -40,26 +40,26 @@ pub fn listening(interface: &str, link: LinkType, snapshot_len: u32) -> String {
     )
 }
 
-/// Where every packet that passed the filter has gone.
+/// Account of all packets that passed the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account<'a> {
-    /// Passed the filter, whether or not there was room for them.
+    /// Passed the filter, with or without space in the ring.
     pub received: u64,
-    /// Dropped by the kernel for lack of room.
+    /// Dropped by the kernel for lack of space.
     pub dropped: u64,
-    /// Read from the ring by us.
+    /// Read from the ring.
     pub read: u64,
     /// Completely written to the output.
     pub written: u64,
-    /// Whether the output is lines, so that what is written is printed.
+    /// True if the output is text, so that written packets are printed.
     pub printed: bool,
-    /// Files written; 0 when there are none, as when packets are printed.
+    /// Files written; 0 if packets are printed instead.
     pub files: u64,
-    /// Bytes written to them.
+    /// Bytes written to the files.
     pub bytes: u64,
     /// Read, but not written because a write failed.
     pub write_errors: u64,
-    /// Why the first of these failed.
+    /// Reason of the first write error.
     pub write_error: Option<&'a str>,
     /// Passed the filter, but never read.
     pub not_read: u64,
@@ -69,12 +69,12 @@ pub struct Account<'a> {
     pub queue_drops: u64,
     /// Lost before the filter, by the interface.
     pub interface_drops: u64,
-    /// The capture did not end as it should have: nobody knows what would have come after.
+    /// The capture ended by a fault, so later packets are unknown.
     pub faulted: bool,
 }
 
 impl Account<'_> {
-    /// What is wrong with the counts, if anything: each packet received has one fate, and so has
+    /// Describes inconsistent counts, if any: each received packet has exactly one fate, and so has
     /// each packet read.
     pub fn mismatch(&self) -> Option<String> {
         let sum = |counts: &[u64]| counts.iter().map(|&n| u128::from(n)).sum::<u128>();
@@ -104,7 +104,7 @@ impl Account<'_> {
         (!wrong.is_empty()).then(|| wrong.join("; "))
     }
 
-    /// Our line, and a second one if packets could not be written.
+    /// Line with the additional counts, and a second line if packets could not be written.
     pub fn line(&self) -> String {
         let done = if self.printed { "printed" } else { "written" };
         let mut out = format!("# wirebench: read {}, {done} {}", self.read, self.written);

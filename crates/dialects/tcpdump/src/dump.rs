@@ -1,8 +1,8 @@
-//! Bytes as hexadecimal figures, as text, or as both.
+//! Bytes in hexadecimal, as text, or both.
 
 use std::fmt::Write;
 
-/// One line of 16 bytes after another, each begun by `indent` and its offset.
+/// Prints lines of 16 bytes, each with `indent` and its offset.
 pub(crate) fn hex(out: &mut String, bytes: &[u8], indent: &str, text: bool) {
     for (row, chunk) in bytes.chunks(16).enumerate() {
         let _ = write!(out, "{indent}0x{:04x}: ", row * 16);
@@ -24,7 +24,7 @@ pub(crate) fn hex(out: &mut String, bytes: &[u8], indent: &str, text: bool) {
     }
 }
 
-/// As text alone: line ends are kept; a carriage return before one is left out, and so is one among
+/// Prints bytes as text. Line ends remain; a carriage return before one is omitted, and so is one among
 /// the last two bytes.
 pub(crate) fn ascii(out: &mut String, bytes: &[u8]) {
     if !bytes.is_empty() {

@@ -1,8 +1,8 @@
-//! One entry for tools that try arbitrary bytes on the printer.
+//! Entry point for fuzzers: arbitrary bytes for the printer.
 
 use crate::print::{Direction, Dump, LinkType, Options, Packet, Precision, Printer, TimeForm};
 
-/// Option sets that together pass every branch.
+/// Sets of options that together cover every branch.
 pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
     (0..24u8).map(|n| Options {
         time: [
@@ -33,11 +33,11 @@ pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
     })
 }
 
-/// Prints the packets in `bytes` with many sets of options. Each packet has two bytes before it: the
-/// first chooses the link type and how much of the packet was cut, the second is its length.
+/// Prints the packets in `bytes` with many sets of options. Two bytes precede each packet: the
+/// first chooses the link type and the length of the cut, the second is the length of the packet.
 ///
 /// # Panics
-/// If a line does not end with a line end: that is what is looked for.
+/// If a line has no line end, which is the defect to find.
 pub fn exercise(bytes: &[u8]) {
     for options in option_sets() {
         let mut printer = Printer::new(options).in_zone(|ns| (ns % 100_000) as i32 - 50_000);

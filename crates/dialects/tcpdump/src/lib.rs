@@ -1,4 +1,4 @@
-//! The language of tcpdump: the line it prints for a packet ([`mod@print`]), and what it says of a
+//! tcpdump's dialect: the line for a packet ([`mod@print`]), and the messages about a
 //! capture as a whole ([`closing`]).
 //!
 //! Only translates: opens no file and no socket, reads no clock, resolves no name (always as with
@@ -14,28 +14,28 @@
 //! assert_eq!(text, "1700000000.123456 IP 10.77.0.1.9 > 10.77.0.2.9: UDP, length 18\n");
 //! ```
 //!
-//! # What is printed otherwise, and why
+//! # Differences from tcpdump
 //!
-//! - Payloads that tcpdump knows by their UDP or TCP port (DNS, NTP, HTTP and so on) are not taken
-//!   apart: the line is the one of a port that tcpdump does not know. Only VXLAN (UDP 4789) is.
-//!   A tester's frames often use such ports with payloads of their own, and tcpdump then prints
+//! - Payloads that tcpdump recognises by their UDP or TCP port (DNS, NTP, HTTP and so on) are not
+//!   dissected: the line is that of an unknown port. The only exception is VXLAN (UDP 4789).
+//!   A tester's frames often use such ports with unrelated payloads, and tcpdump then prints
 //!   nonsense.
-//! - Protocols over IP that are not named below are printed as tcpdump prints one that it does not
-//!   know: ` ip-proto-89 64`. Taken apart are TCP, UDP, ICMP, ICMPv6, IGMP, GRE, ESP, AH and
-//!   IP in IP; of SCTP the ports.
-//! - Ethernet types likewise: taken apart are IPv4, IPv6, ARP, RARP, MPLS, LLDP (its one line, also
-//!   with `-v`), 802.1Q and 802.1ad, 802.2 with SNAP, STP and RSTP (of MSTP the first line). IPX, ISO and the
+//! - IP protocols other than the following are printed like unknown ones in tcpdump: ` ip-proto-89 64`.
+//!   Dissected protocols are TCP, UDP, ICMP, ICMPv6, IGMP, GRE, ESP, AH and
+//!   IP in IP; for SCTP only the ports.
+//! - The same applies to Ethernet types. Dissected types are IPv4, IPv6, ARP, RARP, MPLS, LLDP (one line, also
+//!   with `-v`), 802.1Q and 802.1ad, 802.2 with SNAP, STP and RSTP (for MSTP the first line). IPX, ISO and the
 //!   Cisco protocols over 802.2 are printed as unknown.
-//! - Of ICMP the multi-part extensions, of ICMPv6 router renumbering, node information, RPL,
-//!   mobility and mtrace, of IGMP DVMRP and PIM, of TCP the multi-path option, and GRE version 1
-//!   beyond its header are not taken apart.
-//! - Where the capture ends within IPv4 options, `-v` prints less than tcpdump does; after a cut
-//!   within a field of some ICMP messages `-x` begins at the link header where tcpdump's does not,
-//!   or the other way round.
-//! - Of SCTP and DCCP the chunks and fields behind the ports are not printed.
-//! - Headers inside headers are followed 32 deep; tcpdump follows them without bound.
-//! - TCP connections are remembered up to [`print::Printer::CONNECTIONS`]; then all are forgotten,
-//!   and the next segment of each shows absolute numbers once more.
+//! - Not dissected are: the multi-part extensions of ICMP; router renumbering, node information, RPL,
+//!   mobility and mtrace of ICMPv6; DVMRP and PIM of IGMP; the multi-path option of TCP; and GRE version 1
+//!   beyond its header.
+//! - If the capture ends within IPv4 options, `-v` prints less than tcpdump does. After a cut
+//!   within a field of some ICMP messages, `-x` may begin at the link header where tcpdump's does not,
+//!   or vice versa.
+//! - For SCTP and DCCP, the chunks and fields after the ports are not printed.
+//! - Nested headers are followed to a depth of 32; tcpdump follows them without limit.
+//! - At most [`print::Printer::CONNECTIONS`] TCP connections are remembered. Then all are dropped,
+//!   and the next segment of each shows absolute numbers again.
 
 #![forbid(unsafe_code)]
 

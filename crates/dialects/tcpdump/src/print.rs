@@ -1,30 +1,30 @@
-//! One packet, one line (or several, with `-v` and `-x`): what `tcpdump -n` prints for it.
+//! Text of one packet: one line (or several, with `-v` and `-x`), as `tcpdump -n` prints it.
 //!
-//! Knows bytes, a stamp and options; not where packets come from.
+//! Knows bytes, a timestamp and options, not the source of packets.
 
 use crate::dissect::{self, Connections};
 use crate::dump;
 use crate::stamp::Stamps;
 
-/// How the stamp is written.
+/// Format of the timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeForm {
     /// `22:13:20.123456`, local time.
     #[default]
     TimeOfDay,
-    /// `-t`: not at all.
+    /// `-t`: no timestamp.
     None,
     /// `-tt`: seconds since 1970.
     Unix,
-    /// `-ttt`: since the previous packet.
+    /// `-ttt`: time since the previous packet.
     SincePrevious,
     /// `-tttt`: date and time of day, local time.
     DateTime,
-    /// `-ttttt`: since the first packet.
+    /// `-ttttt`: time since the first packet.
     SinceFirst,
 }
 
-/// Digits of a stamp's fraction.
+/// Precision of a timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// Six digits.
@@ -43,7 +43,7 @@ impl Precision {
     }
 }
 
-/// What of the packet's bytes follows the line.
+/// Dump of the packet's bytes after the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dump {
     /// Nothing.
@@ -51,17 +51,17 @@ pub enum Dump {
     None,
     /// `-x`, with the link header `-xx`.
     Hex {
-        /// The link header too.
+        /// Includes the link header.
         link: bool,
     },
     /// `-X`, with the link header `-XX`.
     HexAndText {
-        /// The link header too.
+        /// Includes the link header.
         link: bool,
     },
     /// `-A`, with the link header `-AA`.
     Text {
-        /// The link header too.
+        /// Includes the link header.
         link: bool,
     },
 }
@@ -73,28 +73,28 @@ pub struct Options {
     pub time: TimeForm,
     /// `--micro`, `--nano`.
     pub precision: Precision,
-    /// `-e`: the link header.
+    /// `-e`: prints the link header.
     pub link_header: bool,
-    /// `-q`: less of each protocol.
+    /// `-q`: prints less of each protocol.
     pub quiet: bool,
-    /// How many times `-v`.
+    /// Number of `-v` options.
     pub verbose: u8,
     /// `-x`, `-X`, `-A`.
     pub dump: Dump,
-    /// `-#`: the packet's number first.
+    /// `-#`: prints the number of the packet first.
     pub number: bool,
-    /// `-S`: TCP sequence numbers as they are on the wire.
+    /// `-S`: prints TCP sequence numbers as on the wire.
     pub absolute_sequence: bool,
-    /// `-K`: with `-v`, checksums of IP, TCP and UDP are not looked at.
+    /// `-K`: with `-v`, does not check the checksums of IP, TCP and UDP.
     pub unverified: bool,
 }
 
-/// What the packet begins with.
+/// Link type: the header at the beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// `LINKTYPE_ETHERNET`, 1.
     Ethernet,
-    /// `LINKTYPE_NULL`, 0: the address family in the byte order of whoever captured.
+    /// `LINKTYPE_NULL`, 0: the address family in the byte order of the capturing host.
     Null,
     /// `LINKTYPE_LOOP`, 108: the address family in network byte order.
     Loop,
@@ -107,7 +107,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// From the number in a capture file.
+    /// Link type with this number in a capture file.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             0 => Some(Self::Null),
@@ -133,18 +133,18 @@ impl LinkType {
     }
 }
 
-/// Which way a packet went, as the kernel tells it (`sockaddr_ll.sll_pkttype`).
+/// Direction of a packet, as reported by the kernel (`sockaddr_ll.sll_pkttype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To us.
+    /// To this host.
     In,
-    /// To all.
+    /// Broadcast.
     Broadcast,
-    /// To a group.
+    /// Multicast.
     Multicast,
-    /// To somebody else.
+    /// To another host.
     Other,
-    /// From us.
+    /// From this host.
     Out,
 }
 
@@ -175,24 +175,24 @@ impl Direction {
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Nanoseconds since 1970.
+    /// Timestamp, ns since 1970.
     pub stamp_ns: u64,
-    /// Where it was seen, if the capture has several interfaces. In a cooked capture (SLL2) the
-    /// name that belongs to the index in its header.
+    /// Receiving interface, if the capture has several. In a cooked capture (SLL2), the
+    /// name of the interface index in its header.
     pub interface: Option<&'a str>,
-    /// Which way it went, if known; printed only with the interface, and of cooked captures taken
+    /// Direction, if known. Printed only with the interface; cooked captures take it
     /// from their own header.
     pub direction: Option<Direction>,
-    /// Length before it was cut to the snapshot length, without FCS.
+    /// Length before the cut to the snapshot length, without FCS.
     pub original_len: u32,
-    /// What was captured of it.
+    /// Captured bytes.
     pub bytes: &'a [u8],
-    /// What it begins with.
+    /// Link type.
     pub link: LinkType,
 }
 
 impl<'a> Packet<'a> {
-    /// A packet captured whole, on the one interface there is.
+    /// Makes a packet that is captured completely, on the only interface.
     pub const fn new(stamp_ns: u64, bytes: &'a [u8], link: LinkType) -> Self {
         Self {
             stamp_ns,
@@ -205,10 +205,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Seconds east of UTC at a stamp.
+/// Offset from UTC at a timestamp, in seconds east.
 type Zone = Box<dyn Fn(u64) -> i32 + Send>;
 
-/// Prints the packets of one capture, in their order.
+/// Prints the packets of one capture in order.
 pub struct Printer {
     options: Options,
     zone: Zone,
@@ -227,10 +227,10 @@ impl std::fmt::Debug for Printer {
 }
 
 impl Printer {
-    /// How many TCP connections are remembered for relative sequence numbers.
+    /// Maximum number of TCP connections remembered for relative sequence numbers.
     pub const CONNECTIONS: usize = Connections::MAX;
 
-    /// A printer whose local time is UTC.
+    /// Makes a printer whose local time is UTC.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -241,7 +241,7 @@ impl Printer {
         }
     }
 
-    /// Sets local time: `zone` gives the seconds east of UTC at a stamp (nanoseconds since 1970).
+    /// Sets local time: `zone` returns the seconds east of UTC at a timestamp (ns since 1970).
     #[must_use]
     pub fn in_zone(mut self, zone: impl Fn(u64) -> i32 + Send + 'static) -> Self {
         self.zone = Box::new(zone);
@@ -253,7 +253,7 @@ impl Printer {
         self.packets
     }
 
-    /// Appends what tcpdump prints for `packet`, with the line end.
+    /// Appends tcpdump's text for `packet`, with the line end.
     pub fn line(&mut self, out: &mut String, packet: &Packet<'_>) {
         use std::fmt::Write;
         self.packets += 1;
@@ -261,7 +261,7 @@ impl Printer {
             let _ = write!(out, "{:5}  ", self.packets);
         }
         if packet.bytes.is_empty() {
-            // tcpdump takes no stamp of such a record and prints none.
+            // tcpdump ignores the timestamp of such a record and prints none.
             let _ = writeln!(
                 out,
                 "[Invalid header: caplen==0, len=={}]",

@@ -1,4 +1,4 @@
-//! The stamp at the head of a line.
+//! Timestamp at the beginning of a line.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::print::{Precision, TimeForm};
 
 const NS: u64 = 1_000_000_000;
 
-/// Stamps of one run of lines: remembers the first and the last one.
+/// Timestamps of a series of lines; remembers the first and the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     first: Option<u64>,
@@ -14,7 +14,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Writes the stamp of `ns` with the space behind it; `zone` is in seconds east of UTC.
+    /// Writes the timestamp `ns` and a space; `zone` is in seconds east of UTC.
     pub(crate) fn write(
         &mut self,
         out: &mut String,
@@ -23,7 +23,7 @@ impl Stamps {
         form: TimeForm,
         precision: Precision,
     ) {
-        // A finer stamp is cut before differences are taken: that is what tcpdump gets to see.
+        // A finer timestamp is truncated before differences are taken, as in tcpdump.
         let ns = ns - ns % precision.unit_ns();
         let first = *self.first.get_or_insert(ns);
         let last = self.last.replace(ns).unwrap_or(ns);

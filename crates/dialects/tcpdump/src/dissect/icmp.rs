@@ -39,8 +39,8 @@ impl Dissector<'_> {
         if self.verbose() > 0 && matches!(kind, 3 | 4 | 5 | 11 | 12) {
             put!(self, "\n\t");
             let whole = usize::from(self.u16(at + 10)?);
-            // tcpdump takes the quoted packet for as long as it claims to be, so that it does not
-            // complain of what the router left out.
+            // tcpdump assumes the claimed length of the quoted packet, so it does not
+            // complain about the part that the router cut.
             self.ipv4(at + 8, whole)?;
         }
         Ok(())

@@ -139,7 +139,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// False where the line ends with the code.
+    /// Returns false if the line ends with the code.
     fn icmp6_unreachable(&mut self, code: u8, at: usize) -> Step<bool> {
         let quoted = at + 8;
         match code {
@@ -149,7 +149,7 @@ impl Dissector<'_> {
                 put!(self, " {dst}");
             }
             1 => {
-                // The second blank is tcpdump's.
+                // tcpdump prints two blanks.
                 put!(self, ",  unreachable prohibited");
                 let dst = self.v6(quoted + 24)?;
                 put!(self, " {dst}");
@@ -215,7 +215,7 @@ impl Dissector<'_> {
     }
 
     fn listener1(&mut self, at: usize) -> Step {
-        // A cut one is passed over in silence.
+        // A truncated message is skipped silently.
         if !self.has(at, 24) {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl Dissector<'_> {
     fn listener_query2(&mut self, at: usize, length: usize) -> Step {
         put!(self, " v2");
         let code = self.u16(at + 4)?;
-        // A number of 12 bits behind a leading one, shifted: RFC 3810 section 5.1.3.
+        // 12-bit mantissa with an implicit leading one, shifted: RFC 3810 section 5.1.3.
         let max = if code < 0x8000 {
             u32::from(code)
         } else {
@@ -414,7 +414,7 @@ fn preference(flags: u8) -> &'static str {
     ["medium", "high", "rsv", "low"][usize::from(flags >> 3 & 3)]
 }
 
-/// A lifetime of neighbour discovery, where all ones mean for ever.
+/// Lifetime of neighbour discovery; all ones means infinite.
 fn seconds(value: u32) -> String {
     if value == u32::MAX {
         "infinity".into()

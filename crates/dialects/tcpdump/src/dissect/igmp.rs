@@ -4,7 +4,7 @@ use wb_wire::checksum;
 
 use super::{Dissector, Step, put};
 
-/// The kinds of group record: RFC 3376 section 4.2.12, RFC 3810 section 5.2.12.
+/// Type of a group record: RFC 3376 section 4.2.12, RFC 3810 section 5.2.12.
 fn record_kind(kind: u8) -> String {
     match kind {
         1 => "is_in".into(),
@@ -97,7 +97,7 @@ impl Dissector<'_> {
         let max = if code < 128 {
             u32::from(code)
         } else {
-            // A number of 4 bits behind a leading one, shifted: RFC 3376 section 4.1.1.
+            // 4-bit mantissa with an implicit leading one, shifted: RFC 3376 section 4.1.1.
             u32::from(code & 0xf | 0x10) << ((code >> 4 & 7) + 3)
         };
         if code != 100 {
@@ -105,7 +105,7 @@ impl Dissector<'_> {
             if max < 10 {
                 put!(self, "0.{max}s]");
             } else if max < 600 {
-                // Tenths are rounded to whole seconds from ten seconds on.
+                // Rounded to whole seconds from ten seconds upwards.
                 put!(self, "{}.{}s]", max / 10, max % 10);
             } else {
                 let seconds = max / 10;
@@ -130,7 +130,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// The groups of a report; addresses have so many bytes: IGMPv3 and MLDv2 differ in nothing else.
+    /// Groups of a report. The `address` length in bytes is the only difference between IGMPv3 and MLDv2.
     pub(super) fn group_records(&mut self, at: usize, length: usize, address: usize) -> Step {
         let records = usize::from(self.u16(at + 6)?);
         put!(self, ", {records} group record(s)");
@@ -159,7 +159,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// The sources of a group, or how many they are.
+    /// Sources of a group, or their number.
     pub(super) fn group_sources(&mut self, at: usize, count: usize, address: usize) -> Step {
         if self.verbose() <= 1 {
             put!(self, ", {count} source(s)");

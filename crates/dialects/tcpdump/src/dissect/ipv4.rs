@@ -1,4 +1,4 @@
-//! IPv4, and what follows it or the headers of IPv6 by protocol number.
+//! IPv4, and the protocols above IPv4 and IPv6 by number.
 
 use std::net::Ipv4Addr;
 
@@ -230,7 +230,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// Where the packet ends up, for the pseudo header: with a source route, its last hop.
+    /// Final destination for the pseudo header: with a source route, the last hop.
     pub(super) fn ipv4_destination(&self, at: usize) -> Step<Ipv4Addr> {
         let header_len = usize::from(self.u8(at)? & 0xf) * 4;
         let mut option = at + 20;
@@ -252,7 +252,7 @@ impl Dissector<'_> {
         self.v4(at + 16)
     }
 
-    /// What has this protocol number, after an IP header or an extension header.
+    /// Prints the protocol with this number, after an IP header or an extension header.
     pub(super) fn protocol_over_ip(
         &mut self,
         protocol: u8,
@@ -285,7 +285,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// SCTP and DCCP begin with ports as UDP does; more is not taken apart.
+    /// SCTP and DCCP begin with ports like UDP; the rest is not dissected.
     fn ports_then_unknown(&mut self, protocol: u8, at: usize, length: usize) -> Step {
         self.protocol = if protocol == 132 { "sctp" } else { "dccp" };
         self.need(at, 12)?;
@@ -299,7 +299,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// `source.port > destination.port: `; only the ports behind an extension header.
+    /// `source.port > destination.port: `; only the ports after an extension header.
     pub(super) fn endpoints(&mut self, sport: u16, dport: u16, protocol: u8) -> Step {
         match self.ip {
             Some(Ip::V4(at)) if self.u8(at + 9)? == protocol => {
@@ -315,7 +315,8 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// `source > destination: `, where not even the ports were captured; nothing behind an extension header, except for
+    /// `source > destination: ` if not even the ports were captured. Prints nothing after an extension header, except
+    /// for
     /// TCP.
     pub(super) fn addresses(&mut self, protocol: u8) -> Step {
         match self.ip {

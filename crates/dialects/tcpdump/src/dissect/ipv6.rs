@@ -2,7 +2,7 @@
 
 use super::{Dissector, Ip, Step, Stop, names, put};
 
-/// The option of a jumbo payload.
+/// Option type of a jumbo payload.
 const JUMBO: u8 = 0xc2;
 const ROUTER_ALERT: u8 = 0x05;
 /// Shorter packets need no jumbo payload option, RFC 2675.
@@ -61,7 +61,7 @@ impl Dissector<'_> {
         self.ipv6_chain(next, at + 40, payload_len)
     }
 
-    /// A packet of which a hop-by-hop option has the length (RFC 2675).
+    /// A packet with its length in a hop-by-hop option (RFC 2675).
     fn ipv6_jumbogram(&mut self, at: usize, length: usize) -> Step {
         let begin = at + 40;
         let (header_len, payload_len) = match self.ipv6_hop_by_hop(begin, 0) {
@@ -84,7 +84,7 @@ impl Dissector<'_> {
         self.ipv6_chain(next, begin + header_len, payload_len - header_len)
     }
 
-    /// Prints and checks a header of hop-by-hop options. Returns its length and what its jumbo payload option says.
+    /// Prints and checks a header of hop-by-hop options. Returns its length and the jumbo payload length.
     fn ipv6_hop_by_hop(&mut self, at: usize, payload_len: usize) -> Step<(usize, Option<usize>)> {
         self.protocol = "hbhopt";
         let len = (usize::from(self.u8(at + 1)?) + 1) * 8;
@@ -142,8 +142,8 @@ impl Dissector<'_> {
         }
     }
 
-    /// Prints options if this is verbose, and checks them. Returns the length in the first jumbo payload option if it
-    /// is long enough to be one. Of hop-by-hop options, `payload_len` is that of the packet.
+    /// Prints options in verbose mode, and checks them. Returns the length in the first valid jumbo payload option. For
+    /// hop-by-hop options, `payload_len` is the payload length of the packet.
     fn ipv6_options(
         &mut self,
         begin: usize,
@@ -255,7 +255,7 @@ impl Dissector<'_> {
         Ok((units + 1) * 8)
     }
 
-    /// Where the packet ends up, for the pseudo header: with a routing header, its last hop.
+    /// Final destination for the pseudo header: with a routing header, the last hop.
     pub(super) fn ipv6_destination(&self, ip: usize) -> Step<[u8; 16]> {
         let (mut next, mut at) = (self.u8(ip + 6)?, ip + 40);
         loop {
@@ -279,7 +279,7 @@ impl Dissector<'_> {
                         break;
                     }
                     return match kind {
-                        // Segments are listed backwards: RFC 8754 section 2.
+                        // Segments are listed in reverse order: RFC 8754 section 2.
                         4 => self.array(at + 8),
                         _ => self.array(at + 8 + 16 * (units / 2 - 1)),
                     };

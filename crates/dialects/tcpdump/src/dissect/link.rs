@@ -1,8 +1,8 @@
-//! What a packet begins with: Ethernet with its tags, cooked headers, or nothing.
+//! Link headers: Ethernet with its tags, cooked headers, or none.
 
 use super::{Direction, Dissector, Step, Stop, names, put};
 
-/// The largest number in the type field that is a length: IEEE 802.3.
+/// Largest value of the type field that is a length: IEEE 802.3.
 const MAX_LENGTH: u16 = 1500;
 
 fn is_tag(ethertype: u16) -> bool {
@@ -14,7 +14,7 @@ fn tag_words(tci: u16) -> String {
     format!("vlan {}, p {}{dei}, ", tci & 0xfff, tci >> 13)
 }
 
-/// Where a frame came from and goes to, for the lines of unknown frames.
+/// Source and destination of a frame, for the lines of unknown frames.
 pub(super) type Addresses = Option<(String, String)>;
 
 impl Dissector<'_> {
@@ -108,7 +108,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// What follows a type field, if we know it.
+    /// Prints the protocol of an Ethernet type; returns false if it is unknown.
     pub(super) fn ethertype(&mut self, ethertype: u16, at: usize, length: usize) -> Step<bool> {
         match ethertype {
             0x0800 => self.ipv4(at, length)?,
@@ -133,7 +133,7 @@ impl Dissector<'_> {
         self.ip_of_any_version(0, length)
     }
 
-    /// An IP packet of the version it says.
+    /// An IP packet; its first field gives the version.
     pub(super) fn ip_of_any_version(&mut self, at: usize, length: usize) -> Step {
         match self.u8(at)? >> 4 {
             4 => self.ipv4(at, length),
@@ -213,7 +213,7 @@ impl Dissector<'_> {
         let (mut at, mut length) = (header_len, cooked.length - header_len);
         loop {
             if protocol <= MAX_LENGTH {
-                // 4 is 802.2 in the cooked header itself; behind a tag the number is a length.
+                // In the cooked header itself, 4 means 802.2; after a tag, the number is a length.
                 if protocol == 4 || at > header_len {
                     return self.llc(at, length, &None);
                 }
@@ -252,7 +252,7 @@ impl Dissector<'_> {
     }
 }
 
-/// The parts that both cooked headers have.
+/// Parts that both cooked headers have.
 struct Cooked {
     head: String,
     address_len: u16,

@@ -1,10 +1,10 @@
-//! The loopback devices of BSD: an address family, then a packet of it.
+//! BSD loopback header: an address family, followed by a packet of this family.
 
 use super::{Dissector, Step, Stop, put};
 
 const HEADER_LEN: usize = 4;
 
-/// The names of families; IPv6 has another number on each BSD.
+/// Names of address families; the number of IPv6 differs between the BSDs.
 const fn name(family: u32) -> Option<&'static str> {
     match family {
         2 => Some("IPv4"),
@@ -23,7 +23,7 @@ impl Dissector<'_> {
             return Err(Stop::Truncated);
         }
         self.link_header_len = HEADER_LEN;
-        // Whoever captured may have had the other byte order; families are small.
+        // The capturing host may have the other byte order; family numbers are small.
         let family = match u32::from_le_bytes(self.array(0)?) {
             swapped if swapped >> 16 != 0 => swapped.swap_bytes(),
             family => family,

@@ -1,7 +1,7 @@
-//! From bytes to the words of a line, header by header.
+//! Dissector: converts bytes into the text of a line, header by header.
 //!
-//! Every read is checked against the end of what was captured. What is missing ends the line with
-//! ` [|protocol]`, by `?` from however deep, as tcpdump ends it.
+//! Every read is checked against the end of the captured bytes. If bytes are missing, `?` ends the line at any depth
+//! with ` [|protocol]`, as tcpdump does.
 
 mod arp;
 mod icmp;
@@ -27,15 +27,15 @@ use crate::print::{Direction, Dump, LinkType, Options, Packet};
 
 pub(crate) use tcp::Connections;
 
-/// Why a line ends early.
+/// Reason why a line ends early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
     /// The bytes end here: ` [|protocol]`.
     Truncated,
-    /// They end within a field. tcpdump then leaves all headers at once and forgets where the link
-    /// header ended, so that `-x` shows it too.
+    /// The bytes end within a field. tcpdump then leaves all headers at once and loses the end of the link
+    /// header, so that `-x` shows it too.
     CutField,
-    /// A field cannot be: ` (invalid)`.
+    /// Invalid field: ` (invalid)`.
     Invalid,
 }
 
@@ -47,7 +47,7 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Prints the packet without its stamp; gives the length of the link header.
+/// Prints the packet without its timestamp; returns the length of the link header.
 pub(crate) fn packet(
     out: &mut String,
     packet: &Packet<'_>,
@@ -91,24 +91,24 @@ pub(crate) fn packet(
     dissector.link_header_len
 }
 
-/// The IP header a transport header belongs to.
+/// IP header of a transport header.
 #[derive(Clone, Copy, Debug)]
 enum Ip {
-    /// An IPv4 header at this place.
+    /// IPv4 header at this offset.
     V4(usize),
-    /// An IPv6 header at this place.
+    /// IPv6 header at this offset.
     V6(usize),
 }
 
-/// One packet on its way to a line.
+/// State of dissecting one packet.
 struct Dissector<'a> {
     out: &'a mut String,
     bytes: &'a [u8],
-    /// Where the bytes that count end: what was captured, or less where a header says so.
+    /// End of the relevant bytes: the captured length, or less if a header says so.
     end: usize,
     options: &'a Options,
     connections: &'a mut Connections,
-    /// Whose header is being read, for "[|…]".
+    /// Protocol of the present header, for "[|…]".
     protocol: &'static str,
     link_header_len: usize,
     depth: u32,
@@ -116,7 +116,7 @@ struct Dissector<'a> {
 }
 
 impl Dissector<'_> {
-    /// How deep headers are followed inside headers; tcpdump has no bound, but a stack does.
+    /// Maximum depth of nested headers; tcpdump has no limit, but the stack is finite.
     const MAX_DEPTH: u32 = 32;
 
     fn verbose(&self) -> u8 {
@@ -151,7 +151,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// Like [`Self::need`], where tcpdump looks before it reads.
+    /// Like [`Self::need`], for checks that tcpdump makes before reading.
     fn look(&self, at: usize, len: usize) -> Step {
         self.need(at, len).map_err(|_| Stop::Truncated)
     }
@@ -196,12 +196,12 @@ impl Dissector<'_> {
         Ok(text)
     }
 
-    /// The sum over `len` bytes that must all have been captured.
+    /// Checksum sum over `len` bytes; `None` unless all are captured.
     fn sum(&self, at: usize, len: usize) -> Option<u64> {
         self.slice(at, len).ok().map(checksum::sum)
     }
 
-    /// The sum of the pseudo header that belongs to the transport header at hand.
+    /// Sum of the pseudo header of the present transport header.
     fn pseudo(&self, protocol: u8, len: usize) -> Option<u64> {
         match self.ip? {
             Ip::V4(at) => {
@@ -216,8 +216,8 @@ impl Dissector<'_> {
         }
     }
 
-    /// The bytes of what tcpdump cannot take apart; not under the options that say otherwise. True
-    /// if they were shown.
+    /// Prints the bytes of an unsupported protocol, unless options exclude it. Returns true
+    /// if they were printed.
     fn unknown(&mut self, at: usize, len: usize) -> bool {
         let asked_for = matches!(
             self.options.dump,
@@ -230,7 +230,7 @@ impl Dissector<'_> {
         false
     }
 
-    /// The bytes of a message in figures and as text.
+    /// Bytes of a message in hexadecimal and as text.
     fn figures_and_text(&mut self, at: usize, len: usize) {
         let end = at.saturating_add(len).min(self.end);
         if at < end {
@@ -238,7 +238,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// The bytes of an option, in figures.
+    /// Bytes of an option in hexadecimal.
     fn figures(&mut self, at: usize, len: usize, indent: &str) {
         let end = at.saturating_add(len).min(self.end);
         if at < end {
@@ -246,7 +246,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// The names of the bits set in `flags`, lowest first.
+    /// Names of the bits set in `flags`, lowest first.
     fn flags(flags: u32, names: &[(u32, &str)]) -> String {
         let set: Vec<_> = names
             .iter()
@@ -261,7 +261,7 @@ impl Dissector<'_> {
     }
 }
 
-/// An IPv6 address. IPv4-compatible ones are written in dotted form, which `std` no longer does.
+/// An IPv6 address. IPv4-compatible addresses are written in dotted form, which `std` no longer supports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct V6([u8; 16]);
 

@@ -1,4 +1,4 @@
-//! Names of numbers, as tcpdump has them (not IANA's).
+//! Names of numbers as in tcpdump, which differ from IANA's.
 
 pub(super) fn ethertype(number: u16) -> Option<&'static str> {
     Some(match number {
@@ -130,7 +130,7 @@ pub(super) fn organization(number: u32) -> &'static str {
     }
 }
 
-/// The hardware of an ARP message.
+/// Hardware type of an ARP message.
 pub(super) fn hardware(number: u16) -> Option<&'static str> {
     Some(match number {
         1 => "Ethernet",

@@ -1,4 +1,4 @@
-//! TCP, with sequence numbers relative to the connection's first.
+//! TCP, with sequence numbers relative to the first ones of the connection.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use super::{Dissector, Ip, Step, Stop, put};
 /// Addresses and ports, the end with the smaller port first.
 type Key = ([u8; 16], [u8; 16], u16, u16);
 
-/// The first numbers of each connection seen.
+/// First sequence numbers of each known connection.
 #[derive(Debug, Default)]
 pub(crate) struct Connections(HashMap<Key, Base>);
 
-/// What is taken off the numbers of one direction; the other way round for the other one.
+/// Numbers to subtract in one direction; swapped for the other direction.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     sequence: u32,
@@ -23,8 +23,8 @@ struct Base {
 impl Connections {
     pub(crate) const MAX: usize = 65_536;
 
-    /// Takes the bases off `sequence` and `acknowledgment`, or takes these for the bases; gives
-    /// what has to come off the numbers in a selective acknowledgment.
+    /// Subtracts the bases from `sequence` and `acknowledgment`, or records these as the bases. Returns
+    /// the base for numbers in a selective acknowledgment.
     fn relative(
         &mut self,
         key: Key,
@@ -75,7 +75,7 @@ impl Dissector<'_> {
         self.endpoints(sport, dport, 6)?;
         self.look(at, 20)?;
         let header_len = usize::from(self.u8(at + 12)? >> 4) * 4;
-        // Unsigned and of 32 bits in tcpdump, so a header longer than the segment gives a huge rest.
+        // Unsigned 32-bit arithmetic as in tcpdump: a header longer than the segment gives a huge rest.
         let rest = (length as u32).wrapping_sub(header_len as u32);
         if header_len < 20 {
             put!(
@@ -156,7 +156,7 @@ impl Dissector<'_> {
         let mut ends = ([0; 16], [0; 16]);
         match self.ip {
             Some(Ip::V4(ip)) => {
-                // A prefix that no IPv6 packet has as its source keeps the families apart.
+                // No IPv6 source address has this prefix, so the families stay separate.
                 for (end, at) in [(&mut ends.0, ip + 12), (&mut ends.1, ip + 16)] {
                     end[0] = 0xff;
                     end[12..].copy_from_slice(self.slice(at, 4)?);
@@ -175,7 +175,7 @@ impl Dissector<'_> {
         Ok((key, reverse))
     }
 
-    /// False if an option was bad; tcpdump then says nothing more of the segment.
+    /// Returns false if an option is bad; tcpdump then prints nothing more of the segment.
     fn tcp_options(&mut self, at: usize, length: usize, sack_base: u32, whole: bool) -> Step<bool> {
         put!(self, ", options [");
         let (mut at, mut left) = (at, length);
@@ -196,7 +196,7 @@ impl Dissector<'_> {
         Ok(true)
     }
 
-    /// One option; gives its length, or none if the line ends with it.
+    /// Prints one option. Returns its length, or none if the line ends with it.
     fn tcp_option(
         &mut self,
         at: usize,
@@ -240,7 +240,7 @@ impl Dissector<'_> {
         } else {
             put!(self, "{name}");
         }
-        // How long the values are that this kind has; the length said is only compared with it.
+        // Length of the values of this kind; the stated length is only compared with it.
         let used = match kind {
             2 | 28 => 2,
             3 => 1,
@@ -254,7 +254,7 @@ impl Dissector<'_> {
             put!(self, "[bad opt]");
             return Ok(None);
         }
-        // Of these kinds a cut is said with a bracket more.
+        // For these kinds a cut is printed with an additional bracket.
         if matches!(kind, 3 | 8) && !self.has(data, used) {
             put!(self, " [|tcp]>");
             return Ok(None);
@@ -286,7 +286,7 @@ impl Dissector<'_> {
             }
             19 => {
                 self.look(data, 16)?;
-                // Without the whole segment it does not even get so far as to miss the secret.
+                // Without the whole segment, tcpdump stops before it notices the missing secret.
                 put!(
                     self,
                     " {}, can't check - ",
@@ -352,7 +352,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    /// The reason some stacks put into a reset: RFC 1122 section 4.2.2.12.
+    /// Reason in a reset segment, sent by some stacks: RFC 1122 section 4.2.2.12.
     fn tcp_reset_text(&mut self, at: usize, len: usize) {
         const SHOWN: usize = 30;
         put!(self, " [");
@@ -363,7 +363,7 @@ impl Dissector<'_> {
         }
         put!(self, "RST{} ", if shown < len { "+" } else { "" });
         for &byte in &self.bytes[at..at + there] {
-            // As a terminal shows them: M- for the eighth bit, ^ for control characters.
+            // In terminal notation: M- for the eighth bit, ^ for control characters.
             if byte & 0x80 != 0 {
                 put!(self, "M-");
             }

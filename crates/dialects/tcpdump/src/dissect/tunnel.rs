@@ -1,4 +1,4 @@
-//! Headers that carry other packets: MPLS, GRE, VXLAN, AH; and ESP, which hides them.
+//! Headers that encapsulate other packets: MPLS, GRE, VXLAN and AH; also ESP, whose content is encrypted.
 
 use super::{Dissector, Step, Stop, put};
 
@@ -174,7 +174,7 @@ impl Dissector<'_> {
         }
     }
 
-    /// Source routes are passed over: RFC 2784 no longer knows them.
+    /// Skips source routes, which RFC 2784 no longer defines.
     fn gre_routes(&self, mut at: usize) -> Step<usize> {
         loop {
             let (family, len) = (self.u16(at)?, usize::from(self.u8(at + 3)?));
@@ -187,7 +187,7 @@ impl Dissector<'_> {
 
     pub(super) fn esp(&mut self, at: usize, length: usize) -> Step {
         self.protocol = "esp";
-        // One byte more than its header has, as tcpdump wants it.
+        // One byte more than the header, as in tcpdump.
         self.look(at, 9)?;
         if length < 9 {
             return Err(Stop::Truncated);

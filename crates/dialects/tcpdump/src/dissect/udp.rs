@@ -4,7 +4,7 @@ use wb_wire::checksum;
 
 use super::{Dissector, Ip, Step, put};
 
-/// The port of VXLAN: RFC 7348.
+/// UDP port of VXLAN: RFC 7348.
 const VXLAN: u16 = 4789;
 
 impl Dissector<'_> {
@@ -26,7 +26,7 @@ impl Dissector<'_> {
             return Ok(());
         }
         let claimed = match usize::from(self.u16(at + 4)?) {
-            // Of a jumbogram; IPv6 has its length (RFC 2675).
+            // A jumbogram; the length is in the IPv6 header (RFC 2675).
             0 if length > 65_535 => length,
             claimed => claimed,
         };
@@ -59,7 +59,7 @@ impl Dissector<'_> {
         if (sport == VXLAN || dport == VXLAN) && !self.options.quiet {
             return self.vxlan(at + 8, length);
         }
-        // A first fragment has less than its datagram.
+        // A first fragment is shorter than its datagram.
         if claimed > length && !fragmented {
             put!(self, "UDP, bad length {claimed} > {length}");
         } else {

@@ -1,4 +1,4 @@
-//! What holds for all packets and all options.
+//! Properties that hold for all packets and options.
 
 use proptest::prelude::*;
 use wb_tcpdump::print::{LinkType, Options, Packet, Printer, TimeForm};
@@ -7,13 +7,13 @@ use wb_wire::Stack;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No bytes make the printer panic, whatever the options.
+    /// The printer does not panic for any bytes and options.
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         wb_tcpdump::fuzz::exercise(&bytes);
     }
 
-    /// Nor do frames that are nearly right: they get further in than random bytes.
+    /// The printer does not panic for almost valid frames, which reach deeper code than random bytes.
     #[test]
     fn nearly_right_frames(
         which in 0..5usize,
@@ -52,7 +52,7 @@ fn line(bytes: &[u8], options: Options) -> String {
     out
 }
 
-/// Without `-v` and dumps there is one line, of a size that a screen bears.
+/// Without `-v` and dumps there is one line of limited length.
 #[test]
 fn deep_nesting_ends() {
     let mut frame = vec![0; 14];
@@ -74,7 +74,7 @@ fn deep_nesting_ends() {
     assert!(text.ends_with("[nested deeper than 32]\n"), "{text}");
 }
 
-/// Ports whose payloads tcpdump takes apart are printed as any other.
+/// Ports with payloads that tcpdump dissects are printed like other ports.
 #[test]
 fn known_ports_are_generic() {
     let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 53, 53).build(60);
@@ -88,7 +88,7 @@ fn known_ports_are_generic() {
     assert_eq!(text, "IP 10.0.0.1.53 > 10.0.0.2.53: UDP, length 18\n");
 }
 
-/// The interface and the direction come first, in columns, as tcpdump prints them for `-i any`.
+/// Interface and direction come first, in columns, as in tcpdump with `-i any`.
 #[test]
 fn interfaces_in_columns() {
     let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 9, 9).build(60);
@@ -109,7 +109,7 @@ fn interfaces_in_columns() {
     );
 }
 
-/// LLDP is one line.
+/// LLDP gives one line.
 #[test]
 fn lldp() {
     let mut frame = vec![2; 34];

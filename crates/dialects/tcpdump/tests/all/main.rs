@@ -1,4 +1,4 @@
-//! tcpdump's lines through the public face of the crate.
+//! Tests of the public API: tcpdump's lines.
 
 mod laws;
 mod vectors;

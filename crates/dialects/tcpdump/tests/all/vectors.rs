@@ -1,8 +1,8 @@
-//! Our lines against those of the real tcpdump 4.99.
+//! Comparison of the printed lines with tcpdump 4.99.
 //!
-//! `tests/vectors/NAME.pcap` hold the packets, `NAME.txt` what tcpdump prints for them with each set
-//! of options. The texts are compared always; where tcpdump is installed, it is asked again, and for
-//! many more packets made here. `WB_BLESS=1` writes the texts anew from its answers.
+//! `tests/vectors/NAME.pcap` contains packets, `NAME.txt` tcpdump's lines for each set
+//! of options. The test always compares the texts. If tcpdump is installed, it also runs tcpdump for these and
+//! many generated packets. `WB_BLESS=1` rewrites the texts from tcpdump's output.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::process::Command;
 
 use wb_tcpdump::print::{Dump, LinkType, Options, Packet, Precision, Printer, TimeForm};
 
-/// One packet: stamp, length before it was cut, what is left of it.
+/// One packet: timestamp, original length, captured bytes.
 type Record = (u64, u32, Vec<u8>);
 
-/// Sets of options: as arguments, and as we take them.
+/// Sets of options: as arguments of tcpdump, and as values of this crate.
 fn option_sets() -> Vec<(&'static str, Options)> {
     let base = Options {
         time: TimeForm::None,
@@ -158,7 +158,7 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
 }
 
-/// The records of a pcap file, little endian, in microseconds or nanoseconds.
+/// Records of a little-endian pcap file in microseconds or nanoseconds.
 fn read(file: &[u8]) -> (LinkType, Vec<Record>) {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"));
     let unit = if word(0) == 0xa1b2_3c4d { 1 } else { 1000 };
@@ -176,7 +176,7 @@ fn read(file: &[u8]) -> (LinkType, Vec<Record>) {
     )
 }
 
-/// A pcap file, little endian, in nanoseconds.
+/// A little-endian pcap file in nanoseconds.
 fn capture(link: u16, records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |words: &[u32]| out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -226,7 +226,7 @@ fn theirs(file: &Path, arguments: &str) -> String {
         .args(arguments.split_whitespace())
         .output()
         .expect("tcpdump runs");
-    // As an unprivileged user it may not; then nothing is printed but the reason.
+    // An unprivileged user may lack permission; then only the reason is printed.
     assert!(
         out.status.success(),
         "{}",
@@ -235,7 +235,7 @@ fn theirs(file: &Path, arguments: &str) -> String {
     String::from_utf8(out.stdout).expect("tcpdump prints ASCII")
 }
 
-/// The first lines that differ, with what comes before them.
+/// First lines that differ, with the preceding lines.
 fn difference(expected: &str, got: &str) -> String {
     let expected: Vec<_> = expected.lines().collect();
     let got: Vec<_> = got.lines().collect();
@@ -245,7 +245,7 @@ fn difference(expected: &str, got: &str) -> String {
             (e, g) = (e + 1, g + 1);
             continue;
         }
-        // Both go on where they agree again for two lines.
+        // Continue where both agree again for two lines.
         let agree = |e: usize, g: usize| {
             expected.get(e).is_some_and(|line| got.get(g) == Some(line))
                 && expected.get(e + 1) == got.get(g + 1)
@@ -366,7 +366,7 @@ fn cooked() {
     check("cooked");
 }
 
-/// Every packet of the vectors, cut at many places, is printed as tcpdump prints it.
+/// Every packet of the vectors, cut at many places, prints the same as in tcpdump.
 #[test]
 fn cut_packets() {
     if !tcpdump_is_there() {
@@ -381,7 +381,7 @@ fn cut_packets() {
         let cut: Vec<Record> = records
             .iter()
             .flat_map(|(stamp, len, bytes)| {
-                // Where IPv4 options are cut, tcpdump's -v says other things than we do.
+                // For cut IPv4 options, tcpdump's -v output is different.
                 let options = if name == "ipv4" && bytes.len() > 14 && bytes[12..14] == [8, 0] {
                     34..14 + usize::from(bytes[14] & 0xf) * 4
                 } else {
@@ -413,7 +413,7 @@ fn cut_packets() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Frames as our own sender and another library build them, in many sizes.
+/// Frames built by wirebench and by another library, in many sizes.
 #[test]
 fn built_frames() {
     use etherparse::PacketBuilder;
@@ -497,7 +497,7 @@ fn built_frames() {
     }
 }
 
-/// The line of a frame, as it stands in documents.
+/// Line of a frame as it appears in the documentation.
 #[test]
 fn documented_line() {
     let (link, records) = read(&std::fs::read(vectors().join("links.pcap")).expect("the packets"));
