@@ -1,4 +1,4 @@
-//! What the impairing device adds: `added_delay DELAY_US RATE_PPS SECONDS [LEN]`.
+//! Delay added by the impairing device: `added_delay DELAY_US RATE_PPS SECONDS [LEN]`.
 //!
 //! Sends tagged frames at an even rate through an `impair` lab, once without delay and once with,
 //! and prints the distribution of the time from the sender's stamp to the kernel's receive stamp.

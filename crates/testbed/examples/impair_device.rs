@@ -1,5 +1,5 @@
-//! The impairing device as a program of its own, for tests of this crate: the device is otherwise
-//! the program that makes the lab, called again.
+//! The impairing device as a separate program, for tests of this crate. Otherwise the program that makes
+//! a lab runs itself as the device.
 
 use std::path::Path;
 use std::process::ExitCode;

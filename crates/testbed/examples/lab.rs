@@ -1,6 +1,6 @@
 //! Labs by hand: `lab up KIND [JSON]`, `lab ls`, `lab down NAME`, `lab down --all [--force]`,
-//! `lab exec NODE CMD…`, `lab run KIND [JSON] -- CMD…`; JSON is a `LabOptions`. `lab user …` does
-//! the same in a user namespace of its own.
+//! `lab exec NODE CMD…`, `lab run KIND [JSON] -- CMD…`; JSON is a `LabOptions`. `lab user …` runs
+//! the same commands in a new user namespace.
 
 use std::process::ExitCode;
 

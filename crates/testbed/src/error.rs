@@ -1,89 +1,89 @@
-//! Why a lab could not be made, found or removed.
+//! Errors of creating, finding and removing labs.
 
 use std::io;
 
 use wb_host::HostError;
 use wb_port::PortError;
 
-/// The result of working on a lab.
+/// Result of an operation on a lab.
 pub type Result<T, E = TestbedError> = std::result::Result<T, E>;
 
-/// What can go wrong with labs, in one line each.
+/// Errors of labs, one line each.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
-    /// The user asked for something that cannot be; all that is wrong with it.
+    /// Invalid request of the user; the text lists all problems.
     #[error("{0}")]
     Input(String),
-    /// There is a lab of that name.
+    /// A lab with this name exists.
     #[error(
         "lab {name} exists already; remove it with `wirebench lab down {name}` or choose another name with `--as NAME`"
     )]
     Exists {
-        /// Its name.
+        /// Name of the lab.
         name: String,
     },
-    /// There is no lab of that name.
+    /// No lab has this name.
     #[error("no lab {name}; {}", alternatives(.existing))]
     Unknown {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// The labs there are.
+        /// Existing labs.
         existing: Vec<String>,
     },
-    /// The lab needs a program that is not there.
+    /// A program that the lab needs is missing.
     #[error(
         "the lab needs {program}, which is not installed; `apt-get install {package}` brings it"
     )]
     Missing {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
-        /// The Debian package it is in.
+        /// Debian package of the program.
         package: &'static str,
     },
-    /// The folder of labs belongs to somebody else.
+    /// The folder of labs belongs to another user.
     #[error(
         "{folder} cannot be written: a lab that stays needs root; without, `wirebench lab run KIND -- CMD…` \
          makes one that lives as long as a command"
     )]
     Privilege {
-        /// The folder.
+        /// Path of the folder.
         folder: String,
     },
-    /// The machine refused.
+    /// Error of the machine.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The impairing device could not open its ports.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A file, program or process.
+    /// Error of a file, program or process.
     #[error("cannot {operation} {object}: {cause}")]
     Io {
-        /// What was tried, as a verb.
+        /// Operation, as a verb.
         operation: &'static str,
-        /// What it was tried on.
+        /// Object of the operation.
         object: String,
-        /// Why it failed.
+        /// Cause of the error.
         #[source]
         cause: io::Error,
     },
-    /// A program that was called did not do its work.
+    /// A command failed.
     #[error("`{command}` failed: {message}")]
     Command {
-        /// As one would type it.
+        /// Command line.
         command: String,
-        /// What it said.
+        /// Output of the command.
         message: String,
     },
     /// The device under test did not start.
     #[error("the device did not start: {message}")]
     Device {
-        /// What it said.
+        /// Output of the device.
         message: String,
     },
-    /// A signal came while the lab was being made.
+    /// A signal arrived during the creation of the lab.
     #[error("interrupted by signal {signal}")]
     Interrupted {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
 }
@@ -101,7 +101,7 @@ impl TestbedError {
         }
     }
 
-    /// Whether privileges are what is missing.
+    /// Returns true if privileges are missing.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Host(error) => error.is_permission(),
@@ -111,7 +111,7 @@ impl TestbedError {
         }
     }
 
-    /// Whether the user's words are at fault, and not the machine.
+    /// Returns true if the user's input is the cause, not the machine.
     pub fn is_input(&self) -> bool {
         matches!(
             self,

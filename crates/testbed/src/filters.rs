@@ -1,4 +1,4 @@
-//! What the router lets through: conditions that are tried in their order, and nothing else.
+//! Filter of the router: an ordered list of conditions; other packets are dropped.
 
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -19,12 +19,12 @@ pub struct Filter {
     pub destination: IpAddr,
 }
 
-/// Has the node forward what the first condition that is about it permits, and nothing else.
+/// Makes the node forward only packets that their first matching condition permits.
 pub(crate) fn apply(filters: &[Filter], device: &Namespace) -> Result<()> {
     nft::load(device, &rules(filters))
 }
 
-/// A table for each family, so that a packet meets the conditions of its own. All conditions count.
+/// Rules with one table per address family. All conditions have counters.
 fn rules(filters: &[Filter]) -> String {
     let mut text = String::new();
     for (family, v6) in [("ip", false), ("ip6", true)] {

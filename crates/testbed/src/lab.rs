@@ -1,4 +1,4 @@
-//! Makes labs, takes them down, and tells what there is.
+//! Creation, removal and listing of labs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,11 +20,11 @@ use crate::{
     process,
 };
 
-/// Makes a lab. It stays until it is taken down; `owner` is the process it is meant for, after
-/// whose end [`down_all`] takes it. A lab without an owner is taken at once by that.
+/// Makes a lab. It exists until it is taken down. `owner` is the process that the lab serves; after the end of
+/// that process, [`down_all`] removes the lab. [`down_all`] removes a lab without an owner at any time.
 ///
 /// # Errors
-/// Options that do not fit; a name that is taken; missing privileges. Nothing is left behind then.
+/// Invalid options, a name in use, or missing privileges. Nothing of the lab remains on error.
 pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<LabState> {
     options.validate(kind)?;
     if kind == LabKind::Balancer {
@@ -45,7 +45,7 @@ pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<L
             Ok(lab)
         }
         Err(error) => {
-            // A namespace of that name that was there before is not ours to remove.
+            // An older namespace with this name belongs to someone else and must stay.
             lab.nodes.retain(|node| made.contains(&node.namespace));
             let _ = remove(&lab);
             Err(error)
@@ -62,14 +62,14 @@ pub fn down(name: &str) -> Result<()> {
     remove(&LabState::load(name)?)
 }
 
-/// Who runs something through the ports of a lab now: `process 4711 (wirebench trial …)`.
+/// Processes that use the ports of a lab now, for example `process 4711 (wirebench trial …)`.
 ///
 /// # Errors
-/// [`TestbedError::Unknown`]; when it cannot be told.
+/// [`TestbedError::Unknown`]; failure to read the locks.
 pub fn users(name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for node in &LabState::load(name)?.nodes {
-        // One that is gone is nobody's.
+        // A namespace that is gone has no users.
         if let Ok(namespace) = Namespace::named(&node.namespace) {
             found.extend(wb_host::locks::holders(&namespace)?);
         }
@@ -79,51 +79,51 @@ pub fn users(name: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Takes down every lab whose owner has ended or that has none, and whatever was left behind by a
+/// Takes down every lab that has no owner or whose owner has ended. Also removes the remains of a
 /// crash: namespaces beginning with `wb-` that belong to no lab, and impairing devices without a
-/// lab. With `force`, labs whose owner is alive as well.
+/// lab. With `force`, also takes down labs with a live owner.
 ///
 /// # Errors
-/// The first refusal, after trying all.
+/// The first failure, after all labs were tried.
 pub fn down_all(force: bool) -> Result<Removed> {
     sweep(&Sweep { force, only: None })
 }
 
-/// What a clean-up takes.
+/// Scope of a clean-up.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// Also labs whose owner is alive.
+    /// Includes labs with a live owner.
     pub force: bool,
-    /// Only labs whose name begins so, and namespaces named like theirs.
+    /// Restricts the clean-up to labs and namespaces with this prefix of the lab name.
     pub only: Option<String>,
 }
 
-/// What a clean-up did.
+/// Results of a clean-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Removed {
     /// Labs taken down.
     pub labs: Vec<String>,
-    /// Labs left alone since their owner is alive.
+    /// Labs that were kept because their owner is alive.
     pub kept: Vec<OwnedLab>,
     /// Namespaces that belonged to no lab.
     pub namespaces: Vec<String>,
-    /// Devices that had lost their lab.
+    /// Devices without a lab.
     pub processes: Vec<Process>,
 }
 
-/// A lab that somebody uses.
+/// A lab in use.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OwnedLab {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// Who uses it.
+    /// Owner of the lab.
     pub owner: Owner,
 }
 
-/// As [`down_all`], for some of the labs.
+/// Like [`down_all`], for a selection of labs.
 ///
 /// # Errors
-/// As [`down_all`].
+/// Same as [`down_all`].
 pub fn sweep(sweep: &Sweep) -> Result<Removed> {
     let covers = |lab: &str| {
         sweep
@@ -133,17 +133,17 @@ pub fn sweep(sweep: &Sweep) -> Result<Removed> {
     };
     let mut removed = Removed::default();
     let mut failed = None;
-    // Namespaces are listed before the labs: one that comes up meanwhile then is in neither list,
-    // and is not mistaken for one without a lab.
+    // Namespaces are listed before the labs. A namespace that appears in between is then in neither list,
+    // and does not count as one without a lab.
     let namespaces = state::namespaces()?;
     let devices = process::devices();
     let mut claimed = BTreeSet::new();
     for name in state::names()?.into_iter().filter(|name| covers(name)) {
         let lab = match LabState::load(&name) {
             Ok(lab) => lab,
-            // Taken down by somebody else meanwhile.
+            // Another process has taken the lab down meanwhile.
             Err(TestbedError::Unknown { .. }) => continue,
-            // Not written by us; its namespaces, if any, are found below.
+            // Not a valid lab file; its namespaces, if any, are found below.
             Err(_) => {
                 let _ = fs::remove_file(state::path_of(&name)?);
                 removed.labs.push(name);
@@ -170,7 +170,7 @@ pub fn sweep(sweep: &Sweep) -> Result<Removed> {
     for namespace in namespaces {
         let stray =
             namespace.strip_prefix(PREFIX).is_some_and(covers) && !claimed.contains(&namespace);
-        // It may have been a node of a lab that was taken down just now.
+        // It may have been a node of a lab that was just taken down.
         if stray && state::namespaces()?.contains(&namespace) {
             match remove_namespaces(std::slice::from_ref(&namespace), &[]) {
                 Ok(()) => removed.namespaces.push(namespace),
@@ -191,7 +191,7 @@ pub fn sweep(sweep: &Sweep) -> Result<Removed> {
     failed.map_or(Ok(removed), Err)
 }
 
-/// Files that a crash left beside those of labs.
+/// Removes files that a crash left next to the lab files.
 fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
     let known = state::names()?;
     let Ok(entries) = fs::read_dir(state::directory()?) else {
@@ -219,7 +219,7 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Takes down what is left of a lab; none of it has to be there any more.
+/// Removes the remains of a lab; any part may be missing.
 fn remove(lab: &LabState) -> Result<()> {
     let file = state::path_of(&lab.name)?;
     let mut devices: Vec<Process> = process::devices()
@@ -245,8 +245,8 @@ fn remove_namespaces(names: &[String], links: &[LinkEnds]) -> Result<()> {
     process::end(&process::inside(
         &open.iter().map(Namespace::inode).collect(),
     ));
-    // A run that holds sockets in here would keep namespace and wires alive: without the wires it
-    // learns that its port is gone.
+    // A run with sockets in the namespace would keep namespace and wires alive. Without the wires the run
+    // notices that its port is gone.
     for end in links.iter().map(|link| &link.a) {
         if let Some(namespace) = open.iter().find(|n| n.name() == Some(&end.namespace)) {
             let _ =
@@ -289,7 +289,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         create_veth(&veth(a), &veth(b))?;
     }
     for end in lab.links.iter().flat_map(|link| [&link.a, &link.b]) {
-        // The impairing device takes frames as they are on the wire.
+        // The impairing device needs frames as they are on the wire.
         let offloads = lab.options.hosts && lab.kind != LabKind::Impair;
         configure(find(end), end, offloads)?;
     }
@@ -327,7 +327,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the namespace's own kernel from speaking, before there is an interface it could speak on.
+/// Suppresses traffic of the namespace's kernel before an interface exists.
 fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Netlink::open(namespace)?.set_up("lo")?;
     let device = lab.kind.is_routed().then(|| &lab.links[1].a.namespace);
@@ -356,8 +356,8 @@ fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
             "0",
         )?;
     }
-    // Not everywhere to be had. The table of neighbours is large where this namespace has one of
-    // its own; the report of group membership that cannot be avoided comes once and at once.
+    // Not available everywhere. The neighbour table is large if this namespace has a separate
+    // one. The unavoidable report of group membership is sent once and immediately.
     for (key, value) in [
         ("ipv4/neigh/default/gc_thresh1", "8192"),
         ("ipv4/neigh/default/gc_thresh2", "32768"),
@@ -374,7 +374,7 @@ fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Ok(())
 }
 
-/// Frames cross a wire of the lab as they were sent: one by one, with their checksums.
+/// Frames must cross a wire of the lab unchanged: one by one, with their checksums.
 fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
     let ethtool = Ethtool::open(namespace)?;
     let off: &[Offload] = match offloads {
@@ -387,8 +387,8 @@ fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
         ],
     };
     for &offload in off {
-        // Without checksums on the way out there is no segmentation; the kernel has then switched
-        // it off by itself and refuses to hear of it again.
+        // Without transmit checksums there is no segmentation. The kernel has then switched segmentation
+        // off and rejects a request to do so.
         if ethtool.offload(&end.interface, offload)? != Some(false) {
             ethtool.set_offload(&end.interface, offload, false)?;
         }
@@ -407,18 +407,19 @@ fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
     }
     let has = |what: &str| end.kernel_addresses.iter().any(|a| a.contains(what));
     if has(":") && !has("fe80:") {
-        // The kernel asks for a neighbour from its link-local address; without one it cannot ask,
-        // and forwards nothing (RFC 4861 section 7.2.2 wants a source on the interface).
+        // The kernel sends neighbour solicitations from its link-local address. Without one it cannot resolve
+        // neighbours
+        // and forwards nothing (RFC 4861 section 7.2.2 requires a source address of the interface).
         netlink.add_address(&end.interface, LINK_LOCAL, 64)?;
     }
     netlink.set_up(&end.interface)?;
     Ok(())
 }
 
-/// A router's own link-local address; each of its links is a world of its own.
+/// Link-local address of a router, used on each of its links.
 const LINK_LOCAL: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
 
-/// Everything behind the testers is reached through them; who they are is asked by ARP and ND.
+/// Routes the networks behind the testers through the testers, whose MAC addresses are found by ARP and ND.
 fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
     let netlink = Netlink::open(namespace)?;
     let interfaces = [&lab.links[0].b.interface, &lab.links[1].a.interface];
@@ -439,7 +440,7 @@ fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Ok(())
 }
 
-/// A host reaches the other side of the router through it.
+/// Routes the other side of the router through the router.
 fn route_through(namespace: &Namespace, end: &End) -> Result<()> {
     let netlink = Netlink::open(namespace)?;
     let side = usize::from(end.interface.starts_with('b'));
@@ -458,32 +459,32 @@ fn route_through(namespace: &Namespace, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// A lab that is taken down when this goes out of scope.
+/// Guard of a lab: takes the lab down when dropped.
 #[derive(Debug)]
 pub struct Lab {
     state: LabState,
 }
 
 impl Lab {
-    /// Makes a lab that belongs to this process.
+    /// Makes a lab owned by this process.
     ///
     /// # Errors
-    /// As [`up`].
+    /// Same as [`up`].
     pub fn up(kind: LabKind, options: &LabOptions) -> Result<Self> {
         Ok(Self {
             state: up(kind, options, Some(Owner::current()))?,
         })
     }
 
-    /// What is known of it.
+    /// Stored state of the lab.
     pub fn state(&self) -> &LabState {
         &self.state
     }
 
-    /// The locator of an interface of it: `wb-pair-a/a0` for `a0`.
+    /// Locator of an interface of the lab: `wb-pair-a/a0` for `a0`.
     ///
     /// # Panics
-    /// When the lab has no such interface.
+    /// If the lab has no such interface.
     pub fn port(&self, interface: &str) -> String {
         let ends = self.state.links.iter().flat_map(|link| [&link.a, &link.b]);
         let mut found = ends.filter(|end| end.interface == interface);
@@ -493,10 +494,10 @@ impl Lab {
             .locator()
     }
 
-    /// The namespace of a node of it: `wb-pair-a` for `a`.
+    /// Namespace of a node of the lab: `wb-pair-a` for `a`.
     ///
     /// # Panics
-    /// When the lab has no such node.
+    /// If the lab has no such node.
     pub fn node(&self, node: &str) -> &str {
         let mut found = self.state.nodes.iter().filter(|each| each.node == node);
         let found = found.next();
@@ -505,15 +506,15 @@ impl Lab {
             .namespace
     }
 
-    /// How it stands.
+    /// Present status of the lab.
     pub fn status(&self) -> LabStatus {
         LabStatus::of(self.state.clone())
     }
 
-    /// Takes it down now and tells what went wrong.
+    /// Takes the lab down now and reports errors.
     ///
     /// # Errors
-    /// As [`down`].
+    /// Same as [`down`].
     pub fn down(self) -> Result<()> {
         remove(&self.state)
     }
@@ -632,7 +633,7 @@ impl LabStatus {
         LabStatus {
             balancer: Balancer::of(&lab),
             state: match (lab.complete, whole) {
-                // Whoever made it for itself is gone.
+                // The owner of the lab has ended.
                 (true, true) if lab.owner.is_some() && !lab.is_owned() => "orphaned",
                 (true, true) => "up",
                 (false, _) if lab.is_owned() => "building",
@@ -658,7 +659,7 @@ impl LabStatus {
 fn programs_at(wires: &[LinkEnds]) -> Vec<EndProgram> {
     let ends = wires.iter().flat_map(|wire| [&wire.a, &wire.b]);
     let found = ends.filter_map(|end| {
-        // Whoever is gone has none.
+        // A namespace that is gone has no programs.
         let namespace = Namespace::named(&end.namespace).ok()?;
         let link = link_by_name(&namespace, &end.interface).ok()?;
         let program = link.xdp_attached?;
@@ -671,10 +672,10 @@ fn programs_at(wires: &[LinkEnds]) -> Vec<EndProgram> {
     found.collect()
 }
 
-/// All labs and how they stand, and namespaces that have lost theirs.
+/// Status of all labs, and namespaces without a lab.
 ///
 /// # Errors
-/// When they cannot be listed.
+/// Failure to list labs or namespaces.
 pub fn ls() -> Result<LabList> {
     let namespaces = state::namespaces()?;
     let labs = state::all()?;
@@ -693,28 +694,28 @@ pub fn ls() -> Result<LabList> {
     })
 }
 
-/// What a port of a lab has around it.
+/// Surroundings of a port of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PortHint {
-    /// The lab's name.
+    /// Name of the lab.
     pub lab: String,
-    /// What is between its ports.
+    /// Kind of the lab.
     pub kind: LabKind,
-    /// Addresses this port takes, IPv4 then IPv6.
+    /// Addresses for this port, IPv4 then IPv6.
     pub addresses: Vec<IpAddr>,
-    /// The hardware address frames from here are sent to: the far port's, or the router's.
+    /// Destination MAC address for frames from this port: that of the far port or of the router.
     pub peer_mac: [u8; 6],
-    /// The router's addresses on this side, IPv4 then IPv6; empty where there is none.
+    /// Addresses of the router on this side, IPv4 then IPv6; empty without a router.
     pub gateways: Vec<IpAddr>,
     /// The port at the other end of the lab.
     pub far_port: String,
-    /// The addresses that port takes, IPv4 then IPv6.
+    /// Addresses of the far port, IPv4 then IPv6.
     pub far_addresses: Vec<IpAddr>,
-    /// What the router lets through towards node b, where it is limited.
+    /// Capacity of the router towards node b, if limited.
     pub limit: Option<Limit>,
 }
 
-/// What is around the port `interface` of the namespace `node`, if it is a tester's port of a lab.
+/// Surroundings of the port `interface` in the namespace `node`, if it is a tester port of a lab.
 pub fn find_port(node: &str, interface: &str) -> Option<PortHint> {
     state::all()
         .ok()?

@@ -1,19 +1,19 @@
 //! Labs: ready-made topologies of network namespaces, with a device under test in the middle.
 //!
-//! A lab is made by [`up`], remembered in a small file, and taken down by [`down`], [`down_all`] or
-//! the [`Lab`] guard. Nodes are network namespaces `wb-LAB-NODE`, so that `ip netns exec` works on
-//! them. Knows ports and the host; nothing of plans and streams, and it prints nothing.
+//! [`up`] makes a lab and stores it in a small file; [`down`], [`down_all`] or
+//! the [`Lab`] guard take it down. Nodes are network namespaces `wb-LAB-NODE`, so that `ip netns exec` works on
+//! them. Knows ports and the host, but no plans or streams, and prints nothing.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `topology` | the kinds of labs, their options, and which nodes, links and addresses they have |
-//! | `state` | the files that remember labs, and where they are |
-//! | `lab` | up, down, what there is, the ports' neighbours |
-//! | `run` | commands inside a node, and beside a lab that lives as long as they do |
+//! | `topology` | kinds of labs, their options, nodes, links and addresses |
+//! | `state` | lab files and their folder |
+//! | `lab` | creation, removal, status, neighbours of ports |
+//! | `run` | commands inside a node, and commands with a temporary lab |
 //! | `balancer` | the device under test of the `balancer` lab: nftables or haproxy |
-//! | `filters`, `nft` | what the router lets through, and how the kernel is told |
-//! | [`impair`] | the device under test of the `impair` lab, a process of its own |
-//! | `user` | a user namespace for those who are not root |
+//! | `filters`, `nft` | filter of the router, and loading of nftables rules |
+//! | [`impair`] | the device under test of the `impair` lab, a separate process |
+//! | `user` | a user namespace for unprivileged users |
 
 pub mod impair;
 

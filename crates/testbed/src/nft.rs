@@ -1,4 +1,4 @@
-//! `nft`: rules of the kernel of a node.
+//! `nft`: nftables rules of a node's kernel.
 
 use std::{
     io::Write as _,
@@ -10,7 +10,7 @@ use wb_host::{Namespace, in_namespace};
 
 use crate::{Result, TestbedError, balancer::find};
 
-/// Where it is.
+/// Path of `nft`.
 pub(crate) fn program() -> Result<PathBuf> {
     find("nft", "nftables")
 }
@@ -26,7 +26,7 @@ pub(crate) fn load(device: &Namespace, rules: &str) -> Result<()> {
             .stderr(Stdio::piped())
             .spawn()?;
         let mut input = child.stdin.take().expect("its input is a pipe");
-        // Where it ended without reading, what it says is the better reason.
+        // If `nft` ended without reading, its own message explains the reason better.
         let _ = input.write_all(rules.as_bytes());
         drop(input);
         child.wait_with_output()

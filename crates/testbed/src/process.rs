@@ -1,4 +1,4 @@
-//! The processes of a lab: who is inside its namespaces, who is its device; ending them.
+//! Processes of a lab: finds those inside its namespaces and its device, and ends them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use wb_host::process;
 use crate::impair::DEVICE_COMMAND;
 use crate::{LabState, Process, Result, TestbedError, state};
 
-/// How long a process has to end by itself.
+/// Time for a process to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long the kernel has to end it then.
+/// Additional time for the kernel to end a process after SIGKILL.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// All processes of this machine that can be seen.
+/// All visible processes of this machine.
 fn all() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -33,10 +33,10 @@ pub(crate) fn named(pid: u32) -> Option<Process> {
     })
 }
 
-/// The processes whose network namespace is one of these.
+/// Processes whose network namespace is one of these.
 pub(crate) fn inside(inodes: &BTreeSet<u64>) -> Vec<Process> {
     let lives_there = |pid: &u32| {
-        // Followed, the link is the namespace itself.
+        // `metadata` follows the link to the namespace.
         fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|found| inodes.contains(&found.ino()))
     };
     all().filter(lives_there).filter_map(named).collect()
@@ -46,13 +46,13 @@ fn user_namespace(pid: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{pid}/ns/user")).ok()?.ino())
 }
 
-/// Whether no other process is in this one's user namespace.
+/// Returns true if no other process is in this process's user namespace.
 pub(crate) fn is_alone() -> bool {
     let (own, ours) = (std::process::id(), user_namespace("self"));
     !all().any(|pid| pid != own && user_namespace(&pid.to_string()) == ours)
 }
 
-/// The impairing devices of this user namespace, each with the lab's file it was given. Elsewhere
+/// Impairing devices of this user namespace, each with the lab file that it received. In other user namespaces
 /// the same path is another file.
 pub(crate) fn devices() -> Vec<(Process, PathBuf)> {
     let ours = user_namespace("self");
@@ -76,8 +76,8 @@ fn device_argument(line: &[u8]) -> Option<PathBuf> {
     }
 }
 
-/// Ends processes: politely, then not. This process and those that started it are spared: the
-/// shell someone works in may itself be inside a lab.
+/// Ends processes, first with SIGTERM, then with SIGKILL. Spares this process and its ancestors, since the
+/// user's shell may itself be inside a lab.
 pub(crate) fn end(processes: &[Process]) -> Vec<Process> {
     let spared = own_line();
     let targets: Vec<Process> = processes
@@ -101,12 +101,12 @@ fn signal(processes: &[Process], signal: Signal) {
     }
 }
 
-/// Waits for all to be gone; says whether they are.
+/// Waits until all processes are gone, and returns true if they are.
 fn wait(processes: &[Process], at_most: Duration) -> bool {
     let deadline = Instant::now() + at_most;
     loop {
         for process in processes {
-            // Succeeds for children of this process only; nobody else would bury them.
+            // Succeeds for children of this process only; no other process would reap them.
             if let Some(pid) = pid(*process) {
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
             }
@@ -125,7 +125,7 @@ fn pid(process: Process) -> Option<Pid> {
     Pid::from_raw(i32::try_from(process.pid).ok()?)
 }
 
-/// This process, its parent, and so on.
+/// This process and its ancestors.
 fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut next = Some(std::process::id());
@@ -144,7 +144,7 @@ fn parent(pid: u32) -> Option<u32> {
         .ok()
 }
 
-/// Whether this process is in the foreground of its terminal, where Ctrl-C reaches its children too.
+/// Returns true if this process is in the foreground of its terminal, so that Ctrl-C reaches its children too.
 pub(crate) fn in_foreground() -> bool {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let Some(end) = stat.rfind(')') else {
@@ -155,7 +155,7 @@ pub(crate) fn in_foreground() -> bool {
     fields.len() > 5 && fields[2] == fields[5]
 }
 
-/// Starts the impairing device of a lab and waits until it has opened its ports.
+/// Starts the impairing device of a lab and waits until its ports are open.
 pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
     let program = match &lab.options.device_program {
         Some(program) => program.clone(),
@@ -185,7 +185,7 @@ pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
         && line.trim_end() == READY
         && let Some(process) = process
     {
-        // Not waited for by its handle: it is meant to live on, and `end` buries it.
+        // The handle is dropped without waiting, since the process must outlive this one; `end` reaps it.
         return Ok(process);
     }
     let _ = child.kill();
@@ -199,10 +199,10 @@ pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
     Err(TestbedError::Device { message })
 }
 
-/// What the device says when it forwards.
+/// Output of the device once it forwards.
 pub(crate) const READY: &str = "ready";
 
-/// Ctrl-C and the end of a terminal do not concern it: the lab outlives the command that made it.
+/// Detaches a command from Ctrl-C and the end of the terminal: the lab outlives the command that made it.
 #[allow(unsafe_code)] // The standard library has no other way to call setsid in the child.
 pub(crate) fn own_session(command: &mut Command) {
     let detach = || {
@@ -214,8 +214,8 @@ pub(crate) fn own_session(command: &mut Command) {
     unsafe { command.pre_exec(detach) };
 }
 
-/// A command beside a lab ends when its starter is killed, as nobody would then take the lab down
-/// after it. The starting thread must live as long as the command may.
+/// Ends a command of a lab when its starter is killed, since nothing would take the lab down
+/// afterwards. The starting thread must live as long as the command may.
 #[allow(unsafe_code)] // The death signal can only be set in the child.
 pub(crate) fn bind_to_this_thread(command: &mut Command) {
     let bind = || {

@@ -1,4 +1,4 @@
-//! Commands inside a node of a lab, and beside a lab that lives as long as they do.
+//! Commands inside a node of a lab, and commands with a temporary lab.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
@@ -13,16 +13,16 @@ use wb_host::{Namespace, descriptors::keep_limit};
 
 use crate::{Lab, LabKind, LabOptions, Result, TestbedError, process, state, user};
 
-/// Signals that are for the command.
+/// Signals that are forwarded to the command.
 const PASSED_ON: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 /// Runs a command inside the namespace `node`, with a `/sys` that shows its interfaces, as
-/// `ip netns exec` does, and returns its exit code; 128 + n where signal n ended it.
+/// `ip netns exec` does. Returns the exit code of the command, or 128 + n if signal n ended it.
 ///
 /// # Errors
 /// No such namespace or command; missing privileges.
 pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
-    // Inside a user namespace names outside are hidden first.
+    // Inside a user namespace, outer names must be hidden first.
     state::directory()?;
     let namespace = Namespace::named(node)?;
     let mut signals = watch()?;
@@ -39,11 +39,11 @@ pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
     wait(child, &mut signals)
 }
 
-/// Makes a lab, runs a command beside it, takes the lab down, and returns the command's exit code.
-/// Signals go to the command; the lab goes in any case.
+/// Makes a lab, runs a command, takes the lab down, and returns the command's exit code.
+/// Forwards signals to the command; takes the lab down in any case.
 ///
 /// # Errors
-/// As [`crate::up`]; no such command.
+/// Same as [`crate::up`]; no such command.
 pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> {
     let mut signals = watch()?;
     let lab = Lab::up(kind, options)?;
@@ -79,21 +79,21 @@ fn start(command: &mut Command, argv: &[String]) -> Result<Child> {
         .map_err(TestbedError::io("start", argv[0].as_str()))
 }
 
-/// Moves this thread into `namespace`, with a view of `/sys` to match.
+/// Moves this thread into `namespace`, with a matching view of `/sys`.
 fn enter(namespace: &Namespace) -> Result<()> {
     let refused = |object: &str| TestbedError::io("prepare", format!("{object} for the command"));
     user::unshare(UnshareFlags::NEWNS).map_err(refused("a mount namespace"))?;
     let quiet = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", quiet).map_err(refused("the mounts"))?;
     namespace.enter()?;
-    // Refused in some containers; the command then sees the interfaces of this namespace in
-    // /sys/class/net and the right ones everywhere else.
+    // Some containers do not permit this. The command then sees the interfaces of the outer namespace in
+    // /sys/class/net, and the right ones everywhere else.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
     Ok(())
 }
 
-/// Waits for the command and hands signals on to it.
+/// Waits for the command and forwards signals to it.
 fn wait(mut child: Child, signals: &mut Signals) -> Result<i32> {
     let lost = || TestbedError::io("wait for", "the command");
     loop {
@@ -101,7 +101,7 @@ fn wait(mut child: Child, signals: &mut Signals) -> Result<i32> {
             return Ok(code(status));
         }
         for signal in signals.wait().filter(|signal| PASSED_ON.contains(signal)) {
-            // Ctrl-C has reached it already.
+            // The terminal has sent Ctrl-C to the command already.
             let from_terminal = matches!(signal, SIGINT | SIGQUIT) && process::in_foreground();
             if !from_terminal
                 && let (Some(pid), Some(signal)) = (

@@ -1,13 +1,14 @@
-//! The known capacity of the router: a token bucket on its egress.
+//! Capacity limit of the router: a token bucket on its egress.
 //!
-//! A bucket sends what its tokens allow however late its timer fires, as long as the tokens of that
-//! time fit into the bucket. So the bucket, not the queue before it, decides whether the rate is
-//! met exactly: it holds more than a timer is ever late, while the queue stays short, so that little
-//! arrives after a trial's end.
+//! A bucket sends what its tokens allow, however late its timer fires, as long as the tokens of that
+//! time fit into the bucket. The bucket, not the queue before it, therefore determines the accuracy of the
+//! rate. It holds more than the maximum lateness of a timer, while the queue stays short, so that few
+//! frames arrive after the end of a trial.
 //!
-//! A timer for each frame that waits takes the time of the CPU that it was set on, in a virtual machine 10 us and more.
-//! On the CPU of the sender, whose own call brings its frames as far as the bucket, it would hold the sender back to
-//! the rate of the bucket: nobody could overload it. So the router works on a CPU of its own.
+//! The timer for each waiting frame uses the CPU on which it was set, 10 us or more in a virtual machine.
+//! The sender's system call carries its frames up to the bucket. On the sender's CPU, these timers would slow the
+//! sender
+//! down to the rate of the bucket, and the router could not be overloaded. So the router uses a separate CPU.
 
 use std::process::Command;
 
@@ -17,11 +18,11 @@ use wb_host::{Namespace, cpu, in_namespace, steering};
 
 use crate::{Result, TestbedError};
 
-/// How long the bucket may fill before tokens are lost.
+/// Time to fill the bucket; further tokens are lost.
 const BUCKET_MS: u64 = 10;
-/// How long a frame may wait.
+/// Maximum time in the queue.
 const QUEUE_MS: u64 = 2;
-/// Ethernet header and two VLAN tags.
+/// Bytes of the Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u64 = 14 + 8;
 
 /// The shaping of an egress. In a time T at most `rate_bps` × T ÷ 8 + `burst_bytes` bytes leave,
@@ -37,11 +38,11 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// A shaping of `rate_bps` that meets the rate in the long run.
+    /// Makes a limit that meets `rate_bps` in the long run.
     pub(crate) fn of(rate_bps: u64, mtu: u32) -> Self {
         let longest = u64::from(mtu) + FRAME_OVERHEAD;
         let bytes_in = |ms: u64| rate_bps / 8 * ms / 1000;
-        // The kernel keeps the bucket's size in 32 bits.
+        // The kernel stores the bucket size in 32 bits.
         let burst_bytes = bytes_in(BUCKET_MS).clamp(10 * longest, 1 << 30);
         let queue_bytes = bytes_in(QUEUE_MS).clamp(10 * longest, 1 << 30);
         Self {
@@ -51,14 +52,14 @@ impl Limit {
         }
     }
 
-    /// Puts it on an interface.
+    /// Applies the limit to an interface.
     pub(crate) fn apply(&self, namespace: &Namespace, interface: &str) -> Result<()> {
         let Self {
             rate_bps,
             burst_bytes,
             queue_bytes,
         } = self;
-        // A bare number of `tc` is bits per second for a rate and bytes for the others.
+        // For `tc`, a bare number is bits per second for a rate and bytes for the others.
         let line = format!(
             "qdisc replace dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes}b limit {queue_bytes}b"
         );
@@ -77,7 +78,7 @@ impl Limit {
     }
 }
 
-/// Has the kernel forward what comes in at an interface on a CPU that a sender takes last, where it may.
+/// If permitted, makes the kernel forward arrivals at an interface on the CPU that senders take last.
 pub(crate) fn forward_elsewhere(namespace: &Namespace, interface: &str) {
     if let Some(cpu) = cpu::online().ok().and_then(|cpus| cpu::placed_last(&cpus)) {
         steering::receive_on(namespace, interface, cpu);

@@ -1,6 +1,6 @@
-//! The files that remember labs: one JSON file per lab, beside it the device's log and counters.
+//! Lab files: one JSON file per lab, next to the log and the counters of its device.
 //!
-//! A lab's file is there before its first namespace and until after its last, so that whatever is
+//! A lab's file exists before its first namespace and until after its last. If a process is
 //! killed in between, [`crate::down_all`] knows what to remove. Inside a user namespace the folder
 //! is a tmpfs in the private mount namespace, since such labs end with that.
 
@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    /// Whether it is still at work.
+    /// Returns true if the process runs.
     pub fn is_alive(self) -> bool {
         process::is_alive(self.pid, self.start_time)
     }
@@ -55,7 +55,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process.
+    /// This process as the owner.
     pub fn current() -> Self {
         Self {
             process: Process::current(),
@@ -64,26 +64,26 @@ impl Owner {
     }
 }
 
-/// All that is remembered of a lab.
+/// Stored state of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabState {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// What is between its ports.
+    /// Kind of the lab.
     pub kind: LabKind,
-    /// Whether it has been made wholly.
+    /// True once the lab is complete.
     pub complete: bool,
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
-    /// What was asked for.
+    /// Requested options.
     pub options: LabOptions,
-    /// Its namespaces.
+    /// Namespaces of the lab.
     pub nodes: Vec<Node>,
-    /// Its wires.
+    /// Wires of the lab.
     pub links: Vec<LinkEnds>,
-    /// The router's capacity, where it is limited.
+    /// Capacity of the router, if limited.
     pub limit: Option<Limit>,
-    /// The process it lives for, while it is being made the one that makes it. A lab without one
+    /// Process that the lab serves; during creation, the process that makes the lab. A lab without an owner
     /// stays until it is taken down.
     pub owner: Option<Owner>,
     /// The impairing device, or haproxy.
@@ -91,7 +91,7 @@ pub struct LabState {
 }
 
 impl LabState {
-    /// What a lab will be, before anything of it is there.
+    /// State of a new lab before any part of it exists.
     pub(crate) fn planned(kind: LabKind, options: LabOptions) -> Self {
         let Topology { nodes, links } = Topology::of(kind, &options);
         Self {
@@ -110,18 +110,18 @@ impl LabState {
         }
     }
 
-    /// Whether somebody may still want it.
+    /// Returns true if the owner is alive.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner
             .as_ref()
             .is_some_and(|owner| owner.process.is_alive())
     }
 
-    /// Writes it where no lab of that name is.
+    /// Writes the file unless a lab with this name exists.
     pub(crate) fn claim(&self) -> Result<()> {
         let path = path_of(&self.name)?;
         let fresh = self.write_beside(&path)?;
-        // Unlike a rename this fails where the name is taken.
+        // Unlike a rename, this fails if the name is taken.
         let linked = fs::hard_link(&fresh, &path);
         let _ = fs::remove_file(&fresh);
         linked.map_err(|cause| match cause.kind() {
@@ -132,7 +132,7 @@ impl LabState {
         })
     }
 
-    /// Writes it over what was there.
+    /// Writes the file and replaces the previous one.
     pub(crate) fn save(&self) -> Result<()> {
         let path = path_of(&self.name)?;
         let fresh = self.write_beside(&path)?;
@@ -146,10 +146,10 @@ impl LabState {
         Ok(fresh)
     }
 
-    /// The lab of a file.
+    /// Reads a lab file.
     ///
     /// # Errors
-    /// When the file cannot be read or was not written by us.
+    /// The file cannot be read or is not a valid lab file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let failed = || TestbedError::io("read", path.display().to_string());
         let text = fs::read(path).map_err(failed())?;
@@ -157,7 +157,7 @@ impl LabState {
             .map_err(|e| failed()(io::Error::new(io::ErrorKind::InvalidData, e.to_string())))
     }
 
-    /// The lab called `name`.
+    /// State of the lab `name`.
     pub(crate) fn load(name: &str) -> Result<Self> {
         match Self::read(&path_of(name)?) {
             Err(TestbedError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
@@ -170,7 +170,7 @@ impl LabState {
         }
     }
 
-    /// The files of this lab. Its own file comes last, and so it is removed last.
+    /// Removes the files of this lab. Its own file is removed last.
     pub(crate) fn forget(&self) -> Result<()> {
         let path = path_of(&self.name)?;
         for file in [
@@ -192,7 +192,7 @@ impl LabState {
     }
 }
 
-/// The names of all labs, sorted.
+/// Names of all labs, sorted.
 pub(crate) fn names() -> Result<Vec<String>> {
     let folder = directory()?;
     let entries = match fs::read_dir(&folder) {
@@ -218,7 +218,7 @@ pub(crate) fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// All labs whose file can be read, by name.
+/// All labs with a readable file, by name.
 pub(crate) fn all() -> Result<Vec<LabState>> {
     Ok(names()?
         .iter()
@@ -226,29 +226,29 @@ pub(crate) fn all() -> Result<Vec<LabState>> {
         .collect())
 }
 
-/// The file of a lab.
+/// Path of a lab file.
 pub(crate) fn path_of(name: &str) -> Result<PathBuf> {
     Ok(directory()?.join(format!("{name}.json")))
 }
 
-/// What a lab's device writes its counters to.
+/// File of the device's counters.
 pub(crate) fn counters_path(state: &Path) -> PathBuf {
     state.with_extension("counters")
 }
 
-/// What a lab's haproxy is told.
+/// Configuration file of haproxy.
 pub(crate) fn haproxy_path(state: &Path) -> PathBuf {
     state.with_extension("haproxy")
 }
 
-/// What a lab's device complains to.
+/// Log file of the device.
 pub(crate) fn log_path(state: &Path) -> PathBuf {
     state.with_extension("log")
 }
 
-/// The namespaces that are ours or called as if they were: those beginning with `wb-`.
+/// Namespaces beginning with `wb-`.
 pub(crate) fn namespaces() -> Result<Vec<String>> {
-    // Inside a user namespace this hides the names outside, which are not ours to count or remove.
+    // Inside a user namespace, this call hides the names outside, which must not be counted or removed.
     directory()?;
     Ok(netns::list()?
         .into_iter()
@@ -256,7 +256,7 @@ pub(crate) fn namespaces() -> Result<Vec<String>> {
         .collect())
 }
 
-/// The folder of the labs that this process can see.
+/// Folder of the labs visible to this process.
 pub(crate) fn directory() -> Result<PathBuf> {
     match user::private_directory()? {
         Some(private) => Ok(private),
@@ -264,7 +264,7 @@ pub(crate) fn directory() -> Result<PathBuf> {
     }
 }
 
-/// Makes the folder where it is missing.
+/// Makes the folder if it is missing.
 pub(crate) fn prepare_directory() -> Result<()> {
     let folder = directory()?;
     let refused = |cause: io::Error| match cause.kind() {
@@ -279,7 +279,7 @@ pub(crate) fn prepare_directory() -> Result<()> {
         .create(&folder)
         .map_err(refused)?;
     let found = fs::symlink_metadata(&folder).map_err(refused)?;
-    // What is written here is believed later, also by root.
+    // Later runs trust the files in this folder, even as root.
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused(io::ErrorKind::PermissionDenied.into()));
     }

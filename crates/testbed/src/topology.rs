@@ -1,6 +1,6 @@
-//! The kinds of labs as data: which nodes, links, hardware and IP addresses each has.
+//! Kinds of labs as data: nodes, links, hardware and IP addresses of each.
 //!
-//! Pure; `lab` makes it real.
+//! Pure; `lab` creates the namespaces and links.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,7 +30,7 @@ pub enum LabKind {
 }
 
 impl LabKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [LabKind; 4] = [
         LabKind::Pair,
         LabKind::Router,
@@ -38,7 +38,7 @@ impl LabKind {
         LabKind::Balancer,
     ];
 
-    /// Its name on the command line, and the name of a lab of it unless told otherwise.
+    /// Name on the command line, and default name of a lab of this kind.
     pub fn name(self) -> &'static str {
         match self {
             LabKind::Pair => "pair",
@@ -48,7 +48,7 @@ impl LabKind {
         }
     }
 
-    /// Its nodes, from the near side to the far one.
+    /// Nodes, from the near side to the far one.
     pub(crate) fn nodes(self) -> &'static [&'static str] {
         match self {
             LabKind::Pair => &["a", "b"],
@@ -57,7 +57,7 @@ impl LabKind {
         }
     }
 
-    /// The letters that begin the names of interfaces on either side.
+    /// First letters of the interface names on either side.
     fn letters(self) -> [&'static str; 2] {
         match self {
             LabKind::Balancer => ["c", "s"],
@@ -65,7 +65,7 @@ impl LabKind {
         }
     }
 
-    /// Whether the kernel forwards between the ports.
+    /// Returns true if the kernel forwards between the ports.
     pub(crate) fn is_routed(self) -> bool {
         matches!(self, LabKind::Router | LabKind::Balancer)
     }
@@ -151,15 +151,15 @@ impl Default for LabOptions {
 }
 
 impl LabOptions {
-    /// The name of a lab of this kind with these options.
+    /// Name of a lab of this kind with these options.
     pub fn name_for(&self, kind: LabKind) -> &str {
         self.name.as_deref().unwrap_or(kind.name())
     }
 
-    /// Checks the options against the kind.
+    /// Checks the options for the kind of lab.
     ///
     /// # Errors
-    /// All that is wrong, in one line.
+    /// All problems, in one line.
     pub fn validate(&self, kind: LabKind) -> Result<()> {
         let mut wrong = Vec::new();
         if let Some(why) = name_fault(self.name_for(kind)) {
@@ -255,7 +255,7 @@ pub struct End {
 }
 
 impl End {
-    /// Whether this end is a port for the tester.
+    /// Returns true if this end is a port for the tester.
     pub fn faces_tester(&self) -> bool {
         !self.tester_addresses.is_empty()
     }
@@ -269,7 +269,7 @@ impl End {
         bytes
     }
 
-    /// Where frames to other networks go: the kernel's addresses with a network around them, IPv4 then
+    /// Addresses to which frames for other networks go: the kernel's addresses that have a network, IPv4 then
     /// IPv6.
     pub(crate) fn gateways(&self) -> Vec<IpAddr> {
         let with_network = self
@@ -281,7 +281,7 @@ impl End {
             .collect()
     }
 
-    /// As a locator: `wb-pair-a/a0`.
+    /// Locator, for example `wb-pair-a/a0`.
     pub fn locator(&self) -> String {
         format!("{}/{}", self.namespace, self.interface)
     }
@@ -296,7 +296,7 @@ pub struct LinkEnds {
     pub b: End,
 }
 
-/// Where the router's own addresses are, towards a and towards b.
+/// Addresses of the router, towards a and towards b.
 pub(crate) const ROUTER_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(198, 18, 1, 1), Ipv4Addr::new(198, 19, 1, 1)];
 pub(crate) const ROUTER_V6: [Ipv6Addr; 2] = [v6(1, 1), v6(0x8001, 1)];
@@ -307,7 +307,7 @@ pub(crate) struct Behind {
     pub(crate) side: usize,
     pub(crate) network: IpAddr,
     pub(crate) prefix_len: u8,
-    /// The tester that leads there.
+    /// Tester that is the next hop.
     pub(crate) tester: IpAddr,
 }
 
@@ -328,13 +328,13 @@ pub(crate) fn networks_behind() -> [Behind; 4] {
     [v4(0), v4(1), v6(0), v6(1)]
 }
 
-/// 2001:2::/48 is for benchmarks: RFC 5180 section 8.
+/// 2001:2::/48 is reserved for benchmarks: RFC 5180 section 8.
 pub(crate) const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, subnet, 0, 0, 0, host)
 }
 
-/// 198.18.0.0/15 is for benchmarks: RFC 2544 appendix C.2.2. Links after the first have networks of
-/// their own.
+/// 198.18.0.0/15 is reserved for benchmarks: RFC 2544 appendix C.2.2. Each link after the first has a separate
+/// network.
 const fn tester_v4(side: u8, link: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18 + side, 1 + link, 2)
 }
@@ -389,7 +389,7 @@ impl Topology {
     }
 }
 
-/// What every namespace of ours begins with.
+/// Prefix of the name of every lab namespace.
 pub(crate) const PREFIX: &str = "wb-";
 
 fn namespace_name(lab: &str, node: &str) -> String {
@@ -408,8 +408,8 @@ fn tester_end(lab: &str, kind: LabKind, side: u8, link: u8) -> End {
     }
 }
 
-/// What a host's kernel has: of a wire, all of the benchmark networks are at hand; of a router, what
-/// is on this side. Further links have networks of their own, which must not overlap.
+/// Addresses of a host's kernel. On a wire, all benchmark networks are directly connected; behind a router, only the
+/// network of this side. Further links have separate networks, which must not overlap.
 fn host_addresses(kind: LabKind, side: u8, link: u8) -> Vec<String> {
     let (v4, v6) = match (kind, link) {
         (LabKind::Pair | LabKind::Impair, 0) => (15, 48),
@@ -441,8 +441,8 @@ fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
     }
 }
 
-/// Locally administered, and the same for the same lab and port each time. The four bytes of the
-/// lab's name keep two labs apart that someone joins.
+/// Locally administered MAC address, fixed for a lab and port. Four bytes depend on the lab's name, so that
+/// addresses stay distinct if a user connects two labs.
 fn mac(lab: &str, port: u8) -> String {
     // FNV-1a.
     let hash = lab.bytes().fold(0x811c_9dc5_u32, |hash, byte| {

@@ -1,7 +1,7 @@
-//! Labs for those who are not root: a user namespace in which this user is.
+//! Labs without root: a user namespace in which this user is root.
 //!
-//! Whoever is in a user namespace keeps names and files of labs in tmpfs mounts of the private
-//! mount namespace: nothing outside is touched, and all of it ends with the last process in there.
+//! Inside a user namespace, names and files of labs are in tmpfs mounts of the private
+//! mount namespace. Nothing outside changes, and everything ends with the last process inside.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -16,16 +16,16 @@ use wb_host::{Namespace, Netlink};
 use crate::{Result, TestbedError};
 
 const NAMES: &str = "/run/netns";
-/// Present in a folder that is already covered.
+/// File that marks a covered folder.
 const MARK: &str = ".wirebench-private";
 
-/// Moves this process into a new user, network and mount namespace, as `unshare -Urnm` does: it is
-/// root in there, may make labs, and reaches no network outside.
+/// Moves this process into a new user, network and mount namespace, as `unshare -Urnm` does. The process is
+/// root there, may make labs, and reaches no network outside.
 ///
-/// To be called before the first thread is started.
+/// Call before the first thread is started.
 ///
 /// # Errors
-/// Where other threads run, or the system does not let this user have namespaces.
+/// Other threads run, or the system does not permit namespaces for this user.
 pub fn enter_user_namespace() -> Result<()> {
     let (uid, gid) = (
         rustix::process::geteuid().as_raw(),
@@ -42,7 +42,7 @@ pub fn enter_user_namespace() -> Result<()> {
         };
         TestbedError::io("create", format!("a user namespace{why}"))(errno)
     })?;
-    // The kernel wants this before it takes a group map from someone without privileges.
+    // The kernel requires this before it accepts a group map from an unprivileged process.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
     write("/proc/self/gid_map", &format!("0 {gid} 1"))?;
@@ -52,13 +52,13 @@ pub fn enter_user_namespace() -> Result<()> {
     Ok(())
 }
 
-/// The folder for lab files inside a user namespace; nothing outside of one.
+/// Folder for lab files inside a user namespace; `None` outside.
 pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
     if !Privileges::of_this_process().in_user_namespace {
         return Ok(None);
     }
-    // Names outside must neither be in the way nor be removed by a clean-up in here. Where this is
-    // refused there is no mount namespace of our own, and making a lab will say so.
+    // Outer names must neither conflict nor be removed by a clean-up inside. If the kernel rejects
+    // the mount, this process has no private mount namespace, and making a lab reports the error.
     if Path::new(NAMES).is_dir() {
         let _ = cover(Path::new(NAMES));
     }
@@ -69,7 +69,7 @@ pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
         _ => {}
     }
     let found = fs::symlink_metadata(&folder).map_err(refused())?;
-    // In /tmp anybody may have been there first.
+    // In /tmp, another user may have created the folder.
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused()(io::Error::from(io::ErrorKind::PermissionDenied)));
     }
@@ -77,7 +77,7 @@ pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Puts a tmpfs over a folder, once.
+/// Mounts a tmpfs over a folder, once.
 fn cover(folder: &Path) -> io::Result<()> {
     let mark = folder.join(MARK);
     if mark.exists() {
@@ -88,7 +88,7 @@ fn cover(folder: &Path) -> io::Result<()> {
     fs::write(mark, "")
 }
 
-/// Who this user is outside: without other mappings the only one there is.
+/// User id outside: without other mappings, the only mapped one.
 fn outer_uid() -> String {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace()

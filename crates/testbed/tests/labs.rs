@@ -1,4 +1,4 @@
-//! Labs of every kind, made and taken down, and what is left when something is killed.
+//! Labs of every kind: creation, removal, and clean-up after killed processes.
 
 mod common;
 
@@ -172,7 +172,7 @@ fn the_router_forwards_both_families() {
     let far = wb_testbed::find_port(lab.node("b"), "b0").unwrap();
     let mut tx = open(&lab.port("a0"));
     let mut rx = open(&lab.port("b0"));
-    // In place of a tester that answers.
+    // Replaces a tester that answers.
     let far_mac = lab.state().links[1].b.mac_bytes();
     let device = Netlink::open(&Namespace::named(lab.node("dut")).unwrap()).unwrap();
     for address in &near.far_addresses {
@@ -289,7 +289,7 @@ fn the_device_does_what_it_counts() {
     assert!(duplicates > 0 && reordered > 0);
     assert_eq!(seen.len() as u64, counters.arrived - counters.lost);
 
-    // The way back is a wire.
+    // The opposite direction is a plain wire.
     send(&mut b, &tagged(peer, own, 100));
     let mut back = Vec::new();
     until("everything has come back", || {
@@ -423,7 +423,7 @@ fn a_user_namespace_has_labs_of_its_own() {
         return;
     }
     let unique = Unique::new();
-    // A lab outside with the same name is neither in the way nor in danger.
+    // An outer lab with the same name neither conflicts nor is removed.
     let outside = Lab::up(LabKind::Pair, &unique.options()).unwrap();
     let program = common::example("lab");
     let script = format!(

@@ -1,4 +1,4 @@
-//! haproxy as the balancer: its configuration, its process, and when it listens.
+//! haproxy as the balancer: configuration, process and readiness.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -15,17 +15,17 @@ use super::{BalancerOptions, PORT, VIRTUAL, find};
 use crate::process::{named, own_session};
 use crate::{LabState, Process, Result, TestbedError, state};
 
-/// Where its counters are, seen from within its node.
+/// Address of its counters within the node.
 const COUNTERS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8404);
-/// How long it may take until it listens.
+/// Maximum time until haproxy listens.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where `haproxy` is.
+/// Path of `haproxy`.
 pub(super) fn program() -> Result<PathBuf> {
     find("haproxy", "haproxy")
 }
 
-/// Starts it in the device's node and waits until it listens.
+/// Starts haproxy in the device's node and waits until it listens.
 pub(super) fn start(
     lab: &LabState,
     options: BalancerOptions,
@@ -60,7 +60,7 @@ pub(super) fn start(
         }
         let answers = in_namespace(device, || TcpStream::connect(address).is_ok())?;
         if answers && let Some(process) = named(child.id()) {
-            // Not waited for by its handle: it is meant to live on.
+            // The handle is dropped without waiting, since the process must outlive this one.
             return Ok(process);
         }
         if begin.elapsed() > START_TIMEOUT {
@@ -76,7 +76,7 @@ pub(super) fn start(
     Err(TestbedError::Device { message })
 }
 
-/// What a load needs of a host with sockets. Whatever cannot be had is done without.
+/// Applies the kernel settings that a load over sockets needs. Ignores unavailable ones.
 fn prepare(device: &Namespace) {
     for (key, value) in [
         ("ipv4/ip_local_port_range", "1024 65535"),
@@ -88,7 +88,7 @@ fn prepare(device: &Namespace) {
     }
 }
 
-/// What it says is wrong, out of all that it says.
+/// The relevant error line of the log.
 fn complaint(log: &str) -> String {
     let alert = log.lines().find(|line| line.contains("[ALERT]"));
     let line = alert.or_else(|| log.lines().last());
@@ -98,7 +98,7 @@ fn complaint(log: &str) -> String {
     )
 }
 
-/// Each connection takes two descriptors.
+/// Limit of connections; each connection takes two descriptors.
 fn most_connections() -> u64 {
     let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     (descriptors.saturating_sub(200) / 2).clamp(100, 100_000)

@@ -1,12 +1,13 @@
-//! The device under test of the lab `balancer`: connections to a virtual address and port go to
-//! several servers behind it.
+//! Device under test of the lab `balancer`: distributes connections to a virtual address and port over
+//! several servers.
 //!
-//! As `dnat` it is the kernel: nftables gives each new connection the next server's address in place
-//! of the virtual one, and what comes back is translated by the connection's entry (conntrack). As
-//! `haproxy` it is a proxy that ends the client's connection and opens one of its own.
+//! In the mode `dnat` the device is the kernel: nftables replaces the virtual address of each new connection by the
+//! next
+//! server's address, and the connection's conntrack entry translates the answers. In the mode
+//! `haproxy` the device is a proxy that terminates the client's connection and opens a second one.
 //!
-//! Client and server addresses are those of a tester that answers for them itself; the kernel of
-//! their nodes has none. The device reaches all of them by one neighbour on each side.
+//! The tester answers for the client and server addresses; the kernels of
+//! their nodes have none. The device reaches all of them through one neighbour on each side.
 
 mod haproxy;
 mod nat;
@@ -22,12 +23,12 @@ use wb_host::{Namespace, sysctl};
 use crate::topology::v6;
 use crate::{End, LabKind, LabState, Process, Result, TestbedError, nft};
 
-/// The addresses connections are opened to. The device's own, in the client's network, so that it
+/// Virtual addresses. They belong to the device and to the client's network, so that the device
 /// answers ARP, neighbour discovery and echo for them.
 pub(crate) const VIRTUAL: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(198, 18, 1, 100), v6(1, 0x100));
-/// The virtual port and the servers' port, TCP and UDP.
+/// Virtual port and port of the servers, TCP and UDP.
 const PORT: u16 = 80;
-/// How many client addresses there are: with 64 thousand ports each more than a run needs.
+/// Number of client addresses; with 64 thousand ports each, more than a run needs.
 const CLIENTS: u8 = 250;
 
 /// How connections are spread.
@@ -61,13 +62,13 @@ impl Default for BalancerOptions {
 }
 
 impl BalancerOptions {
-    /// What is wrong with them.
+    /// Problem of the options, if any.
     pub(crate) fn fault(self) -> Option<String> {
         (!(1..=250).contains(&self.backends))
             .then(|| format!("--backends is {}, allowed is 1 to 250", self.backends))
     }
 
-    /// Says early what would be missed later.
+    /// Checks early that the required program is installed.
     ///
     /// # Errors
     /// [`TestbedError::Missing`].
@@ -83,12 +84,12 @@ impl BalancerOptions {
     }
 }
 
-/// The n-th server, from 1.
+/// Addresses of the n-th server, from 1.
 fn server(n: u8) -> (Ipv4Addr, Ipv6Addr) {
     (Ipv4Addr::new(198, 19, 2, n), v6(0x8002, n.into()))
 }
 
-/// The n-th client, from 1.
+/// Addresses of the n-th client, from 1.
 fn client(n: u8) -> (Ipv4Addr, Ipv6Addr) {
     (Ipv4Addr::new(198, 18, 2, n), v6(2, n.into()))
 }
@@ -141,7 +142,7 @@ pub struct BalancerSide {
 }
 
 impl Balancer {
-    /// That of a lab; nothing for other kinds.
+    /// Description of a lab; `None` for other kinds.
     pub(crate) fn of(lab: &LabState) -> Option<Self> {
         if lab.kind != LabKind::Balancer {
             return None;
@@ -161,7 +162,7 @@ impl Balancer {
                 [v4.to_string(), v6.to_string()]
             }
         };
-        // haproxy's connections are sockets, and the kernel follows none.
+        // haproxy's connections are sockets, which are not in the conntrack table.
         let device = (options.mode == BalancerMode::Dnat)
             .then(|| Namespace::named(&far.a.namespace).ok())
             .flatten();
@@ -209,10 +210,10 @@ fn range(first: (Ipv4Addr, Ipv6Addr), last: (Ipv4Addr, Ipv6Addr)) -> [String; 2]
     ]
 }
 
-/// Makes the node of the device balance, and returns the process that does, if one does.
+/// Starts balancing in the device's node, and returns the balancing process, if there is one.
 ///
 /// # Errors
-/// A program that is not there or complains.
+/// A program that is missing or fails.
 pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process>> {
     let options = lab.options.balancer.unwrap_or_default();
     match options.mode {
@@ -221,7 +222,7 @@ pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process
     }
 }
 
-/// Where a program is; those for administrators are often not on the path.
+/// Path of a program; administration tools are often not in `PATH`.
 pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,4 +1,4 @@
-//! The kernel as a balancer: nftables rules and how long connections are remembered.
+//! The kernel as a balancer: nftables rules and conntrack timeouts.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use wb_host::{Namespace, sysctl};
 use super::{BalancerOptions, PORT, VIRTUAL};
 use crate::{Result, nft};
 
-/// Seconds that an entry is kept after the last packet, by the name of the state. The kernel's own
-/// are minutes and days; a load that opens many thousands of connections a second would fill the
-/// table with those that have ended.
+/// Seconds for which an entry is kept after the last packet, by the name of the state. The kernel's defaults
+/// are minutes and days. A load that opens thousands of connections per second would fill the
+/// table with entries of closed connections.
 const TIMEOUTS: [(&str, u32); 10] = [
     ("tcp_timeout_syn_sent", 10),
     ("tcp_timeout_syn_recv", 10),
@@ -23,20 +23,20 @@ const TIMEOUTS: [(&str, u32); 10] = [
     ("udp_timeout_stream", 30),
 ];
 
-/// Loads the rules and sets the times.
+/// Loads the rules and sets the timeouts.
 pub(super) fn apply(options: BalancerOptions, device: &Namespace) -> Result<()> {
     nft::load(device, &rules(options))?;
-    // These exist once there are rules. In a user namespace they cannot be had.
+    // These keys exist once there are rules. They are unavailable in a user namespace.
     for (key, seconds) in TIMEOUTS {
         let key = format!("net/netfilter/nf_conntrack_{key}");
         let _ = sysctl::set(device, &key, &seconds.to_string());
     }
-    // What belongs to no connection is not taken for a new one in its middle.
+    // A packet without a connection must not start one in its middle.
     let _ = sysctl::set(device, "net/netfilter/nf_conntrack_tcp_loose", "0");
     Ok(())
 }
 
-/// The rules: each server is a chain of its own, so that each has a counter of its connections (a
+/// Rules with a separate chain for each server, so that each has a counter of its connections (a
 /// chain of type nat sees the first packet of each).
 fn rules(options: BalancerOptions) -> String {
     let mut text = String::from("table inet balancer {\n");
@@ -63,7 +63,7 @@ fn rules(options: BalancerOptions) -> String {
             "    {address} meta l4proto {{ tcp, udp }} th dport {PORT} counter {next}"
         );
     }
-    // A server's packet that belongs to no connection would leave with the server's address.
+    // A server's packet without a connection would leave with the server's address.
     text.push_str(
         "  }\n  chain forward {\n    type filter hook forward priority filter; policy accept;\n    \
          ct state invalid counter drop\n  }\n}\n",

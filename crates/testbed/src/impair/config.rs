@@ -1,4 +1,4 @@
-//! What the device is asked to do, as it is kept in the lab's file.
+//! Options of the impairing device, as stored in the lab file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,14 +61,14 @@ impl Default for ImpairOptions {
     }
 }
 
-/// More than this would fill memory before anything leaves.
+/// A longer delay would fill memory before the first frame leaves.
 const LONGEST_DELAY_NS: u64 = 60_000_000_000;
 
 impl ImpairOptions {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Everything that is out of its range.
+    /// All values out of range.
     pub fn validate(&self) -> Result<(), String> {
         let mut wrong: Vec<String> = Vec::new();
         if let Err(fault) = self.a_to_b().validate() {
@@ -85,7 +85,7 @@ impl ImpairOptions {
         }
     }
 
-    /// What happens from a to b.
+    /// Impairment from a to b.
     pub fn a_to_b(&self) -> Impairment {
         Impairment {
             loss: match self.loss {
@@ -104,10 +104,10 @@ impl ImpairOptions {
         }
     }
 
-    /// What happens from b to a.
+    /// Impairment from b to a.
     pub fn b_to_a(&self) -> Impairment {
         if self.both {
-            // Both ways would otherwise lose the same frames.
+            // With the same seed, both directions would lose the same frames.
             self.a_to_b().with_seed(self.seed ^ 0x5bd1_e995_9d1b_54a5)
         } else {
             Impairment::default()

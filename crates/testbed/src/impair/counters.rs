@@ -1,7 +1,8 @@
-//! What the device did, in a small file that others read while it works.
+//! Counters of the device, in a small file that other processes read during operation.
 //!
-//! Each direction has a slot of its own, written whole with one system call by the thread of that
-//! direction. A number before and after the counters tells a reader that it came in the middle.
+//! Each direction has a separate slot, which its thread writes completely with one system call. A sequence number
+//! before
+//! and after the counters reveals a read in the middle of a write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -51,7 +52,7 @@ pub struct DirectionCounters {
     pub late_max_ns: u64,
 }
 
-/// Words of [`DirectionCounters`].
+/// Number of 64-bit words of [`DirectionCounters`].
 const WORDS: usize = 16;
 
 impl DirectionCounters {
@@ -141,10 +142,10 @@ pub struct DeviceCounters {
     pub b_to_a: DirectionCounters,
 }
 
-/// Bytes of a slot: the counters between two times the number of the writing.
+/// Bytes of a slot: the counters between two copies of the sequence number.
 const SLOT: usize = (WORDS + 2) * 8;
 
-/// A direction's slot in the file, as its only writer holds it.
+/// Slot of a direction in the file, held by its only writer.
 pub(crate) struct Slot {
     file: File,
     offset: u64,
@@ -170,7 +171,7 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Writes what is new.
+    /// Writes the counters if they changed.
     pub(crate) fn publish(&mut self, counters: &DirectionCounters) {
         if self.last.as_ref() == Some(counters) {
             return;
@@ -184,16 +185,16 @@ impl Slot {
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        // Should the disk be full, the next writing may succeed.
+        // If the disk is full, the next write may succeed.
         if self.file.write_all_at(&bytes, self.offset).is_ok() {
             self.last = Some(*counters);
         }
     }
 }
 
-/// What the file says; nothing where there is none.
+/// Counters in the file; `None` without a file.
 pub(crate) fn read(path: &Path) -> Option<DeviceCounters> {
-    // A writing takes a microsecond: to come in the middle of it is rare, twice in a row rarer.
+    // A write takes a microsecond: reading during a write is rare, and twice in a row rarer.
     (0..100).find_map(|_| {
         let bytes = fs::read(path).ok()?;
         Some(DeviceCounters {

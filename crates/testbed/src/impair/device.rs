@@ -1,4 +1,4 @@
-//! The device's process: opens both ports in its node and has a thread for each direction.
+//! Process of the device: opens both ports in its node and runs one thread per direction.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,17 +16,17 @@ use super::wake_tuning::{self, WakeTuning};
 use crate::state::{self, LabState};
 use crate::{End, Result, TestbedError, process};
 
-/// The hidden command under which a program runs as the device: `PROGRAM impair-device STATE_FILE`.
+/// Hidden command that runs a program as the device: `PROGRAM impair-device STATE_FILE`.
 pub const DEVICE_COMMAND: &str = "impair-device";
 
-/// Runs this process as the device of the lab in `state_file`, until the lab is gone. Says `ready`
-/// on the standard output once frames are forwarded.
+/// Runs this process as the device of the lab in `state_file`, until the lab is gone. Prints `ready`
+/// on standard output once frames are forwarded.
 ///
-/// To be called before any thread is started.
+/// Call before any thread is started.
 ///
 /// # Errors
-/// When the lab or its ports cannot be opened, or a port fails. The caller writes the error to the
-/// standard error, from where the lab's maker reads it.
+/// The lab or its ports cannot be opened, or a port fails. The caller writes the error to
+/// standard error, from which the lab's maker reads it.
 pub fn device_main(state_file: &Path) -> Result<()> {
     let lab = LabState::read(state_file)?;
     let [near, far] = &lab.links[..] else {
@@ -61,7 +61,7 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     start("b to a", back, ended)?;
     loop {
         match end.recv_timeout(IDLE) {
-            // The wires go a moment before the lab is forgotten.
+            // The wires are removed shortly before the lab file.
             Ok(PortError::Gone { .. }) => return Ok(()),
             Ok(error) => return Err(error.into()),
             Err(_) if is_abandoned(state_file) => return Ok(()),
@@ -70,15 +70,15 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     }
 }
 
-/// Whether nobody can have a use for the device any more, nor end it: its lab is forgotten, or the
-/// process it was made for is gone, or it is the last one in its user namespace.
+/// Returns true if the device is useless and no process will end it: the lab file is gone, or the
+/// owner of the lab has ended, or this is the last process in its user namespace.
 fn is_abandoned(state_file: &Path) -> bool {
     let forgotten =
         LabState::read(state_file).map_or(true, |lab| lab.owner.is_some() && !lab.is_owned());
     forgotten || (Privileges::of_this_process().in_user_namespace && process::is_alone())
 }
 
-/// The receiving half of a port, with a socket of its own: each direction has a thread.
+/// Receiving half of a port. The socket is separate because each direction has a thread.
 fn receiver(end: &End) -> Result<PacketQueue> {
     let options = PacketOptions {
         tx: false,
@@ -89,7 +89,7 @@ fn receiver(end: &End) -> Result<PacketQueue> {
     open(end, &options)
 }
 
-/// The sending half of a port.
+/// Sending half of a port.
 fn sender(end: &End) -> Result<PacketQueue> {
     open(
         end,
@@ -140,7 +140,7 @@ where
         wake_tuning::settle();
         loop {
             if let Err(error) = direction.round() {
-                // Nobody listens any more when the other direction ended first.
+                // The send fails if the other direction ended first.
                 let _ = ended.send(error);
                 return;
             }

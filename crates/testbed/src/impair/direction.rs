@@ -12,34 +12,34 @@ use super::counters::{DirectionCounters, Slot};
 use super::pool::{Handle, Pool};
 use super::wake_tuning::WakeTuning;
 
-/// Frames taken in between two looks at what is to leave.
+/// Maximum number of frames received between two checks for due departures.
 const BATCH: usize = 64;
-/// Frames that may wait for a link that takes none; more are counted as refused.
+/// Maximum number of frames that wait for a blocked link; more are counted as refused.
 const BACKLOG: usize = 1 << 16;
-/// How old counters may be while frames pass.
+/// Maximum age of published counters while frames pass.
 const PUBLISH_NS: u64 = 50_000_000;
-/// How long frames that are not for testing may wait to be seen while others are inside.
+/// Maximum time until a frame other than a test frame is noticed while others are inside.
 const LOOK_NS: u64 = 500_000;
-/// Delays below this are too short to sleep through without looking for frames.
+/// Shorter delays leave no time to sleep without checking for frames.
 const SHORT_NS: u64 = 10_000;
-/// When a link that took nothing is tried again.
+/// Interval of retries for a blocked link.
 const STUCK: Duration = Duration::from_micros(200);
-/// How long an idle thread sleeps.
+/// Sleep time of an idle thread.
 pub(super) const IDLE: Duration = Duration::from_millis(500);
-/// The wall clock may be set at any time; stamps are taken with it.
+/// Interval of clock comparisons: timestamps use the wall clock, which may be set at any time.
 const CLOCK_NS: u64 = 100_000_000;
 
-/// A direction and its thread's state: receives with `R`, sends with `T`.
+/// State of a direction and its thread: receives with `R`, sends with `T`.
 pub(super) struct Direction<R, T> {
     rx: R,
     tx: T,
     impairer: Impairer<Handle>,
-    /// Whether packets of TCP and UDP are treated as test frames are.
+    /// Treats packets of TCP and UDP like test frames.
     all: bool,
     pool: Pool,
     /// Frames on their way to the link, in order.
     outgoing: VecDeque<Handle>,
-    /// No frame leaves sooner than this after it came.
+    /// Minimum time between arrival and departure of a frame.
     shortest_ns: u64,
     counters: DirectionCounters,
     slot: Slot,
@@ -78,8 +78,8 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         })
     }
 
-    /// One round: takes in what has come, lets leave what is due, waits for what is next. Returns
-    /// whether it is time for the caller to look after other things: nothing came for a while.
+    /// Performs one round: receives frames, sends due ones, waits for the next event. Returns
+    /// true if no frame came for a while, so that the caller can do other work.
     pub(super) fn round(&mut self) -> Result<bool, PortError> {
         let came = self.take_in()?;
         let now = clock::monotonic_ns();
@@ -123,7 +123,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
                 outgoing.push_back(handle);
                 return;
             }
-            // Between stamp and now the clock may have been set; no frame waits here for a second.
+            // The clock may have been set since the timestamp; no frame waits here for a second.
             let stamp = offset.monotonic_of(frame.stamp_ns);
             let arrival = if now.abs_diff(stamp) > 1_000_000_000 {
                 now
@@ -140,8 +140,8 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
     }
 
     fn let_leave(&mut self, now: u64) {
-        // Departures made together are early by half their time or late by half of it, so that
-        // the median delay is what was asked.
+        // Departures that are grouped are up to half the group's time early or late, so the
+        // median delay is the requested one.
         let quantum_ns = self.tuning.quantum_ns;
         let ahead_ns = if self.shortest_ns >= quantum_ns {
             quantum_ns / 2
@@ -156,7 +156,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         }
     }
 
-    /// Hands over as much as the link takes.
+    /// Passes as many frames as the link accepts.
     fn send(&mut self, now: u64) -> Result<(), PortError> {
         while !self.outgoing.is_empty() {
             let tx = self.tx.tx();
@@ -167,7 +167,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             for (i, handle) in self.outgoing.drain(..lent).enumerate() {
                 let bytes = self.pool.bytes(handle);
                 let slot = tx.slot(i);
-                // Both links of a lab have the same MTU, so it fits.
+                // Both links of a lab have the same MTU, so the frame fits.
                 let len = bytes.len().min(slot.bytes.len());
                 slot.bytes[..len].copy_from_slice(&bytes[..len]);
                 *slot.len = len as u32;
@@ -217,7 +217,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             self.publish(now);
             return Ok(!self.wait_for_frames(IDLE)?);
         };
-        // What comes from now on leaves no sooner than this: until then nobody has to look.
+        // Later arrivals leave no sooner than this, so no check is needed until then.
         let blind_ns = self.shortest_ns.min(LOOK_NS);
         if blind_ns >= self.tuning.quantum_ns.max(SHORT_NS) {
             let together_ns = self.sent_ns + self.tuning.quantum_ns;
@@ -225,7 +225,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
                 .sleep_until(due_ns.min(now + blind_ns).max(together_ns), now);
             return Ok(false);
         }
-        // Frames may come that leave at once.
+        // Frames that leave immediately may arrive.
         let alarm_ns = self.tuning.alarm(due_ns);
         if alarm_ns > now + self.tuning.spin_ns {
             self.wait_for_frames(Duration::from_nanos(alarm_ns - now))?;
@@ -241,8 +241,8 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
     }
 }
 
-/// Whether a frame, behind one VLAN tag at most, is TCP or UDP; not ARP and not neighbour discovery, without
-/// which there is nothing to impair.
+/// Returns true if a frame, after at most one VLAN tag, is TCP or UDP. ARP and neighbour discovery are excluded, since
+/// no traffic could pass without them.
 fn is_transport(frame: &[u8]) -> bool {
     let kind_at = match frame.get(12..14) {
         Some([0x81, 0x00]) => 16,

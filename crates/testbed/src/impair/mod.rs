@@ -1,7 +1,7 @@
-//! The device under test of the `impair` lab: a process that bridges two ports and errs by order.
+//! Device under test of the lab `impair`: a process that bridges two ports and impairs traffic as configured.
 //!
-//! The decisions are those of [`wb_port::fault`]; here is what moves the frames in real time and
-//! tells what was done.
+//! [`wb_port::fault`] makes the decisions. This module moves the frames in real time and
+//! counts the results.
 
 mod config;
 mod counters;

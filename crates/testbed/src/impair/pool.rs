@@ -1,10 +1,10 @@
-//! Memory for the frames under way: buffers that are used again.
+//! Memory for the frames inside the device: reused buffers.
 
 use wb_port::StrippedVlan;
 
-/// Frames that may be inside at once: at 1 Mpps a quarter of a second.
+/// Maximum number of frames inside: a quarter of a second at 1 Mpps.
 const MOST: usize = 1 << 18;
-/// Destination and source address; a VLAN tag comes next.
+/// Bytes of destination and source address; a VLAN tag comes next.
 const ADDRESSES: usize = 12;
 
 /// A frame in the pool.
@@ -17,7 +17,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Keeps a frame, with the VLAN tag that the kernel took out put back. None when full.
+    /// Stores a frame and restores the VLAN tag that the kernel removed. `None` if the pool is full.
     pub(crate) fn keep(&mut self, bytes: &[u8], vlan: Option<StrippedVlan>) -> Option<Handle> {
         let handle = self.take()?;
         let buffer = &mut self.buffers[handle as usize];
@@ -34,7 +34,7 @@ impl Pool {
         Some(handle)
     }
 
-    /// Keeps the same frame once more. Has room for one beyond the limit, as a copy was promised.
+    /// Stores a copy of a frame. Always succeeds, with one frame beyond the limit if necessary.
     pub(crate) fn copy(&mut self, handle: Handle) -> Handle {
         let bytes = std::mem::take(&mut self.buffers[handle as usize]);
         let second = self.free.pop().unwrap_or_else(|| self.grow());
@@ -49,7 +49,7 @@ impl Pool {
         &self.buffers[handle as usize]
     }
 
-    /// Forgets a frame.
+    /// Releases a frame.
     pub(crate) fn release(&mut self, handle: Handle) {
         self.free.push(handle);
     }

@@ -1,8 +1,8 @@
-//! How the device waits for the next departure without taking the CPU from sender and receiver.
+//! Waits for the next departure without taking the CPU from sender and receiver.
 //!
-//! A timer wakes the thread some microseconds late, by about the same each time. So the thread
-//! asks to be woken that much earlier and spins the rest. Departures that come closer than a
-//! wake-up costs are made together.
+//! A timer wakes the thread some microseconds late, by an almost constant amount. The thread therefore
+//! sets the timer that much earlier and spins for the rest. Departures closer together than the cost of a
+//! wake-up are grouped.
 #![allow(unsafe_code)] // Scheduling classes have no safe wrapper.
 
 use std::num::NonZeroU64;
@@ -11,34 +11,34 @@ use rustix::thread::ClockId;
 use rustix::time::Timespec;
 use wb_host::{clock, cpu};
 
-/// Wake-ups later than this are the scheduler's doing, which an earlier alarm does not mend.
+/// Later wake-ups are caused by the scheduler, and an earlier alarm does not help.
 const LATEST_NS: u64 = 60_000;
 
-/// How a thread of the device waits.
+/// Waiting strategy of a device thread.
 pub(crate) struct WakeTuning {
-    /// Departures within this time are made together.
+    /// Departures within this time are grouped.
     pub(crate) quantum_ns: u64,
-    /// The thread spins rather than sleeps for less than this.
+    /// The thread spins for shorter waits instead of sleeping.
     pub(crate) spin_ns: u64,
-    /// How late the timer is, an average that follows what is seen.
+    /// Moving average of the timer's lateness.
     late_ns: u64,
-    /// Since when `slept_ns` is counted.
+    /// Start of the period in which `slept_ns` counts.
     since_ns: u64,
     slept_ns: u64,
 }
 
-/// A thread that runs ahead of all others and never sleeps is stopped for 50 ms of each second
-/// (`kernel.sched_rt_runtime_us`), all at once. So of this time
+/// Period of the sleep quota. The kernel stops a real-time thread that never sleeps for 50 ms of each second
+/// (`kernel.sched_rt_runtime_us`), all at once.
 const TURN_NS: u64 = 5_000_000;
-/// this much is slept, in small pieces if they come by themselves, else in one.
+/// Minimum sleep in each period: several short natural sleeps, or a single forced one.
 const REST_NS: u64 = 500_000;
 
 impl WakeTuning {
-    /// For the CPUs of this machine.
+    /// Makes the strategy for a machine with `cpus` CPUs.
     pub(crate) fn new(cpus: usize) -> Self {
-        // With a CPU to itself the device may spin. Where it shares one with the sender or the
-        // receiver, each spin is theirs: it then looks every 15 us, for which a wake-up of some
-        // 4 us is worth while.
+        // With a dedicated CPU the device may spin. If it shares the CPU with the sender or the
+        // receiver, each spin takes their time. It then wakes every 15 us, which is worth
+        // a wake-up of about 4 us.
         let (quantum_ns, spin_ns) = if cpus >= 4 {
             (0, 100_000)
         } else {
@@ -53,7 +53,7 @@ impl WakeTuning {
         }
     }
 
-    /// How much before `due_ns` the thread should wake.
+    /// Time at which the thread should wake for `due_ns`.
     pub(crate) fn alarm(&self, due_ns: u64) -> u64 {
         due_ns.saturating_sub(self.late_ns)
     }
@@ -72,12 +72,12 @@ impl WakeTuning {
         }
     }
 
-    /// Notes that the thread has slept.
+    /// Records a sleep of the thread.
     pub(crate) fn note_sleep(&mut self, ns: u64) {
         self.slept_ns += ns;
     }
 
-    /// Sleeps where the thread has had no other rest for long.
+    /// Sleeps if the thread has not slept enough for a period.
     pub(crate) fn rest(&mut self, now: u64) {
         if now - self.since_ns < TURN_NS - REST_NS {
             return;
@@ -97,7 +97,7 @@ impl WakeTuning {
     }
 }
 
-/// Sleeps until `time_ns` of CLOCK_MONOTONIC, or until a signal: the caller looks at the clock anyway.
+/// Sleeps until `time_ns` of CLOCK_MONOTONIC, or until a signal: the caller checks the clock anyway.
 fn sleep(time_ns: u64) {
     let time = Timespec {
         tv_sec: (time_ns / 1_000_000_000) as i64,
@@ -106,9 +106,9 @@ fn sleep(time_ns: u64) {
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &time);
 }
 
-/// Gives the calling thread the best place there is: before all others on the first CPU, the one that
-/// senders take last. (Interrupting a sender delays its frames before they reach the device.) What
-/// is refused is left as it was.
+/// Gives the calling thread the best available placement: real-time priority on the first CPU, which
+/// senders take last. (Interrupting a sender delays its frames before they reach the device.) Settings
+/// that the kernel rejects stay unchanged.
 pub(crate) fn settle() -> usize {
     let cpus = cpu::allowed().unwrap_or_default();
     if let Some(first) = cpus.first() {
@@ -122,7 +122,7 @@ pub(crate) fn settle() -> usize {
     cpus.len()
 }
 
-/// Ahead of all ordinary threads.
+/// Gives the thread priority over all ordinary threads.
 fn set_first_in_first_out() -> bool {
     // SAFETY: an all-zero sched_param is a valid one.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -131,7 +131,7 @@ fn set_first_in_first_out() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
 }
 
-/// Among ordinary threads, one that asks for short turns may interrupt one with long turns (since
+/// Requests a short time slice: an ordinary thread with a short slice may preempt one with a long slice (since
 /// Linux 6.12). Needs no privilege.
 fn set_short_slice() {
     /// sched.h: struct sched_attr, first version.
@@ -152,7 +152,7 @@ fn set_short_slice() {
         flags: 0,
         nice: rustix::process::getpriority_process(None).unwrap_or(0),
         priority: 0,
-        // The shortest that the kernel takes.
+        // Shortest slice that the kernel accepts.
         runtime_ns: 100_000,
         deadline_ns: 0,
         period_ns: 0,

@@ -1,4 +1,4 @@
-//! What the tests with real namespaces share: names of their own, a clean-up, and raw ports.
+//! Shared parts of tests with real namespaces: unique names, clean-up, and raw ports.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{Interface, QueuePair, RxQueue, TxQueue};
 use wb_testbed::{LabOptions, Sweep, sweep};
 
-/// Whether this process may make labs; says so where not.
+/// Returns true if this process may make labs; otherwise reports the skip.
 pub(crate) fn privileged() -> bool {
     let may = wb_host::privilege::is_root();
     if !may {
@@ -21,7 +21,7 @@ pub(crate) fn privileged() -> bool {
     may
 }
 
-/// A name that no other test and no other process has; whatever is left of it goes at the end.
+/// A name that no other test or process has. Everything with this name is removed at the end.
 pub(crate) struct Unique(pub(crate) String);
 
 impl Unique {
@@ -93,7 +93,7 @@ impl Drop for Unique {
     }
 }
 
-/// The program of an example; `cargo test -p wb-testbed` builds them.
+/// Path of an example program; `cargo test -p wb-testbed` builds the examples.
 pub(crate) fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests
@@ -114,7 +114,7 @@ pub(crate) fn lab_command() -> Command {
     Command::new(example("lab"))
 }
 
-/// Waits until `what` holds.
+/// Waits until `holds` returns true; `what` describes the condition.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds() {
@@ -151,7 +151,7 @@ pub(crate) fn open(locator: &str) -> PacketQueue {
         .unwrap()
 }
 
-/// Sends every frame.
+/// Sends all frames.
 pub(crate) fn send(port: &mut PacketQueue, frames: &[Vec<u8>]) {
     let tx = port.tx();
     let mut rest = frames;
@@ -172,7 +172,7 @@ pub(crate) fn send(port: &mut PacketQueue, frames: &[Vec<u8>]) {
     });
 }
 
-/// The frames that wait.
+/// Received frames that wait in the port.
 pub(crate) fn receive(port: &mut PacketQueue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while port
