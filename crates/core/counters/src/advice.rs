@@ -1,5 +1,5 @@
-//! What about the machine spoils a test, beside interrupts on the wrong CPUs: T4, T5, T9, T11, T12 (for T1 and T2 see
-//! [`placement`](crate::interrupts::placement)).
+//! Advice on settings of the machine that spoil a test: rules T4, T5, T9, T11 and T12. For interrupts on the wrong CPUs
+//! (T1 and T2) see [`placement`](crate::interrupts::placement).
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::{
     interrupts::{QueueInterrupt, format_mask},
 };
 
-/// A CPU is full that idles less than this, in percent.
+/// Idle share below which a CPU counts as full, in percent.
 const FULL: f64 = 10.0;
-/// And one is idle that idles more.
+/// Idle share above which a CPU counts as idle, in percent.
 const IDLE: f64 = 50.0;
-/// Interrupts, or packets, a second that make something busy.
+/// Interrupts or packets per second from which a queue or an interface counts as busy.
 const BUSY: f64 = 100.0;
-/// From here on, what the hypervisor takes away is told, in percent.
+/// Steal time from which the hypervisor's share is reported, in percent.
 const STOLEN: f64 = 1.0;
-/// A CPU that takes longer than this to wake up sleeps deeply, us.
+/// Wake-up latency above which a sleep state counts as deep, in us.
 const DEEP: u32 = 20;
-/// Bytes around the MTU in a frame: Ethernet's header, a tag and the FCS.
+/// Bytes of a frame in addition to the MTU: Ethernet header, VLAN tag and FCS.
 const AROUND_MTU: f64 = 22.0;
 
 /// An advice.
@@ -41,7 +41,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Whether the other says the same, whatever its figures.
+    /// Returns true if `other` gives the same advice, regardless of its figures.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         (&self.rule, &self.interface, &self.command)
@@ -49,56 +49,56 @@ impl Advice {
     }
 }
 
-/// How packets of an interface are spread over CPUs, and what becomes of them.
+/// Distribution of an interface's packets over CPUs, and the offloads that join them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
-    /// Of each queue for receiving, the CPUs to which its packets are handed on (RPS).
+    /// CPUs to which each receive queue hands its packets (RPS).
     pub rps: Vec<Vec<u32>>,
-    /// Of each queue for sending, the CPUs that use it (XPS).
+    /// CPUs that use each transmit queue (XPS).
     pub xps: Vec<Vec<u32>>,
-    /// Its MTU.
+    /// MTU in bytes.
     pub mtu: Option<u32>,
-    /// Offloads that join frames and are on, as `ethtool -K` calls them.
+    /// Enabled offloads that join frames, by their `ethtool -K` names.
     pub joins: Vec<&'static str>,
 }
 
-/// A thread of ours that stays on one CPU.
+/// Thread of this program that is pinned to one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinnedThread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its process.
+    /// Process of the thread.
     pub pid: u32,
-    /// The CPU.
+    /// CPU to which the thread is pinned.
     pub cpu: u32,
 }
 
-/// How CPUs save power.
+/// Power-saving settings of the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Power {
-    /// CPUs whose governor is none for performance, and that governor.
+    /// CPUs with a governor other than `performance`, and that governor.
     pub governors: BTreeMap<u32, String>,
-    /// The deepest sleep that is allowed, and the time to wake up from it, us.
+    /// Deepest sleep state that is allowed, and its wake-up latency in us.
     pub deepest: Option<(String, u32)>,
 }
 
-/// An interface in an interval.
+/// Observations of one interface in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// `IF` or `NODE/IF`.
     pub interface: &'a str,
-    /// How its packets are spread.
+    /// Distribution of its packets over CPUs.
     pub steering: &'a Steering,
-    /// Its interrupts; none of a virtual one.
+    /// Interrupts of its queues; empty for a virtual interface.
     pub queues: &'a [QueueInterrupt],
-    /// Packets received and sent in a second.
+    /// Packets received and sent per second.
     pub pps: [f64; 2],
-    /// Mean sizes of frames received and sent.
+    /// Mean sizes of received and sent frames, in bytes.
     pub sizes: [Option<f64>; 2],
 }
 
 impl Seen<'_> {
-    /// Its name in its namespace, for commands.
+    /// Interface name within its namespace, for commands.
     fn name(&self) -> &str {
         let last = self.interface.rsplit('/').next();
         last.unwrap_or(self.interface)
@@ -122,7 +122,7 @@ fn of_machine(rule: &str, evidence: String, command: Option<String>, risk: &str)
     }
 }
 
-/// The advice of an interval for an interface. `cpus` are the shares of those that are online.
+/// Returns the advice for one interface and interval. `cpus` holds the shares of the CPUs that are online.
 #[must_use]
 pub fn of_interface(
     seen: &Seen<'_>,
@@ -137,7 +137,7 @@ pub fn of_interface(
     advice
 }
 
-/// T4. A queue hands on to other CPUs already where its mask of RPS says so.
+/// T4: one queue fills a CPU while others idle. Gives no advice if a queue has an RPS mask already.
 fn one_cpu_is_full(seen: &Seen<'_>, cpus: &BTreeMap<u32, CpuShares>) -> Option<Advice> {
     let mut busy = seen.queues.iter().filter(|q| q.per_second >= BUSY);
     let (queue, None) = (busy.next()?, busy.next()) else {
@@ -182,7 +182,7 @@ fn one_cpu_is_full(seen: &Seen<'_>, cpus: &BTreeMap<u32, CpuShares>) -> Option<A
     })
 }
 
-/// T5.
+/// T5: a pinned thread runs on the CPU that serves a busy queue.
 fn in_the_way(seen: &Seen<'_>, thread: &PinnedThread) -> Option<Advice> {
     let mut queues = seen.queues.iter();
     let queue = queues.find(|q| q.per_second >= BUSY && q.came_on.first() == Some(&thread.cpu))?;
@@ -200,7 +200,7 @@ fn in_the_way(seen: &Seen<'_>, thread: &PinnedThread) -> Option<Advice> {
     ))
 }
 
-/// T9. Each CPU that sends should have a queue of its own.
+/// T9: CPUs share transmit queues. Each CPU that sends should have a separate queue.
 fn shared_for_sending(seen: &Seen<'_>) -> Option<Advice> {
     let xps = &seen.steering.xps;
     let mut users: Vec<u32> = xps.iter().flatten().copied().collect();
@@ -226,7 +226,7 @@ fn shared_for_sending(seen: &Seen<'_>) -> Option<Advice> {
     Some(seen.advice("T9", evidence, Some(command), risk))
 }
 
-/// T11. Frames that are longer than the wire takes were joined before they were counted, or will be cut after.
+/// T11: frames longer than the MTU were joined before they were counted, or will be cut after.
 fn joined(seen: &Seen<'_>) -> Option<Advice> {
     let (mtu, joins) = (seen.steering.mtu?, &seen.steering.joins);
     let most = f64::from(mtu) + AROUND_MTU;
@@ -247,7 +247,7 @@ fn joined(seen: &Seen<'_>) -> Option<Advice> {
     ))
 }
 
-/// The advice for the machine: T12.
+/// Returns the advice for the machine (T12).
 #[must_use]
 pub fn of_cpus(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
     let mut advice = Vec::new();
@@ -335,7 +335,7 @@ mod tests {
         let full = shares(&[2.0, 90.0, 80.0, 30.0]);
         let advice = of_interface(&seen(&one, &queues), &full, &[]);
         assert_eq!(rules(&advice), ["T4"]);
-        // CPUs 1 and 2; CPU 3 has work.
+        // CPUs 1 and 2, because CPU 3 is busy.
         let command = "echo 6 > /sys/class/net/eth0/queues/rx-0/rps_cpus";
         assert_eq!(advice[0].command.as_deref(), Some(command));
         let advice = of_interface(&seen(&four, &queues), &full, &[]);

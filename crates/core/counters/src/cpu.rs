@@ -1,4 +1,4 @@
-//! How CPUs spent an interval: two looks at `/proc/stat`.
+//! CPU time of an interval, from two readings of `/proc/stat`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,14 +20,14 @@ pub struct CpuShares {
     pub idle_percent: f64,
 }
 
-/// From ticks since boot (user, nice, system, idle, iowait, irq, softirq, steal, guest, guest nice) to shares.
-/// Nothing where no tick has passed or the CPU was away in between.
+/// Converts ticks since boot (user, nice, system, idle, iowait, irq, softirq, steal, guest, guest nice) to shares.
+/// Returns `None` if no tick has passed or the CPU was offline in between.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn shares(old: &[u64; 10], new: &[u64; 10]) -> Option<CpuShares> {
     let mut risen = [0_u64; 8];
     for (slot, (old, new)) in risen.iter_mut().zip(old.iter().zip(new)) {
-        // Idle time has been seen to fall by a tick.
+        // The kernel's idle time can fall by a tick.
         *slot = new.saturating_sub(*old);
     }
     let all: u64 = risen.iter().sum();

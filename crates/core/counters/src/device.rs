@@ -1,4 +1,4 @@
-//! Statistics that drivers name themselves (`ethtool -S`), in groups that mean something to a tester.
+//! Driver-specific statistics (`ethtool -S`), in groups that are meaningful to a tester.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The group of a counter with this name. Names are the drivers' own, so this is by what they hold.
+    /// Returns the group of a counter. Names differ between drivers, so the group follows from the words in the name.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
@@ -67,7 +67,7 @@ impl Group {
         }
     }
 
-    /// What to do about it, where that is known.
+    /// Returns the advice for counters of this group, if there is any.
     #[must_use]
     pub const fn advice(self) -> Option<&'static str> {
         match self {
@@ -82,7 +82,7 @@ impl Group {
         }
     }
 
-    /// In words, as it stands before its counters.
+    /// Heading of the group's counters.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl Group {
     }
 }
 
-/// `rx_queue_3_packets`, `rx3_bytes`, `tx-0.packets`, `queue_5_rx_cnt`.
+/// True for names that contain a queue number: `rx_queue_3_packets`, `rx3_bytes`, `tx-0.packets`, `queue_5_rx_cnt`.
 fn is_of_a_queue(name: &str) -> bool {
     let digit = |rest: &str| {
         rest.trim_start_matches(['_', '-'])

@@ -1,23 +1,22 @@
-//! `/proc/interrupts`, masks of CPUs, and advice on where interrupts of queues should go.
+//! Parser of `/proc/interrupts` and of CPU masks, and advice on the placement of queue interrupts.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// An interrupt and how often it has come on each CPU.
+/// One interrupt and its count on each CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// Number of the interrupt.
     pub number: u32,
-    /// What handles it: `eth0-TxRx-3`, `virtio3-input.0`.
+    /// Name of the handler: `eth0-TxRx-3`, `virtio3-input.0`.
     pub name: String,
-    /// CPUs and counts, in the order of the header.
+    /// CPU and count, in the order of the header.
     pub counts: Vec<(u32, u64)>,
 }
 
-/// The numbered lines of `/proc/interrupts`; those that are named (`NMI`, `LOC`) and those that cannot be read are
-/// left out.
+/// Parses the numbered lines of `/proc/interrupts`. Skips named interrupts (`NMI`, `LOC`) and malformed lines.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Interrupt> {
     let mut lines = text.lines();
@@ -44,9 +43,9 @@ pub fn parse(text: &str) -> Vec<Interrupt> {
     lines.filter_map(row).collect()
 }
 
-/// Sets of CPUs as the kernel writes masks: hexadecimal groups of 32 bits, the highest first.
+/// Parses a CPU mask as the kernel writes it: hexadecimal groups of 32 bits, the highest first.
 ///
-/// `None` for what is no mask, or has more than 4,096 bits.
+/// Returns `None` for anything that is not a mask, and for masks of more than 4,096 bits.
 #[must_use]
 pub fn parse_mask(text: &str) -> Option<Vec<u32>> {
     let groups: Vec<&str> = text.trim().split(',').collect();
@@ -68,7 +67,7 @@ pub fn parse_mask(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// The mask of a set of CPUs, as the kernel takes it: `550`, `1,00000000`.
+/// Formats a set of CPUs as a mask for the kernel: `550`, `1,00000000`.
 #[must_use]
 pub fn format_mask(cpus: &[u32]) -> String {
     let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
@@ -98,12 +97,12 @@ pub struct QueueInterrupt {
     pub cpus: Vec<u32>,
 }
 
-/// A CPU that interrupts could be sent to.
+/// CPU that interrupts can be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
-    /// Its number.
+    /// Number of the CPU.
     pub number: u32,
-    /// Its NUMA node.
+    /// NUMA node of the CPU.
     pub node: Option<u32>,
 }
 
@@ -122,11 +121,11 @@ pub struct Move {
     pub rule: String,
 }
 
-/// Interrupts that come more often than this in a second make their queue a busy one.
+/// Interrupts per second from which a queue counts as busy.
 const BUSY: f64 = 100.0;
 
-/// Where the interrupts of a device's busy queues should go: one queue, one CPU of the device's node. `cpus` are those
-/// that are online, `node` the device's where it has one. Nothing is moved that stands well.
+/// Proposes CPUs for the interrupts of a device's busy queues: one queue per CPU, on the device's node. `cpus` are the
+/// CPUs that are online, `node` is the device's node if it has one. Well-placed interrupts stay.
 #[must_use]
 pub fn placement(queues: &[QueueInterrupt], cpus: &[CpuPlace], node: Option<u32>) -> Vec<Move> {
     let near = |cpu: &CpuPlace| node.is_none() || cpu.node.is_none() || cpu.node == node;
@@ -149,7 +148,7 @@ pub fn placement(queues: &[QueueInterrupt], cpus: &[CpuPlace], node: Option<u32>
     for (queue, rule) in to_move {
         let idle = load.iter().min_by_key(|(_, count)| **count);
         let Some((&to, &count)) = idle else { continue };
-        // Where all CPUs have a queue, moving one to another is no gain.
+        // If every CPU has a queue, moving a queue gains nothing.
         if rule == "T1" && count > 0 {
             continue;
         }
@@ -217,14 +216,14 @@ mod tests {
         let moves = placement(&queues, &machine(), Some(0));
         assert_eq!(moves.len(), 1);
         assert_eq!((moves[0].irq, moves[0].to, &*moves[0].rule), (2, 1, "T1"));
-        // All CPUs of the node have one: nothing is gained.
+        // Every CPU of the node has a queue, so a move gains nothing.
         let full = [
             queue(1, 0, 5000.0),
             queue(2, 1, 5000.0),
             queue(3, 0, 5000.0),
         ];
         assert_eq!(placement(&full, &machine(), Some(0)), []);
-        // On the wrong node.
+        // The interrupt is on the wrong node.
         let far = placement(&[queue(1, 3, 5000.0)], &machine(), Some(0));
         assert_eq!((far[0].to, &*far[0].rule), (0, "T2"));
         assert_eq!(placement(&[queue(1, 3, 5000.0)], &machine(), None), []);

@@ -1,8 +1,8 @@
-//! What interfaces and CPUs count: the kernel's texts read into numbers, and the arithmetic over two readings.
+//! Counters of interfaces and CPUs: parsers of the kernel's texts, and the arithmetic over two readings.
 //!
-//! Knows no files, sockets and clocks: texts, counters and times are arguments. What a counter rose by between two
-//! readings is one function ([`rise`]), which takes a wrap for a wrap, and a reset for a reset and never for a rate.
-//! [`Series`] follows interfaces from reading to reading and tells the intervals between them and the whole.
+//! Knows no files, sockets or clocks: texts, counters and times are arguments. [`rise`] computes the increase of a
+//! counter between two readings. It recognises wraps, and a reset never becomes a rate. [`Series`] follows interfaces
+//! from reading to reading and returns the intervals between readings and the totals.
 
 #![forbid(unsafe_code)]
 
@@ -22,13 +22,13 @@ pub use rates::LinkRates;
 pub use series::{Facts, LinkInterval, LinkReading, LinkState, Series, Smooth};
 pub use softnet::Softnet;
 
-/// Above this a 64-bit counter may have wrapped.
+/// Value above which a 64-bit counter may have wrapped.
 const HIGH: u64 = 1 << 63;
 
-/// What a counter rose by from `old` to `new`; `None` if it was reset in between.
+/// Returns the increase of a counter from `old` to `new`, or `None` if it was reset in between.
 ///
-/// Less than before is a wrap only where it was in the upper half of its 64 bits and its sister (the packets of bytes,
-/// the bytes of packets) rose.
+/// A decrease is a wrap only if the counter was in the upper half of its 64 bits and its sister (packets for bytes,
+/// bytes for packets) rose.
 #[must_use]
 pub const fn rise(old: u64, new: u64, sister_rose: bool) -> Option<u64> {
     if new >= old {
@@ -40,7 +40,7 @@ pub const fn rise(old: u64, new: u64, sister_rose: bool) -> Option<u64> {
     }
 }
 
-/// What a counter of 32 bits rose by; it wraps every 20 minutes at 3.5 million a second.
+/// Returns the increase of a 32-bit counter, which wraps every 20 minutes at 3.5 million per second.
 #[must_use]
 pub const fn rise_of_32_bits(old: u32, new: u32) -> u64 {
     new.wrapping_sub(old) as u64

@@ -1,4 +1,4 @@
-//! What `wirebench stat` tells: one document per interval, and one of the whole at the end.
+//! Documents of `wirebench stat`: one per interval, and one with the averages at the end.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     softnet::SoftnetRise,
 };
 
-/// The value of `schema` in documents of this version.
+/// Value of `schema` in documents of this version.
 pub const SCHEMA: &str = "wirebench.stat/1";
 
 /// What a document is about.

@@ -1,29 +1,29 @@
-//! The counters of an interface, and how `/proc/net/dev` adds some of them up.
+//! Counters of an interface, and the sums of them in `/proc/net/dev`.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
-        /// What an interface has counted: if_link.h, `struct rtnl_link_stats64`.
+        /// Counters of an interface: if_link.h, `struct rtnl_link_stats64`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct LinkCounters {
             $($(#[$doc])* pub $field: u64,)*
-            /// How often it lost its carrier (IFLA_CARRIER_DOWN_COUNT).
+            /// Number of carrier losses (IFLA_CARRIER_DOWN_COUNT).
             pub carrier_downs: u64,
         }
 
         impl LinkCounters {
-            /// Every counter with its name, in the kernel's order.
+            /// Returns every counter with its name, in the kernel's order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)* ("carrier_downs", self.carrier_downs)].into_iter()
             }
 
-            /// What was counted since `earlier`. A counter that was reset in between gives what
-            /// it has reached since then.
+            /// Returns the increase of each counter since `earlier`. A counter that was reset in between
+            /// yields its current value.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 self.map(earlier, |_, old, new| Some(new.checked_sub(old).unwrap_or(new))).unwrap_or_default()
             }
 
-            /// Made of each counter's name, its value in `earlier` and its value here; nothing if one gives none.
+            /// Combines each counter's name, its value in `earlier` and its value here. Returns `None` if `f` does.
             pub fn map(&self, earlier: &Self, mut f: impl FnMut(&'static str, u64, u64) -> Option<u64>) -> Option<Self> {
                 Some(Self {
                     $($field: f(stringify!($field), earlier.$field, self.$field)?,)*
@@ -47,7 +47,7 @@ counters! {
     rx_errors,
     /// Packets that could not be sent, all kinds.
     tx_errors,
-    /// Packets received and not processed, for want of memory or of a protocol.
+    /// Packets received and not processed, for lack of memory or of a protocol handler.
     rx_dropped,
     /// Packets dropped on their way out.
     tx_dropped,
@@ -55,39 +55,39 @@ counters! {
     multicast,
     /// Collisions while sending.
     collisions,
-    /// Received with an impossible length.
+    /// Packets received with an impossible length.
     rx_length_errors,
-    /// Lost because the receiver was overrun.
+    /// Packets lost because the receiver was overrun.
     rx_over_errors,
-    /// Received with a wrong FCS.
+    /// Packets received with a wrong FCS.
     rx_crc_errors,
-    /// Received misaligned.
+    /// Packets received misaligned.
     rx_frame_errors,
-    /// Lost in the receiver's FIFO.
+    /// Packets lost in the receiver's FIFO.
     rx_fifo_errors,
-    /// Lost because the host gave no buffers in time.
+    /// Packets lost because the host provided no buffers in time.
     rx_missed_errors,
-    /// Sending aborted.
+    /// Transmissions aborted.
     tx_aborted_errors,
-    /// Sending failed for want of carrier.
+    /// Transmissions failed for lack of carrier.
     tx_carrier_errors,
-    /// Lost in the sender's FIFO.
+    /// Packets lost in the sender's FIFO.
     tx_fifo_errors,
-    /// Sending failed for a heartbeat error (old half-duplex devices).
+    /// Transmissions failed because of a heartbeat error (old half-duplex devices).
     tx_heartbeat_errors,
-    /// Sending failed for a late collision.
+    /// Transmissions failed because of a late collision.
     tx_window_errors,
     /// Compressed packets received.
     rx_compressed,
     /// Compressed packets sent.
     tx_compressed,
-    /// Received by an inactive device of a bond or bridge.
+    /// Packets received on an inactive member of a bond or bridge.
     rx_nohandler,
-    /// Received for another host's address, and dropped for it.
+    /// Packets dropped because they were addressed to another host.
     rx_otherhost_dropped,
 }
 
-/// Counters that are no trouble: all others are told by their names as soon as they move.
+/// Counters that indicate no trouble. All others are reported by name once they increase.
 const ORDINARY: [&str; 7] = [
     "rx_packets",
     "tx_packets",
@@ -99,18 +99,18 @@ const ORDINARY: [&str; 7] = [
 ];
 
 impl LinkCounters {
-    /// Those that say that something is wrong, with their names.
+    /// Returns the names and values of the counters that indicate a problem.
     pub fn troubles(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.named()
             .filter(|(name, n)| *n > 0 && !ORDINARY.contains(name))
     }
 
-    /// What was counted since `earlier`; nothing if the counters were reset in between, or the interface is another
-    /// one. `seconds` and the speed tell whether a driver with counters of 32 bits may have wrapped: once, and no
-    /// sooner than the link could.
+    /// Returns the increase of each counter since `earlier`, or `None` if the counters were reset in between or belong
+    /// to another interface. `seconds` and the speed decide whether a 32-bit byte counter may have wrapped: once, and
+    /// no sooner than the link allows.
     #[must_use]
     pub fn risen(&self, earlier: &Self, seconds: f64, speed_bps: Option<u64>) -> Option<Self> {
-        // The sister of a counter is what must have risen with it if it wrapped.
+        // A counter wrapped only if its sister, the counter that rises with it, rose too.
         let rose = |name: &str| match name {
             "rx_bytes" => self.rx_packets != earlier.rx_packets,
             "tx_bytes" => self.tx_packets != earlier.tx_packets,
@@ -126,14 +126,14 @@ impl LinkCounters {
         })
     }
 
-    /// Added up.
+    /// Returns the sum of both, without overflow.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.map(other, |_, a, b| Some(a.saturating_add(b)))
             .unwrap_or_default()
     }
 
-    /// The columns of `/proc/net/dev`, and so of sar.
+    /// Returns the columns of `/proc/net/dev`, which sar shows too.
     #[must_use]
     pub fn folded(&self) -> Folded {
         Folded {
@@ -163,19 +163,19 @@ impl LinkCounters {
     }
 }
 
-/// What a counter of 32 bits in the upper half of them rose by, if it wrapped once.
+/// Increase of a 32-bit counter from the upper half of its range, if it wrapped once.
 fn narrow(old: u64, new: u64) -> Option<u64> {
     let (old, new) = (u32::try_from(old).ok()?, u32::try_from(new).ok()?);
     (old >= 1 << 31).then(|| super::rise_of_32_bits(old, new))
 }
 
-/// Whether a link of that speed carries so many bytes in that time, with 5 % to spare.
+/// Returns true if a link of that speed can carry that many bytes in that time, with a margin of 5 %.
 #[allow(clippy::cast_precision_loss)]
 fn could_carry(bytes: u64, seconds: f64, speed_bps: Option<u64>) -> bool {
     speed_bps.is_some_and(|speed| bytes as f64 * 8.0 <= speed as f64 * seconds * 1.05)
 }
 
-/// A line of `/proc/net/dev`, which adds several counters up in one column.
+/// Line of `/proc/net/dev`, which sums several counters in one column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
     /// Bytes received.
@@ -184,11 +184,11 @@ pub struct Folded {
     pub rx_packets: u64,
     /// Bad packets received.
     pub rx_errors: u64,
-    /// Dropped and missed.
+    /// Packets dropped or missed.
     pub rx_drop: u64,
-    /// Lost in the receiver's FIFO.
+    /// Packets lost in the receiver's FIFO.
     pub rx_fifo: u64,
-    /// Wrong in length, overrun, FCS or alignment.
+    /// Packets with a wrong length, FCS or alignment, or lost to an overrun.
     pub rx_frame: u64,
     /// Compressed packets received.
     pub rx_compressed: u64,
@@ -202,18 +202,19 @@ pub struct Folded {
     pub tx_errors: u64,
     /// Packets dropped on their way out.
     pub tx_drop: u64,
-    /// Lost in the sender's FIFO.
+    /// Packets lost in the sender's FIFO.
     pub tx_fifo: u64,
     /// Collisions.
     pub collisions: u64,
-    /// Failed for want of carrier, aborted, late, or for a heartbeat error.
+    /// Transmissions without carrier, aborted, with a late collision or with a heartbeat error.
     pub tx_carrier: u64,
     /// Compressed packets sent.
     pub tx_compressed: u64,
 }
 
 impl Folded {
-    /// A line of `/proc/net/dev` and the interface that it is about; nothing where it is none, as for the headers.
+    /// Parses a line of `/proc/net/dev` into interface name and counters. Returns `None` for other lines, such as
+    /// headers.
     #[must_use]
     pub fn parse(line: &str) -> Option<(&str, Self)> {
         let (name, rest) = line.rsplit_once(':')?;

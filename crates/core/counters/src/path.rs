@@ -1,4 +1,4 @@
-//! Interfaces along a path, side by side: what each counted of the frames that pass, and where they were lost.
+//! Interfaces along a path, hop by hop: packets in, packets out, and where they were lost.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,8 +34,8 @@ pub struct Hop {
     pub explained_packets: u64,
 }
 
-/// The hops of a path. The first interface sends and the last receives; those between come in pairs, a device's
-/// ingress and its egress.
+/// Returns the hops of a path. The first interface sends and the last receives; those in between come in pairs, the
+/// ingress and the egress of a device.
 #[must_use]
 pub fn hops(points: &[(String, LinkCounters)]) -> Vec<Hop> {
     let hop = |(n, pair): (usize, &[(String, LinkCounters)])| {
@@ -64,7 +64,7 @@ pub fn hops(points: &[(String, LinkCounters)]) -> Vec<Hop> {
     points.windows(2).enumerate().map(hop).collect()
 }
 
-/// Where most was lost; nothing where nothing was.
+/// Returns the hop with the most lost packets, or `None` if no packets were lost.
 #[must_use]
 pub fn worst(hops: &[Hop]) -> Option<&Hop> {
     hops.iter()
@@ -72,7 +72,7 @@ pub fn worst(hops: &[Hop]) -> Option<&Hop> {
         .max_by_key(|hop| hop.lost_packets)
 }
 
-/// What is lost of what the first sent: a ratio; nothing where it sent nothing.
+/// Ratio of lost packets to packets sent by the first interface; `None` if the first interface sent none.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn loss_ratio(hops: &[Hop]) -> Option<f64> {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_culprit_is_named() {
-        // Forwarding as in the field: 1,488,032.20 in and 1,053,511.30 out a second, for ten seconds.
+        // Forwarding rates from the field: 1,488,032.20 pps in and 1,053,511.30 pps out, for ten seconds.
         let path = [
             point("a", 0, 14_880_322),
             point("in", 14_880_322, 0),
@@ -116,7 +116,7 @@ mod tests {
         #[test]
         fn hops_add_up(counts in prop::collection::vec((0_u64..1 << 60, 0_u64..1 << 60), 2..8)) {
             let mut points: Vec<_> = counts.iter().map(|(rx, tx)| point("x", *rx, *tx)).collect();
-            // A device's ingress and egress see what they see; each hop begins where the last ended.
+            // A device's ingress and egress count independently; each hop begins where the last ended.
             for (n, (_, counters)) in points.iter_mut().enumerate() {
                 if n % 2 == 1 { counters.tx_packets = 0; } else if n > 0 { counters.rx_packets = 0; }
             }

@@ -1,15 +1,15 @@
-//! From what was counted to rates, in the units that people compare.
+//! Conversion of counter increases to rates, in common units.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{LinkCounters, series::Facts};
 
-/// Bytes around each frame on a wire, without its FCS: preamble and gap.
+/// Bytes around each frame on a wire, without the FCS: preamble and gap.
 const AROUND: f64 = 20.0;
 /// Bytes of a frame check sequence.
 const FCS: f64 = 4.0;
-/// By how much clocks of two ends may differ: 100 ppm.
+/// Maximum clock ratio between the two ends of a link: 100 ppm.
 const CLOCKS: f64 = 1.0001;
 
 /// Rates of an interface over an interval. `null` where there is none: no packet, no known speed, no Ethernet.
@@ -51,7 +51,7 @@ fn ratio(part: u64, rest: u64) -> Option<f64> {
 }
 
 impl LinkRates {
-    /// Those of what was counted in so many seconds.
+    /// Computes the rates of `counted` over `seconds`.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn new(counted: &LinkCounters, seconds: f64, facts: &Facts) -> Self {
@@ -62,7 +62,7 @@ impl LinkRates {
                 0.0
             }
         };
-        // What a frame has on the wire beyond what the device counts of it.
+        // Bytes of a frame that the device does not count.
         let fcs = if facts.counts_fcs { 0.0 } else { FCS };
         let l1 = |bytes, packets| {
             (facts.ethernet).then(|| 8.0 * (rate(bytes) + rate(packets) * (AROUND + fcs)))
@@ -135,7 +135,7 @@ mod tests {
         near(rates.rx_pps, 15_145.19, 0.001);
         near(rates.rx_bytes_per_s / 1024.0, 946.57, 0.01);
         near(rates.ifutil_percent.unwrap(), 0.08, 0.005);
-        // Of two directions at a time the busier one.
+        // With full duplex, the busier direction counts.
         let both = LinkCounters {
             tx_bytes: counted.rx_bytes / 2,
             ..counted
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn more_than_the_wire_carries_is_told() {
-        // Counted with FCS: 93,191.38 kB/s are 64 bytes a packet.
+        // Counted with FCS: 93,191.38 kB/s are 64 bytes per packet.
         let counted = LinkCounters {
             rx_packets: 1_491_062,
             rx_bytes: 1_491_062 * 64,

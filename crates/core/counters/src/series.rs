@@ -1,5 +1,5 @@
-//! Interfaces followed from reading to reading: what they counted in each interval and in all, whatever becomes of
-//! them meanwhile.
+//! Interfaces followed from reading to reading: what each counted per interval and in total, also if it is renamed,
+//! reset or removed in between.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use serde::Serialize;
 
 use crate::{LinkCounters, LinkRates};
 
-/// What rates depend on.
+/// Properties of a link that its rates depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The link's speed, in bits per second; unknown without carrier.
+    /// Speed of the link, in bits per second; unknown without carrier.
     pub speed_bps: Option<u64>,
-    /// No wire sets the pace, so the speed is a figure of speech.
+    /// True if no wire limits the pace, so the speed is nominal.
     pub nominal: bool,
-    /// One direction at a time.
+    /// True if the link carries one direction at a time.
     pub half_duplex: bool,
-    /// It carries Ethernet frames.
+    /// True if the link carries Ethernet frames.
     pub ethernet: bool,
-    /// Its byte counters include the FCS, against the kernel's rule.
+    /// True if the byte counters include the FCS, contrary to the kernel's rule.
     pub counts_fcs: bool,
-    /// It is up and there is somebody at the other end.
+    /// True if the interface is up and has a link partner.
     pub running: bool,
 }
 
-/// An interface at an instant.
+/// Reading of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkReading {
-    /// The namespace it is in, by whatever number its reader gives those; and its index there.
+    /// Namespace, by any number that the reader assigns, and interface index there.
     pub id: (usize, u32),
     /// Its name now: `IF` or `NODE/IF`.
     pub name: String,
-    /// When it was read (`CLOCK_MONOTONIC`).
+    /// Time of the reading (`CLOCK_MONOTONIC`).
     pub at_ns: u64,
-    /// What rates depend on.
+    /// Properties that rates depend on.
     pub facts: Facts,
-    /// What it has counted.
+    /// Counters at this time.
     pub counters: LinkCounters,
 }
 
@@ -55,24 +55,24 @@ pub enum LinkState {
     Reset,
 }
 
-/// An interface in an interval.
+/// One interface in one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkInterval {
     /// Its name at the end: `IF` or `NODE/IF`.
     pub name: String,
-    /// Its index.
+    /// Interface index.
     pub index: u32,
-    /// What the interval is to it.
+    /// State of the interface in this interval.
     pub state: LinkState,
-    /// Its name before, if it was renamed.
+    /// Previous name, if the interface was renamed.
     pub renamed_from: Option<String>,
-    /// Time between its two readings.
+    /// Time between the two readings.
     pub seconds: f64,
-    /// What it counted between them; nothing but in state `Steady`.
+    /// Increase of the counters; `None` except in state `Steady`.
     pub counted: Option<LinkCounters>,
-    /// Its facts at the end.
+    /// Properties at the end.
     pub facts: Facts,
-    /// Its packets a second, smoothed; nothing before its first rates.
+    /// Smoothed packets per second; `None` before the first rates.
     pub smooth: Option<Smooth>,
 }
 
@@ -88,7 +88,7 @@ pub struct Smooth {
 impl Smooth {
     const OVER_S: [f64; 3] = [1.0, 10.0, 60.0];
 
-    /// The next, after an interval with these rates. The first is that interval's.
+    /// Returns the averages after an interval with these rates. The first averages are the rates themselves.
     fn next(before: Option<Self>, rates: &LinkRates, seconds: f64) -> Self {
         let Some(before) = before else {
             return Self {
@@ -107,7 +107,7 @@ impl Smooth {
 }
 
 impl LinkInterval {
-    /// Its rates; nothing but in state `Steady`.
+    /// Returns the rates; `None` except in state `Steady`.
     #[must_use]
     pub fn rates(&self) -> Option<LinkRates> {
         let counted = self.counted.as_ref()?;
@@ -115,28 +115,28 @@ impl LinkInterval {
     }
 }
 
-/// An interface over all intervals.
+/// One interface over all intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkTotal {
-    /// The intervals that say something, added up: what it counted in the time they took, so that its rates are
-    /// those of the whole and no mean of means.
+    /// Sum of the intervals that count (those in state `Steady`). Its rates are therefore those of the whole time, not
+    /// a mean of means.
     pub whole: LinkInterval,
-    /// Intervals that say something.
+    /// Number of intervals that count.
     pub intervals: u64,
-    /// Resets.
+    /// Number of counter resets.
     pub resets: u64,
-    /// Least and most packets a second received.
+    /// Minimum and maximum of packets received per second.
     pub rx_pps: Option<(f64, f64)>,
-    /// Least and most packets a second sent.
+    /// Minimum and maximum of packets sent per second.
     pub tx_pps: Option<(f64, f64)>,
 }
 
-/// Follows interfaces.
+/// Follows interfaces from reading to reading.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     last: BTreeMap<(usize, u32), LinkReading>,
     totals: BTreeMap<(usize, u32), LinkTotal>,
-    /// In the order in which they were seen first.
+    /// Interfaces in the order in which they first appeared.
     order: Vec<(usize, u32)>,
     begun: bool,
 }
@@ -147,8 +147,8 @@ fn widen(range: &mut Option<(f64, f64)>, value: f64) {
 }
 
 impl Series {
-    /// Takes a reading of all interfaces that there are, in any order that is to be kept, and says what each was in
-    /// the interval since the one before. The first reading has none.
+    /// Takes a reading of all interfaces and returns one interval per interface, in the order of `readings`, followed
+    /// by the interfaces that have gone. The first reading returns none.
     pub fn next(&mut self, readings: Vec<LinkReading>) -> Vec<LinkInterval> {
         let mut last = std::mem::take(&mut self.last);
         let mut intervals = Vec::new();
@@ -176,7 +176,7 @@ impl Series {
         intervals
     }
 
-    /// Adds an interval to the whole. Returns what is smoothed.
+    /// Adds an interval to the total. Returns the smoothed rates.
     fn note(&mut self, id: (usize, u32), interval: &LinkInterval) -> Option<Smooth> {
         let order = &mut self.order;
         let total = self.totals.entry(id).or_insert_with(|| {
@@ -202,7 +202,7 @@ impl Series {
         Some(smooth)
     }
 
-    /// All interfaces that there were, over the whole time.
+    /// Returns the totals of all interfaces, in the order of first appearance.
     #[must_use]
     pub fn totals(&self) -> Vec<&LinkTotal> {
         self.order.iter().map(|id| &self.totals[id]).collect()
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(second[0].renamed_from.as_deref(), Some("a"));
         assert!((second[0].rates().unwrap().rx_pps - 250.0).abs() < 1e-9);
         assert_eq!((second[1].state, second[1].rates()), (LinkState::New, None));
-        // The counters fall: no negative and no giant rate.
+        // The counters fall: the rate is neither negative nor huge.
         let third = series.next(vec![reading(1, "b", 3, 10), reading(2, "c", 3, 8)]);
         assert_eq!((third[0].state, third[0].rates()), (LinkState::Reset, None));
         let fourth = series.next(vec![reading(1, "b", 4, 20)]);
@@ -295,7 +295,7 @@ mod tests {
             interval.smooth.unwrap().rx_pps
         };
         assert_eq!(next(1, 1000), [1000.0; 3]);
-        // Two seconds of nothing are what two intervals of a second are.
+        // One idle interval of two seconds decays the averages as much as two of one second.
         let once = next(3, 1000);
         for (n, over) in [1.0_f64, 10.0, 60.0].into_iter().enumerate() {
             assert!((once[n] - 1000.0 * (-2.0 / over).exp()).abs() < 1e-9);
@@ -308,13 +308,13 @@ mod tests {
                 assert!(smooth.iter().zip(once).all(|(a, b)| (a - b).abs() < 1e-9));
             }
         }
-        // A reset leaves it as it is.
+        // A reset does not change the averages.
         let left = next(4, 5);
         assert_eq!(left, once);
     }
 
     proptest! {
-        /// Without a reset the intervals add up to the last reading less the first, exactly.
+        /// Without a reset the intervals add up to the last reading minus the first, exactly.
         #[test]
         fn intervals_add_up(steps in prop::collection::vec((1_u64..5, 0_u64..1 << 40), 1..20)) {
             let mut series = Series::default();

@@ -1,32 +1,32 @@
-//! `/proc/net/softnet_stat`: what each CPU did for packets that came in. It is of the whole machine, so a packet that
-//! crosses a veth pair is in it again.
+//! `/proc/net/softnet_stat`: each CPU's work for incoming packets. The counters cover the whole machine, so a packet
+//! that crosses a veth pair counts twice.
 
 use std::cell::LazyCell;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A CPU's counters. Those of the kernel have 32 bits.
+/// Counters of one CPU. The kernel's counters have 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Softnet {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: u32,
     /// Packets processed.
     pub processed: u32,
-    /// Dropped, as the backlog was full.
+    /// Packets dropped because the backlog was full.
     pub dropped: u32,
-    /// Times that the budget or the time ran out with work left.
+    /// Number of times that the budget or the time ran out with work left.
     pub squeezed: u32,
     /// Interrupts from other CPUs to take packets over (RPS).
     pub received_rps: u32,
-    /// Dropped by the limit of a flow.
+    /// Packets dropped by the flow limit.
     pub flow_limit: u32,
     /// Packets in the backlog now.
     pub backlog: u32,
 }
 
-/// The lines of the file. `online` says which CPUs are, in order, and is asked at most once: kernels before 5.13 do not
-/// number their lines. Lines that cannot be read are left out.
+/// Parses the lines of the file and skips malformed ones. `online` returns the numbers of the online CPUs in order; it
+/// is called at most once, for kernels before 5.13, whose lines have no number.
 #[must_use]
 pub fn parse(text: &str, online: impl FnOnce() -> Vec<u32>) -> Vec<Softnet> {
     let online = LazyCell::new(online);
@@ -73,7 +73,7 @@ pub struct SoftnetRise {
 }
 
 impl SoftnetRise {
-    /// Added up.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl SoftnetRise {
 }
 
 impl Softnet {
-    /// What it counted since `earlier`. These counters are never reset, and wrap.
+    /// Returns the increase since `earlier`. These counters wrap and are never reset.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> SoftnetRise {
         use super::rise_of_32_bits as rise;
