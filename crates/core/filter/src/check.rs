@@ -1,31 +1,31 @@
-//! What a program must keep to before it may run: the rules of the kernel's own check
-//! (`bpf_check_classic`), so that what passes here is also taken by `SO_ATTACH_FILTER`.
+//! Checks before a program may run: the kernel's rules (`bpf_check_classic`), so that `SO_ATTACH_FILTER` accepts each
+//! program that passes.
 
 use crate::instruction::Instruction;
 use crate::operation::Operation;
 use crate::program::MAX_INSTRUCTIONS;
 
-/// A program that must not run, and the instruction at fault.
+/// An invalid program, and the instruction at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filter program, instruction {at}: {problem}")]
 pub struct Invalid {
     /// Position of the instruction, from 0.
     pub at: u16,
-    /// What is wrong with it.
+    /// Problem with the instruction.
     pub problem: Problem,
 }
 
-/// What is wrong with an instruction.
+/// Problem with an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// There are no instructions.
     #[error("the program is empty")]
     Empty,
-    /// More instructions than the kernel takes.
+    /// More instructions than the kernel accepts.
     #[error("the program has {0} instructions; at most {MAX_INSTRUCTIONS} are possible")]
     TooLong(usize),
-    /// No instruction has this code.
+    /// Unknown instruction code.
     #[error("unknown code {0:#04x}")]
     UnknownCode(u16),
     /// A jump leaves the program.
@@ -34,16 +34,16 @@ pub enum Problem {
     /// A division by the constant 0.
     #[error("division by zero")]
     DivisionByZero,
-    /// A shift by more than a word has bits.
+    /// A shift by more bits than a word has.
     #[error("a shift by {0}; at most 31 is possible")]
     ShiftTooFar(u32),
-    /// Scratch memory has 16 words.
+    /// Index beyond the 16 words of scratch memory.
     #[error("memory word {0}; there are 0 to 15")]
     NoSuchMemory(u32),
-    /// A word of scratch memory is read that need not have been written.
+    /// Read of a memory word that may not have been written.
     #[error("memory word {0} is read before it is written")]
     UnsetMemory(u8),
-    /// The offset lies among the kernel's values and names none.
+    /// An offset in the range of the kernel's values that names none.
     #[error("offset {0:#x} names no value of the kernel")]
     UnknownKernelValue(u32),
     /// The last instruction does not return.
@@ -51,7 +51,7 @@ pub enum Problem {
     NoReturn,
 }
 
-/// Reads and checks `instructions`.
+/// Decodes and checks `instructions`.
 pub(crate) fn check(instructions: &[Instruction]) -> Result<Vec<Operation>, Invalid> {
     let wrong = |at, problem| Err(Invalid { at, problem });
     if instructions.is_empty() {
@@ -78,9 +78,9 @@ pub(crate) fn check(instructions: &[Instruction]) -> Result<Vec<Operation>, Inva
     Ok(operations)
 }
 
-/// Jumps only go ahead, so one pass sees every way to each instruction.
+/// Checks that each memory word is written before it is read. Jumps only lead forward, so one pass sees every path.
 fn memory_is_written_first(operations: &[Operation]) -> Result<(), Invalid> {
-    // Per instruction, the words that every jump to it has written; `u16::MAX` before the first.
+    // Per instruction, the words written on every path that jumps to it; `u16::MAX` before the first.
     let mut written_at = vec![u16::MAX; operations.len()];
     let mut written = 0_u16;
     for (at, operation) in operations.iter().enumerate() {
@@ -164,12 +164,12 @@ mod tests {
     fn memory_must_be_written_on_every_way() {
         assert_eq!(problem(&[(0x60, 0, 0, 3), KEEP]), Some((0, UnsetMemory(3))));
         assert_eq!(problem(&[(2, 0, 0, 3), (0x60, 0, 0, 3), KEEP]), None);
-        // The branch goes around the store.
+        // The branch skips the store.
         assert_eq!(
             problem(&[(0x15, 0, 1, 0), (2, 0, 0, 3), (0x61, 0, 0, 3), KEEP]),
             Some((2, UnsetMemory(3)))
         );
-        // A store on both sides.
+        // Both paths store.
         let both = [
             (0x15, 0, 2, 0),
             (2, 0, 0, 3),

@@ -1,30 +1,28 @@
-//! Translation to eBPF: a whole XDP program that runs the filter and sends what matches its way.
+//! Translation to eBPF: a complete XDP program that runs the filter and applies an action to matching frames.
 //!
-//! Only makes the instructions; who loads them owns the maps and passes their descriptors.
+//! Only generates instructions. The code that loads them owns the maps and passes their descriptors.
 //!
-//! An XDP program sees no VLAN tag that the hardware has taken out: VLAN stripping must be off on
-//! the interface (`ethtool -K eth1 rxvlan off`). Of a frame in several buffers it sees the first;
-//! loads beyond that reject the frame.
+//! An XDP program does not see a VLAN tag that the hardware has taken out: VLAN stripping must be off on the interface
+//! (`ethtool -K eth1 rxvlan off`). Of a frame in several buffers it sees the first; loads beyond that reject the frame.
 
 use crate::instruction as classic;
 use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size, Test};
 use crate::program::Program;
 
-/// linux/bpf.h: XDP_PASS, the frame goes on to the kernel.
+/// linux/bpf.h: XDP_PASS, pass the frame to the kernel.
 pub const PASS: u32 = 2;
 /// linux/bpf.h: XDP_DROP.
 pub const DROP: u32 = 1;
 
-/// Begins the second half of a receive stamp. A stamp is the 16 bytes of metadata in front of a
-/// frame: u64 monotonic ns, u32 of this, u32 unused, in the byte order of the machine.
+/// Magic number of a receive stamp. A stamp is 16 bytes of metadata in front of a frame: u64 monotonic ns, u32 magic
+/// number, u32 unused, in the byte order of the machine.
 pub const STAMP_MAGIC: u32 = 0x7762_5844;
 
 /// Bytes of a value in the counters' map: u64 frames seen, u64 frames matched.
 pub const COUNTERS_LEN: u32 = 16;
 
-/// One eBPF instruction in the byte order of the machine: `struct bpf_insn` of linux/bpf.h. A slice
-/// of these is what `BPF_PROG_LOAD` takes. Before kernel 5.8 the clock is for programs with a
-/// GPL-compatible license only.
+/// One eBPF instruction in the byte order of the machine: `struct bpf_insn` of linux/bpf.h. `BPF_PROG_LOAD` takes a
+/// slice of these. Before kernel 5.8, only programs with a GPL-compatible licence may read the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Insn(pub u64);
@@ -51,36 +49,36 @@ impl Insn {
     }
 }
 
-/// Where matching frames go.
+/// Action for matching frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// To the socket of their receive queue. Without one they go on to the kernel, uncounted.
+    /// Redirect to the socket of the receive queue. Without a socket the frame passes to the kernel and is not counted.
     Redirect {
         /// Descriptor of a `BPF_MAP_TYPE_XSKMAP` with u32 keys.
         sockets_fd: i32,
-        /// Put a receive stamp ([`STAMP_MAGIC`]) in front of the frame, where there is room.
+        /// Put a receive stamp ([`STAMP_MAGIC`]) in front of the frame if there is room.
         stamp: bool,
     },
-    /// They get this verdict: [`PASS`], [`DROP`] and so on.
+    /// Return this verdict: [`PASS`], [`DROP`] and so on.
     Verdict(u32),
 }
 
-/// How the filter is built into a program. Frames that do not match go on to the kernel.
+/// Options of the generated program. Frames that do not match pass to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What happens to frames that match.
+    /// Action for matching frames.
     pub action: Action,
-    /// Descriptor of a `BPF_MAP_TYPE_PERCPU_ARRAY` with a value of [`COUNTERS_LEN`] bytes for each
-    /// receive queue. "Matched" counts the frames that the action was done to. Frames of a queue
-    /// without a value go on to the kernel.
+    /// Descriptor of a `BPF_MAP_TYPE_PERCPU_ARRAY` with a value of [`COUNTERS_LEN`] bytes for each receive queue.
+    /// "Matched" counts the frames to which the action was applied. Frames of a queue without a value pass to the
+    /// kernel.
     pub counters_fd: Option<i32>,
-    /// The program is loaded with `BPF_F_XDP_HAS_FRAGS`: lengths are those of all buffers
-    /// together (kernel 5.18 and later).
+    /// True if the program is loaded with `BPF_F_XDP_HAS_FRAGS`: lengths then cover all buffers (kernel 5.18 and
+    /// later).
     pub multi_buffer: bool,
 }
 
 impl Options {
-    /// Matching frames go to the sockets of the map `sockets_fd`, with a receive stamp.
+    /// Options that redirect matching frames to the sockets of the map `sockets_fd`, with a receive stamp.
     pub const fn redirect(sockets_fd: i32) -> Self {
         Self {
             action: Action::Redirect {
@@ -92,7 +90,7 @@ impl Options {
         }
     }
 
-    /// Matching frames get `verdict`.
+    /// Options that return `verdict` for matching frames.
     pub const fn verdict(verdict: u32) -> Self {
         Self {
             action: Action::Verdict(verdict),
@@ -106,7 +104,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranslateError {
-    /// It asks for what the kernel knows only of packets behind XDP.
+    /// The filter reads a value that the kernel knows only behind XDP.
     #[error(
         "instruction {at} of the filter asks the kernel for {value:?}, which an XDP program cannot \
          know; filter in user space or use the packet driver"
@@ -114,23 +112,23 @@ pub enum TranslateError {
     KernelValue {
         /// Position of the instruction.
         at: usize,
-        /// What it asks for.
+        /// Value that it reads.
         value: KernelValue,
     },
-    /// Its jumps become longer than an eBPF jump can be.
+    /// A jump becomes longer than an eBPF jump can be.
     #[error(
         "the filter of {0} instructions becomes too long for an XDP program; filter in user space"
     )]
     TooLong(usize),
 }
 
-/// Makes the XDP program that runs `program` on each frame.
+/// Generates the XDP program that runs `program` on each frame.
 ///
-/// Its verdict is that of [`Program::accepts`] on the whole frame (only whether to keep it, not
-/// how much), as long as loads stay within the first 65,535 bytes; any beyond reject the frame.
+/// The verdict is that of [`Program::accepts`] on the whole frame (keep or reject, not how much to keep) if loads stay
+/// within the first 65,535 bytes. Loads beyond that reject the frame.
 ///
 /// # Errors
-/// The program asks for values that only the kernel knows, or is too long.
+/// The program reads values that only the kernel knows, or is too long.
 pub fn translate(program: &Program, options: &Options) -> Result<Vec<Insn>, TranslateError> {
     let operations = within_reach(program)?;
     let reachable = reachable(&operations);
@@ -142,7 +140,7 @@ pub fn translate(program: &Program, options: &Options) -> Result<Vec<Insn>, Tran
     };
     writer.prologue();
     for (at, operation) in operations.iter().enumerate() {
-        // The verifier refuses instructions that nothing leads to.
+        // The verifier refuses unreachable instructions.
         if reachable[at] {
             writer.starts[at] = writer.insns.len();
             writer.operation(*operation, at + 1);
@@ -153,10 +151,10 @@ pub fn translate(program: &Program, options: &Options) -> Result<Vec<Insn>, Tran
         .ok_or(TranslateError::TooLong(operations.len()))
 }
 
-/// The verifier knows of no packets beyond this: MAX_PACKET_OFF.
+/// Largest packet offset that the verifier accepts: MAX_PACKET_OFF.
 const REACH: u32 = 0xffff;
 
-/// The operations, those that no packet can fulfil replaced by a rejection.
+/// Returns the operations, with a rejection in place of those that no packet can satisfy.
 fn within_reach(program: &Program) -> Result<Vec<Operation>, TranslateError> {
     let operations = program.operations.iter().enumerate();
     operations
@@ -202,7 +200,7 @@ enum Target {
     Reject,
 }
 
-// Registers. The filter itself calls nothing, so that X may live in one that calls destroy.
+// Registers. The filter itself calls no functions, so X may live in a register that calls overwrite.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -214,7 +212,7 @@ const END: u8 = 8;
 const A: u8 = 9;
 const FRAME: u8 = 10;
 
-// The stack, from its top: memory words, where the counters are, a map key, the frame's length.
+// Stack layout from the top: memory words, pointer to the counters, map key, frame length.
 const MEMORY: i16 = -64;
 const COUNTERS: i16 = -72;
 const KEY: i16 = -76;
@@ -226,7 +224,7 @@ const CONTEXT_DATA_END: i16 = 4;
 const CONTEXT_DATA_META: i16 = 8;
 const CONTEXT_QUEUE: i16 = 16;
 
-// The codes of linux/bpf.h, whole.
+// Complete codes of linux/bpf.h.
 const LOAD_BYTE: u8 = 0x71;
 const LOAD_HALF: u8 = 0x69;
 const LOAD_WORD: u8 = 0x61;
@@ -250,7 +248,7 @@ const SUB_64: u8 = 0x1f;
 const MOVE_32: u8 = 0xbc;
 const MOVE_32_CONSTANT: u8 = 0xb4;
 
-// Arithmetic and tests on 32 bits have the classic codes in their upper half.
+// Arithmetic and tests on 32 bits use the classic codes in their upper half.
 const ALU_32: u8 = 0x04;
 const JUMP_32: u8 = 0x06;
 const REGISTER: u8 = 0x08;
@@ -272,9 +270,9 @@ enum Call {
 
 struct Writer {
     insns: Vec<Insn>,
-    /// Where each operation begins.
+    /// Start of each operation.
     starts: Vec<usize>,
-    /// Jumps whose offset is still to be filled in.
+    /// Jumps to be completed with their offset.
     jumps: Vec<(usize, Target)>,
     options: Options,
 }
@@ -301,13 +299,13 @@ impl Writer {
         self.put(0, 0, 0, 0, 0);
     }
 
-    /// A jump to be filled in.
+    /// Emits a jump and records that its offset is missing.
     fn jump_to(&mut self, code: u8, left: u8, right: u8, constant: u32, target: Target) {
         self.jumps.push((self.insns.len(), target));
         self.put(code, left, right, 0, constant.cast_signed());
     }
 
-    /// A jump ahead within one operation; [`Writer::land`] says where to.
+    /// Emits a forward jump within one operation; [`Writer::land`] sets its target.
     fn skip(&mut self, code: u8, left: u8, right: u8, constant: u32) -> usize {
         self.put(code, left, right, 0, constant.cast_signed());
         self.insns.len() - 1
@@ -339,7 +337,7 @@ impl Writer {
         self.constant(X, 0);
     }
 
-    /// R0 becomes the place of the value in the map `fd` for the key on the stack, or 0.
+    /// Sets R0 to the address of the value in the map `fd` for the key on the stack, or 0.
     fn look_up(&mut self, fd: i32) {
         self.copy(R2, FRAME);
         self.put(ADD_64_CONSTANT, R2, 0, 0, KEY.into());
@@ -414,7 +412,7 @@ impl Writer {
         self.put(MOVE_32, to, R1, 0, 0);
     }
 
-    /// R2 becomes the place of `offset` in the frame.
+    /// Sets R2 to the address of `offset` in the frame.
     fn point_at(&mut self, size: Size, offset: u32) {
         self.copy(R2, DATA);
         if offset > 0 {
@@ -423,7 +421,7 @@ impl Writer {
         self.check_end(size);
     }
 
-    /// Rejects the frame unless `size` bytes at R2 are inside.
+    /// Rejects the frame unless `size` bytes at R2 are inside it.
     fn check_end(&mut self, size: Size) {
         self.copy(R3, R2);
         self.put(ADD_64_CONSTANT, R3, 0, 0, size.bytes().cast_signed());
@@ -521,7 +519,7 @@ impl Writer {
         }
     }
 
-    /// The two ends, and the offsets of all jumps. `None` if one is too far.
+    /// Emits the endings for match and rejection, and fills in all jump offsets. Returns `None` if a jump is too long.
     fn epilogue(mut self) -> Option<Vec<Insn>> {
         let leads_to = |target| self.jumps.iter().any(|(_, to)| *to == target);
         let (matches, rejects) = (leads_to(Target::Match), leads_to(Target::Reject));
@@ -559,7 +557,7 @@ impl Writer {
         Some(self.insns)
     }
 
-    /// Returns the jump for a queue without a socket, to be landed.
+    /// Emits the redirection. Returns the jump for a queue without a socket; the caller sets its target.
     fn redirect(&mut self, sockets_fd: i32, stamp: bool) -> usize {
         self.put(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
         self.put(STORE_WORD, FRAME, R1, KEY, 0);
@@ -580,7 +578,7 @@ impl Writer {
     fn stamp(&mut self) {
         const LEN: i32 = 16;
         self.copy(R1, CONTEXT);
-        // All 64 bits are the argument; a 32-bit move would make it positive.
+        // The argument has 64 bits; a 32-bit move would make it positive.
         self.put(0xb7, R2, 0, 0, -LEN);
         self.call(Call::AdjustMeta);
         let no_room = self.skip(JUMP_NOT_EQUAL_64, R0, 0, 0);
@@ -609,7 +607,7 @@ mod tests {
 
     #[test]
     fn the_least_redirect() {
-        // The same six slots that one would write by hand, behind a filter that keeps everything.
+        // These are the six instructions of a program written by hand, behind a filter that keeps everything.
         let options = Options {
             action: Action::Redirect {
                 sockets_fd: 7,
@@ -652,7 +650,7 @@ mod tests {
 
     #[test]
     fn a_program_that_grows_too_long_is_refused() {
-        // Indirect loads grow most; from the first, the way to the rejection is the longest.
+        // Indirect loads grow most; the first one is the farthest from the rejection.
         let mut list = vec![Instruction::new(0x40, 0, 0, 14); 4095];
         list.push(Instruction::new(6, 0, 0, 1));
         let program = Program::new(list).unwrap();

@@ -1,11 +1,11 @@
-//! Any bytes as a program and a packet, for fuzzing and for random tests.
+//! Arbitrary bytes as a program and a packet, for fuzzing and random tests.
 
 use crate::ebpf;
 use crate::instruction::Instruction;
 use crate::program::Program;
 use crate::run::Ancillary;
 
-/// Codes that most random programs are made of; others are refused at once and teach little.
+/// Codes of most random programs. Other codes are rejected at once, so they test little.
 const CODES: [u16; 54] = [
     0x00, 0x80, 0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x60, 0x01, 0x81, 0x61, 0xb1, 0x02, 0x03, 0x04,
     0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84,
@@ -13,7 +13,7 @@ const CODES: [u16; 54] = [
     0x87, 0x28, 0x15, 0x30, 0x20, 0x45,
 ];
 
-/// A program of four bytes each: code, two distances, constant. Most seeds make one.
+/// Builds a program from four bytes per instruction: code, two distances, constant. Most seeds yield a valid program.
 pub fn program(seed: &[u8]) -> Option<Program> {
     let mut instructions: Vec<_> = seed
         .chunks_exact(4)
@@ -23,15 +23,14 @@ pub fn program(seed: &[u8]) -> Option<Program> {
             Instruction::new(code, jt % 8, jf % 8, constant(code, jf, k))
         })
         .collect();
-    // Jumps may lead to the last eight; memory is written, so that reads of it are allowed.
+    // Jumps may lead to the last eight instructions. All memory is written first, so that reads of it are allowed.
     instructions.splice(0..0, (0..15).map(|word| Instruction::new(0x02, 0, 0, word)));
     let return_a = Instruction::new(0x16, 0, 0, 0);
     instructions.extend([return_a; 9]);
     Program::new(instructions).ok()
 }
 
-/// A constant that the code can have; for loads near and far offsets, now and then a value of the
-/// kernel.
+/// Returns a constant that is valid for the code. For loads: near and far offsets, and sometimes a kernel value.
 fn constant(code: u16, more: u8, k: u8) -> u32 {
     let small = u32::from(k);
     match code {
@@ -47,12 +46,11 @@ fn constant(code: u16, more: u8, k: u8) -> u32 {
     }
 }
 
-/// Reads `bytes` as a program (in both of its forms) and the packet behind it, and does all that
-/// can be done with them.
+/// Reads `bytes` as a program (in both of its forms) followed by a packet, and exercises every operation of this crate.
 ///
 /// # Panics
-/// Where a law of this crate is broken: a printed program is not read back the same, a limited
-/// one keeps more than its limit, one for a tap differs on an untagged frame.
+/// A law of this crate is broken: a printed program is not read back the same, a limited one keeps more than its limit,
+/// or one for a tap differs on an untagged frame.
 pub fn exercise(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = Program::parse_decimal(text);

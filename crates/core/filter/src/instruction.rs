@@ -1,20 +1,20 @@
-//! One instruction as the kernel takes it, and the names of its bits.
+//! One instruction in the kernel's format, and the names of its bits.
 
 /// A classic BPF instruction: `struct sock_filter` of linux/filter.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Instruction {
-    /// What it does.
+    /// Operation code.
     pub code: u16,
-    /// Instructions to skip when the test holds.
+    /// Instructions to skip if the test holds.
     pub jt: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if the test fails.
     pub jf: u8,
-    /// The constant: an offset, an operand, a distance, a length.
+    /// Constant: an offset, an operand, a distance or a length.
     pub k: u32,
 }
 
 impl Instruction {
-    /// An instruction of these four parts.
+    /// Creates an instruction from its four parts.
     pub const fn new(code: u16, jt: u8, jf: u8, k: u32) -> Self {
         Self { code, jt, jf, k }
     }
@@ -73,5 +73,5 @@ pub(crate) const TXA: u16 = 0x80;
 /// Words of scratch memory: BPF_MEMWORDS.
 pub(crate) const MEMORY_WORDS: u32 = 16;
 
-/// Offsets from here on name values that the kernel knows of a packet: SKF_AD_OFF.
+/// First offset that names a value of the kernel instead of a byte: SKF_AD_OFF.
 pub(crate) const KERNEL_VALUES: u32 = 0xffff_f000;

@@ -1,12 +1,12 @@
-//! Lays out rewritten programs: jumps name labels, and those too long for the eight bits of a
-//! branch go by way of an unconditional jump.
+//! Layout of rewritten programs: jumps refer to labels, and a branch farther than eight bits takes a detour over an
+//! unconditional jump.
 
 use crate::check::Invalid;
 use crate::instruction::{Instruction, JA, JEQ, JGT, JMP, K, RET};
 use crate::operation::Operation;
 use crate::program::Program;
 
-/// A place that jumps can go to, always ahead of them.
+/// Jump target, always ahead of the jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
@@ -35,7 +35,7 @@ impl Layout {
         Label(self.labels - 1)
     }
 
-    /// The next instruction is what `label` means.
+    /// Binds `label` to the next instruction.
     pub(crate) fn here(&mut self, label: Label) {
         self.items.push(Item::Here(label));
     }
@@ -48,13 +48,13 @@ impl Layout {
         self.items.push(Item::Jump(to));
     }
 
-    /// `code` is that of a conditional jump.
+    /// Adds a branch. `code` is a conditional jump.
     pub(crate) fn branch(&mut self, code: u16, k: u32, yes: Label, no: Label) {
         self.items.push(Item::Branch { code, k, yes, no });
     }
 
-    /// Copies `program` with its jumps; `rewrite` puts what stands in an operation's place and
-    /// says whether it did; it is told the operation's position.
+    /// Copies `program` with its jumps. `rewrite` receives the position of each operation, and returns true if it
+    /// emitted a replacement.
     pub(crate) fn copy(
         &mut self,
         program: &Program,
@@ -82,8 +82,8 @@ impl Layout {
     }
 
     pub(crate) fn finish(self) -> Result<Program, Invalid> {
-        // From the end, since jumps only go ahead: where a target lies is known before the jump.
-        // Positions count from the end.
+        // Build from the end: jumps only lead forward, so each target is known before the jump. Positions count from
+        // the end.
         let mut positions = vec![0; self.labels];
         let mut reversed: Vec<Instruction> = Vec::with_capacity(self.items.len());
         let ja = |distance: usize| Instruction::of(JMP | JA, distance as u32);
@@ -98,7 +98,7 @@ impl Layout {
                 Item::Branch { code, k, yes, no } => {
                     let distance =
                         |reversed: &Vec<_>, Label(to): Label| reversed.len() - positions[to];
-                    // A detour makes the other side's way one longer.
+                    // A detour makes the distance of the other target one longer.
                     const NEAR: usize = u8::MAX as usize - 2;
                     let far_no = distance(&reversed, no) > NEAR;
                     if far_no {
@@ -124,7 +124,7 @@ impl Layout {
     }
 }
 
-/// The program that keeps `snap_len` bytes of a frame of which none of `programs` keeps any.
+/// Builds the program that keeps `snap_len` bytes of frames that none of `programs` keeps.
 pub(crate) fn none_of(programs: &[Program], snap_len: u32) -> Result<Program, Invalid> {
     let mut layout = Layout::default();
     for program in programs {
@@ -149,7 +149,7 @@ pub(crate) fn none_of(programs: &[Program], snap_len: u32) -> Result<Program, In
     layout.finish()
 }
 
-/// The program with no returned length above `snap_len`, which is not 0.
+/// Builds the program that returns at most `snap_len`, which is not 0.
 pub(crate) fn limit(program: &Program, snap_len: u32) -> Result<Program, Invalid> {
     let mut layout = Layout::default();
     layout.copy(program, |layout, _, operation| match operation {

@@ -1,11 +1,11 @@
-//! Classic BPF filters: checked, printed, run, and translated to eBPF.
+//! Classic BPF filters: checks, prints and runs them, and translates them to eBPF.
 //!
-//! Pure: a frame comes in as a slice, the verdict goes out as a number of bytes to keep. Knows no
-//! filter expressions (libpcap compiles those), no sockets, and no system calls; it makes the
-//! instructions that others hand to the kernel.
+//! Pure: the input is a frame in a slice, the verdict is the number of bytes to keep. Knows no filter expressions
+//! (libpcap compiles those), no sockets and no system calls. It generates instructions; other crates pass them to the
+//! kernel.
 //!
-//! One filter can run in three places. All give the same verdict; for the filter of a capture, of which
-//! libpcap makes one program for tagged frames and one for others, see [`Program::for_live_tap`]:
+//! One filter can run in three places, with the same verdict. For the filter of a capture, which libpcap compiles to
+//! one program for tagged frames and one for others, see [`Program::for_live_tap`]:
 //!
 //! | where | program |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Instructions read once into what they mean, with the targets of jumps as positions.
+//! Decoded instructions, with jump targets as positions.
 
 use crate::check::{Invalid, Problem};
 use crate::instruction as bits;
@@ -29,7 +29,7 @@ impl Size {
     }
 }
 
-/// What stands at the right of an arithmetic operation or a test.
+/// Right operand of an arithmetic operation or a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Constant(u32),
@@ -58,39 +58,39 @@ pub(crate) enum Test {
     AnyBit,
 }
 
-/// A value that the kernel knows of a packet and that is not in its bytes: linux/filter.h, SKF_AD_*.
+/// Value that the kernel knows about a packet and that is not in its bytes: linux/filter.h, SKF_AD_*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelValue {
     /// Ethertype, as the kernel sees it behind a stripped tag.
     Protocol,
-    /// For us, broadcast, multicast, for others, outgoing: `PACKET_HOST` and so on.
+    /// Destination (this host, broadcast, multicast, other host) or outgoing: `PACKET_HOST` and so on.
     PacketType,
-    /// Number of the interface.
+    /// Interface index.
     InterfaceIndex,
-    /// A netlink attribute. Not run here.
+    /// Netlink attribute. Not supported here.
     NetlinkAttribute,
-    /// A nested netlink attribute. Not run here.
+    /// Nested netlink attribute. Not supported here.
     NestedNetlinkAttribute,
-    /// The mark that the firewall or a socket set.
+    /// Mark set by the firewall or a socket.
     Mark,
     /// Receive queue.
     Queue,
-    /// Kind of hardware: `ARPHRD_ETHER` and so on.
+    /// Hardware type: `ARPHRD_ETHER` and so on.
     HardwareType,
-    /// The receive hash.
+    /// Receive hash.
     Hash,
-    /// The CPU that runs the filter.
+    /// CPU that runs the filter.
     Cpu,
     /// No value: A becomes A xor X.
     XorX,
-    /// The stripped VLAN tag: priority, drop eligibility and identifier.
+    /// Stripped VLAN tag: priority, drop eligibility and identifier.
     VlanTci,
-    /// 1 when a VLAN tag was stripped.
+    /// 1 if a VLAN tag was stripped.
     VlanPresent,
-    /// Where the payload begins, as the kernel dissects it. Not run here.
+    /// Start of the payload, as the kernel dissects it. Not supported here.
     PayloadOffset,
-    /// A random number. Not run here.
+    /// Random number. Not supported here.
     Random,
     /// Ethertype of the stripped VLAN tag.
     VlanTpid,
@@ -129,7 +129,7 @@ impl KernelValue {
     }
 }
 
-/// What one instruction does. Positions in jumps are checked to be ahead and inside.
+/// Effect of one instruction. Jump targets are checked to be ahead and inside the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Constant(u32),
@@ -160,12 +160,11 @@ pub(crate) enum Operation {
     ReturnA,
 }
 
-// Four to a cache line: the interpreter's speed is that of reading these.
+// Four to a cache line: reading the operations limits the speed of the interpreter.
 const _: () = assert!(size_of::<Operation>() <= 16);
 
 impl Operation {
-    /// Reads the instruction at position `at` of `len`; refuses what the kernel refuses of a
-    /// single instruction.
+    /// Decodes the instruction at position `at` of `len`, with the kernel's checks of a single instruction.
     pub(crate) fn read(instruction: Instruction, at: u16, len: u16) -> Result<Self, Invalid> {
         let wrong = |problem| Invalid { at, problem };
         let Instruction { code, k, .. } = instruction;

@@ -7,10 +7,10 @@ use crate::instruction::{Instruction, RET};
 use crate::layout;
 use crate::operation::{KernelValue, Operation};
 
-/// The most instructions that the kernel takes: BPF_MAXINSNS.
+/// Maximum number of instructions in the kernel: BPF_MAXINSNS.
 pub const MAX_INSTRUCTIONS: usize = 4096;
 
-/// A classic BPF program that the kernel would take too: it ends, and reads nothing but the frame.
+/// A classic BPF program that the kernel would accept too: it terminates and reads nothing but the frame.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
     instructions: Vec<Instruction>,
@@ -21,7 +21,7 @@ impl Program {
     /// Checks `instructions` by the kernel's rules.
     ///
     /// # Errors
-    /// The first instruction that breaks one.
+    /// The first instruction that breaks a rule.
     pub fn new(instructions: Vec<Instruction>) -> Result<Self, Invalid> {
         let operations = check(&instructions)?;
         Ok(Self {
@@ -30,7 +30,7 @@ impl Program {
         })
     }
 
-    /// The program that keeps `snap_len` bytes of every frame (0: none, which rejects).
+    /// Returns the program that keeps `snap_len` bytes of every frame (0 rejects every frame).
     pub fn accept_all(snap_len: u32) -> Self {
         Self {
             instructions: vec![Instruction::of(RET, snap_len)],
@@ -38,30 +38,30 @@ impl Program {
         }
     }
 
-    /// The program that rejects every frame.
+    /// Returns the program that rejects every frame.
     pub fn reject_all() -> Self {
         Self::accept_all(0)
     }
 
-    /// The instructions, as `SO_ATTACH_FILTER` takes them.
+    /// Returns the instructions, as `SO_ATTACH_FILTER` takes them.
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// The program that keeps `snap_len` bytes of the frames of which none of `programs` keeps any. A frame
-    /// that is too short for one of them is not kept.
+    /// Returns the program that keeps `snap_len` bytes of the frames that none of `programs` keeps. It rejects a frame
+    /// that is too short for one of them.
     ///
     /// # Errors
-    /// More than [`MAX_INSTRUCTIONS`] together are refused.
+    /// The programs have more than [`MAX_INSTRUCTIONS`] together.
     pub fn none_of(programs: &[Self], snap_len: u32) -> Result<Self, Invalid> {
         layout::none_of(programs, snap_len)
     }
 
-    /// The same choice of frames, but never more than `snap_len` bytes of one. 0 rejects all.
+    /// Returns a program that selects the same frames and keeps at most `snap_len` bytes of each. 0 rejects all.
     ///
     /// # Errors
-    /// A program that returns a computed length grows by two instructions; more than
-    /// [`MAX_INSTRUCTIONS`] are refused.
+    /// The program becomes longer than [`MAX_INSTRUCTIONS`]: each return of a computed length needs two more
+    /// instructions.
     pub fn limited(&self, snap_len: u32) -> Result<Self, Invalid> {
         if snap_len == 0 {
             return Ok(Self::reject_all());
@@ -69,7 +69,7 @@ impl Program {
         layout::limit(self, snap_len)
     }
 
-    /// The same choice of frames; every constant length of an accepted frame becomes `snap_len`.
+    /// Returns a program that selects the same frames; every constant length of an accepted frame becomes `snap_len`.
     #[must_use]
     pub fn keeping(&self, snap_len: u32) -> Self {
         let mut program = self.clone();
@@ -83,8 +83,8 @@ impl Program {
         program
     }
 
-    /// The values that the program asks of the kernel, in its order. A program without any gives
-    /// the same verdict wherever it runs.
+    /// Returns the values that the program reads from the kernel, in program order. A program that reads none gives the
+    /// same verdict wherever it runs.
     pub fn kernel_values(&self) -> impl Iterator<Item = KernelValue> + '_ {
         self.operations
             .iter()

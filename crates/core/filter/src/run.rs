@@ -1,39 +1,39 @@
-//! The interpreter.
+//! Interpreter of classic BPF.
 
 use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size, Test};
 use crate::program::Program;
 
-/// What the kernel knows of a packet beside its bytes, for programs that ask for it.
+/// Metadata that the kernel keeps for a packet, for programs that read it.
 ///
-/// All zero for a frame from a file or whose VLAN tags are in its bytes.
+/// All fields are 0 for frames from a file, and for frames with their VLAN tags in the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ancillary {
-    /// A VLAN tag was taken out of the bytes.
+    /// True if a VLAN tag was taken out of the bytes.
     pub vlan_present: bool,
-    /// That tag's priority, drop eligibility and identifier.
+    /// Priority, drop eligibility and identifier of that tag.
     pub vlan_tci: u16,
-    /// That tag's ethertype: 0x8100 or 0x88a8.
+    /// Ethertype of that tag: 0x8100 or 0x88a8.
     pub vlan_proto: u16,
     /// Ethertype of the packet behind the tag.
     pub protocol: u16,
     /// `PACKET_HOST` 0, broadcast 1, multicast 2, other host 3, outgoing 4.
     pub pkttype: u8,
-    /// Number of the interface.
+    /// Interface index.
     pub ifindex: u32,
-    /// Kind of hardware; 1 is Ethernet.
+    /// Hardware type; 1 is Ethernet.
     pub hardware_type: u16,
     /// Receive queue.
     pub queue: u16,
-    /// Mark of the firewall.
+    /// Firewall mark.
     pub mark: u32,
     /// Receive hash.
     pub hash: u32,
-    /// The CPU that received.
+    /// CPU that received the packet.
     pub cpu: u32,
 }
 
 impl Ancillary {
-    /// `None` for what only the kernel can compute.
+    /// Returns a value, or `None` if only the kernel can compute it.
     fn get(&self, value: KernelValue) -> Option<u32> {
         Some(match value {
             KernelValue::Protocol => self.protocol.into(),
@@ -57,20 +57,19 @@ impl Ancillary {
 }
 
 impl Program {
-    /// How many bytes of `packet` to keep; 0 rejects it. `original_len` is its length on the wire
-    /// without FCS, of which `packet` may be the beginning only.
+    /// Runs the program and returns the number of bytes of `packet` to keep; 0 rejects the packet. `original_len` is
+    /// its length on the wire without FCS; `packet` may be only the beginning.
     ///
-    /// Loads are big endian. One that reaches past the end rejects the packet, as does a division
-    /// by an X of 0 and a value that only the kernel can compute (payload offset, random number,
-    /// netlink attributes). Where the kernel differs from libpcap this follows libpcap: a shift by an
-    /// X of 32 or more gives 0, X plus an offset does not wrap around, and offsets from 2^31 on are
-    /// out of range. [`Program::for_tap`] makes the kernel do the same.
+    /// Loads are big endian. A load past the end rejects the packet, and so do a division by an X of 0 and a value that
+    /// only the kernel can compute (payload offset, random number, netlink attributes). If the kernel and libpcap
+    /// differ, this follows libpcap: a shift by an X of 32 or more gives 0, X plus an offset does not wrap around, and
+    /// offsets from 2^31 on are out of range. [`Program::for_tap`] makes the kernel do the same.
     pub fn accepts(&self, packet: &[u8], original_len: u32, ancillary: &Ancillary) -> u32 {
         let mut a = 0_u32;
         let mut x = 0_u32;
         let mut memory = [0_u32; 16];
         let mut at = 0;
-        // Jumps only go ahead, and the last instruction returns: the loop ends.
+        // The loop ends, because jumps only lead forward and the last instruction returns.
         while let Some(operation) = self.operations.get(at) {
             at += 1;
             match *operation {

@@ -1,13 +1,13 @@
-//! Filters for the kernel's taps, where the outer VLAN tag is not in the bytes.
+//! Filters for the kernel's taps, which store the outer VLAN tag outside the bytes.
 //!
-//! The kernel (or the device) takes the outer tag out of a received frame before an `AF_PACKET`
-//! socket sees it and keeps it beside the bytes. A filter that was compiled for whole frames then
-//! looks in the wrong places. The rewritten one first asks whether a tag was taken; if so it runs
-//! a copy whose loads see the frame as if the tag still stood behind the addresses.
+//! The kernel (or the device) takes the outer tag out of a received frame before an `AF_PACKET` socket sees it, and
+//! passes it as metadata. A filter compiled for whole frames then reads the wrong offsets. The rewritten filter first
+//! checks whether a tag was taken out. If so, it runs a copy with loads that see the frame as if the tag still followed
+//! the addresses.
 //!
-//! The kernel also runs three things otherwise than libpcap does: it shifts by X modulo 32, lets X
-//! plus an offset wrap around, and takes offsets from 2^31 on for places of its own. Where a
-//! program could come to that, the rewritten one asks first.
+//! The kernel also differs from libpcap in three ways: it shifts by X modulo 32, lets X plus an offset wrap around, and
+//! reserves offsets from 2^31 on for its own values. If a program could reach such a case, the rewritten one checks
+//! first.
 
 use crate::check::{Invalid, Problem};
 use crate::instruction::{
@@ -18,13 +18,12 @@ use crate::layout::Layout;
 use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size};
 use crate::program::{MAX_INSTRUCTIONS, Program};
 
-/// Where the tag stands in a whole frame: behind the two addresses.
+/// Offset of the tag in a whole frame: behind the two addresses.
 const TAG: u32 = 12;
 const TAG_LEN: u32 = 4;
 const TAG_END: u32 = TAG + TAG_LEN;
 
-/// A program that cannot be rewritten for a tap; the choice must be made in user space, on the
-/// frame with its tag put back.
+/// A program that cannot be rewritten for a tap. The filter must run in user space, on the frame with its tag put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TapError {
     /// More instructions than the kernel takes.
@@ -33,7 +32,7 @@ pub enum TapError {
          frame; at most {MAX_INSTRUCTIONS} are possible"
     )]
     TooLong(usize),
-    /// It leaves no word of memory for our own use.
+    /// No word of memory is free for the rewritten program.
     #[error("the filter uses all sixteen words of memory; one must be left to see VLAN tags")]
     NoMemoryLeft,
 }
@@ -43,8 +42,8 @@ pub enum TapError {
 pub const TAG_CONTROL: u32 = 0x7fff_0000;
 
 impl Program {
-    /// The program to attach to an `AF_PACKET` socket, made of two: `untagged` for frames without a tag
-    /// outside their bytes, `tagged` for the bytes of frames with one.
+    /// Combines two programs into one for an `AF_PACKET` socket: `untagged` for frames without a tag outside their
+    /// bytes, `tagged` for the bytes of frames with one.
     ///
     /// # Errors
     /// The program is too long or too full to be rewritten.
@@ -67,9 +66,9 @@ impl Program {
         finish(layout)
     }
 
-    /// The program that gives, on frames with all their tags in the bytes, the verdicts of
-    /// [`for_live_tap`](Self::for_live_tap) on the same frames as the kernel shows them: without an outer tag
-    /// of 802.1Q or 802.1ad.
+    /// Combines two programs into one for frames with all tags in the bytes. Its verdicts are those of
+    /// [`for_live_tap`](Self::for_live_tap) on the same frames as the kernel presents them: without an outer tag of
+    /// 802.1Q or 802.1ad.
     ///
     /// # Errors
     /// The program is too long or too full to be rewritten.
@@ -97,13 +96,12 @@ impl Program {
         finish(layout)
     }
 
-    /// The program to attach to an `AF_PACKET` socket of an Ethernet interface, given `self` for
-    /// whole frames: it gives the same verdict on the frame without its outer tag and the tag
-    /// beside it as `self` on the frame with the tag in its bytes. On a frame without a tag too it
-    /// gives in the kernel the verdict that `self` gives here.
+    /// Returns the program for an `AF_PACKET` socket of an Ethernet interface, where `self` is a program for whole
+    /// frames. It gives the verdict of `self` on the frame with the tag in its bytes, although the kernel stores the
+    /// tag separately. On an untagged frame it makes the kernel give the verdict that `self` gives here.
     ///
-    /// The kernel keeps as many bytes as the program returns, of the frame without the tag; who
-    /// puts the tag back and must keep to a snap length cuts the frame after that.
+    /// The kernel keeps as many bytes as the program returns, counted without the tag. A caller that puts the tag back
+    /// and has a snap length must cut the frame afterwards.
     ///
     /// # Errors
     /// The program is too long or too full to be rewritten.
@@ -136,7 +134,7 @@ impl Program {
     }
 }
 
-/// Place of the outer tag of a frame, and what the program knows of it.
+/// Place of the outer tag of a frame, and where the program expects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     /// The program sees the bytes as they are.
@@ -149,7 +147,7 @@ enum View {
     TagInBytes,
 }
 
-/// A word of memory that a program leaves.
+/// Returns a word of memory that the program does not use.
 fn scratch(program: &Program) -> Result<u32, TapError> {
     let is_used = |word: u32| program.operations.iter().any(|used| uses(*used, word));
     (0..MEMORY_WORDS)
@@ -157,7 +155,7 @@ fn scratch(program: &Program) -> Result<u32, TapError> {
         .ok_or(TapError::NoMemoryLeft)
 }
 
-/// Copies a program, rewritten for the frames that it is to run on.
+/// Copies a program, rewritten for the frames on which it will run.
 fn copy(layout: &mut Layout, program: &Program, scratch: u32, view: View) {
     let far_x = far_x(&program.operations);
     layout.copy(program, |layout, at, operation| {
@@ -186,11 +184,11 @@ fn finish(layout: Layout) -> Result<Program, TapError> {
     })
 }
 
-/// Offsets up to this are into the frame.
+/// Last offset that refers to the frame.
 const LAST_OFFSET: u32 = i32::MAX.cast_unsigned();
 
-/// For each operation, whether X may be so large there that an offset added to it leaves the frame's
-/// part of the offsets. Jumps only go ahead, so one pass sees every way.
+/// For each operation: true if X may be so large that X plus an offset leaves the frame's range of offsets. Jumps only
+/// lead forward, so one pass sees every path.
 fn far_x(operations: &[Operation]) -> Vec<bool> {
     let mut far_at = vec![false; operations.len()];
     let mut far = false;
@@ -216,7 +214,7 @@ fn far_x(operations: &[Operation]) -> Vec<bool> {
     far_at
 }
 
-/// Whether the kernel may run it otherwise than libpcap.
+/// Returns true if the kernel may execute the operation differently than libpcap.
 fn differs(operation: Operation, far_x: bool) -> bool {
     match operation {
         Operation::Absolute(_, offset) | Operation::HeaderLenX(offset) => offset > LAST_OFFSET,
@@ -249,7 +247,7 @@ fn uses(operation: Operation, word: u32) -> bool {
     }
 }
 
-/// Emits the program, with what must be known of the operation that is rewritten.
+/// Emits the program, with the state that the rewriting of one operation needs.
 struct Emitter<'a> {
     layout: &'a mut Layout,
     scratch: u32,
@@ -261,8 +259,8 @@ impl Emitter<'_> {
         self.layout.put(Instruction::of(code, k));
     }
 
-    /// What the kernel would run otherwise: rejected, or asked about first. The load behind a
-    /// question is still to be put, so that is no rewriting.
+    /// Guards an operation that the kernel would execute differently: rejects the frame, or emits a check first.
+    /// Returns false if the operation itself is still needed, as for the load behind a check.
     fn guarded(&mut self, operation: Operation) -> bool {
         if !differs(operation, self.far_x) {
             return false;
@@ -270,7 +268,7 @@ impl Emitter<'_> {
         match operation {
             Operation::Indirect(_, offset) if offset <= LAST_OFFSET => {
                 let (outside, inside) = (self.layout.label(), self.layout.label());
-                // A is free, for the load is to write it.
+                // A is free, because the load overwrites it.
                 self.put(MISC | TXA, 0);
                 let most = LAST_OFFSET - offset;
                 self.layout.branch(JMP | JGT | K, most, outside, inside);
@@ -309,7 +307,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// What stands for an operation where a tag was taken out.
+    /// Rewrites an operation for bytes from which the tag was taken out.
     fn tagged(&mut self, operation: Operation) -> bool {
         if !sees_the_tag(&operation) {
             return false;
@@ -372,7 +370,7 @@ impl Emitter<'_> {
         if offset >= TAG {
             return self.put(LD | ABS | size.code(), offset.saturating_add(TAG_LEN));
         }
-        // It reaches across the tag: byte by byte, the highest first, put together in X.
+        // The load crosses the tag: assemble it in X byte by byte, the highest first.
         self.put(STX, self.scratch);
         let end = offset + size.bytes();
         for at in offset..end {
@@ -397,7 +395,7 @@ impl Emitter<'_> {
         if offset >= TAG {
             return self.put(behind, offset.saturating_add(TAG_LEN));
         }
-        // A is free, for the load is to write it.
+        // A is free, because the load overwrites it.
         let (beyond, not_beyond, end) = (
             self.layout.label(),
             self.layout.label(),
@@ -407,7 +405,7 @@ impl Emitter<'_> {
         self.layout
             .branch(JMP | JGE | K, TAG - offset, beyond, not_beyond);
         self.layout.here(not_beyond);
-        // The X with which the load reaches across the tag.
+        // Values of X with which the load crosses the tag.
         let first = (TAG + 1).saturating_sub(size.bytes() + offset);
         for x in first..TAG - offset {
             let (this, next) = (self.layout.label(), self.layout.label());
@@ -429,7 +427,7 @@ impl Emitter<'_> {
         self.put(ALU | ADD | K, TAG_LEN);
     }
 
-    /// X becomes what `compute` leaves in A; A stays.
+    /// Sets X to the value that `compute` leaves in A, and preserves A.
     fn keep_a(&mut self, compute: impl FnOnce(&mut Self)) {
         self.put(ST, self.scratch);
         compute(self);
@@ -449,7 +447,7 @@ impl Emitter<'_> {
         if offset + piece == end {
             return self.piece(offset, piece);
         }
-        // Put together in X from several pieces, the highest first.
+        // Assemble the value in X from several pieces, the highest first.
         self.put(STX, self.scratch);
         let mut at = offset;
         while at < end {
@@ -470,7 +468,7 @@ impl Emitter<'_> {
         self.put(LDX | MEM, self.scratch);
     }
 
-    /// Loads one or two bytes that lie wholly before, in one half of, or behind the tag.
+    /// Loads one or two bytes that lie entirely before the tag, in one half of it, or behind it.
     fn piece(&mut self, offset: u32, len: u32) {
         let size = if len == 2 { H } else { B };
         match offset {
@@ -496,7 +494,7 @@ impl Emitter<'_> {
         if offset >= TAG_END {
             return self.put(LD | IND | size.code(), offset - TAG_LEN);
         }
-        // A is free, for the load is to write it.
+        // A is free, because the load overwrites it.
         let (below, across, beyond, end) = (
             self.layout.label(),
             self.layout.label(),
@@ -509,7 +507,7 @@ impl Emitter<'_> {
             .branch(JMP | JGE | K, TAG_END - offset, beyond, not_beyond);
 
         self.layout.here(not_beyond);
-        // The least X with which the load reaches the tag.
+        // Smallest X with which the load reaches the tag.
         let first = (TAG + 1).saturating_sub(size.bytes() + offset);
         if first > 0 {
             self.layout.branch(JMP | JGT | K, first - 1, across, below);
@@ -535,7 +533,7 @@ impl Emitter<'_> {
         if offset >= TAG_LEN {
             self.put(LD | IND | size.code(), offset - TAG_LEN);
         } else {
-            // Offsets are not negative, so X itself must be the smaller.
+            // Offsets cannot be negative, so subtract from X.
             self.put(STX, self.scratch);
             self.put(ALU | SUB | K, TAG_LEN - offset);
             self.put(MISC | TAX, 0);
@@ -549,7 +547,7 @@ impl Emitter<'_> {
 fn piece_len(offset: u32, end: u32) -> u32 {
     let whole = end - offset >= 2;
     match offset {
-        // The last byte before the tag, and the second of each half, stand alone.
+        // The last byte before the tag and the second byte of each half are loaded alone.
         11 | 13 | 15 => 1,
         _ if whole => 2,
         _ => 1,
@@ -568,7 +566,7 @@ mod tests {
         Program::new(list).unwrap()
     }
 
-    /// The frame as a tap has it.
+    /// Returns the frame as a tap sees it.
     fn strip(frame: &[u8]) -> (Vec<u8>, Ancillary) {
         let stripped = [&frame[..12], &frame[16..]].concat();
         let ancillary = Ancillary {
@@ -612,7 +610,7 @@ mod tests {
                         Instruction::of(LD | IND | size, offset),
                     ];
                     same_verdict(&keep_loaded(&load), &frame);
-                    // X must be as it was.
+                    // X must be unchanged.
                     let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
                     same_verdict(&keep_loaded(&then_x), &frame);
                 }
@@ -633,7 +631,7 @@ mod tests {
         same_verdict(&keep_loaded(&len_x), &frame);
     }
 
-    /// A tap's verdict on the frame without its tag is that on the whole frame.
+    /// Checks that the tap's verdict on the frame without its tag equals the verdict on the whole frame.
     fn same_live(program: &Program, frame: &[u8]) {
         let other = Program::accept_all(7);
         let (stripped, ancillary) = strip(frame);
@@ -675,7 +673,7 @@ mod tests {
                         Instruction::of(LD | IND | size, offset),
                     ];
                     same_live(&keep_loaded(&load), &frame);
-                    // X must be as it was.
+                    // X must be unchanged.
                     let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
                     same_live(&keep_loaded(&then_x), &frame);
                 }

@@ -1,4 +1,4 @@
-//! Programs as text: the three forms that `tcpdump -d`, `-dd` and `-ddd` print.
+//! Text forms of programs: the three that `tcpdump -d`, `-dd` and `-ddd` print.
 
 use std::fmt::Write;
 
@@ -7,34 +7,34 @@ use crate::instruction::Instruction;
 use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size, Test};
 use crate::program::Program;
 
-/// Text that is no program.
+/// Error in the text of a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// A line is not what it should be.
+    /// Malformed line.
     #[error("filter program, line {line}: {text:?} is not {expected}")]
     Line {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// The line.
+        /// Text of the line.
         text: String,
-        /// What should stand there.
+        /// Expected content.
         expected: &'static str,
     },
-    /// The first line announces another number of instructions than follow.
+    /// The first line announces a different number of instructions than follow.
     #[error("filter program: the first line says {announced} instructions, {present} follow")]
     Count {
-        /// What the first line says.
+        /// Number in the first line.
         announced: usize,
-        /// What follows.
+        /// Number of instructions that follow.
         present: usize,
     },
-    /// The instructions make no program that may run.
+    /// Invalid instructions.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
 impl Program {
-    /// For people: `(000) ldh      [12]` and so on, as `tcpdump -d`.
+    /// Formats the program for people: `(000) ldh      [12]` and so on, as `tcpdump -d`.
     pub fn listing(&self) -> String {
         let mut text = String::new();
         for (at, (operation, instruction)) in
@@ -52,7 +52,7 @@ impl Program {
         text
     }
 
-    /// For C programs, as `tcpdump -dd`.
+    /// Formats the program as a C array, as `tcpdump -dd`.
     pub fn c_array(&self) -> String {
         let mut text = String::new();
         for Instruction { code, jt, jf, k } in self.instructions() {
@@ -61,8 +61,8 @@ impl Program {
         text
     }
 
-    /// Decimal numbers behind a line with their count, as `tcpdump -ddd`; [`Program::parse_decimal`]
-    /// reads it.
+    /// Formats the program as decimal numbers behind a line with their count, as `tcpdump -ddd`.
+    /// [`Program::parse_decimal`] reads this form.
     pub fn decimal(&self) -> String {
         let mut text = format!("{}\n", self.instructions().len());
         for Instruction { code, jt, jf, k } in self.instructions() {
@@ -71,10 +71,10 @@ impl Program {
         text
     }
 
-    /// Reads what `tcpdump -ddd` prints. Commas stand for line ends, as iptables and tc write it.
+    /// Parses the output of `tcpdump -ddd`. Commas may replace line ends, as in iptables and tc.
     ///
     /// # Errors
-    /// A line that is not four numbers, a wrong count, or a program that must not run.
+    /// A line that is not four numbers, a wrong count, or an invalid program.
     pub fn parse_decimal(text: &str) -> Result<Self, ParseError> {
         let mut lines = text
             .split(['\n', ','])

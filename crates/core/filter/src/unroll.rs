@@ -1,22 +1,21 @@
-//! Loops taken apart: `protochain` makes libpcap jump back, which neither the kernel nor a [`Program`]
-//! allows.
+//! Loop unrolling: libpcap compiles `protochain` to a backward jump, which neither the kernel nor a [`Program`] allows.
 //!
 //! [`Program`]: crate::Program
 
 use crate::instruction::{Instruction, JMP, RET};
 use crate::program::MAX_INSTRUCTIONS;
 
-/// Rounds of a loop at most: extension headers of a chain.
+/// Maximum number of rounds of a loop: extension headers of a chain.
 const ROUNDS: usize = 16;
-/// `JMP | JA`: always, by `k` read as a signed number.
+/// `JMP | JA`: unconditional jump by `k`, read as a signed number.
 const ALWAYS: u16 = JMP;
 
 fn jumps_back(instruction: &Instruction) -> bool {
     instruction.code == ALWAYS && instruction.k.cast_signed() < 0
 }
 
-/// The same program without jumps back: it stands there once for each round, and a jump back leads into
-/// the next copy. A frame that would need more rounds than 16, or than fit into a program, is rejected.
+/// Returns the same program without backward jumps: one copy per round, and each backward jump leads into the next
+/// copy. Rejects a frame that needs more than 16 rounds, or more than fit into a program.
 #[must_use]
 pub fn unroll(list: Vec<Instruction>) -> Vec<Instruction> {
     if list.is_empty() || !list.iter().any(jumps_back) {
@@ -30,7 +29,7 @@ pub fn unroll(list: Vec<Instruction>) -> Vec<Instruction> {
             let ahead = instruction.k.cast_signed().saturating_add(len);
             match instruction {
                 i if !jumps_back(i) => *i,
-                // Further back than the program is long; the check says so.
+                // The jump leads to before the program; the check reports it.
                 i if ahead < 0 => *i,
                 _ if round == rounds => Instruction::of(RET, 0),
                 _ => Instruction::of(ALWAYS, ahead.cast_unsigned()),
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
     use crate::{Ancillary, Program};
 
-    /// Walks along bytes: as long as one is 1 it looks at the next, and keeps the frame where a 2 follows.
+    /// Skips bytes that are 1, and keeps the frame if a 2 follows.
     fn walk() -> Vec<Instruction> {
         let i = Instruction::new;
         vec![

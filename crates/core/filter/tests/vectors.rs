@@ -1,4 +1,4 @@
-//! Known programs with known verdicts, and the laws that hold for any.
+//! Known programs with known verdicts, and laws that hold for any program.
 
 use proptest::prelude::*;
 use wb_filter::{Ancillary, Instruction, ParseError, Problem, Program, fuzz};
@@ -106,7 +106,7 @@ fn lengths_are_limited() {
     assert_eq!(verdict(&Program::accept_all(64).keeping(96), &frame), 96);
     assert_eq!(verdict(&Program::reject_all().keeping(96), &frame), 0);
 
-    // `ret A`, with A from the bytes: 0x4500 and 0.
+    // `ret A`, with A from the bytes at 14 (0x4500), 16 (0x2e) and 18 (0).
     let computed = |offset| {
         let list = vec![
             Instruction::new(0x28, 0, 0, offset),
@@ -187,7 +187,7 @@ fn what_the_kernel_knows_is_taken_from_beside() {
     };
     let answers = [48, 44, 60, 0, 4, 8, 24].map(|place| ask(place, &ancillary));
     assert_eq!(answers, [1, 0xa123, 0x88a8, 0x0800, 4, 70_000, 3]);
-    // Random numbers and payload offsets are the kernel's alone.
+    // Only the kernel has random numbers and payload offsets.
     assert_eq!((ask(56, &ancillary), ask(52, &ancillary)), (0, 0));
 }
 
