@@ -1,56 +1,56 @@
-//! Command lines as GNU's `getopt` and `getopt_long` read them, for programs that stand in for others.
+//! Parser of command lines with the rules of GNU `getopt` and `getopt_long`, for programs that stand in for others.
 //!
-//! Letters may stand together behind one dash, an argument may follow its letter at once or as the next word. Names
-//! stand behind two dashes, may be cut short while they fit one option only, and have their argument behind `=`
-//! or as the next word. Words that are no options may stand anywhere; `--` ends the options.
+//! Letters may share one dash. The argument of a letter follows directly or as the next word. Names follow two dashes,
+//! may be abbreviated as long as only one option matches, and take their argument behind `=` or as the next word. Words
+//! that are not options may stand anywhere; `--` ends the options.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// A row in a table of options.
+/// Row in a table of options.
 pub trait Row {
-    /// What stands behind one dash.
+    /// Letter behind one dash, if any.
     fn letter(&self) -> Option<char>;
 
-    /// What stands behind two dashes; empty if there is no such form. In a table without names two dashes are one
-    /// and the letter `-`.
+    /// Name behind two dashes; empty if there is none. In a table without names, two dashes are one dash and the letter
+    /// `-`.
     fn name(&self) -> &str {
         ""
     }
 
-    /// What follows.
+    /// Kind of argument that follows.
     fn argument(&self) -> Argument;
 }
 
-/// What follows an option.
+/// Kind of argument of an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument {
-    /// Nothing.
+    /// No argument.
     None,
-    /// A text.
+    /// A mandatory argument.
     Required,
-    /// The next word, if it fits and the letter is the last of its word.
+    /// The next word, if the function accepts it and the letter is the last of its word.
     NextIf(fn(&str) -> bool),
 }
 
-/// A piece of a command line.
+/// Piece of a command line.
 #[derive(Debug)]
 pub enum Piece<'a, R> {
-    /// An option, and its argument.
+    /// Option with its argument.
     Option(&'a R, Option<&'a str>),
-    /// A word that is no option.
+    /// Word that is not an option.
     Word(&'a str),
-    /// What is none, although it begins with a dash.
+    /// Word that begins with a dash and is not a valid option.
     Bad(Bad),
 }
 
-/// What getopt says of a word that it cannot read, without the name of the program.
+/// Message of getopt about an invalid word, without the name of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad(String);
 
 impl Bad {
-    /// The text byte for byte: of a letter that is no option getopt knows the first byte only.
+    /// Returns the message byte for byte: of an unknown letter, getopt prints only the first byte.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.0.clone().into_bytes();
@@ -62,7 +62,7 @@ impl Bad {
     }
 }
 
-/// How the text begins of a letter that is no option.
+/// Beginning of the message about an unknown letter.
 const INVALID: &str = "invalid option -- '";
 
 impl fmt::Display for Bad {
@@ -71,20 +71,20 @@ impl fmt::Display for Bad {
     }
 }
 
-/// The pieces of a command line, up to `--`.
+/// Pieces of a command line, up to `--`.
 #[derive(Debug)]
 pub struct Pieces<'a, R> {
     table: &'a [R],
     words: &'a [String],
     used: usize,
-    /// Letters that follow in the word before.
+    /// Remaining letters of the previous word.
     letters: &'a str,
-    /// `--` was read.
+    /// True after `--`.
     ended: bool,
 }
 
 impl<'a, R: Row> Pieces<'a, R> {
-    /// Those of the words behind the name of the program.
+    /// Creates the parser. `words` are the words behind the name of the program.
     #[must_use]
     pub fn new(table: &'a [R], words: &'a [String]) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl<'a, R: Row> Pieces<'a, R> {
         }
     }
 
-    /// How many words were read, `--` included.
+    /// Returns the number of words read, including `--`.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
@@ -132,7 +132,7 @@ impl<'a, R: Row> Pieces<'a, R> {
         Piece::Option(row, text)
     }
 
-    /// `typed` is what stands behind the dashes.
+    /// Parses a long option. `typed` is the text behind the dashes.
     fn name(&mut self, typed: &'a str) -> Piece<'a, R> {
         let (name, value) = match typed.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -210,8 +210,8 @@ mod tests {
     const NUMBER: Argument = Argument::NextIf(|w| w.starts_with(|c: char| c.is_ascii_digit()));
     const WORD: Argument = Argument::NextIf(|w| !w.starts_with('-'));
 
-    /// What was read, blanks between: options with `:` and their argument, words in parentheses and what is
-    /// bad in angle brackets; and how many words were used.
+    /// Formats the pieces, separated by blanks: options with `:` and their argument, words in parentheses, errors in
+    /// angle brackets. Also returns the number of words used.
     fn read(table: &[Opt], line: &str) -> (String, usize) {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let mut pieces = Pieces::new(table, &words);
