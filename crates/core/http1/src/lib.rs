@@ -1,8 +1,8 @@
-//! HTTP/1.x as load tests need it.
+//! HTTP/1.x for load tests.
 //!
-//! [`Reader`] finds where messages end in streams that come in pieces; [`Sink`] is shown what they hold.
-//! [`request`] makes a request, [`requests`] checks a text of requests that somebody else has made. [`script`] is what
-//! a script does for a load.
+//! [`Reader`] finds the ends of messages in streams that arrive in pieces; a [`Sink`] receives their contents.
+//! [`request`] builds a request, and [`requests`] checks a text of requests from another source. [`script`] is the
+//! interface of request scripts.
 //!
 //! ```
 //! use wb_http1::*;
@@ -12,7 +12,7 @@
 //! let stream = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nnoHTTP/1.1 200 OK\r\n";
 //! let Read::Message { used, status, end } = reader.read(&mut progress, stream) else { panic!() };
 //! assert_eq!((used, status, end.close), (47, 404, false));
-//! // The next one answers a request with the method HEAD.
+//! // The next response answers a HEAD request.
 //! progress.expect(true);
 //! assert_eq!(reader.read(&mut progress, &stream[used..]), Read::More);
 //! assert!(progress.is_within());

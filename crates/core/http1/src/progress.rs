@@ -1,23 +1,23 @@
-//! Where the reading of one stream stands: ten bytes, as there may be millions of streams.
+//! Parser state of one stream: ten bytes, because there may be millions of streams.
 
 use crate::reader::{End, Read};
 
-/// Where the reading of one stream stands.
+/// Parser state of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(2))]
 pub struct Progress {
-    /// Bytes left of a body or chunk; digits of a length while they are read: 48 bits.
+    /// Bytes left of a body or chunk, or the digits of a length while they are read: 48 bits.
     left_low: u32,
     left_high: u16,
     pub(crate) phase: Phase,
-    /// Place in a line or word.
+    /// Position in a line or word.
     pub(crate) at: u8,
-    /// Marks, and above them the status.
+    /// Marks in the low bits, the status above them.
     marks: u16,
 }
 
 const _: () = assert!(size_of::<Progress>() == 10);
-/// A longer body or chunk is none.
+/// Largest accepted body or chunk; a longer one is malformed.
 pub(crate) const LONGEST_BODY: u64 = (1 << 48) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +25,24 @@ pub(crate) const LONGEST_BODY: u64 = (1 << 48) - 1;
 pub(crate) enum Phase {
     /// Before the first byte of a message.
     Start,
-    /// The same; it answers HEAD.
+    /// Like `Start`, for a response to HEAD.
     StartToHead,
     FirstLine,
     LineStart,
-    /// In a name that may be this one. A [`Phase::LengthName`] may still become the next.
+    /// Within a name that may be this one. A [`Phase::LengthName`] may still become the next.
     LengthName,
     ConnectionName,
     EncodingName,
     ExpectName,
     Length,
-    /// The value of a second Content-Length, which must be that of the first.
+    /// Value of a second Content-Length, which must equal the first.
     LengthAgain,
     LengthEnd,
     Encoding,
     Connection,
     Expect,
     RestOfLine,
-    /// The phases above are those of a head, and those from here to [`Phase::Trailer`] frame chunks.
+    /// The phases above belong to the head; those from here to [`Phase::Trailer`] belong to chunk framing.
     ChunkSize,
     ChunkExtension,
     ChunkEnd,
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
 }
 
 pub(crate) mod mark {
-    /// Content-Length was given, in `left`.
+    /// Content-Length was given; its value is in `left`.
     pub(crate) const LENGTH: u16 = 1;
     /// The last transfer coding is "chunked".
     pub(crate) const CHUNKED: u16 = 2;
@@ -65,14 +65,14 @@ pub(crate) mod mark {
     pub(crate) const KEEP: u16 = 16;
     /// The method is HEAD, or that of the request was.
     pub(crate) const HEAD: u16 = 32;
-    /// Where the ten bits of the status begin.
+    /// Lowest of the ten bits of the status.
     pub(crate) const STATUS: u32 = 6;
-    /// A request waits for this status.
+    /// A request that waits for this status.
     pub(crate) const EXPECTS: u16 = 100 << STATUS;
 }
 
 impl Progress {
-    /// Before the first message.
+    /// State before the first message.
     pub const NEW: Self = Self {
         left_low: 0,
         left_high: 0,
@@ -81,7 +81,7 @@ impl Progress {
         marks: 0,
     };
 
-    /// Within a message that has no head and so many bytes, at least 1.
+    /// State within a message that has no head and `len` more bytes; 0 counts as 1.
     #[inline]
     pub const fn within_body(len: u32) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// Within a message that has no head and ends with the stream.
+    /// State within a message that has no head and ends with the stream.
     #[inline]
     pub const fn until_end() -> Self {
         Self {
@@ -100,8 +100,8 @@ impl Progress {
         }
     }
 
-    /// Says of the message that comes next whether it answers a request with the method HEAD, and so has no body
-    /// whatever its head says. Each message ends with false said of the next one. Without effect within a message.
+    /// Sets whether the next message answers a HEAD request, and so has no body whatever its head states. Each message
+    /// resets this to false for the next one. Has no effect within a message.
     #[inline]
     pub fn expect(&mut self, head: bool) {
         if !self.is_within() {
@@ -109,13 +109,13 @@ impl Progress {
         }
     }
 
-    /// Whether a message has begun and not ended. An interim response that was passed over is none.
+    /// Returns true if a message has begun and not ended. A skipped interim response does not count as a message.
     #[inline]
     pub fn is_within(&self) -> bool {
         !matches!(self.phase, Phase::Start | Phase::StartToHead)
     }
 
-    /// How many of the next bytes need only be counted, not seen.
+    /// Number of following bytes that need only be counted, not parsed.
     #[inline]
     pub fn countable(&self) -> u64 {
         match self.phase {
@@ -125,7 +125,7 @@ impl Progress {
         }
     }
 
-    /// Takes `n` bytes as read, at most [`Progress::countable`].
+    /// Counts `n` bytes as read, at most [`Progress::countable`].
     #[inline]
     pub fn count(&mut self, n: u64) -> Read {
         if self.phase == Phase::UntilEnd {
@@ -143,13 +143,13 @@ impl Progress {
         self.complete(n as usize)
     }
 
-    /// The stream has ended: whether that ends the message well, which had no other end; then its status.
+    /// Handles the end of the stream. If the stream end is the proper end of the message, returns the status.
     #[inline]
     pub fn end(&self) -> Option<u16> {
         (self.phase == Phase::UntilEnd).then_some(self.status())
     }
 
-    /// The message ends after `used` bytes of the piece.
+    /// Ends the message after `used` bytes of the piece.
     #[inline]
     pub(crate) fn complete(&mut self, used: usize) -> Read {
         let old = self.has(mark::OLD);
@@ -178,8 +178,8 @@ impl Progress {
         self.left_high = (left >> 32) as u16;
     }
 
-    /// The status of a response, of its digits those that were read. Of a request it is 100 while that waits for
-    /// leave to send its body.
+    /// Status of a response, from the digits read so far. For a request, 100 while it waits for permission to send its
+    /// body.
     #[inline]
     pub(crate) fn status(&self) -> u16 {
         self.marks >> mark::STATUS

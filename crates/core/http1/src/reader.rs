@@ -1,58 +1,59 @@
-//! Finds where messages end in a stream that comes in pieces: RFC 9112 section 6.
+//! Finds the ends of messages in a stream that arrives in pieces: RFC 9112 section 6.
 //!
-//! Only what delimits messages is looked at, byte by byte up to a colon, and lines of other headers are skipped. A head
-//! that equals the last one read, and where a load runs nearly all do, is recognised by one comparison. Heads may be of
-//! any length, because nothing of them is kept.
+//! Parses only what delimits messages, byte by byte up to a colon, and skips the lines of other headers. A head that
+//! equals the previous one, as nearly all do under load, is recognised by one comparison. Heads may have any length,
+//! because they are not stored.
 
 use crate::progress::{LONGEST_BODY, Phase, Progress, mark};
 
-/// What a piece of a stream led to.
+/// Result of reading a piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// All was read; the message goes on.
+    /// All bytes were read; the message continues.
     More,
     /// A message ended.
     Message {
-        /// After so many bytes of the piece.
+        /// Bytes of the piece up to the end of the message.
         used: usize,
-        /// From 100 to 599; 0 of a request.
+        /// Status, 100 to 599; 0 for a request.
         status: u16,
-        /// What follows from it.
+        /// Consequences of the message.
         end: End,
     },
-    /// The head of a request ended whose sender waits for leave to send the body: RFC 9110 section 10.1.1.
+    /// The head of a request ended, and its sender waits for permission to send the body: RFC 9110 section 10.1.1.
     Expects {
-        /// After so many bytes of the piece.
+        /// Bytes of the piece up to the end of the head.
         used: usize,
     },
-    /// This is no message. The stream is of no use from here on.
+    /// The bytes are not a message. The stream is unusable from here on.
     Bad,
 }
 
-/// What follows from a message that has ended.
+/// Consequences of a message that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// The connection ends with it, or with its answer; after status 101 it speaks something else.
+    /// The connection ends with the message or with its response. After status 101 it changes its protocol.
     pub close: bool,
-    /// It is of HTTP/1.0 and wants the connection kept, which the answer to a request has to grant in words.
+    /// An HTTP/1.0 message that asks for a persistent connection, which the response to a request must grant
+    /// explicitly.
     pub keep_if_granted: bool,
-    /// Of a request: its answer has no body. Of a response: it answers HEAD.
+    /// For a request: its response has no body. For a response: it answers HEAD.
     pub head_only: bool,
 }
 
-/// Is shown messages while they are read, in pieces as they come.
+/// Receiver of the contents of messages, in pieces as they arrive.
 pub trait Sink {
-    /// The next bytes of a head, from the start line to the empty line.
+    /// Receives the next bytes of a head, from the start line to the empty line.
     fn head(&mut self, bytes: &[u8]);
 
-    /// The next bytes of a body, without what frames chunks, and without trailers.
+    /// Receives the next bytes of a body, without chunk framing and trailers.
     fn body(&mut self, bytes: &[u8]);
 
-    /// The head that was shown is that of an interim response, which is passed over; the next head follows.
+    /// The last head was that of an interim response, which is skipped; the next head follows.
     fn interim(&mut self) {}
 }
 
-/// Looks at nothing.
+/// Ignores all contents.
 impl Sink for () {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
@@ -61,12 +62,12 @@ impl Sink for () {
     fn body(&mut self, _: &[u8]) {}
 }
 
-/// What interim responses (100 to 199, but 101, which is final) count as.
+/// Handling of interim responses (100 to 199 except 101, which is final).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interim {
-    /// Nothing: the final response follows. RFC 9110 section 15.2.
+    /// Interim responses are skipped, and the final response follows. RFC 9110 section 15.2.
     Skipped,
-    /// A message each. What is [expected](Progress::expect) has to be said again of the next one.
+    /// Each interim response is a message. [`Progress::expect`] must be called again for the next one.
     Messages,
 }
 
@@ -84,35 +85,35 @@ pub struct Reader {
     memo: Memo,
 }
 
-/// The last head that came in one piece, and what it led to.
+/// The last head that arrived in one piece, and the result of parsing it.
 #[derive(Debug)]
 struct Memo {
     head: Vec<u8>,
-    /// The phase before it; what is no start, if there is no memo.
+    /// Phase before the head; not a start phase if the memo is empty.
     start: Phase,
     after: After,
     progress: Progress,
-    /// Bytes of the body; what no piece has, if they are not known or leave is waited for.
+    /// Bytes of the body; `usize::MAX` if unknown or if the sender waits for permission.
     body_len: usize,
     status: u16,
     end: End,
 }
 
-/// What follows a head.
+/// Continuation after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Body,
-    /// Nothing: the message has ended.
+    /// The message has ended.
     End,
-    /// A body, for which leave is waited for.
+    /// A body, which the sender transmits after permission.
     Expects,
-    /// The head of another response to the same request.
+    /// Head of another response to the same request.
     Interim,
 }
 
 enum Step {
     On,
-    /// The head, or the message, ends with this byte.
+    /// The head or the message ends with this byte.
     End,
     Bad,
 }
@@ -123,29 +124,29 @@ const CONNECTION: &[u8] = b"connection";
 const EXPECT: &[u8] = b"expect";
 const CHUNKED: &[u8] = b"chunked";
 const CONTINUE: &[u8] = b"100-continue";
-/// Values of "Connection" that matter; `at` is above [`SECOND`] within the second.
+/// Recognised values of "Connection"; `at` is above [`SECOND`] within the second.
 const CLOSE: &[u8] = b"close";
 const KEEP: &[u8] = b"keep-alive";
 const SECOND: u8 = 16;
-/// `at` in a word of a list that is none of those looked for.
+/// Value of `at` within a word that is not in the list.
 const OTHER: u8 = u8::MAX;
 const HEAD: &[u8] = b"HEAD ";
-/// First bytes of a response; minor version, blank and status follow.
+/// First bytes of a response. Minor version, blank and status follow.
 const HTTP: &[u8] = b"HTTP/1.";
 const LONGEST_MEMO: usize = 512;
 
 impl Reader {
-    /// A reader of requests.
+    /// Creates a reader of requests.
     pub fn requests() -> Self {
         Self::new(Kind::Requests)
     }
 
-    /// A reader of responses.
+    /// Creates a reader of responses.
     pub fn responses(interim: Interim) -> Self {
         Self::new(Kind::Responses(interim))
     }
 
-    /// All responses answer HEAD: none has a body, without a word to [`Progress::expect`].
+    /// Treats all responses as answers to HEAD: none has a body, without calls of [`Progress::expect`].
     #[must_use]
     pub fn to_head(self) -> Self {
         Self {
@@ -176,7 +177,7 @@ impl Reader {
         self.read_with(progress, bytes, &mut ())
     }
 
-    /// The same, and shows to `sink` what the message holds.
+    /// Like [`Reader::read`]; passes the contents of the message to `sink`.
     #[inline]
     pub fn read_with(
         &mut self,
@@ -193,7 +194,7 @@ impl Reader {
             if !body.is_empty() {
                 sink.body(body);
             }
-            // Nothing else is set at a start.
+            // No other field is set at a start.
             progress.phase = Phase::Start;
             return Read::Message {
                 used: memo.head.len() + body.len(),
@@ -289,7 +290,7 @@ impl Reader {
         }
     }
 
-    /// The head has ended: RFC 9112 section 6.3.
+    /// Decides what follows the head: RFC 9112 section 6.3.
     fn after_head(&self, p: &mut Progress) -> After {
         let status = p.status();
         if let Kind::Responses(interim) = self.kind {
@@ -323,7 +324,7 @@ impl Reader {
             p.phase = Phase::UntilEnd;
             p.set(mark::CLOSE);
         }
-        // RFC 9110 section 10.1.1: of a client of HTTP/1.0 it means nothing.
+        // RFC 9110 section 10.1.1: an expectation in an HTTP/1.0 request is ignored.
         if self.kind == Kind::Requests && status == 100 && !p.has(mark::OLD) {
             After::Expects
         } else {
@@ -331,7 +332,7 @@ impl Reader {
         }
     }
 
-    /// Reads on in a head, and says how far.
+    /// Continues reading a head. Returns the number of bytes read.
     fn read_head(&self, p: &mut Progress, bytes: &[u8]) -> (usize, Step) {
         let mut at = 0;
         while at < bytes.len() {
@@ -348,13 +349,13 @@ impl Reader {
         (at, Step::On)
     }
 
-    /// A byte of a head.
+    /// Reads one byte of a head.
     fn step(&self, p: &mut Progress, byte: u8) -> Step {
         match p.phase {
             Phase::Start | Phase::StartToHead => {
                 let is_request = self.kind == Kind::Requests;
                 if is_request && matches!(byte, b'\r' | b'\n') {
-                    // Such a line before a request is nothing: RFC 9112 section 2.2.
+                    // An empty line before a request is ignored: RFC 9112 section 2.2.
                     return Step::On;
                 }
                 if p.phase == Phase::StartToHead && !is_request {
@@ -414,7 +415,7 @@ impl Reader {
     }
 }
 
-/// Goes on to the end of the line, and says whether it is in this piece.
+/// Skips to the end of the line. Returns true if this piece contains it.
 #[inline]
 fn skip_line(at: &mut usize, bytes: &[u8]) -> bool {
     let end = bytes[*at..].iter().position(|byte| *byte == b'\n');
@@ -422,8 +423,8 @@ fn skip_line(at: &mut usize, bytes: &[u8]) -> bool {
     end.is_some()
 }
 
-/// A byte of a request's first line: its method, and its version, which is what it ends with. How much of ".0" was
-/// last seen is told by `left`.
+/// Reads one byte of a request line: the method, and the version at its end. `left` counts the characters of ".0" that
+/// were read last.
 fn request_line(p: &mut Progress, byte: u8) {
     match p.at {
         0 if byte == HEAD[0] => p.set(mark::HEAD),
@@ -447,7 +448,7 @@ fn request_line(p: &mut Progress, byte: u8) {
     p.set_left(seen);
 }
 
-/// A byte of a response's first line, as far as the status goes: RFC 9112 section 4.
+/// Reads one byte of a status line, up to the status: RFC 9112 section 4.
 fn status_line(p: &mut Progress, byte: u8) -> Step {
     let is_sound = match p.at {
         at @ 0..7 => byte == HTTP[usize::from(at)],
@@ -479,7 +480,7 @@ fn status_line(p: &mut Progress, byte: u8) -> Step {
     Step::On
 }
 
-/// A byte of a name that so far is the beginning of `word`.
+/// Reads one byte of a name that so far is a prefix of `word`.
 fn name(p: &mut Progress, byte: u8, word: &[u8]) {
     let lower = byte.to_ascii_lowercase();
     let at = usize::from(p.at);
@@ -504,7 +505,7 @@ fn name(p: &mut Progress, byte: u8, word: &[u8]) {
     }
 }
 
-/// A byte of a header's value that is a list of words: where one ends that is `wanted`, sets the mark.
+/// Reads one byte of a header value that is a list of words. Sets the mark at the end of a word that equals `wanted`.
 fn word(p: &mut Progress, byte: u8, wanted: &[u8], found: u16) {
     let at = usize::from(p.at);
     p.at = match byte {
@@ -530,7 +531,7 @@ fn is_between_words(byte: u8) -> bool {
 fn length(p: &mut Progress, byte: u8) -> Step {
     match byte {
         b'0'..=b'9' => {
-            // Before the first digit it holds nothing: names of other headers do not touch it.
+            // Before the first digit `left` is 0, because names of other headers do not change it.
             let left = p.left() * 10 + u64::from(byte - b'0');
             if left > LONGEST_BODY {
                 return Step::Bad;
@@ -547,8 +548,8 @@ fn length(p: &mut Progress, byte: u8) -> Step {
     Step::On
 }
 
-/// A byte of the length that was given before. One more than the number of its digits that were read, zeros in front
-/// not counted, is in `at`, once there was one.
+/// Reads one byte of a repeated length. `at` is 0 before the first digit, then one more than the number of digits read,
+/// without leading zeros.
 fn length_again(p: &mut Progress, byte: u8) -> Step {
     let left = p.left();
     let digits = left.checked_ilog10().map_or(0, |log| log + 1);
@@ -572,7 +573,7 @@ fn length_again(p: &mut Progress, byte: u8) -> Step {
     Step::On
 }
 
-/// Reads on in what frames chunks, and says how far: RFC 9112 section 7.1.
+/// Continues reading chunk framing. Returns the number of bytes read: RFC 9112 section 7.1.
 fn frame_chunk(p: &mut Progress, bytes: &[u8]) -> (usize, Step) {
     let mut at = 0;
     while at < bytes.len() {

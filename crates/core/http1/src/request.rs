@@ -1,25 +1,25 @@
-//! Makes requests, and checks texts of requests that others have made.
+//! Builds requests, and checks texts of requests from other sources.
 
 use crate::progress::{Phase, Progress};
 use crate::reader::{Read, Reader};
 
-/// Of a request.
+/// HTTP version of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.0: the connection ends with the answer unless both ends say "keep-alive".
+    /// HTTP/1.0: the connection ends with the response unless both ends send "keep-alive".
     Old,
     /// HTTP/1.1.
     #[default]
     New,
 }
 
-/// Why a request cannot be made of its parts.
+/// Reason why a request cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// RFC 9110 section 5.6.2.
     #[error("method `{0}`: only letters, digits and !#$%&'*+-.^_`|~ are allowed")]
     Method(String),
-    /// It would end the line, or the target within it.
+    /// The target contains a character that would end the line or the target.
     #[error(
         "target `{0}`: at least one character, and no blanks or control characters, are allowed"
     )]
@@ -33,16 +33,16 @@ pub enum RequestError {
     /// RFC 9112 section 3.2.
     #[error("a request of HTTP/1.1 needs one header Host")]
     Host,
-    /// The body alone says how long it is.
+    /// Content-Length and Transfer-Encoding follow from the body and cannot be set.
     #[error("header `{0}`: how long the body is, is said by the body alone")]
     Framing(String),
 }
 
-/// A request in wire format. With a body, an empty one too, it has a Content-Length.
+/// Builds a request in wire format. With a body, even an empty one, it has a Content-Length.
 ///
 /// # Errors
 ///
-/// What cannot be written as one request, or would not be read as this one.
+/// The parts cannot be written as one request, or would not be read back as this one.
 pub fn request<N: AsRef<str>, V: AsRef<str>>(
     method: &str,
     target: &str,
@@ -89,67 +89,67 @@ pub fn request<N: AsRef<str>, V: AsRef<str>>(
     Ok(bytes)
 }
 
-/// A request as its sender has to know it.
+/// Properties of a request that its sender needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Bytes, with its body.
+    /// Length in bytes, including the body.
     pub len: usize,
-    /// Its method is HEAD: [`Progress::expect`].
+    /// True if the method is HEAD: see [`Progress::expect`].
     pub head: bool,
-    /// It asks for the end of the connection after its answer.
+    /// True if the request asks to close the connection after the response.
     pub close: bool,
 }
 
-/// Where a text is no sequence of requests.
+/// Position and kind of an error in a text of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault} at {line}:{column}")]
 pub struct TextError {
-    /// What is wrong.
+    /// Kind of error.
     pub fault: TextFault,
-    /// Line of the first byte that does not fit, or that is missing; from 1, as lines end with LF.
+    /// Line of the first byte that is wrong or missing, from 1; lines end with LF.
     pub line: usize,
-    /// Its place in the line in bytes, from 1.
+    /// Column in that line, in bytes from 1.
     pub column: usize,
 }
 
-/// What is wrong with a text of requests.
+/// Errors in a text of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextFault {
-    /// The text ends within a request, or holds none.
+    /// The text ends within a request, or contains none.
     #[error("incomplete request")]
     Incomplete,
-    /// No token of RFC 9110 section 5.6.2.
+    /// The method is not a token of RFC 9110 section 5.6.2.
     #[error("invalid method")]
     Method,
-    /// Empty, or with a control character.
+    /// The target is empty or contains a control character.
     #[error("invalid target")]
     Target,
-    /// Neither HTTP/1.0 nor HTTP/1.1.
+    /// The version is neither HTTP/1.0 nor HTTP/1.1.
     #[error("invalid version")]
     Version,
-    /// A name that is no token, a line without a colon, a control character in a value.
+    /// A header name is not a token, a line has no colon, or a value contains a control character.
     #[error("invalid character in header")]
     Header,
-    /// No number, one too large, or another one than before.
+    /// The length is not a number, is too large, or contradicts an earlier one.
     #[error("invalid Content-Length")]
     Length,
-    /// What should frame a chunk does not.
+    /// Malformed chunk framing.
     #[error("invalid chunk")]
     Chunk,
 }
 
-/// Checks a text of requests, one after another, with their bodies, and says what they are.
+/// Checks a text of consecutive requests with their bodies, and returns their properties.
 ///
-/// Stricter than [`Reader`], which servers read what comes with. A header Host is not asked for, as tests leave it out.
+/// Stricter than [`Reader`], with which servers read any traffic. A Host header is not required, because tests omit it.
 ///
 /// # Errors
 ///
-/// The first byte that does not fit.
+/// The first byte that is wrong.
 pub fn requests(text: &[u8]) -> Result<Vec<Asked>, TextError> {
     let mut all = Vec::new();
     let mut rest = text;
     loop {
-        // Both read on their own; who is stopped first is right.
+        // Both parse independently. The one that stops first is right.
         let mut asked = match (check_head(rest), measure(rest)) {
             (Ok(()), Ok(asked)) => asked,
             (Err(fault), Ok(_)) | (Ok(()), Err(fault)) => {
@@ -163,7 +163,7 @@ pub fn requests(text: &[u8]) -> Result<Vec<Asked>, TextError> {
         rest = &rest[asked.len..];
         let is_last = rest.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         if is_last {
-            // Readers pass over empty lines; many put one behind a body.
+            // Readers skip empty lines, and a body is often followed by one.
             asked.len += rest.len();
         }
         all.push(asked);
@@ -173,7 +173,7 @@ pub fn requests(text: &[u8]) -> Result<Vec<Asked>, TextError> {
     }
 }
 
-/// A fault and how many bytes come before it.
+/// Number of bytes before a fault, and the fault.
 type Fault = (usize, TextFault);
 
 fn locate(text: &[u8], rest: &[u8], (at, fault): Fault) -> TextError {
@@ -186,7 +186,7 @@ fn locate(text: &[u8], rest: &[u8], (at, fault): Fault) -> TextError {
     }
 }
 
-/// Finds the end of the first request.
+/// Measures the first request.
 fn measure(text: &[u8]) -> Result<Asked, Fault> {
     let mut reader = Reader::requests();
     let mut progress = Progress::NEW;
@@ -240,7 +240,7 @@ fn check_head(text: &[u8]) -> Result<(), Fault> {
     line_end(text, at, TextFault::Header).map(|_| ())
 }
 
-/// Passes over at least so many bytes of a class.
+/// Skips at least `least` bytes of a class.
 fn run(
     text: &[u8],
     at: usize,
@@ -259,7 +259,7 @@ fn run(
     Ok(at)
 }
 
-/// Passes over these bytes.
+/// Skips the bytes `wanted`.
 fn words(text: &[u8], at: usize, wanted: &[u8], fault: TextFault) -> Result<usize, Fault> {
     for (n, byte) in wanted.iter().enumerate() {
         match text.get(at + n) {
@@ -271,7 +271,7 @@ fn words(text: &[u8], at: usize, wanted: &[u8], fault: TextFault) -> Result<usiz
     Ok(at + wanted.len())
 }
 
-/// Passes over LF or CR LF.
+/// Skips LF or CR LF.
 fn line_end(text: &[u8], at: usize, fault: TextFault) -> Result<usize, Fault> {
     match text.get(at) {
         Some(b'\n') => Ok(at + 1),
@@ -283,17 +283,17 @@ fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| is_of_token(*byte))
 }
 
-/// RFC 9110 section 5.6.2.
+/// Returns true for characters of a token: RFC 9110 section 5.6.2.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Bytes above ASCII are sent as they are.
+/// Returns true for bytes of a target. Bytes above ASCII are sent unchanged.
 fn is_of_target(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f
 }
 
-/// RFC 9110 section 5.5.
+/// Returns true for bytes of a header value: RFC 9110 section 5.5.
 fn is_of_value(byte: u8) -> bool {
     !matches!(byte, b'\r' | b'\n' | 0)
 }

@@ -1,58 +1,57 @@
-//! What a script does for a load of HTTP requests: a seam between those who run requests and those who know a
-//! language for scripts.
+//! Interface of scripts that generate HTTP requests. It separates the load engine from the scripting language.
 
 use std::net::SocketAddr;
 
-/// Why a script ended.
+/// Reason for the end of a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// It went wrong: its own words, with file and line.
+    /// The script failed. Holds its message, with file and line.
     #[error("{0}")]
     Raised(String),
-    /// It cannot have what it needs; what is to be told of it.
+    /// A resource for the script is unavailable. Holds the message.
     #[error("{0}")]
     Refused(String),
-    /// It was at work still when nobody would wait for it any longer.
+    /// The script still ran at the end of its time limit.
     #[error("the script was at work still, and was given up")]
     GivenUp,
 }
 
-/// The part of a script that belongs to one thread of a load. Nothing in it is shared.
+/// Part of a script that belongs to one load thread. It shares nothing.
 pub trait Script: Send {
-    /// Where this thread connects, if the script has chosen. It may choose again while it runs: for later connections.
+    /// Address to which this thread connects, if the script has set one. A change applies to later connections.
     fn address(&self) -> Option<SocketAddr>;
 
-    /// Requests that are sent again and again, in wire format; none where [`Script::request`] makes each.
+    /// Requests that are sent repeatedly, in wire format; `None` if [`Script::request`] builds each one.
     fn fixed(&self) -> Option<&[u8]>;
 
-    /// Writes the next request, or several in a row, in wire format, behind what is in `out`.
+    /// Appends the next request, or several in a row, to `out` in wire format.
     ///
     /// # Errors
     ///
-    /// What the script says.
+    /// Errors of the script.
     fn request(&mut self, out: &mut Vec<u8>) -> Result<(), ScriptError>;
 
-    /// Whether [`Script::delay_ms`] is to be asked before each request.
+    /// Returns true if [`Script::delay_ms`] must be called before each request.
     fn delays(&self) -> bool;
 
-    /// How long to wait before the next request, ms.
+    /// Delay before the next request, in ms.
     ///
     /// # Errors
     ///
-    /// What the script says.
+    /// Errors of the script.
     fn delay_ms(&mut self) -> Result<u64, ScriptError>;
 
-    /// Whether [`Script::response`] wants to see responses. Then heads and bodies are kept for it.
+    /// Returns true if [`Script::response`] must be called. Heads and bodies are then stored for it.
     fn wants_responses(&self) -> bool;
 
-    /// Shows a response. Of `head` the raw bytes from the status line to the empty line; the body is without the
-    /// marks of chunks.
+    /// Passes a response to the script. `head` holds the raw bytes from the status line to the empty line; the body has
+    /// no chunk framing.
     ///
     /// # Errors
     ///
-    /// What the script says.
+    /// Errors of the script.
     fn response(&mut self, status: u16, head: &[u8], body: &[u8]) -> Result<(), ScriptError>;
 
-    /// Whether the script has asked that this thread stops.
+    /// Returns true if the script has requested that this thread stops.
     fn stopped(&self) -> bool;
 }

@@ -1,9 +1,9 @@
-//! Heads as `httparse` reads them.
+//! Heads compared with the results of `httparse`.
 
 use proptest::prelude::*;
 use wb_http1::{Interim, Progress, Read, Reader};
 
-/// What a head says of its message, from headers that `httparse` found.
+/// Properties of a message according to the headers that `httparse` found.
 #[derive(Default)]
 struct Judge {
     length: Option<u64>,
@@ -96,7 +96,7 @@ fn lines() -> impl Strategy<Value = String> {
     prop::collection::vec(line, 0..6).prop_map(|lines| lines.concat())
 }
 
-/// Some of its bytes become others.
+/// Overwrites some bytes of a text.
 fn spoil(text: String, changes: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     for (at, byte) in changes {
@@ -130,7 +130,7 @@ proptest! {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut judge = httparse::Response::new(&mut headers);
         let result = judge.parse(&bytes);
-        // Only the former passes over empty lines; the latter knows no status of other classes.
+        // Only `httparse` skips empty lines here; only our reader rejects statuses of other classes.
         prop_assume!(bytes[0] == b'H' && judge.code.is_none_or(|code| (100..600).contains(&code)));
         let mut progress = Progress::NEW;
         progress.expect(to_head);
@@ -158,7 +158,7 @@ proptest! {
                     prop_assert_eq!(progress.end().is_some(), wanted == u64::MAX);
                 }
             }
-            // What is missing may be behind what is wrong already.
+            // `httparse` may wait for more bytes although the bytes so far are malformed.
             Ok(httparse::Status::Partial) => prop_assert!(matches!(read, Read::More | Read::Bad)),
             Err(_) => {}
         }
@@ -196,7 +196,7 @@ proptest! {
                     prop_assert_eq!(read, Read::More);
                     prop_assert_eq!(progress.countable(), if head.chunked { 0 } else { head.length.unwrap() });
                 }
-                // What is sent is checked by stricter rules, but not by other ones.
+                // The check of requests is stricter, but gives the same results.
                 if let Ok(all) = wb_http1::requests(&bytes) {
                     prop_assert_eq!(all[0].head, judge.method == Some("HEAD"));
                 }

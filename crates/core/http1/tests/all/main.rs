@@ -1,4 +1,4 @@
-//! HTTP/1.x messages through the crate's public face.
+//! HTTP/1.x messages through the crate's public API.
 
 mod heads;
 mod reading;

@@ -1,11 +1,11 @@
-//! Whatever the pieces, a stream reads the same.
+//! A stream reads the same however it is cut into pieces.
 
 use proptest::prelude::*;
 use wb_http1::{End, Interim, Reader};
 
 use crate::stream::{Outcome, Seen, bytes, cut, read};
 
-/// A response, and what is to be seen of it.
+/// A response and its expected contents.
 #[derive(Clone, Debug)]
 struct Response {
     to_head: bool,
@@ -19,7 +19,7 @@ struct Response {
 #[derive(Clone, Debug)]
 enum Framing {
     Length,
-    /// The body in chunks of so many bytes, and what is around them.
+    /// The body in chunks of that many bytes, with an extension and trailers.
     Chunks(usize, &'static str, &'static str),
 }
 
@@ -131,7 +131,7 @@ proptest! {
         let (mut stream, mut wanted, mut heads) = (Vec::new(), Vec::new(), Vec::new());
         let mut interim = 0;
         for (response, before, times) in &responses {
-            // Twice the same: the second time its head is known.
+            // Repeated, so that the reader recognises the head the second time.
             for _ in 0..*times {
                 for one in &INTERIM[..*before] {
                     stream.extend_from_slice(one.as_bytes());
@@ -182,14 +182,14 @@ proptest! {
         let whole = read(&mut fresh(), &heads, &[&stream]);
         prop_assert_eq!(&read(&mut fresh(), &heads, &cut(&stream, &places)), &whole);
         prop_assert_eq!(&read(&mut fresh(), &heads, &crate::stream::bytes(&stream)), &whole);
-        // What a reader remembers of another stream changes nothing.
+        // The remembered head of another stream must not matter.
         let mut used = fresh();
         read(&mut used, &heads, &cut(&stream, &places));
         prop_assert_eq!(&read(&mut used, &heads, &[&stream]), &whole);
     }
 }
 
-/// Status, close, where it ends.
+/// Status, close flag and end position of each message.
 fn brief(out: &Outcome) -> Vec<(u16, bool, usize)> {
     assert!(!out.bad);
     let brief = |seen: &Seen| (seen.status, seen.end.close, seen.at);
@@ -265,7 +265,7 @@ fn a_body_may_end_with_the_stream() {
     let out = responses(Interim::Skipped, &[], stream);
     assert_eq!((out.end, out.within), (Some(203), true));
     assert_eq!(out.rest, (stream[..30].to_vec(), b"abc".to_vec()));
-    // Within a body of known length the end of the stream ends nothing well.
+    // Within a body of known length, the end of the stream is not a proper end.
     for cut_off in [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"[..],
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
@@ -320,7 +320,7 @@ fn leave_is_asked_for_once_a_request() {
     let one = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab";
     let out = requests(&[&one[..], one, one].concat());
     assert_eq!((out.messages.len(), out.leave), (3, vec![60, 122, 184]));
-    // Without a body there is nothing to wait for, and HTTP/1.0 has no such words.
+    // Without a body there is no reason to wait, and HTTP/1.0 has no expectations.
     for none in [
         &b"GET / HTTP/1.1\r\nExpect: 100-continue\r\n\r\n"[..],
         b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na",
@@ -330,7 +330,7 @@ fn leave_is_asked_for_once_a_request() {
         assert_eq!((out.messages.len(), out.leave.len()), (1, 0));
         assert_eq!(out.messages[0].status, 0);
     }
-    // A response asks for nothing.
+    // An expectation in a response is ignored.
     let answer = b"HTTP/1.1 200 OK\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na";
     assert!(responses(Interim::Skipped, &[], answer).leave.is_empty());
 }

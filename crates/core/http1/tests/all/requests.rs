@@ -1,4 +1,4 @@
-//! Requests that are made, and texts of requests that are checked.
+//! Requests that are built, and texts of requests that are checked.
 
 use proptest::prelude::*;
 use wb_http1::{Asked, RequestError, TextFault, Version, request, requests};
@@ -89,7 +89,7 @@ fn a_text_is_told_apart_into_its_requests() {
             asked(last, false, true),
         ]
     );
-    // Empty lines behind a body belong to it.
+    // An empty line behind a body belongs to the request.
     let all = requests(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na\r\n").unwrap();
     assert_eq!(all, [asked(41, false, false)]);
 }
@@ -188,7 +188,7 @@ proptest! {
             wanted.push(Asked { len: one.len(), head: method == "HEAD", close: old });
             text.extend_from_slice(&one);
         }
-        // The last body may end like an empty line, but no request begins so.
+        // The last body may end like an empty line, but no request begins with one.
         prop_assert_eq!(requests(&text).unwrap(), wanted);
     }
 

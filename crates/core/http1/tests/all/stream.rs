@@ -1,31 +1,31 @@
-//! Streams read in pieces, and all that was seen of them.
+//! Reads streams in pieces and records everything that was seen.
 
 use wb_http1::{End, Progress, Read, Reader, Sink};
 
-/// A message as it was read.
+/// A message that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) status: u16,
     pub(crate) end: End,
-    /// After so many bytes of the stream.
+    /// Number of bytes of the stream up to the end of the message.
     pub(crate) at: usize,
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
 
-/// What a stream led to.
+/// Everything that a stream produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) messages: Vec<Seen>,
-    /// Interim responses that were passed over.
+    /// Number of skipped interim responses.
     pub(crate) interim: usize,
-    /// Where requests waited for leave.
+    /// Positions at which requests wait for permission.
     pub(crate) leave: Vec<usize>,
     pub(crate) bad: bool,
-    /// What the end of the stream makes of it.
+    /// Status of a message that the end of the stream completes.
     pub(crate) end: Option<u16>,
     pub(crate) within: bool,
-    /// What was seen of a message without an end.
+    /// Head and body of a message that has not ended.
     pub(crate) rest: (Vec<u8>, Vec<u8>),
 }
 
@@ -52,7 +52,7 @@ impl Sink for Kept {
     }
 }
 
-/// Reads `pieces`; message n answers HEAD if `heads[n]`. What is only counted must come to the same.
+/// Reads `pieces`; message n answers HEAD if `heads[n]`. Also checks that counting bodies gives the same result.
 pub(crate) fn read(reader: &mut Reader, heads: &[bool], pieces: &[&[u8]]) -> Outcome {
     let (mut progress, mut counted) = (Progress::NEW, Progress::NEW);
     let (mut kept, mut out, mut base) = (Kept::default(), Outcome::default(), 0);
@@ -62,7 +62,7 @@ pub(crate) fn read(reader: &mut Reader, heads: &[bool], pieces: &[&[u8]]) -> Out
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
-            // Two ways lead to the same: a sink that looks, and none with bodies that are counted.
+            // Both ways give the same result: a sink that sees everything, and no sink with bodies only counted.
             let countable = counted.countable().min(rest.len() as u64);
             let plain = if countable > 0 {
                 counted.count(countable)
@@ -102,7 +102,7 @@ pub(crate) fn read(reader: &mut Reader, heads: &[bool], pieces: &[&[u8]]) -> Out
                 }
                 Read::Bad => {
                     out.bad = true;
-                    // How much of it was seen depends on the pieces.
+                    // The pieces determine how much of it was seen.
                     out.interim = kept.interim;
                     return out;
                 }
@@ -118,7 +118,7 @@ pub(crate) fn read(reader: &mut Reader, heads: &[bool], pieces: &[&[u8]]) -> Out
     }
 }
 
-/// The stream cut at these places, in any order; those behind its end are none.
+/// Cuts the stream at these places, in any order; places behind its end wrap around.
 pub(crate) fn cut<'a>(stream: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
     let mut places: Vec<_> = places.iter().map(|at| at % (stream.len() + 1)).collect();
     places.extend([0, stream.len()]);

@@ -1,4 +1,4 @@
-//! What is a message and what is none: RFC 9112 sections 4, 6 and 7.
+//! Valid and malformed messages: RFC 9112 sections 4, 6 and 7.
 
 use wb_http1::{Interim, Reader};
 
@@ -15,7 +15,7 @@ fn response(text: &str) -> Outcome {
     whole
 }
 
-/// The body of the one message that this head and `hello` are; none if it is bad.
+/// Returns the body of the one message that consists of this head and `hello`, or `None` if it is malformed.
 fn body(lines: &str) -> Option<Vec<u8>> {
     let out = response(&format!("HTTP/1.1 200 OK\r\n{lines}\r\nhello"));
     assert!(out.bad || out.messages.len() == 1, "{lines:?}: {out:?}");
@@ -111,7 +111,7 @@ fn chunks_win_over_a_length() {
 
 #[test]
 fn only_the_last_coding_frames() {
-    // Not framed by chunks; then the length counts, else the end of the stream.
+    // Without chunk framing the length counts, or else the end of the stream.
     for other in [
         "gzip",
         "chunked, gzip",
@@ -151,7 +151,7 @@ fn lines_end_with_lf() {
     assert!(out.messages[0].end.close);
     let out = response("HTTP/1.1 200\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n");
     assert_eq!(out.messages[0].body, b"hello");
-    // CR alone ends nothing.
+    // CR alone does not end a line.
     let out = response("HTTP/1.1 200 OK\rContent-Length: 5\r\rhello");
     assert!(out.messages.is_empty() && out.within && !out.bad);
     assert!(response("HTTP/1.1 200 OK\r\nContent-Length: 5\rX: y\r\n\r\n").bad);
