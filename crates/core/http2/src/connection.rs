@@ -1,4 +1,4 @@
-//! A client's end of a connection: what comes is read, what has to be said to it is written.
+//! Client side of a connection: reads what the server sends and writes the necessary answers.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use crate::{
     stream::{Known, Stream, Streams},
 };
 
-/// Until the other end says otherwise.
+/// Initial window until the server changes it: RFC 9113 section 6.9.2.
 const FIRST_WINDOW: i64 = 65_535;
-/// So much of a body is received before the server is allowed more.
+/// Bytes of a body received before the window is renewed.
 const ALLOW_AFTER: u32 = 1 << 30;
-/// The longest header block.
+/// Maximum length of a header block, in bytes.
 const LONGEST_BLOCK: usize = 64 * 1024;
-/// Frames answered that the other end has not taken yet.
+/// Maximum number of frames answered while the peer does not read.
 const MOST_ANSWERS: u32 = 10_000;
 
-/// What makes a connection useless. The other end is told by GOAWAY with this code.
+/// Error that makes a connection unusable. GOAWAY reports it to the peer with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Of [`frame::code`].
+    /// Code of [`frame::code`].
     pub code: u32,
-    /// What happened.
+    /// Description of the error.
     pub what: &'static str,
 }
 
@@ -47,72 +47,72 @@ const fn window(what: &'static str) -> Fault {
     }
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The server ended its stream with this code.
+    /// The server reset the stream with this code.
     Reset(u32),
-    /// The server goes away, and said that it has not looked at it.
+    /// The server goes away, and announced that it has not processed the request.
     Unprocessed,
-    /// Its answer is none.
+    /// The response is malformed.
     Malformed(&'static str),
 }
 
-/// What bytes led to.
+/// Result of reading bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// All were read.
+    /// All bytes were read.
     More,
-    /// The server's first settings: requests may go.
+    /// The first settings of the server arrived; requests may be sent.
     Ready,
-    /// A request has its whole answer.
+    /// The response to a request is complete.
     Ended {
-        /// Which.
+        /// The request.
         of: T,
-        /// From 200 to 599.
+        /// Status, 200 to 599.
         status: u16,
     },
-    /// A request will have none.
+    /// A request will have no response.
     Failed {
-        /// Which.
+        /// The request.
         of: T,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// The server takes no more requests, with this code; those under way end.
+    /// The server accepts no more requests. Those in flight continue.
     GoingAway {
-        /// Of [`frame::code`].
+        /// Code of [`frame::code`].
         code: u32,
     },
 }
 
-/// Is shown answers as they come.
+/// Receiver of responses as they arrive.
 pub trait Sink<T> {
-    /// The head of an answer has come, also of an interim one; where to write it as text, if anywhere.
+    /// Called for each head, also of an interim response. Returns the buffer to which its text is appended, if any.
     fn head<'a>(&mut self, of: &'a mut T) -> Option<&'a mut Vec<u8>> {
         let _ = of;
         None
     }
 
-    /// The next bytes of a body.
+    /// Receives the next bytes of a body.
     fn body(&mut self, of: &mut T, bytes: &[u8]) {
         let _ = (of, bytes);
     }
 }
 
-/// The rest of a DATA frame.
+/// Remainder of a DATA frame.
 #[derive(Clone, Copy, Debug)]
 struct Data {
     stream: u32,
     left: usize,
-    /// Not read yet.
+    /// True until the length of the padding is read.
     padded: bool,
-    /// Of what is left.
+    /// Padding within `left`, in bytes.
     padding: usize,
     end: bool,
 }
 
-/// A body, or its rest, that waits for a window.
+/// A body, or the rest of one, that waits for a window.
 #[derive(Debug)]
 struct Waiting {
     stream: u32,
@@ -120,28 +120,28 @@ struct Waiting {
     at: usize,
 }
 
-/// A client's end of a connection; `T` is what the caller knows of a request.
+/// Client side of a connection. `T` is the caller's data of a request.
 #[derive(Debug)]
 pub struct Connection<T> {
     streams: Streams<T>,
-    /// A frame that came in pieces so far, not a DATA frame.
+    /// Part of a frame that arrived so far, except for DATA frames.
     partial: Vec<u8>,
     data: Option<Data>,
-    /// A header block that goes on in the next frame: its stream, whether that ends, and what has come.
+    /// Stream of a header block that continues in the next frame, and whether the stream ends with it.
     block_of: Option<(u32, bool)>,
     block: Vec<u8>,
     greeted: bool,
-    /// What the server allows.
+    /// Limits set by the server.
     most_streams: u32,
     first_window: i64,
     longest_frame: usize,
     window: i64,
-    /// Bytes of bodies since the server was last allowed more.
+    /// Bytes of bodies since the connection window was last renewed.
     received: u32,
     waiting: VecDeque<Waiting>,
-    /// The last stream that a server that goes away looks at.
+    /// Last stream that a server processes after GOAWAY.
     last: Option<u32>,
-    /// We have ended a stream before its answer was whole, so something may still come for it.
+    /// True once we have reset a stream before its response was complete, so that frames may still arrive for it.
     gave_up: bool,
     answers: u32,
     echoes: u32,
@@ -154,7 +154,7 @@ impl<T> Default for Connection<T> {
 }
 
 impl<T> Connection<T> {
-    /// One on which nothing has happened.
+    /// Creates a connection without any requests.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -177,7 +177,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Writes what a client says first.
+    /// Writes the client's preface and settings.
     pub fn greet(out: &mut Vec<u8>) {
         out.extend_from_slice(frame::PREFACE);
         frame::settings(
@@ -192,15 +192,15 @@ impl<T> Connection<T> {
         allow(0, LARGEST - FIRST_WINDOW as u32, out);
     }
 
-    /// Writes what a client says last.
+    /// Writes GOAWAY, the last frame of a client.
     pub fn farewell(code: u32, out: &mut Vec<u8>) {
         let mut payload = [0; 8];
-        // No stream is the server's.
+        // The last stream is 0, because the server opens none.
         payload[4..].copy_from_slice(&code.to_be_bytes());
         frame::write(kind::GOAWAY, 0, 0, &payload, out);
     }
 
-    /// Requests that may be opened now.
+    /// Number of requests that may be opened now.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
@@ -210,56 +210,56 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Streams that the server allows at a time; none before it has said so, nor if it never does.
+    /// Maximum of concurrent streams; `None` unless the server has set one.
     #[must_use]
     pub fn most_streams(&self) -> Option<u32> {
         (self.most_streams < u32::MAX).then_some(self.most_streams)
     }
 
-    /// Whether it will never take another request.
+    /// Returns true if the connection takes no more requests.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.last.is_some() || self.streams.next().is_none()
     }
 
-    /// Requests under way.
+    /// Number of requests in flight.
     #[inline]
     #[must_use]
     pub const fn open_streams(&self) -> usize {
         self.streams.open()
     }
 
-    /// Echoes of ours that have come back.
+    /// Number of PING acknowledgements received.
     #[must_use]
     pub const fn echoes(&self) -> u32 {
         self.echoes
     }
 
-    /// Requests under way.
+    /// Returns the requests in flight.
     pub fn requests(&self) -> impl Iterator<Item = &T> {
         self.streams.iter().map(|stream| &stream.of)
     }
 
-    /// Takes all requests under way.
+    /// Removes and returns all requests in flight.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.waiting.clear();
         self.streams.drain()
     }
 
-    /// The other end has taken all that was written for it.
+    /// Reports that all written bytes have been sent to the peer.
     #[inline]
     pub fn flushed(&mut self) {
         self.answers = 0;
     }
 
-    /// Asks whether the other end is alive.
+    /// Writes a PING that tests whether the peer is alive.
     pub fn ping(out: &mut Vec<u8>) {
         frame::write(kind::PING, 0, 0, b"wb-alive", out);
     }
 
-    /// Writes a request: its header block of [`crate::encode`], and of its body what windows allow; the rest follows
-    /// when they do. There has to be [`Self::room`]. `head` says that no answer to it has a body.
+    /// Writes a request: its header block of [`crate::encode`], and as much of its body as the windows allow. The rest
+    /// follows when they grow. Requires [`Self::room`]. If `head` is true, no response to the request has a body.
     #[inline]
     pub fn open(&mut self, of: T, head: bool, block: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let Some(number) = self.streams.next() else {
@@ -302,7 +302,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Writes of a body what windows allow; returns how much.
+    /// Writes as much of a body as the windows allow. Returns the number of bytes written.
     fn send(&mut self, number: u32, body: &[u8], out: &mut Vec<u8>) -> usize {
         let Some(stream) = self.streams.get(number) else {
             return body.len();
@@ -324,7 +324,7 @@ impl<T> Connection<T> {
         at
     }
 
-    /// A window has grown.
+    /// Continues waiting bodies after a window has grown.
     fn go_on(&mut self, out: &mut Vec<u8>) {
         for _ in 0..self.waiting.len() {
             if self.window <= 0 {
@@ -342,7 +342,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Gives up the oldest request, or any, if `expired` says so of it: the server is told not to go on.
+    /// Resets the oldest request if `expired` returns true for it; with `any`, the first request for which it does.
     pub fn expire(
         &mut self,
         any: bool,
@@ -367,10 +367,10 @@ impl<T> Connection<T> {
         Some(stream.of)
     }
 
-    /// Reads what came, up to the first thing that the caller has to know; what has to be said to it is in `out` then.
+    /// Reads bytes up to the first event for the caller. Appends the answers to the server to `out`.
     ///
     /// # Errors
-    /// The connection is of no use any more, nor are the requests under way on it.
+    /// The connection and the requests in flight on it are unusable.
     #[inline]
     pub fn read(
         &mut self,
@@ -399,7 +399,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Reads the next frame, or what there is of it.
+    /// Reads the next frame, or as much of it as is available.
     fn next_frame(
         &mut self,
         decoder: &mut Decoder,
@@ -451,7 +451,7 @@ impl<T> Connection<T> {
         *bytes = later;
     }
 
-    /// What can be said of a frame by its head.
+    /// Checks a frame by its head.
     fn check(&self, head: &Head) -> Result<(), Fault> {
         if !self.greeted && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(against("the server does not begin as HTTP/2 does"));
@@ -467,7 +467,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Whether a stream is open. One that has ended is of no interest if we have given up any.
+    /// Returns true if a stream is open. Frames of an ended stream are ignored if we have reset any stream.
     fn is_open(&self, number: u32) -> Result<bool, Fault> {
         match self.streams.known(number) {
             Known::Open => Ok(true),
@@ -494,10 +494,10 @@ impl<T> Connection<T> {
             if head.has(flag::PADDED) {
                 return Err(length("a padded frame has no length of padding"));
             }
-            // It costs nobody's window, so somebody could send it for ever.
+            // The frame uses no window, so a peer could send it endlessly.
             self.answered()?;
         }
-        // All of it counts, padding too.
+        // The whole payload counts, including padding.
         let len = head.len as u32;
         self.received += len;
         if self.received >= ALLOW_AFTER {
@@ -551,7 +551,7 @@ impl<T> Connection<T> {
                 match left.checked_sub(body.len() as u64) {
                     Some(rest) => *left = rest,
                     None => {
-                        // What fits is shown, so that pieces do not matter.
+                        // Pass on what fits, so that the result does not depend on the pieces.
                         sink.body(&mut stream.of, &body[..*left as usize]);
                         let what = "its body is longer than its Content-Length";
                         return Ok(self.malformed(data.stream, what, out));
@@ -566,7 +566,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// An answer is whole.
+    /// Ends a response.
     #[inline]
     fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Step<T>> {
         let stream = self.streams.get(number)?;
@@ -575,7 +575,7 @@ impl<T> Connection<T> {
         }
         let status = stream.status;
         let of = match stream.waits {
-            // The server has its answer before it has the request, and wants no more of it.
+            // The server responded before it had the whole request, and does not need the rest.
             true => self.give_up(number, code::NO_ERROR, out),
             false => self.remove(number),
         };
@@ -588,7 +588,7 @@ impl<T> Connection<T> {
         Some(Step::Failed { of, why })
     }
 
-    /// A frame that has to be answered, or costs work for nothing.
+    /// Counts a frame that requires an answer, or causes work for nothing.
     fn answered(&mut self) -> Result<(), Fault> {
         self.answers += 1;
         match self.answers > MOST_ANSWERS {
@@ -600,7 +600,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// A whole frame, but for those with bytes of bodies.
+    /// Handles a complete frame, except DATA.
     fn frame(
         &mut self,
         head: &Head,
@@ -786,7 +786,7 @@ impl<T> Connection<T> {
                         "frames are to be longer, or shorter, than they may be",
                     ));
                 }
-                // Longer ones gain nothing.
+                // Longer frames gain nothing.
                 _ => {}
             }
         }
@@ -815,7 +815,7 @@ impl<T> Connection<T> {
             }
             return Ok(None);
         }
-        // It comes as a matter of course for requests that are answered already.
+        // Window updates are normal for requests that are complete.
         if self.streams.known(number) == Known::Never {
             return Err(against("a window of a stream that nobody began"));
         }
@@ -834,7 +834,7 @@ impl<T> Connection<T> {
     }
 }
 
-/// Writes that the other end may send so much more.
+/// Writes a WINDOW_UPDATE of `more` bytes.
 fn allow(stream: u32, more: u32, out: &mut Vec<u8>) {
     frame::write(kind::WINDOW_UPDATE, 0, stream, &more.to_be_bytes(), out);
 }
@@ -851,7 +851,7 @@ fn connection_only(head: &Head) -> Result<(), Fault> {
     }
 }
 
-/// Without padding and priority.
+/// Removes padding and priority from the payload of HEADERS.
 fn part_of_block<'a>(head: &Head, mut payload: &'a [u8]) -> Result<&'a [u8], Fault> {
     let short = length("HEADERS is shorter than what it says is in it");
     let mut padding = 0;

@@ -1,60 +1,60 @@
-//! Reads header blocks: RFC 7541, with a table that has no room, and RFC 9113 section 8 for what may be in them. HTTP/3
-//! writes fields in another way, and allows the same.
+//! Decoder of header blocks: RFC 7541 with an empty dynamic table, and RFC 9113 section 8 for the fields. HTTP/3
+//! encodes fields differently and has the same rules for them.
 
 use std::marker::PhantomData;
 
 use crate::{huffman, table::TABLE};
 
-/// What a load wants to know of the head of an answer.
+/// Facts from the head of a response that a load test needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// 0 in trailers.
+    /// Status; 0 in trailers.
     pub status: u16,
-    /// Bytes that the body must have.
+    /// Required length of the body, in bytes.
     pub length: Option<u64>,
 }
 
-/// What is wrong with a block.
+/// Error in a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It cannot be read; the connection is of no use any more.
+    /// The block cannot be decoded; the connection is unusable.
     Block(&'static str),
-    /// It is no head of an answer.
+    /// The block is not the head of a response.
     Answer(&'static str),
 }
 
-/// Where in a message a block stands.
+/// Position of a block in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Before the body.
     Head,
-    /// Behind it.
+    /// Behind the body.
     Trailers,
 }
 
-/// How fields are written.
+/// Encoding of fields.
 pub trait Coding {
-    /// What the text of a head begins with.
+    /// Beginning of the text form of a head.
     const VERSION: &'static str;
 
-    /// Takes what stands before all fields.
+    /// Takes the prefix of a block, before all fields.
     ///
     /// # Errors
-    /// It is not as it must be.
+    /// The prefix is malformed.
     fn begin(block: &mut &[u8]) -> Result<(), Wrong> {
         let _ = block;
         Ok(())
     }
 
-    /// Takes the next field of a block that is not empty: appends name and value, and says how long the name is; none
-    /// where it was no field. `first` says that there was none before.
+    /// Takes the next field of a non-empty block: appends name and value, and returns the length of the name, or `None`
+    /// if it was an instruction instead of a field. `first` is true before the first field.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The field cannot be decoded.
     fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong>;
 }
 
-/// That of RFC 7541.
+/// The encoding of RFC 7541.
 #[derive(Debug)]
 pub struct Hpack;
 
@@ -69,12 +69,12 @@ impl Coding for Hpack {
                 field.extend_from_slice(value.as_bytes());
                 Ok(Some(name.len()))
             }
-            // A new size of the table; only ours is allowed.
+            // A new size of the table; only 0 is allowed.
             Some(0x20..=0x3f) => match integer(block, 5)? {
                 0 if first => Ok(None),
                 _ => Err(Wrong::Block("a table of a size that was not allowed")),
             },
-            // What is to be put into the table, behind 01, finds no room there.
+            // A field to be added to the table (bits 01) does not fit there.
             kind => {
                 let bits = if kind.is_some_and(|b| b & 0x40 == 0) {
                     4
@@ -96,12 +96,13 @@ impl Coding for Hpack {
     }
 }
 
-/// Reads the header blocks of many connections. It knows the last one, as most answers of a load have the same.
+/// Decodes the header blocks of many connections. Remembers the last one, because most responses of a load test are
+/// equal.
 #[derive(Debug)]
 pub struct Decoder<C = Hpack> {
     last: Vec<u8>,
     answer: Answer,
-    /// A field: its name, and behind that its value.
+    /// One field: its name, followed by its value.
     field: Vec<u8>,
     coding: PhantomData<C>,
 }
@@ -118,16 +119,16 @@ impl<C> Default for Decoder<C> {
 }
 
 impl<C: Coding> Decoder<C> {
-    /// One that has seen nothing.
+    /// Creates a decoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a block, and writes it as text behind what is in `text`.
+    /// Decodes a block, and appends it to `text` in text form.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The block cannot be decoded, or is not the head of a response.
     #[inline]
     pub fn read(
         &mut self,
@@ -187,7 +188,7 @@ impl<C: Coding> Decoder<C> {
     }
 }
 
-/// RFC 9113 sections 8.2 and 8.3.
+/// Checks a field: RFC 9113 sections 8.2 and 8.3.
 fn judge(
     answer: &mut Answer,
     name: &[u8],
@@ -246,10 +247,10 @@ fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
     ))
 }
 
-/// Takes a number behind the first bits of a byte: RFC 7541 section 5.1.
+/// Takes an integer with a prefix of `bits` bits: RFC 7541 section 5.1.
 ///
 /// # Errors
-/// It is not whole, or too large.
+/// The integer is incomplete or too large.
 pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
     let cut = Wrong::Block("a header block ends too soon");
     let (first, mut rest) = block.split_first().ok_or(cut)?;
@@ -274,10 +275,10 @@ pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
     Ok(value)
 }
 
-/// Takes a string whose length has so many bits in its first byte, and appends what it says: RFC 7541 section 5.2.
+/// Takes a string with a length prefix of `bits` bits, and appends the decoded string: RFC 7541 section 5.2.
 ///
 /// # Errors
-/// It is not whole, or no code.
+/// The string is incomplete or has an invalid code.
 pub fn string(block: &mut &[u8], bits: u32, out: &mut Vec<u8>) -> Result<(), Wrong> {
     let short = block.first().is_some_and(|first| first & (1 << bits) != 0);
     let len = integer(block, bits)? as usize;

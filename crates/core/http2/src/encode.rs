@@ -1,8 +1,8 @@
-//! Makes header blocks that change nothing at the other end: no table, so a block may be sent again and again.
+//! Encoder of header blocks that do not change the decoder's table, so that a block can be sent repeatedly.
 
 use crate::{huffman, table::TABLE};
 
-/// Appends a field: by its number where the table that all know has it.
+/// Appends a field, as an index if the static table contains it.
 pub fn field(name: &str, value: &str, out: &mut Vec<u8>) {
     match TABLE.iter().position(|one| *one == (name, value)) {
         Some(at) => integer(at + 1, 7, 0x80, out),
@@ -24,18 +24,18 @@ pub fn name(name: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string as it is.
+/// Appends a string without compression.
 pub fn string(bytes: &[u8], out: &mut Vec<u8>) {
     length(bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends what comes before a string of so many bytes that is written as it is.
+/// Appends the length of an uncompressed string of `len` bytes.
 pub fn length(len: usize, out: &mut Vec<u8>) {
     integer(len, 7, 0, out);
 }
 
-/// Appends a string in fewer bits, as servers do.
+/// Appends a string in Huffman code, as servers do.
 pub fn short_string(bytes: &[u8], out: &mut Vec<u8>) {
     let mut short = Vec::new();
     huffman::encode(bytes, &mut short);
@@ -43,7 +43,7 @@ pub fn short_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&short);
 }
 
-/// Appends a number of which so many bits stand behind those of `first`: RFC 7541 section 5.1.
+/// Appends an integer with a prefix of `bits` bits behind those of `first`: RFC 7541 section 5.1.
 pub fn integer(value: usize, bits: u32, first: u8, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;
     if value < most {

@@ -1,77 +1,77 @@
 //! Frames: RFC 9113 sections 4, 6 and 7.
 
-/// What comes before everything else that a client sends.
+/// Connection preface, the first bytes that a client sends.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of the head of a frame.
+/// Length of a frame header, in bytes.
 pub const HEAD_LEN: usize = 9;
 
-/// The longest payload that both ends take without a word: we never ask for more.
+/// Largest payload without negotiation. We never ask for more.
 pub const LONGEST_PAYLOAD: usize = 16_384;
-/// Windows and numbers of streams.
+/// Largest window and stream number.
 pub(crate) const LARGEST: u32 = 0x7fff_ffff;
 
 /// Types of frames.
 pub mod kind {
     /// Bytes of a body.
     pub const DATA: u8 = 0;
-    /// The beginning of a header block.
+    /// Beginning of a header block.
     pub const HEADERS: u8 = 1;
-    /// Ignored, as RFC 9113 has it.
+    /// Priority; ignored, as RFC 9113 requires.
     pub const PRIORITY: u8 = 2;
-    /// The end of a stream, at once.
+    /// Immediate end of a stream.
     pub const RST_STREAM: u8 = 3;
-    /// What an end allows the other.
+    /// Limits for the peer.
     pub const SETTINGS: u8 = 4;
-    /// An answer that nobody asked for; we allow none.
+    /// Pushed response; not allowed here.
     pub const PUSH_PROMISE: u8 = 5;
-    /// An echo.
+    /// Echo request or reply.
     pub const PING: u8 = 6;
-    /// No more streams.
+    /// End of new streams.
     pub const GOAWAY: u8 = 7;
-    /// So many more bytes of bodies.
+    /// Enlarges a window.
     pub const WINDOW_UPDATE: u8 = 8;
-    /// More of a header block.
+    /// Continuation of a header block.
     pub const CONTINUATION: u8 = 9;
 }
 
 /// Flags of frames.
 pub mod flag {
-    /// Of DATA and HEADERS: nothing more comes on this stream.
+    /// On DATA and HEADERS: the stream ends.
     pub const END_STREAM: u8 = 0x1;
-    /// Of SETTINGS and PING: it answers one.
+    /// On SETTINGS and PING: acknowledgement.
     pub const ACK: u8 = 0x1;
     /// The header block ends here.
     pub const END_HEADERS: u8 = 0x4;
-    /// A length of padding comes first, and the padding last.
+    /// The payload begins with the length of the padding and ends with the padding.
     pub const PADDED: u8 = 0x8;
-    /// Five bytes of priority come before the block.
+    /// The block is preceded by five bytes of priority.
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// Codes of errors.
+/// Error codes.
 pub mod code {
-    /// No error: an end in order.
+    /// No error: orderly end.
     pub const NO_ERROR: u32 = 0x0;
-    /// Against the protocol.
+    /// Violation of the protocol.
     pub const PROTOCOL_ERROR: u32 = 0x1;
-    /// More than a window allows.
+    /// More bytes than a window allows.
     pub const FLOW_CONTROL_ERROR: u32 = 0x3;
-    /// On a stream that has ended.
+    /// Frame on a stream that has ended.
     pub const STREAM_CLOSED: u32 = 0x5;
     /// A frame of a wrong length.
     pub const FRAME_SIZE_ERROR: u32 = 0x6;
-    /// Not processed; may be asked again.
+    /// Request not processed; it may be sent again.
     pub const REFUSED_STREAM: u32 = 0x7;
-    /// Not wanted any more.
+    /// Response no longer wanted.
     pub const CANCEL: u32 = 0x8;
-    /// A header block that nobody can read.
+    /// Header block that cannot be decoded.
     pub const COMPRESSION_ERROR: u32 = 0x9;
-    /// Too much of it.
+    /// Excessive load.
     pub const ENHANCE_YOUR_CALM: u32 = 0xb;
 }
 
-/// The name of a code in RFC 9113.
+/// Returns the name of a code in RFC 9113.
 #[must_use]
 pub const fn code_name(code: u32) -> &'static str {
     match code {
@@ -93,21 +93,21 @@ pub const fn code_name(code: u32) -> &'static str {
     }
 }
 
-/// The head of a frame.
+/// Frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Bytes of the payload.
+    /// Length of the payload, in bytes.
     pub len: usize,
-    /// Its type.
+    /// Type of the frame.
     pub kind: u8,
-    /// Its flags.
+    /// Flags of the frame.
     pub flags: u8,
-    /// Its stream; 0 is the connection.
+    /// Stream number; 0 is the connection.
     pub stream: u32,
 }
 
 impl Head {
-    /// Reads one.
+    /// Decodes a frame header.
     #[must_use]
     #[inline]
     pub const fn read(bytes: &[u8; HEAD_LEN]) -> Self {
@@ -120,7 +120,7 @@ impl Head {
         }
     }
 
-    /// Writes it.
+    /// Appends the frame header.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let [_, a, b, c] = (self.len as u32).to_be_bytes();
@@ -133,7 +133,7 @@ impl Head {
     }
 }
 
-/// Writes a whole frame.
+/// Appends a complete frame.
 pub fn write(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     Head {
         len: payload.len(),
@@ -145,19 +145,19 @@ pub fn write(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>
     out.extend_from_slice(payload);
 }
 
-/// Settings that matter to a client, and their numbers.
+/// Settings of interest to a client, by number.
 pub mod setting {
-    /// Bytes of the table that header blocks may refer to.
+    /// Size of the dynamic table for header blocks, in bytes.
     pub const HEADER_TABLE_SIZE: u16 = 1;
-    /// Whether a server may push.
+    /// 1 if the server may push.
     pub const ENABLE_PUSH: u16 = 2;
-    /// Streams at a time.
+    /// Maximum of concurrent streams.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-    /// Bytes of a body that may be sent before more is allowed.
+    /// Initial window of a stream, in bytes.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
-    /// The longest payload of a frame.
+    /// Largest payload of a frame, in bytes.
     pub const MAX_FRAME_SIZE: u16 = 5;
-    /// Bytes of a head, about.
+    /// Maximum size of a head, in bytes (advisory).
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
 }
 

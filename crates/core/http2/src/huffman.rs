@@ -1,9 +1,9 @@
-//! The code of strings in header blocks: RFC 7541 section 5.2 and appendix B.
+//! Huffman code of strings in header blocks: RFC 7541 section 5.2 and appendix B.
 //!
-//! It is canonical: codes of one length follow one another as their symbols do, and those of the next length begin where
-//! they end. So the lengths say all.
+//! The code is canonical: codes of one length are consecutive in the order of their symbols, and those of the next
+//! length follow. The lengths therefore define the code.
 
-/// Bits of the code of each byte; the last is that of the end, which no string holds.
+/// Code length of each byte, in bits. The last is that of the end symbol, which no string contains.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
@@ -22,7 +22,7 @@ const LENGTHS: [u8; 257] = [
 const LONGEST: usize = 30;
 const SHORTEST: usize = 5;
 
-/// Of each length: the first code, how many there are, and where their symbols begin in [`SYMBOLS`].
+/// For each length: first code, number of codes, and index of the first symbol in [`SYMBOLS`].
 const RANGES: [(u32, u32, usize); LONGEST + 1] = {
     let mut ranges = [(0, 0, 0); LONGEST + 1];
     let (mut code, mut at, mut length) = (0, 0, 1);
@@ -61,7 +61,7 @@ const SYMBOLS: [u16; 257] = {
     symbols
 };
 
-/// Appends what a string says; false if it says nothing.
+/// Appends the decoded string. Returns false if it is not valid code.
 pub(crate) fn decode(string: &[u8], out: &mut Vec<u8>) -> bool {
     let (mut bits, mut held) = (0_u64, 0);
     let mut rest = string.iter();
@@ -80,7 +80,7 @@ pub(crate) fn decode(string: &[u8], out: &mut Vec<u8>) -> bool {
             let (first, n, at) = RANGES[length];
             let code = (bits >> (held - length)) as u32 & ((1 << length) - 1);
             if code < first + n {
-                // Those of the length before end where these begin.
+                // The codes of the previous length end where these begin.
                 break Some(SYMBOLS[at + (code - first) as usize]);
             }
             length += 1;
@@ -91,13 +91,13 @@ pub(crate) fn decode(string: &[u8], out: &mut Vec<u8>) -> bool {
                 out.push(symbol as u8);
                 held -= length;
             }
-            // Up to seven bits of the end's code fill the last byte.
+            // Up to seven bits of the end symbol pad the last byte.
             None => return held < 8 && bits & ((1 << held) - 1) == (1 << held) - 1,
         }
     }
 }
 
-/// Appends a string as its code.
+/// Appends the encoded string.
 pub(crate) fn encode(string: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut held) = (0_u64, 0);
     for byte in string {

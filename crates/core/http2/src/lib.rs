@@ -1,12 +1,12 @@
-//! HTTP/2 as a client of load tests needs it: RFC 9113, and RFC 7541 for header blocks.
+//! HTTP/2 client for load tests: RFC 9113, and RFC 7541 for header blocks.
 //!
-//! [`Connection`] is a client's end without a socket: [`Connection::open`] writes a request, [`Connection::read`] takes
-//! what came in pieces of any size and says what became of requests. What the caller knows of a request travels with it.
-//! [`encode`] makes header blocks, once for requests that are asked again and again.
+//! [`Connection`] is the client side without a socket: [`Connection::open`] writes a request, [`Connection::read`]
+//! takes received bytes in pieces of any size and reports the results of requests. The caller's data of a request
+//! travels with it. [`encode`] builds header blocks once, for requests that are sent repeatedly.
 //!
-//! Servers are told that our table for header blocks has no room (SETTINGS_HEADER_TABLE_SIZE 0). So a block means the
-//! same wherever it comes, a block that equals the last one is known by one comparison, and a stream that was given up
-//! needs no care. Windows are as large as they can be, because whatever comes is counted at once.
+//! SETTINGS_HEADER_TABLE_SIZE is 0, so servers cannot use a dynamic table. A block therefore means the same everywhere,
+//! one comparison recognises a block that equals the previous one, and a reset stream needs no special handling.
+//! Windows are as large as possible, because all received bytes are counted at once.
 //!
 //! ```
 //! use wb_http2::{frame::{self, flag, kind}, *};
@@ -51,7 +51,7 @@ mod table;
 pub use connection::{Connection, Fault, Sink, Step, Why};
 pub use decode::Decoder;
 
-/// Header blocks as any coding has them: what HTTP/3 shares.
+/// Header blocks independent of the encoding; shared with HTTP/3.
 pub mod blocks {
     pub use crate::decode::{Answer, Coding, Hpack, Place, Wrong, integer, string};
 }

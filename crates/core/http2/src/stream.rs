@@ -1,42 +1,42 @@
-//! Requests under way, in the order of their streams.
+//! Requests in flight, in the order of their streams.
 
 use std::collections::VecDeque;
 
 use crate::frame::LARGEST;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Stream<T> {
     pub(crate) of: T,
-    /// No answer to it has a body.
+    /// True if no response to it has a body.
     pub(crate) head: bool,
-    /// Of its answer; 0 until its head has come.
+    /// Status of the response; 0 until its head has arrived.
     pub(crate) status: u16,
-    /// Bytes that its body has still to have.
+    /// Bytes of the body still expected.
     pub(crate) left: Option<u64>,
-    /// What the server allows it beyond what it allows each at first.
+    /// Window relative to the initial window of all streams.
     pub(crate) window: i64,
-    /// Bytes received since the server was last allowed more.
+    /// Bytes received since the window was last renewed.
     pub(crate) received: u32,
-    /// A part of its body waits for a window.
+    /// True if a part of its body waits for a window.
     pub(crate) waits: bool,
 }
 
-/// Streams from the oldest that is open to the youngest, each with its place; what has ended leaves a gap.
+/// Streams from the oldest to the youngest open one, by position; an ended stream leaves a gap.
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
     all: VecDeque<Option<Stream<T>>>,
-    /// Number of the first.
+    /// Number of the first stream.
     base: u32,
     open: usize,
 }
 
-/// Where a number belongs.
+/// State of a stream number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Open,
     Ended,
-    /// Not begun, or none that a client could begin.
+    /// Not used yet, or not a client's number.
     Never,
 }
 
@@ -53,7 +53,7 @@ impl<T> Streams<T> {
         self.open
     }
 
-    /// The number that the next gets, while there are any.
+    /// Number of the next stream, unless all are used.
     pub(crate) fn next(&self) -> Option<u32> {
         let next = u64::from(self.base) + 2 * self.all.len() as u64;
         (next <= u64::from(LARGEST)).then_some(next as u32)
@@ -95,7 +95,8 @@ impl<T> Streams<T> {
         Some(stream)
     }
 
-    /// The number of the oldest that is open, if this is true of it; or, of any, of the first that it is true of.
+    /// Returns the number of the oldest open stream if `is` returns true for it; with `any`, the first stream for which
+    /// it does.
     pub(crate) fn find(&self, any: bool, is: impl Fn(&T) -> bool) -> Option<u32> {
         let most = if any { self.all.len() } else { 1 };
         let mut all = self.all.iter().take(most);
@@ -103,7 +104,7 @@ impl<T> Streams<T> {
         Some(self.base + 2 * found as u32)
     }
 
-    /// The youngest that is open, if its number is above this.
+    /// Returns the youngest open stream, if its number is above `number`.
     pub(crate) fn youngest_above(&self, number: u32) -> Option<u32> {
         let back = self.all.iter().rposition(Option::is_some)?;
         let youngest = self.base + 2 * back as u32;

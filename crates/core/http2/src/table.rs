@@ -1,6 +1,6 @@
-//! The table that every header block may refer to: RFC 7541 appendix A.
+//! Static table of header blocks: RFC 7541 appendix A.
 
-/// From number 1 on.
+/// Indices begin at 1.
 #[rustfmt::skip]
 pub(crate) const TABLE: [(&str, &str); 61] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),

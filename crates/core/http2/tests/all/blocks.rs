@@ -1,4 +1,4 @@
-//! Header blocks: what is written is read, and as RFC 7541 has it.
+//! Header blocks are decoded as they were encoded, and according to RFC 7541.
 
 use proptest::prelude::*;
 use wb_http2::{Step, encode, frame::code};
@@ -25,7 +25,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn the_examples_of_the_rfc_are_read() {
-    // RFC 7541 C.5.1 and C.6.1: what they put into the table finds no room.
+    // RFC 7541 C.5.1 and C.6.1: fields for the table do not fit there.
     let head = "HTTP/2 302\r\ncache-control: private\r\ndate: Mon, 21 Oct 2013 20:13:21 GMT\r\n\
                 location: https://www.example.com\r\n\r\n";
     let plain = bytes(
@@ -41,7 +41,7 @@ fn the_examples_of_the_rfc_are_read() {
     // C.5.2 refers to the table.
     let later = of_block(&bytes("4803 3330 37c1 c0bf"));
     assert_eq!(later.fault.map(|f| f.code), Some(code::COMPRESSION_ERROR));
-    // C.1.2: 1337 behind five bits, as a size of the table.
+    // C.1.2: 1337 with a prefix of five bits, as a size of the table.
     assert!(of_block(&bytes("3f9a0a88")).fault.is_some());
     assert_eq!(text(&bytes("2088")), "HTTP/2 200\r\n\r\n");
 }
@@ -52,18 +52,18 @@ fn what_cannot_be_read_is_refused() {
         // Index 0, and 62.
         "80",
         "be",
-        // Cut in a number, in a string, before the value.
+        // Truncated in an integer, in a string, before the value.
         "ff",
         "00",
         "0005 6162",
         "0001 61",
         "4803",
-        // A number without end.
+        // An integer without end.
         "ffff ffff ffff 7f",
-        // A table of a size, and a size behind a field.
+        // A table size above 0, and a table size after a field.
         "21",
         "8820",
-        // Codes: the end in it, eight bits of it behind the last, and bits behind the last that are none of it.
+        // Huffman code: an end symbol inside, eight bits of padding, and padding that is not part of the end symbol.
         "4884 ffff ffff",
         "4882 f8ff",
         "4882 1000",

@@ -1,4 +1,4 @@
-//! A client that notes what it sees.
+//! A client that records what it receives.
 
 use wb_http2::{
     Connection, Decoder, Fault, Sink, Step,
@@ -15,7 +15,7 @@ pub(crate) struct Seen {
     pub(crate) said: Vec<u8>,
 }
 
-/// A request that keeps its answer.
+/// A request that stores its response.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     number: u32,
@@ -35,14 +35,14 @@ impl Sink<Request> for Keep {
     }
 }
 
-/// A server's first words.
+/// First frame of a server.
 pub(crate) fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::settings(settings, &mut out);
     out
 }
 
-/// A connection with so many requests under way reads a stream in pieces of this length.
+/// Reads a stream in pieces of this length, on a connection with `requests` requests in flight.
 pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
     let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
     let mut seen = Seen::default();
@@ -87,7 +87,7 @@ pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
     seen
 }
 
-/// A whole answer without a body.
+/// A complete response without a body.
 pub(crate) fn answer(stream: u32, block: &[u8], out: &mut Vec<u8>) {
     let flags = flag::END_HEADERS | flag::END_STREAM;
     frame::write(kind::HEADERS, flags, stream, block, out);

@@ -1,4 +1,4 @@
-//! HTTP/2 through the crate's public face. What servers may do wrong is tested with sockets, in `wb-http`.
+//! HTTP/2 through the crate's public API. The tests of `wb-http` cover server errors with sockets.
 
 mod blocks;
 mod kit;

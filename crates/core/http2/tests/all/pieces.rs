@@ -1,11 +1,11 @@
-//! However the bytes of a server are cut into pieces, they mean the same.
+//! The result does not depend on how the server's bytes are cut into pieces.
 
 use proptest::prelude::*;
 use wb_http2::frame::{self, kind, setting};
 
 use crate::kit::{greeting, read};
 
-/// Frames as a server might send them, good and bad ones.
+/// Frames that a server might send, valid and invalid ones.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let stream = prop_oneof![4 => (0_u32..5).prop_map(|n| n * 2 + 1), 1 => 0_u32..20];
     let block = prop_oneof![
@@ -20,7 +20,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         let mut out = Vec::new();
         match kind {
             kind::HEADERS | kind::CONTINUATION => {
-                // Mostly without what comes before the block.
+                // Mostly without padding and priority before the block.
                 let flags = if payload.len() < 10 {
                     flags & 0x5 | 4
                 } else {
@@ -53,7 +53,7 @@ proptest! {
         prop_assert_eq!(&whole.said, &cut.said);
         prop_assert_eq!(&whole.heads, &cut.heads);
         prop_assert_eq!(&whole.bodies, &cut.bodies);
-        // Each request ends at most once, and is somewhere in the end.
+        // Each request ends at most once, and is either ended or still open.
         let mut numbers: Vec<u32> = whole.bodies.iter().map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         let opened = if whole.steps.is_empty() { 0 } else { 4 };

@@ -1,4 +1,4 @@
-//! What is sent, and what a server is allowed to send.
+//! Flow control in both directions.
 
 use proptest::prelude::*;
 use wb_http2::{
@@ -12,7 +12,7 @@ struct Nothing;
 
 impl Sink<()> for Nothing {}
 
-/// The frames in these bytes.
+/// Splits bytes into frames.
 fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LEN>() {
@@ -100,7 +100,7 @@ fn a_server_is_allowed_more_before_it_has_to_wait() {
 }
 
 proptest! {
-    /// Bodies arrive whole, and never more of them than windows allow.
+    /// Bodies arrive complete, and never exceed the windows.
     #[test]
     fn windows_hold(
         bodies in prop::collection::vec(1_usize..60_000, 1..5),
@@ -129,7 +129,7 @@ proptest! {
             }
             came.push(frame);
         }
-        // In the end there is room for all.
+        // Finally the windows allow everything.
         for stream in 0..=n {
             let number = if stream == 0 { 0 } else { stream * 2 - 1 };
             let mut frame = Vec::new();
