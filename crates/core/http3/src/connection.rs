@@ -1,4 +1,4 @@
-//! A client's end of a connection: what comes on its streams is read.
+//! Client side of a connection: reads what arrives on its streams.
 
 use std::collections::VecDeque;
 
@@ -9,47 +9,47 @@ use crate::{
     stream::{LONGEST_BLOCK, Stream},
 };
 
-/// What makes a connection useless. The other end is told by the end of the connection with this code.
+/// Error that makes a connection unusable. The close of the connection reports it to the peer with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Of [`frame::code`].
+    /// Code of [`frame::code`].
     pub code: u64,
-    /// What happened.
+    /// Description of the error.
     pub what: &'static str,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The server ended its stream with this code.
+    /// The server reset the stream with this code.
     Reset(u64),
-    /// The server goes away, and said that it has not looked at it.
+    /// The server goes away, and announced that it has not processed the request.
     Unprocessed,
-    /// Its answer is none.
+    /// The response is malformed.
     Malformed(&'static str),
 }
 
-/// What bytes, or an end, led to.
+/// Result of reading bytes or the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// A request has its whole answer.
+    /// The response to a request is complete.
     Ended {
-        /// Which.
+        /// The request.
         of: T,
-        /// From 200 to 599.
+        /// Status, 200 to 599.
         status: u16,
     },
-    /// A request will have none.
+    /// A request will have no response.
     Failed {
-        /// Which.
+        /// The request.
         of: T,
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// Appends what the stream of a request begins with: its header block of [`crate::qpack`], and what stands before a body of
-/// so many bytes. The body, if any, follows, and then the end of the stream.
+/// Appends the beginning of a request stream: its header block of [`crate::qpack`], and the frame header of a body of
+/// `body` bytes. The body, if any, and the end of the stream follow.
 #[inline]
 pub fn request(block: &[u8], body: usize, out: &mut Vec<u8>) {
     frame::write(kind::HEADERS, block, out);
@@ -59,20 +59,20 @@ pub fn request(block: &[u8], body: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A client's end of a connection; `T` is what the caller knows of a request.
+/// Client side of a connection. `T` is the caller's data of a request.
 ///
-/// Streams of requests are numbered from 0 on as they are opened, others of the server as it opens them: what QUIC's
-/// numbers of streams have above their lowest two bits.
+/// Request streams are numbered from 0 in the order in which they are opened, and so are the server's streams. The
+/// numbers are QUIC stream IDs without the lowest two bits.
 #[derive(Debug)]
 pub struct Connection<T> {
-    /// From the oldest that is open to the youngest, each with its place; what has ended leaves a gap.
+    /// Streams from the oldest to the youngest open one, by position; an ended stream leaves a gap.
     streams: VecDeque<Option<Stream<T>>>,
-    /// Number of the first.
+    /// Number of the first stream.
     base: u64,
     open: usize,
     unis: Vec<(u64, Uni)>,
     opened: Opened,
-    /// The server, which goes away, looks at requests below this.
+    /// After GOAWAY, the server processes requests below this number.
     below: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl<T> Default for Connection<T> {
 }
 
 impl<T> Connection<T> {
-    /// One on which nothing has happened.
+    /// Creates a connection without any requests.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -96,46 +96,46 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Appends what a client says first, on a stream of its own that goes one way and never ends.
+    /// Appends the first bytes of a client, for a dedicated unidirectional stream that never ends.
     pub fn greet(out: &mut Vec<u8>) {
         frame::number(stream::CONTROL, out);
         frame::settings(&[(setting::MAX_FIELD_SECTION_SIZE, LONGEST_BLOCK)], out);
     }
 
-    /// Whether it will never take another request.
+    /// Returns true if the connection takes no more requests.
     #[inline]
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.below.is_some()
     }
 
-    /// Requests under way.
+    /// Number of requests in flight.
     #[inline]
     #[must_use]
     pub const fn open_streams(&self) -> usize {
         self.open
     }
 
-    /// Requests under way.
+    /// Returns the requests in flight.
     pub fn requests(&self) -> impl Iterator<Item = &T> {
         self.streams.iter().flatten().map(|stream| &stream.of)
     }
 
-    /// Takes all requests under way.
+    /// Removes and returns all requests in flight.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.base += self.streams.len() as u64;
         self.open = 0;
         self.streams.drain(..).flatten().map(|stream| stream.of)
     }
 
-    /// A request has got the next stream. `head` says that no answer to it has a body.
+    /// Registers a request on the next stream. If `head` is true, no response to it has a body.
     #[inline]
     pub fn open(&mut self, of: T, head: bool) {
         self.streams.push_back(Some(Stream::new(of, head)));
         self.open += 1;
     }
 
-    /// Takes a request away: it was given up, or its stream has ended for another reason than its answer's end.
+    /// Removes a request that was given up, or ended without a complete response.
     #[inline]
     pub fn take(&mut self, number: u64) -> Option<T> {
         let place = usize::try_from(number.checked_sub(self.base)?).ok()?;
@@ -153,7 +153,8 @@ impl<T> Connection<T> {
         self.streams.get_mut(place)?.as_mut()
     }
 
-    /// The number of the oldest request, if this is true of it; or, of any, of the first that it is true of.
+    /// Returns the number of the oldest request if `is` returns true for it; with `any`, of the first request for which
+    /// it does.
     pub fn find(&self, any: bool, is: impl Fn(&T) -> bool) -> Option<u64> {
         let most = if any { self.streams.len() } else { 1 };
         let mut all = self.streams.iter().take(most);
@@ -161,10 +162,11 @@ impl<T> Connection<T> {
         Some(self.base + found as u64)
     }
 
-    /// Reads what came on the stream of a request. One that failed is over; its stream should be ended both ways.
+    /// Reads bytes of a request stream. After a failure the request is removed; the caller should end its stream both
+    /// ways.
     ///
     /// # Errors
-    /// What ends the connection.
+    /// An error that ends the connection.
     #[inline]
     pub fn read(
         &mut self,
@@ -188,10 +190,10 @@ impl<T> Connection<T> {
         Some(Step::Failed { of, why })
     }
 
-    /// The server has said all on the stream of a request.
+    /// Handles the server's end of a request stream.
     ///
     /// # Errors
-    /// What ends the connection.
+    /// An error that ends the connection.
     #[inline]
     pub fn end(&mut self, number: u64) -> Result<Option<Step<T>>, Fault> {
         let Some(stream) = self.get(number) else {
@@ -212,10 +214,10 @@ impl<T> Connection<T> {
         Ok(self.malformed(number, wrong))
     }
 
-    /// Reads what came on a stream that the server has opened. Returns whether it goes away.
+    /// Reads bytes of a stream that the server opened. Returns true if the server goes away.
     ///
     /// # Errors
-    /// What ends the connection.
+    /// An error that ends the connection.
     pub fn read_uni(&mut self, number: u64, bytes: &[u8]) -> Result<bool, Fault> {
         let place = match self.unis.iter().position(|(n, _)| *n == number) {
             Some(place) => place,
@@ -240,10 +242,10 @@ impl<T> Connection<T> {
         Ok(away)
     }
 
-    /// A stream that the server has opened has ended.
+    /// Handles the end of a stream that the server opened.
     ///
     /// # Errors
-    /// It was one that has to stay.
+    /// The stream must not end before the connection.
     pub fn end_uni(&mut self, number: u64) -> Result<(), Fault> {
         let Some(place) = self.unis.iter().position(|(n, _)| *n == number) else {
             return Ok(());
@@ -257,7 +259,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// The next request that a server that goes away does not look at.
+    /// Removes and returns the youngest request that a server does not process after GOAWAY.
     pub fn unprocessed(&mut self) -> Option<(u64, T)> {
         let below = self.below?;
         let back = self.streams.iter().rposition(Option::is_some)?;

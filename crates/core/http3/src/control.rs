@@ -1,4 +1,4 @@
-//! Streams that the server opens: what it says of the connection.
+//! Streams that the server opens: settings and control of the connection.
 
 use crate::{
     Fault,
@@ -6,10 +6,10 @@ use crate::{
     stream::Begun,
 };
 
-/// The longest frame that is read as a whole.
+/// Maximum length of a frame that is read as a whole, in bytes.
 const LONGEST: u64 = 4096;
 
-/// Which of them there have been.
+/// Stream types that have been opened.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     control: bool,
@@ -17,33 +17,33 @@ pub(crate) struct Opened {
     decoder: bool,
 }
 
-/// One of them.
+/// One stream from the server.
 #[derive(Debug)]
 pub(crate) enum Uni {
-    /// Its type has not come yet.
+    /// The type has not arrived yet.
     New(Vec<u8>),
     Control {
         begun: Begun,
-        /// The frame that is being read: its type, and bytes to come.
+        /// The current frame: type and bytes left.
         frame: Option<(u64, u64)>,
         payload: Vec<u8>,
         settings: bool,
     },
     Encoder,
     Decoder,
-    /// Of a type that nobody knows.
+    /// A stream of unknown type.
     Other,
 }
 
 impl Uni {
     pub(crate) const NEW: Self = Self::New(Vec::new());
 
-    /// Whether the connection is over when it ends.
+    /// Returns true if the connection ends with this stream.
     pub(crate) const fn has_to_stay(&self) -> bool {
         matches!(self, Self::Control { .. } | Self::Encoder | Self::Decoder)
     }
 
-    /// Reads what came; shows the numbers of GOAWAY.
+    /// Reads bytes. Calls `away` with the stream number of each GOAWAY.
     pub(crate) fn read(
         &mut self,
         opened: &mut Opened,
@@ -63,7 +63,7 @@ impl Uni {
         }
         match self {
             Self::New(_) | Self::Other | Self::Decoder => Ok(()),
-            // Only that the table keeps having no room: RFC 9204 section 4.3.1.
+            // Only confirmations that the table stays empty: RFC 9204 section 4.3.1.
             Self::Encoder => match bytes.iter().all(|b| *b == 0x20) {
                 true => Ok(()),
                 false => Err(Fault {
@@ -143,7 +143,7 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
     }
 }
 
-/// RFC 9114 sections 6.2.1 and 7.2.
+/// Checks that a frame is allowed here: RFC 9114 sections 6.2.1 and 7.2.
 fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Fault> {
     let wrong = |code, what| Err(Fault { code, what });
     let first = !std::mem::replace(settings, true);
@@ -171,7 +171,7 @@ fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Fault> {
     }
 }
 
-/// RFC 9114 section 7.2.4; none of them concerns those who use no table.
+/// Checks the syntax of SETTINGS: RFC 9114 section 7.2.4. None of them matters without a dynamic table.
 fn check_settings(mut payload: &[u8]) -> Result<(), Fault> {
     let wrong = |code, what| Err(Fault { code, what });
     let mut seen = Vec::new();

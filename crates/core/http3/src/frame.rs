@@ -1,80 +1,80 @@
-//! Frames, and the numbers in them: RFC 9000 section 16, RFC 9114 section 7.
+//! Frames, and the integers in them: RFC 9000 section 16, RFC 9114 section 7.
 
 /// Types of frames.
 pub mod kind {
-    /// A piece of a body.
+    /// Piece of a body.
     pub const DATA: u64 = 0x0;
-    /// A head, or trailers.
+    /// Head or trailers.
     pub const HEADERS: u64 = 0x1;
-    /// What the other end may do.
+    /// Limits for the peer.
     pub const SETTINGS: u64 = 0x4;
-    /// A promise to push; nobody was allowed to.
+    /// Announcement of a pushed response; not allowed here.
     pub const PUSH_PROMISE: u64 = 0x5;
-    /// A push is taken back.
+    /// Cancels a push.
     pub const CANCEL_PUSH: u64 = 0x3;
-    /// The server takes no more requests.
+    /// The server accepts no more requests.
     pub const GOAWAY: u64 = 0x7;
-    /// So much may be pushed.
+    /// Limit of pushes.
     pub const MAX_PUSH_ID: u64 = 0xd;
 }
 
-/// Types of streams of one direction: RFC 9114 section 6.2, RFC 9204 section 4.2.
+/// Types of unidirectional streams: RFC 9114 section 6.2, RFC 9204 section 4.2.
 pub mod stream {
     /// Frames about the connection.
     pub const CONTROL: u64 = 0x0;
-    /// A push.
+    /// Pushed response.
     pub const PUSH: u64 = 0x1;
-    /// What is put into the table of header blocks.
+    /// Insertions into the dynamic table.
     pub const ENCODER: u64 = 0x2;
-    /// What has been seen of that.
+    /// Acknowledgements of insertions.
     pub const DECODER: u64 = 0x3;
 }
 
 /// Settings, by number.
 pub mod setting {
-    /// Bytes of the table that header blocks may refer to.
+    /// Size of the dynamic table, in bytes.
     pub const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
-    /// Bytes of a head, about.
+    /// Maximum size of a head, in bytes (advisory).
     pub const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
-    /// Streams that may wait for that table.
+    /// Maximum number of streams that wait for the dynamic table.
     pub const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 }
 
-/// Why streams and connections end: RFC 9114 section 8.1, RFC 9204 section 6.
+/// Error codes of streams and connections: RFC 9114 section 8.1, RFC 9204 section 6.
 pub mod code {
-    /// All is well.
+    /// No error.
     pub const NO_ERROR: u64 = 0x100;
-    /// The other end breaks the protocol.
+    /// Violation of the protocol.
     pub const GENERAL_PROTOCOL_ERROR: u64 = 0x101;
-    /// A stream that nobody may open.
+    /// Stream that must not be opened.
     pub const STREAM_CREATION_ERROR: u64 = 0x103;
-    /// A stream that has to stay ended.
+    /// End of a stream that must stay open.
     pub const CLOSED_CRITICAL_STREAM: u64 = 0x104;
-    /// A frame where it may not be.
+    /// Frame that is not allowed there.
     pub const FRAME_UNEXPECTED: u64 = 0x105;
-    /// A frame that is not as it must be.
+    /// Malformed frame.
     pub const FRAME_ERROR: u64 = 0x106;
-    /// The other end costs more than it should.
+    /// Excessive load.
     pub const EXCESSIVE_LOAD: u64 = 0x107;
-    /// A number that may not be.
+    /// Invalid stream or push number.
     pub const ID_ERROR: u64 = 0x108;
-    /// SETTINGS that are not as they must be.
+    /// Malformed SETTINGS.
     pub const SETTINGS_ERROR: u64 = 0x109;
     /// No SETTINGS at the beginning.
     pub const MISSING_SETTINGS: u64 = 0x10a;
-    /// The server has not processed the request.
+    /// Request not processed by the server.
     pub const REQUEST_REJECTED: u64 = 0x10b;
-    /// We want no answer any more.
+    /// Response no longer wanted.
     pub const REQUEST_CANCELLED: u64 = 0x10c;
-    /// A message that is none.
+    /// Malformed message.
     pub const MESSAGE_ERROR: u64 = 0x10e;
-    /// A header block that cannot be read.
+    /// Header block that cannot be decoded.
     pub const DECOMPRESSION_FAILED: u64 = 0x200;
-    /// Something was put into a table without room.
+    /// Insertion into a table of size 0.
     pub const ENCODER_STREAM_ERROR: u64 = 0x201;
 }
 
-/// A code's name.
+/// Returns the name of a code.
 #[must_use]
 pub const fn code_name(code: u64) -> &'static str {
     match code {
@@ -102,10 +102,10 @@ pub const fn code_name(code: u64) -> &'static str {
     }
 }
 
-/// The largest number.
+/// Largest integer.
 pub const LARGEST: u64 = (1 << 62) - 1;
 
-/// Appends a number, at most [`LARGEST`].
+/// Appends an integer of at most [`LARGEST`].
 pub fn number(value: u64, out: &mut Vec<u8>) {
     match value {
         0..=0x3f => out.push(value as u8),
@@ -117,7 +117,7 @@ pub fn number(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a number; none if it has not come yet, and then nothing is taken.
+/// Takes an integer. Returns `None` and takes nothing if it is incomplete.
 #[must_use]
 #[inline]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
@@ -129,7 +129,7 @@ pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Appends a whole frame.
+/// Appends a complete frame.
 pub fn write(kind: u64, payload: &[u8], out: &mut Vec<u8>) {
     number(kind, out);
     number(payload.len() as u64, out);

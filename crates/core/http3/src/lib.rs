@@ -1,11 +1,12 @@
-//! HTTP/3 as a client of load tests needs it: RFC 9114, and RFC 9204 for header blocks.
+//! HTTP/3 client for load tests: RFC 9114, and RFC 9204 for header blocks.
 //!
-//! [`Connection`] is a client's end above any QUIC: whoever has the streams hands over what comes on each in pieces of any
-//! size, and is told what became of requests. What the caller knows of a request travels with it. [`qpack`] makes header
-//! blocks, once for requests that are asked again and again.
+//! [`Connection`] is the client side above any QUIC implementation. The caller owns the streams and passes received
+//! bytes in pieces of any size; the connection reports the results of requests. The caller's data of a request travels
+//! with it. [`qpack`] builds header blocks once, for requests that are sent repeatedly.
 //!
-//! Servers are told nothing of a table for header blocks, so it has no room: a block means the same wherever it comes, a block
-//! that equals the last one is known by one comparison, no stream waits for another, and none that was given up needs care.
+//! No dynamic table is announced, so servers cannot use one. A block therefore means the same everywhere, one
+//! comparison recognises a block that equals the previous one, no stream waits for another, and a reset stream needs no
+//! special handling.
 //!
 //! ```
 //! use wb_http3::{frame::{self, kind}, *};
@@ -22,7 +23,7 @@
 //! for (name, value) in [(":method", "GET"), (":scheme", "https"), (":authority", "a"), (":path", "/")] {
 //!     qpack::field(name, value, &mut block);
 //! }
-//! // What the stream of the request begins with.
+//! // Beginning of the request stream.
 //! let mut out = Vec::new();
 //! request(&block, 0, &mut out);
 //!
@@ -47,5 +48,5 @@ mod stream;
 pub use connection::{Connection, Fault, Step, Why, request};
 pub use wb_http2::Sink;
 
-/// Reads the header blocks of many connections.
+/// Decodes the header blocks of many connections.
 pub type Decoder = wb_http2::Decoder<qpack::Qpack>;

@@ -1,11 +1,11 @@
-//! Header blocks: RFC 9204 with the table that all know, and no other.
+//! Header blocks: RFC 9204 with the static table only.
 
 use wb_http2::{
     blocks::{Coding, Wrong, integer, string},
     encode,
 };
 
-/// From number 0 on: RFC 9204 appendix A.
+/// Indices begin at 0: RFC 9204 appendix A.
 #[rustfmt::skip]
 const TABLE: [(&str, &str); 99] = [
     (":authority", ""), (":path", "/"), ("age", "0"), ("content-disposition", ""), ("content-length", "0"),
@@ -45,14 +45,14 @@ const TABLE: [(&str, &str); 99] = [
 
 const NO_ROOM: Wrong = Wrong::Block("a header block refers to a table that has no room");
 
-/// How HTTP/3 writes fields.
+/// The field encoding of HTTP/3.
 #[derive(Debug)]
 pub struct Qpack;
 
 impl Coding for Qpack {
     const VERSION: &'static str = "HTTP/3 ";
 
-    /// How much of the other table is needed, and from where it is counted.
+    /// Reads the required insert count, which must be 0, and the base.
     fn begin(block: &mut &[u8]) -> Result<(), Wrong> {
         let needed = integer(block, 8)?;
         integer(block, 7)?;
@@ -65,14 +65,14 @@ impl Coding for Qpack {
     fn field(block: &mut &[u8], _: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong> {
         let kind = block.first().copied().unwrap_or_default();
         let split = match kind {
-            // By its number.
+            // Field by index.
             0xc0.. => {
                 let (name, value) = known(integer(block, 6)?)?;
                 field.extend_from_slice(name.as_bytes());
                 field.extend_from_slice(value.as_bytes());
                 return Ok(Some(name.len()));
             }
-            // Its name by its number.
+            // Name by index.
             0x50..=0x5f | 0x70..=0x7f => {
                 let (name, _) = known(integer(block, 4)?)?;
                 field.extend_from_slice(name.as_bytes());
@@ -82,7 +82,7 @@ impl Coding for Qpack {
                 string(block, 3, field)?;
                 field.len()
             }
-            // The other table.
+            // Dynamic table.
             _ => return Err(NO_ROOM),
         };
         string(block, 7, field)?;
@@ -97,12 +97,12 @@ fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
     ))
 }
 
-/// Appends what stands before all fields.
+/// Appends the prefix of a block, before all fields.
 pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Appends a field: by its number where the table has it.
+/// Appends a field, as an index if the static table contains it.
 pub fn field(name: &str, value: &str, out: &mut Vec<u8>) {
     match TABLE.iter().position(|one| *one == (name, value)) {
         Some(at) => encode::integer(at, 6, 0xc0, out),

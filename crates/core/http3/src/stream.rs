@@ -1,4 +1,4 @@
-//! The stream of a request: frames up to the end of its answer.
+//! Request stream: frames up to the end of the response.
 
 use wb_http2::blocks::{Answer, Place, Wrong};
 
@@ -7,12 +7,12 @@ use crate::{
     frame::{self, code, kind},
 };
 
-/// The longest header block.
+/// Maximum length of a header block, in bytes.
 pub(crate) const LONGEST_BLOCK: u64 = 64 * 1024;
-/// A frame's type and length.
+/// Maximum length of a frame's type and length, in bytes.
 const HEAD_LEN: usize = 16;
 
-/// The beginning of a frame that comes in pieces.
+/// Beginning of a frame that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
     bytes: [u8; HEAD_LEN],
@@ -20,7 +20,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// The next frame's type and length; none if there is not enough yet, and then all is taken.
+    /// Takes the next frame's type and length. Stores all bytes and returns `None` if they are incomplete.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &mut &[u8]) -> Option<(u64, u64)> {
         fn head(bytes: &mut &[u8]) -> Option<(u64, u64)> {
@@ -52,22 +52,22 @@ impl Begun {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Stream<T> {
     pub(crate) of: T,
-    /// No answer to it has a body.
+    /// True if no response to it has a body.
     head: bool,
-    /// Of its answer; 0 until its head has come.
+    /// Status of the response; 0 until its head has arrived.
     pub(crate) status: u16,
-    /// Bytes that its body has still to have.
+    /// Bytes of the body still expected.
     pub(crate) left: Option<u64>,
-    /// Nothing may follow any more.
+    /// True after the trailers: no further frame may follow.
     trailers: bool,
     begun: Begun,
-    /// The frame that is being read: its type, and bytes to come.
+    /// The current frame: type and bytes left.
     frame: Option<(u64, u64)>,
-    /// Of a header block, what has come so far.
+    /// Part of a header block that arrived so far.
     block: Vec<u8>,
 }
 
@@ -85,12 +85,12 @@ impl<T> Stream<T> {
         }
     }
 
-    /// Whether it stands between two frames.
+    /// Returns true between two frames.
     pub(crate) const fn is_between(&self) -> bool {
         self.frame.is_none() && self.begun.is_empty()
     }
 
-    /// Reads what came; says what is wrong with the answer, if anything.
+    /// Reads bytes. Returns an error of the response, if any.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -137,7 +137,7 @@ impl<T> Stream<T> {
         }
     }
 
-    /// RFC 9114 sections 4.1 and 7.2.
+    /// Checks that a frame is allowed here: RFC 9114 sections 4.1 and 7.2.
     fn may_be(&self, kind: u64, len: u64) -> Result<(), Fault> {
         let unexpected = |what| {
             Err(Fault {
@@ -175,7 +175,7 @@ impl<T> Stream<T> {
             match left.checked_sub(piece.len() as u64) {
                 Some(rest) => *left = rest,
                 None => {
-                    // What fits is shown, so that pieces do not matter.
+                    // Pass on what fits, so that the result does not depend on the pieces.
                     sink.body(&mut self.of, &piece[..*left as usize]);
                     return Some("its body is longer than its Content-Length");
                 }

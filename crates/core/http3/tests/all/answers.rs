@@ -1,4 +1,4 @@
-//! Streams of requests: RFC 9114 section 4.1.
+//! Request streams: RFC 9114 section 4.1.
 
 use proptest::prelude::*;
 use wb_http3::{
@@ -26,7 +26,7 @@ impl Sink<Request> for Keep {
     }
 }
 
-/// What a stream led to that came in pieces of this length.
+/// Reads a stream in pieces of this length.
 fn read(stream: &[u8], head: bool, piece: usize) -> Result<Option<Step<Request>>, Fault> {
     let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
     connection.open(Request::default(), head);
@@ -213,7 +213,7 @@ fn requests_keep_their_numbers_whichever_ends_first() {
             connection.end(number),
             Ok(Some(Step::Ended { .. }))
         ));
-        // It is over, and what still comes is nothing's.
+        // The request has ended, and later bytes are ignored.
         assert_eq!(
             connection.read(number, &mut decoder, b"\x04\0", &mut Keep),
             Ok(None)

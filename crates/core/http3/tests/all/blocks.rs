@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wb_http2::blocks::{Coding as _, Wrong};
 use wb_http3::qpack::{self, Qpack};
 
-/// All fields of a block.
+/// Decodes all fields of a block.
 fn fields(mut block: &[u8]) -> Result<Vec<(String, String)>, Wrong> {
     Qpack::begin(&mut block)?;
     let mut all = Vec::new();
@@ -40,7 +40,7 @@ fn the_examples_of_rfc_9204_appendix_b() {
     let path = [(":path".to_owned(), "/index.html".to_owned())];
     assert_eq!(fields(&first).unwrap(), path);
     assert_eq!(block(&[(":path", "/index.html")]), first);
-    // All others refer to a table that has no room here.
+    // All others refer to a dynamic table, which is not available here.
     for dynamic in ["0381 10 11", "050080 c181", "038010 11", "0500 8081"] {
         let wrong = Wrong::Block("a header block refers to a table that has no room");
         assert_eq!(fields(&hex(dynamic)), Err(wrong), "{dynamic}");
@@ -67,7 +67,7 @@ fn fields_are_written_by_their_numbers_where_they_have_one() {
         let field = (name.to_owned(), value.to_owned());
         assert_eq!(fields(&wanted).unwrap(), [field]);
     }
-    // Every number is another field, and is written as that number.
+    // Every index is a different field, and the field is encoded as that index.
     let mut seen = Vec::new();
     for number in 0..99_usize {
         let mut bytes = vec![0, 0];
@@ -84,16 +84,16 @@ fn fields_are_written_by_their_numbers_where_they_have_one() {
 
 #[test]
 fn strings_in_fewer_bits_and_fields_never_to_be_kept() {
-    // 200 in Huffman's code, by name and with the bit that no table may keep it.
+    // "200" in Huffman code, by name index, without and with the never-indexed bit.
     assert_eq!(fields(&hex("0000 5f09 82 1001")).unwrap()[0].1, "200");
     assert_eq!(fields(&hex("0000 7f09 82 1001")).unwrap()[0].1, "200");
-    // A name in it.
+    // A name in Huffman code.
     let mut block = hex("0000 2a 1001 01 79");
     assert_eq!(
         fields(&block).unwrap()[0],
         ("200".to_owned(), "y".to_owned())
     );
-    // Its padding is none.
+    // Invalid padding.
     block[3] = 0x10;
     block[4] = 0x00;
     assert!(fields(&block).is_err());

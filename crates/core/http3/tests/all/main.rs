@@ -1,4 +1,4 @@
-//! Everything a server says, in pieces of any size.
+//! Everything that a server sends, in pieces of any size.
 
 mod answers;
 mod blocks;

@@ -16,7 +16,8 @@ fn and(mut before: Vec<u8>, kind: u64, payload: &[u8]) -> Vec<u8> {
     before
 }
 
-/// A connection with three requests reads a stream in pieces of this length; whether the server goes away.
+/// Reads a stream in pieces of this length on a connection with three requests. Also returns whether the server goes
+/// away.
 fn read(bytes: &[u8], piece: usize) -> Result<(Connection<u32>, bool), Fault> {
     let mut connection = Connection::new();
     for of in 0..3 {
@@ -100,7 +101,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
         (settings(&[(0x5, 1)]), code::SETTINGS_ERROR),
         (settings(&[(6, 1), (7, 1), (6, 1)]), code::SETTINGS_ERROR),
         (typed(stream::PUSH, &[0]), code::ID_ERROR),
-        // RFC 9204 appendix B.2: a table of 220 bytes, where ours has none.
+        // RFC 9204 appendix B.2: a table of 220 bytes, but ours is empty.
         (
             typed(stream::ENCODER, &[0x3f, 0xbd, 0x01]),
             code::ENCODER_STREAM_ERROR,
@@ -129,14 +130,14 @@ fn each_is_there_once_and_stays() {
         let ended = connection.end_uni(0).unwrap_err();
         assert_eq!(ended.code, code::CLOSED_CRITICAL_STREAM);
     }
-    // Others are nobody's business; what has not said its type is no other.
+    // Streams of other types are ignored. A stream without a complete type may end too.
     let mut connection = Connection::<u32>::new();
     assert_eq!(connection.read_uni(0, b"\x40\x54whatever"), Ok(false));
     assert_eq!(connection.end_uni(0), Ok(()));
     assert_eq!(connection.read_uni(1, b"\x40"), Ok(false));
     assert_eq!(connection.end_uni(1), Ok(()));
     assert_eq!(connection.end_uni(9), Ok(()));
-    // What was seen of a table that nobody fills, and that it keeps having no room.
+    // Acknowledgements of an unused table, and confirmations that it stays empty.
     assert_eq!(connection.read_uni(2, b"\x03\x44"), Ok(false));
     assert_eq!(connection.read_uni(3, b"\x02\x20\x20"), Ok(false));
 }
