@@ -1,9 +1,8 @@
-//! The older messages: one layout per kind of test.
+//! Classic messages: one layout per kind of test.
 //!
-//! Clients before netperf 2.5 send them for everything, those of today for TCP_CC, TCP_SENDFILE and
-//! TCP_MSS (the latter two as TCP_STREAM). All fit into 64 words. Such clients need care: they send no
-//! mark at the end of data, and keep their connection open while they wait for results, so a server
-//! ends a timed test by its own clock.
+//! Clients before netperf 2.5 send them for all tests, current ones for TCP_CC, TCP_SENDFILE and TCP_MSS (the latter
+//! two as TCP_STREAM). All fit into 64 words. These clients send no mark at the end of the data, and keep their
+//! connection open while they wait for results. A server must therefore end a timed test by its own clock.
 
 use crate::error::BadMessage;
 use crate::framer::Generation;
@@ -14,7 +13,7 @@ mod answers;
 
 pub use answers::{ClassicResponse, ClassicResults};
 
-/// The kinds of classic tests.
+/// Kinds of classic tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClassicKind {
     /// The client sends on one TCP connection.
@@ -25,7 +24,7 @@ pub enum ClassicKind {
     TcpRr,
     /// One TCP connection per request and response.
     TcpCrr,
-    /// TCP connections that are opened and closed.
+    /// TCP connections that are opened and closed, without data.
     TcpCc,
     /// The client sends datagrams.
     UdpStream,
@@ -33,7 +32,7 @@ pub enum ClassicKind {
     UdpRr,
 }
 
-/// Which fields stand where.
+/// Arrangement of the fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Stream,
@@ -53,12 +52,12 @@ impl ClassicKind {
         Self::UdpRr,
     ];
 
-    /// The kind with this request type.
+    /// Returns the kind with this request type.
     pub fn of_request(kind: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|k| k.request_type() == kind)
     }
 
-    /// The type of its request. Response and results have the next two numbers.
+    /// Message type of the request. Response and results have the next two numbers.
     pub fn request_type(self) -> i32 {
         match self {
             Self::TcpStream => 10,
@@ -71,12 +70,12 @@ impl ClassicKind {
         }
     }
 
-    /// The type of its response.
+    /// Message type of the response.
     pub fn response_type(self) -> i32 {
         self.request_type() + 1
     }
 
-    /// The type of its results.
+    /// Message type of the results.
     pub fn results_type(self) -> i32 {
         self.request_type() + 2
     }
@@ -90,25 +89,25 @@ impl ClassicKind {
     }
 }
 
-/// A classic test. Sizes are in bytes; none stands for the default of the server's system.
+/// A classic test. Sizes are in bytes; `None` means the default of the server's system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassicRequest {
-    /// The CPU to bind the server to.
+    /// CPU to which the server binds.
     pub cpu: Option<u32>,
-    /// What is to be done.
+    /// Kind of test and its parameters.
     pub test: ClassicTest,
     /// Measure CPU utilisation.
     pub measure_cpu: bool,
-    /// What the client knows of the server's calibration, 0 for nothing.
+    /// Calibration of the server as known to the client, 0 if unknown.
     pub cpu_rate: f32,
-    /// How long. Streams that end after a number of bytes send that number here as if it were seconds,
-    /// and end the data instead.
+    /// Duration. Streams limited by a number of bytes send that number here as if it were seconds, and end the data
+    /// instead.
     pub length: TestLength,
     /// Receive without copying.
     pub receive_avoid: bool,
     /// Send without copying.
     pub send_avoid: bool,
-    /// The port of the server's data socket, 0 for any.
+    /// Port of the server's data socket, 0 for any.
     pub data_port: u16,
     /// Family of the data sockets.
     pub family: Family,
@@ -133,7 +132,7 @@ pub enum ClassicTest {
     UdpStream(DatagramTest),
 }
 
-/// A stream over TCP.
+/// Parameters of a TCP stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTest {
     /// SO_SNDBUF.
@@ -142,9 +141,9 @@ pub struct StreamTest {
     pub receive_buffer: Option<u32>,
     /// Bytes of one receive, or of one send of TCP_MAERTS; at least 1.
     pub call_size: Option<u32>,
-    /// Buffers begin at multiples of this …
+    /// Alignment of buffers, in bytes.
     pub alignment: u32,
-    /// … plus this.
+    /// Offset of buffers from the alignment, in bytes.
     pub offset: u32,
     /// TCP_NODELAY.
     pub no_delay: bool,
@@ -156,20 +155,20 @@ pub struct StreamTest {
     pub receive_aio: u32,
 }
 
-/// Requests and responses, or connections only.
+/// Parameters of a request/response or connection test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeTest {
     /// SO_RCVBUF.
     pub receive_buffer: Option<u32>,
     /// SO_SNDBUF.
     pub send_buffer: Option<u32>,
-    /// Receive buffers begin at multiples of this …
+    /// Alignment of receive buffers, in bytes.
     pub receive_alignment: u32,
-    /// … plus this.
+    /// Offset of receive buffers from the alignment, in bytes.
     pub receive_offset: u32,
-    /// Send buffers begin at multiples of this …
+    /// Alignment of send buffers, in bytes.
     pub send_alignment: u32,
-    /// … plus this.
+    /// Offset of send buffers from the alignment, in bytes.
     pub send_offset: u32,
     /// Bytes of a request.
     pub request_size: u32,
@@ -179,25 +178,25 @@ pub struct ExchangeTest {
     pub no_delay: bool,
 }
 
-/// Datagrams one way.
+/// Parameters of a one-way datagram test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramTest {
     /// SO_RCVBUF.
     pub receive_buffer: Option<u32>,
-    /// Bytes of a datagram; one of another size ends the test.
+    /// Bytes of a datagram; a datagram of another size ends the test.
     pub message_size: u32,
     /// Connect the server's socket.
     pub connect: bool,
-    /// Buffers begin at multiples of this …
+    /// Alignment of buffers, in bytes.
     pub alignment: u32,
-    /// … plus this.
+    /// Offset of buffers from the alignment, in bytes.
     pub offset: u32,
-    /// Without checksums.
+    /// Send without checksums.
     pub checksum_off: bool,
 }
 
 impl ClassicTest {
-    /// Which kind it is.
+    /// Returns the kind of the test.
     pub fn kind(&self) -> ClassicKind {
         match self {
             Self::TcpStream(_) => ClassicKind::TcpStream,
@@ -233,8 +232,8 @@ impl ClassicTest {
     }
 }
 
-/// The first of the words that all requests share, and the word of the data port; the family follows.
-/// In between are measure_cpu, cpu_rate, test_length, so_rcvavoid and so_sndavoid.
+/// Returns the first of the words that all requests share, and the word of the data port; the family follows. The words
+/// in between are measure_cpu, cpu_rate, test_length, so_rcvavoid and so_sndavoid.
 fn shared_words(kind: ClassicKind) -> (usize, usize) {
     match kind.layout() {
         // Words 13 and 14 are dirty and clean.

@@ -1,42 +1,42 @@
-//! What can be wrong with a message, and how a server says no.
+//! Invalid messages, and refusals of a server.
 
 use std::num::NonZeroI32;
 
 use crate::framer::Generation;
 use crate::words::Writer;
 
-/// A message that cannot be acted upon.
+/// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     /// No generation has messages of this length.
     #[error("control message of {0} bytes; 656 and, from old peers, 256 are allowed")]
     Length(usize),
-    /// A field with a value that would hurt.
+    /// A field has a harmful value.
     #[error("control message: {field} is {value}; {allowed} is allowed")]
     Field {
-        /// The field, in netperf's words.
+        /// Name of the field in netperf.
         field: &'static str,
-        /// What it holds, as a signed number.
+        /// Value of the field, as a signed number.
         value: i64,
-        /// What it may hold.
+        /// Allowed values.
         allowed: &'static str,
     },
 }
 
-/// Why there is no answer of the kind that was expected.
+/// Reason why the expected answer is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// The server said no.
+    /// The server refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The answer makes no sense.
+    /// The answer is invalid.
     #[error(transparent)]
     Bad(#[from] BadMessage),
 }
 
-/// A server's "no": an error number of its operating system, or one of four codes.
+/// Refusal of a server: an error number of its operating system, or one of four codes.
 ///
-/// It may come instead of a response and instead of results.
+/// A refusal may replace a response or results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("remote error {0}{name}", name = self.name())]
 pub struct Refusal(NonZeroI32);
@@ -44,14 +44,14 @@ pub struct Refusal(NonZeroI32);
 impl Refusal {
     /// EINVAL of Linux: a request with a [`BadMessage`].
     pub const INVALID: Self = Self::of(22);
-    /// A request of a type the server does not know.
+    /// A request of unknown type.
     pub const UNKNOWN_REQUEST: Self = Self::of(998);
     /// A classic TCP_RR server could not send its response.
     pub const SEND_FAILED: Self = Self::of(992);
     /// Wrong passphrase. Usual servers close the connection instead.
     pub const WRONG_PASSPHRASE: Self = Self::of(403);
 
-    /// `code` is none of zero.
+    /// `code` must not be 0.
     const fn of(code: i32) -> Self {
         match NonZeroI32::new(code) {
             Some(code) => Self(code),
@@ -59,17 +59,17 @@ impl Refusal {
         }
     }
 
-    /// The refusal with this code; none for 0, which means that all is well.
+    /// Returns the refusal with this code, or `None` for 0, which means success.
     pub fn new(code: i32) -> Option<Self> {
         NonZeroI32::new(code).map(Self)
     }
 
-    /// The code as it is sent.
+    /// Returns the code as it is sent.
     pub fn code(self) -> i32 {
         self.0.get()
     }
 
-    /// The error number of the server's operating system, if the code is one. Linux has 1 to 133.
+    /// Returns the error number of the server's operating system, if the code is one (1 to 133 on Linux).
     pub fn errno(self) -> Option<i32> {
         (1..=133).contains(&self.code()).then(|| self.code())
     }
@@ -83,7 +83,7 @@ impl Refusal {
         }
     }
 
-    /// The message that says so. `answer_type` is that of the answer it stands for, see
+    /// Encodes the refusal. `answer_type` is the type of the answer that it replaces, see
     /// [`Request::answer_type`](crate::Request::answer_type).
     pub fn encode(self, answer_type: i32, generation: Generation) -> Vec<u8> {
         Writer::new(generation, answer_type, self.code()).finish()

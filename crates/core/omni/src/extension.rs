@@ -1,18 +1,18 @@
-//! What two of ours say beyond netperf, in the tail of its messages.
+//! Extension of netperf's messages between two wirebench peers.
 //!
-//! netperf's own fields end at byte 292 at the latest; what follows is never looked at and stays zero
-//! on the way. From byte [`EXTENSION_AT`] on we put a mark, which differs for each of the three
-//! messages so that a reflected one is not taken for an answer, a version, and fixed fields. Later
-//! versions may only append fields and name bits that are zero today, so each side reads what it knows.
+//! netperf's own fields end at byte 292 at the latest; netperf ignores the bytes behind them and leaves them zero. At
+//! byte [`EXTENSION_AT`] we write a mark, a version and fixed fields. The mark differs for each of the three messages,
+//! so that a reflected request does not pass for an answer. Later versions may only append fields and name bits that
+//! are zero today, so each side reads the fields that it knows.
 //!
-//! A client marks its request. A server that does not know us leaves zeros in the response, and the
-//! test is netperf's. Messages of 64 words have no room for it.
+//! A client marks its request. A server without the extension leaves zeros in the response, and the test follows
+//! netperf's protocol. Messages of 64 words have no room for the extension.
 //!
 //! | offset | request | response | results |
 //! |---|---|---|---|
 //! | 384 | `wbRq` | `wbRs` | `wbRt` |
 //! | 388 | version | version | version |
-//! | 392 | features wanted | features granted | which figures are there |
+//! | 392 | features requested | features granted | figures present |
 //! | 396 | busy_poll_us | busy_poll_us | 0 |
 //! | 400 | pacing_rate (8 bytes) | pacing_rate | elapsed_ns (8 bytes) |
 //! | 408 | omit_ms | omit_ms | bytes_after_omit (8 bytes) |
@@ -26,13 +26,13 @@ use crate::flags::Features;
 use crate::framer::Generation;
 use crate::words::{Words, Writer};
 
-/// Where the extension begins, in bytes.
+/// Offset of the extension, in bytes.
 pub const EXTENSION_AT: usize = 384;
 
-/// The version we write.
+/// Version that we write.
 pub const EXTENSION_VERSION: u32 = 1;
 
-/// The word of the mark.
+/// Word of the mark.
 const MARK: usize = EXTENSION_AT / 4;
 const REQUEST: u32 = u32::from_be_bytes(*b"wbRq");
 const RESPONSE: u32 = u32::from_be_bytes(*b"wbRs");
@@ -42,7 +42,7 @@ const HAS_DATAGRAMS: u32 = 1;
 const HAS_LATENCY: u32 = 2;
 const HAS_TCP: u32 = 4;
 
-/// Whether the message has this mark and a version.
+/// Returns true if the message has this mark and a valid version.
 fn is_marked(words: Words<'_>, mark: u32) -> bool {
     words.generation == Generation::Words164
         && words.unsigned(MARK) == mark
@@ -55,68 +55,68 @@ fn mark(writer: &mut Writer, mark: u32) -> &mut Writer {
         .unsigned(MARK + 1, EXTENSION_VERSION)
 }
 
-/// What the client wants.
+/// Extension of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestExtension {
-    /// Features wanted. Bits of later versions are kept.
+    /// Requested features. Bits of later versions are preserved.
     pub features: Features,
     /// SO_BUSY_POLL on the server's data sockets, µs; 0 for none.
     pub busy_poll_us: u32,
-    /// SO_MAX_PACING_RATE of what the server sends, bytes per second; 0 for none.
+    /// SO_MAX_PACING_RATE for the server's data, in bytes per second; 0 for none.
     pub pacing_rate: u64,
-    /// Warm-up that is not counted, ms.
+    /// Warm-up that is excluded from the counts, in ms.
     pub omit_ms: u32,
-    /// Data connections that belong to this test. Reserved; 0.
+    /// Number of data connections of this test. Reserved; 0.
     pub streams: u32,
-    /// Bytes or transactions after which the test ends, if they are more than
-    /// [`TestLength`](crate::TestLength) can carry, which is `UntilTold` then; 0 for none.
+    /// Bytes or transactions after which the test ends; 0 for none. Only for counts too large for
+    /// [`TestLength`](crate::TestLength), which is `UntilTold` then.
     pub count: u64,
 }
 
-/// What the server grants.
+/// Extension of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseExtension {
-    /// Features granted.
+    /// Granted features.
     pub features: Features,
     /// SO_BUSY_POLL in effect, µs.
     pub busy_poll_us: u32,
     /// SO_MAX_PACING_RATE in effect, bytes per second.
     pub pacing_rate: u64,
-    /// Warm-up that the server will leave out, ms.
+    /// Warm-up that the server will exclude, in ms.
     pub omit_ms: u32,
     /// Reserved; 0.
     pub streams: u32,
 }
 
-/// What the server adds to its results.
+/// Extension of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResultsExtension {
-    /// Time on the server's clock that the counts belong to, ns, without warm-up.
+    /// Duration of the counts on the server's clock, in ns, without warm-up.
     pub elapsed_ns: u64,
     /// Bytes sent and received after the warm-up.
     pub bytes_after_omit: u64,
     /// Transactions after the warm-up.
     pub transactions_after_omit: u64,
-    /// Of tests with [`Features::UDP_TAGGED`].
+    /// Figures of tests with [`Features::UDP_TAGGED`].
     pub datagrams: Option<DatagramFigures>,
-    /// Of the server's TCP connection at its end.
+    /// Figures of the server's TCP connection at its end.
     pub tcp: Option<TcpFigures>,
 }
 
-/// What the tags of received datagrams tell.
+/// Statistics from the tags of received datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramFigures {
     /// Datagrams with a tag of this test, duplicates included.
     pub received: u64,
-    /// Received again.
+    /// Datagrams received more than once.
     pub duplicates: u64,
-    /// Received after one with a higher number.
+    /// Datagrams received after one with a higher number.
     pub reordered: u64,
-    /// The highest number received, from 0; none if nothing was. 2⁶⁴ − 1 cannot be sent.
+    /// Highest sequence number received, from 0; `None` if no datagram arrived. 2⁶⁴ − 1 cannot be sent.
     pub highest_sequence: Option<u64>,
     /// Datagrams without a tag of this test.
     pub foreign: u64,
-    /// Jitter as RFC 3550 section 6.4.1 estimates it, ns.
+    /// Jitter according to RFC 3550 section 6.4.1, in ns.
     pub jitter_ns: u64,
     /// Bytes of tagged datagrams, duplicates included.
     pub bytes: u64,
@@ -124,14 +124,14 @@ pub struct DatagramFigures {
     pub latency: Option<LatencyFigures>,
 }
 
-/// One-way latency from the stamps in tags, ns. Negative if the clocks of the hosts differ.
+/// One-way latency from the timestamps in tags, in ns. May be negative, because the clocks of the hosts differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyFigures {
-    /// Least.
+    /// Minimum.
     pub min_ns: i64,
     /// Mean.
     pub mean_ns: i64,
-    /// Most.
+    /// Maximum.
     pub max_ns: i64,
     /// Median.
     pub p50_ns: i64,
@@ -139,8 +139,8 @@ pub struct LatencyFigures {
     pub p99_ns: i64,
 }
 
-/// TCP_INFO of the server's connection before it was closed, in the kernel's words and units: times
-/// in µs, rates in bytes per second, windows in bytes but for `snd_cwnd` in segments.
+/// TCP_INFO of the server's connection before it was closed, with the kernel's names and units: times in µs, rates in
+/// bytes per second, windows in bytes except `snd_cwnd` in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of linux/tcp.h")]
 pub struct TcpFigures {
@@ -257,7 +257,7 @@ impl ResultsExtension {
 impl DatagramFigures {
     const AT: usize = 424;
 
-    /// All but the latency.
+    /// Reads all figures except the latency.
     fn read(words: Words<'_>) -> Self {
         let figure = |index: usize| words.long(Self::AT + 8 * index);
         Self {
@@ -287,8 +287,8 @@ impl DatagramFigures {
         }
     }
 
-    /// Datagrams that were sent up to the highest number and never received. At the end of the test
-    /// those after the highest are lost as well; only the sender knows how many.
+    /// Number of datagrams sent up to the highest number and never received. Datagrams after the highest one are lost
+    /// as well; only the sender knows their number.
     pub fn missing(&self) -> u64 {
         let sent = self
             .highest_sequence

@@ -1,6 +1,6 @@
-//! Sets of bits: the flags of omni messages, and the features of our extension.
+//! Bit sets: the flags of omni messages, and the features of the wirebench extension.
 
-/// Declares a set of bits with a name for each.
+/// Declares a bit set with a name for each bit.
 macro_rules! bits {
     ($(#[$about:meta])* $set:ident { $($(#[$doc:meta])* $bit:ident = $value:literal,)* }) => {
         $(#[$about])*
@@ -9,23 +9,23 @@ macro_rules! bits {
 
         impl $set {
             $($(#[$doc])* pub const $bit: Self = Self($value);)*
-            /// No bit.
+            /// No bits.
             pub const NONE: Self = Self(0);
-            /// All bits that have a name here.
+            /// All named bits.
             pub const KNOWN: Self = Self(0 $(| $value)*);
 
-            /// Whether all bits of `other` are set.
+            /// Returns true if all bits of `other` are set.
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// These bits, and those of `other` if `on`.
+            /// Returns these bits, with those of `other` if `on`.
             #[must_use]
             pub const fn with_if(self, on: bool, other: Self) -> Self {
                 if on { Self(self.0 | other.0) } else { self }
             }
 
-            /// These bits without those of `other`.
+            /// Returns these bits without those of `other`.
             #[must_use]
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
@@ -69,20 +69,20 @@ macro_rules! bits {
 }
 
 bits! {
-    /// What an omni request asks for, and what its response grants. Unknown bits are kept.
+    /// Options of an omni request, and those granted by its response. Unknown bits are preserved.
     Flags {
-        /// TCP_NODELAY. Granted or taken back in the response.
+        /// TCP_NODELAY. Granted or refused in the response.
         NO_DELAY = 0x1,
         /// The client sends with sendfile.
         USE_SENDFILE = 0x2,
         /// One connection per transaction.
         CONNECTION_TEST = 0x4,
-        /// Measure CPU utilisation. Granted or taken back in the response.
+        /// Measure CPU utilisation. Granted or refused in the response.
         MEASURE_CPU = 0x8,
         /// UDP without checksums.
         CHECKSUM_OFF = 0x10,
-        /// Without it the socket has SO_DONTROUTE. By an accident of netperf's constants it also asks
-        /// for the name of the congestion control in the results.
+        /// Unless set, the socket has SO_DONTROUTE. Because of a collision of netperf's constants, the bit also
+        /// requests the name of the congestion control in the results.
         ROUTING_ALLOWED = 0x20,
         /// Name of the interface; without effect since 2.7.0.
         WANT_INTERFACE_NAME = 0x40,
@@ -94,7 +94,7 @@ bits! {
         WANT_DRIVER = 0x200,
         /// TCP Fast Open.
         FAST_OPEN = 0x800,
-        /// Open the firewall for the data port; no system does.
+        /// Open the firewall for the data port; not supported on any system.
         MANAGE_FIREWALL = 0x1000,
         /// Answer datagrams from the address they were sent to (IP_PKTINFO).
         PKT_INFO = 0x2000,
@@ -110,21 +110,21 @@ bits! {
 }
 
 bits! {
-    /// What a client of ours wants beyond netperf, and what a server of ours grants of it.
+    /// Features that a wirebench client requests in addition to netperf's, and those that a wirebench server grants.
     Features {
-        /// The client says on the control connection when the test is over
-        /// ([`Request::End`](crate::Request::End)); the server stops and sends its results at once.
+        /// The client reports the end of the test on the control connection ([`Request::End`](crate::Request::End));
+        /// the server stops and sends its results at once.
         EXPLICIT_END = 0x1,
         /// Datagrams carry a sequence tag of 18 bytes; the results have
         /// [`DatagramFigures`](crate::DatagramFigures).
         UDP_TAGGED = 0x2,
         /// UDP_GRO on the server's socket.
         GRO = 0x4,
-        /// The server's time begins with the first connection or datagram, not with its response.
+        /// The server's timer starts with the first connection or datagram, not with its response.
         CLOCK_FROM_FIRST = 0x8,
         /// The server receives without copying to user space (MSG_TRUNC).
         ZERO_COPY_RECEIVE = 0x10,
-        /// The data connection is of Multipath TCP.
+        /// The data connection uses Multipath TCP.
         MPTCP = 0x20,
     }
 }

@@ -1,16 +1,16 @@
-//! Cuts a stream of bytes into messages.
+//! Splits a byte stream into messages.
 
-/// The length of messages, which tells how old a peer is.
+/// Length of the messages, which depends on the age of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Generation {
     /// 256 bytes: netperf up to 2.5.0.
     Words64,
-    /// 656 bytes: netperf from 2.6.0 on, and ours.
+    /// 656 bytes: netperf from 2.6.0 on, and this implementation.
     Words164,
 }
 
 impl Generation {
-    /// Bytes of a message.
+    /// Length of a message, in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no message is empty")]
     pub const fn len(self) -> usize {
         match self {
@@ -19,7 +19,7 @@ impl Generation {
         }
     }
 
-    /// The generation with messages of this length.
+    /// Returns the generation with messages of this length.
     pub fn of_len(len: usize) -> Option<Self> {
         [Self::Words64, Self::Words164]
             .into_iter()
@@ -27,22 +27,21 @@ impl Generation {
     }
 }
 
-/// Collects what arrives until messages are whole.
+/// Collects received bytes until messages are complete.
 ///
-/// [`push`](Self::push) what was read, then take messages until there is none: so it holds never more
-/// than one read and a part of a message. Keeps no time: a server that sees
-/// [`may_be_old`](Self::may_be_old) waits 200 ms for more, and if nothing comes calls
-/// [`switch`](Self::switch).
+/// Call [`push`](Self::push) with received bytes, then take messages until there is none: so the framer never holds
+/// more than one read and a part of a message. It has no clock: a server that sees [`may_be_old`](Self::may_be_old)
+/// waits 200 ms for more bytes, and calls [`switch`](Self::switch) if none arrive.
 #[derive(Clone, Debug)]
 pub struct Framer {
     generation: Generation,
     waiting: Vec<u8>,
-    /// The first message decides; afterwards the generation is known.
+    /// True once the generation is known, from the first message on.
     is_decided: bool,
 }
 
 impl Framer {
-    /// Expects messages of this generation. Peers of today have [`Generation::Words164`].
+    /// Creates a framer for messages of this generation. Current peers use [`Generation::Words164`].
     pub fn new(generation: Generation) -> Self {
         Self {
             generation,
@@ -51,23 +50,23 @@ impl Framer {
         }
     }
 
-    /// The generation that is expected.
+    /// Expected generation.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Bytes that do not make a message yet.
+    /// Number of bytes of an incomplete message.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether an end of the connection now would be between two messages.
+    /// Returns true between two messages, so that the connection may end here.
     pub fn is_at_boundary(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether what waits could be all that a peer with messages of 256 bytes has sent so far: no
-    /// message came yet, and exactly 256 bytes wait, or 512 if the first was a passphrase.
+    /// Returns true if the waiting bytes could be complete messages of 256 bytes: no message has arrived yet, and
+    /// exactly 256 bytes wait, or 512 if the first message was a passphrase.
     pub fn may_be_old(&self) -> bool {
         let old = Generation::Words64.len();
         self.generation == Generation::Words164
@@ -77,18 +76,18 @@ impl Framer {
             && self.waiting.len().is_multiple_of(old)
     }
 
-    /// From now on messages are of this generation, also what waits already.
+    /// Sets the generation of all further messages, including bytes that wait already.
     pub fn switch(&mut self, generation: Generation) {
         self.generation = generation;
         self.is_decided = true;
     }
 
-    /// Takes what was read, of any length.
+    /// Adds received bytes, of any length.
     pub fn push(&mut self, bytes: &[u8]) {
         self.waiting.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Takes the next complete message.
     pub fn next_message(&mut self) -> Option<Vec<u8>> {
         let len = self.generation.len();
         if self.waiting.len() < len {

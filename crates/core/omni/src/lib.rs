@@ -1,9 +1,9 @@
-//! The control messages of socket tests: those of netperf 2.7, and what two of ours add to them.
+//! Control messages of socket tests: those of netperf 2.7, and the wirebench extension.
 //!
-//! A client and a server share one TCP connection beside the data (port [`PORT`]). Each message on it
-//! has the same length, which depends on the age of the peer ([`Generation`]). The client sends a
-//! [`Request`]; the server answers with a response when it is ready, and with results when the test is
-//! over. Pure: bytes in, bytes out; no sockets, no clock.
+//! A client and a server share one TCP connection in addition to the data (port [`PORT`]). All messages on it have the
+//! same length, which depends on the age of the peer ([`Generation`]). The client sends a [`Request`]; the server
+//! answers with a response when it is ready, and with results when the test is over. Pure: bytes in, bytes out; no
+//! sockets, no clock.
 //!
 //! | message | client | server |
 //! |---|---|---|
@@ -11,16 +11,15 @@
 //! | request | [`Request::encode`] | [`Request::parse`] |
 //! | response to an omni request | [`OmniResponse::parse`] | [`OmniResponse::encode`] |
 //! | results of an omni test | [`OmniResults::parse`] | [`OmniResults::encode`] |
-//! | the same for older tests | [`ClassicResponse`], [`ClassicResults`] | the same |
-//! | calibration, system, debugging | [`Calibration`], [`SystemText`] | the same, [`debug_ok`] |
-//! | anything that went wrong | [`AnswerError::Refused`] | [`Refusal::encode`] |
+//! | classic tests | [`ClassicResponse`], [`ClassicResults`] | same types |
+//! | calibration, system, debugging | [`Calibration`], [`SystemText`] | same types, [`debug_ok`] |
+//! | errors | [`AnswerError::Refused`] | [`Refusal::encode`] |
 //!
-//! What arrives is read leniently, because the original leaves remains of older messages in what it
-//! does not use. Values that would hurt a server (a buffer of 2 GiB, an unknown direction) are a
-//! [`BadMessage`] that names the field. Type words of answers are never looked at: the results of the
-//! original carry theirs with the bytes swapped.
+//! The parser is lenient, because netperf leaves remains of older messages in unused fields. Values that would harm a
+//! server (a buffer of 2 GiB, an unknown direction) are a [`BadMessage`] that names the field. Type words of answers
+//! are never checked: netperf sends results with the bytes of the type swapped.
 //!
-//! Two of ours find each other by marks in the tail of these messages, which the original never uses
+//! Two wirebench peers recognise each other by marks in the tail of these messages, which netperf never uses
 //! ([`RequestExtension`]).
 //!
 //! ```
@@ -70,8 +69,8 @@ pub use values::{
     CpuMethod, Direction, Family, MAX_SIZE, Name, SocketType, TestLength, WireAddress,
 };
 
-/// The port a server listens on unless told otherwise.
+/// Default port of a server.
 pub const PORT: u16 = 12865;
 
-/// How much longer than asked a server of netperf waits for the end of a timed test, in seconds.
+/// Seconds that a netperf server waits after the nominal end of a timed test.
 pub const PADDING_SECONDS: u32 = 4;

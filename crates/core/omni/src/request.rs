@@ -1,4 +1,4 @@
-//! Requests: everything a client can send.
+//! Requests of a client.
 
 use crate::classic::{ClassicKind, ClassicRequest};
 use crate::error::BadMessage;
@@ -19,31 +19,30 @@ pub(crate) const OMNI_RESPONSE: i32 = 98;
 pub(crate) const OMNI_RESULTS: i32 = 99;
 const SYSTEM: i32 = 600;
 pub(crate) const SYSTEM_RESPONSE: i32 = 601;
-/// Ours. The upper half keeps clear of all numbers netperf ever used.
+/// Type of [`Request::End`], not part of netperf. Its upper half avoids all numbers that netperf has used.
 const END: i32 = 0x7762_0001;
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// 97: a test as all of netperf since 2.5.0 do it.
+    /// 97: a test in the format of netperf since 2.5.0.
     Omni(Box<OmniRequest>),
-    /// 10 to 300: a test as older ones do it.
+    /// 10 to 300: a test in the older format.
     Classic(ClassicRequest),
-    /// 6: a passphrase. There is no answer.
+    /// 6: a passphrase. The server does not answer.
     Passphrase(Passphrase),
     /// 5: the speed of the CPU. The answer is a [`Calibration`](crate::Calibration).
     CpuCalibrate,
     /// 600: a description of the system. The answer is a [`SystemText`](crate::SystemText).
     System,
-    /// 1: more to tell. The answer is [`debug_ok`](crate::debug_ok).
+    /// 1: more debugging output. The answer is [`debug_ok`](crate::debug_ok).
     DebugOn,
-    /// 2: less to tell. The answer is [`debug_ok`](crate::debug_ok).
+    /// 2: less debugging output. The answer is [`debug_ok`](crate::debug_ok).
     DebugOff,
-    /// Ours: the test is over. There is no answer but the results. Only for servers that granted
+    /// wirebench only: end of the test. The server answers with the results. Only for servers that granted
     /// [`Features::EXPLICIT_END`](crate::Features::EXPLICIT_END).
     End,
-    /// A type nobody here knows; refuse it with
-    /// [`Refusal::UNKNOWN_REQUEST`](crate::Refusal::UNKNOWN_REQUEST).
+    /// An unknown type; refuse it with [`Refusal::UNKNOWN_REQUEST`](crate::Refusal::UNKNOWN_REQUEST).
     Unknown(i32),
 }
 
@@ -51,7 +50,7 @@ impl Request {
     /// Reads a message of either generation.
     ///
     /// # Errors
-    /// If the length is that of no generation, or a field holds what would hurt.
+    /// No generation has messages of this length, or a field has a harmful value.
     pub fn parse(message: &[u8]) -> Result<Self, BadMessage> {
         let words = Words::new(message)?;
         Ok(match words.signed(0) {
@@ -69,15 +68,15 @@ impl Request {
         })
     }
 
-    /// The type of a message, whether or not the rest of it makes sense. 0 for less than 4 bytes.
+    /// Returns the type of a message, even if the rest is invalid. Returns 0 for less than 4 bytes.
     pub fn type_of(message: &[u8]) -> i32 {
         message
             .first_chunk()
             .map_or(0, |word| i32::from_be_bytes(*word))
     }
 
-    /// The message. What its generation has no room for is left out: of omni requests with 64 words
-    /// priority, TOS, names and extension; of a passphrase what is beyond 247 bytes.
+    /// Encodes the message. A message of 64 words has no priority, TOS, names and extension, and at most 247 bytes of a
+    /// passphrase.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
         match self {
             Self::Omni(omni) => omni.write(generation),
@@ -93,7 +92,7 @@ impl Request {
         }
     }
 
-    /// The type of the request.
+    /// Type of the request.
     fn kind(&self) -> i32 {
         match self {
             Self::Omni(_) => OMNI,
@@ -108,8 +107,8 @@ impl Request {
         }
     }
 
-    /// The type of the first answer to a request of this type, for [`Refusal::encode`]. One that
-    /// nobody knows is answered with its own.
+    /// Returns the type of the first answer to a request of this type, for [`Refusal::encode`]. The answer to an
+    /// unknown request has the type of the request.
     ///
     /// [`Refusal::encode`]: crate::Refusal::encode
     pub fn answer_type(request_type: i32) -> i32 {
@@ -134,23 +133,23 @@ impl From<ClassicRequest> for Request {
     }
 }
 
-/// A test. Sizes are in bytes; none stands for the default of the server's system.
+/// An omni test. Sizes are in bytes; `None` means the default of the server's system.
 ///
-/// All is seen from the server: `send_buffer` is the server's, and so on.
+/// All fields describe the server's side: `send_buffer` is the server's, and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OmniRequest {
-    /// The CPU to bind the server to.
+    /// CPU to which the server binds.
     pub cpu: Option<u32>,
     /// SO_SNDBUF.
     pub send_buffer: Option<u32>,
     /// Bytes of one send in stream tests, at least 1.
     pub send_size: Option<u32>,
-    /// Send buffers begin at multiples of this …
+    /// Alignment of send buffers, in bytes.
     pub send_alignment: u32,
-    /// … plus this.
+    /// Offset of send buffers from the alignment, in bytes.
     pub send_offset: u32,
-    /// Buffers in the client's own send ring; 0 to let the server choose. Whoever allocates has to
-    /// bound it: large socket buffers and small sends make it millions.
+    /// Buffers in the client's send ring; 0 lets the server choose. The server must limit the value: with large socket
+    /// buffers and small sends it can reach millions.
     pub send_width: u32,
     /// Bytes of a request in request/response tests; netperf sends 1 by default.
     pub request_size: Option<u32>,
@@ -158,19 +157,19 @@ pub struct OmniRequest {
     pub receive_buffer: Option<u32>,
     /// Bytes of one receive in stream tests, at least 1.
     pub receive_size: Option<u32>,
-    /// As for sending.
+    /// Alignment of receive buffers, in bytes.
     pub receive_alignment: u32,
-    /// As for sending.
+    /// Offset of receive buffers from the alignment, in bytes.
     pub receive_offset: u32,
-    /// As for sending.
+    /// Buffers in the client's receive ring; 0 lets the server choose.
     pub receive_width: u32,
     /// Bytes of a response in request/response tests.
     pub response_size: Option<u32>,
-    /// Switches.
+    /// Options.
     pub flags: Flags,
-    /// What the client knows of the server's calibration, 0 for nothing.
+    /// Calibration of the server as known to the client, 0 if unknown.
     pub cpu_rate: f32,
-    /// How long.
+    /// Duration.
     pub length: TestLength,
     /// Receive without copying.
     pub receive_avoid: bool,
@@ -182,7 +181,7 @@ pub struct OmniRequest {
     pub receive_dirty: Option<u32>,
     /// Words to read in each buffer before receiving into it.
     pub receive_clean: Option<u32>,
-    /// The port of the server's data socket, 0 for any.
+    /// Port of the server's data socket, 0 for any.
     pub data_port: u16,
     /// Family of the data sockets.
     pub family: Family,
@@ -190,17 +189,17 @@ pub struct OmniRequest {
     pub socket_type: SocketType,
     /// IP protocol number.
     pub protocol: u8,
-    /// Which way the data goes.
+    /// Direction of the data.
     pub direction: Direction,
-    /// The port of the client's data socket, 0 if it is not bound yet.
+    /// Port of the client's data socket, 0 if it is not bound yet.
     pub client_port: u16,
-    /// Operations in one burst, 0 for no pacing.
+    /// Operations per burst, 0 for no pacing.
     pub interval_burst: u32,
-    /// Time from burst to burst in µs.
+    /// Time between bursts in µs.
     pub interval_us: u32,
-    /// The address of the client's data socket.
+    /// Address of the client's data socket.
     pub client_address: WireAddress,
-    /// The address the server's data socket is to be bound to.
+    /// Address to which the server binds its data socket.
     pub server_address: WireAddress,
     /// SO_PRIORITY.
     pub priority: Option<u32>,
@@ -208,14 +207,14 @@ pub struct OmniRequest {
     pub tos: Option<u32>,
     /// Congestion control.
     pub congestion_control: Name<16>,
-    /// File whose content is to be sent. A name from outside: think twice before opening it.
+    /// File with the data to send. The client sets this name, so check it before opening the file.
     pub fill_file: Name<32>,
-    /// What a client of ours wants beyond.
+    /// Extension of a wirebench client.
     pub extension: Option<RequestExtension>,
 }
 
 impl Default for OmniRequest {
-    /// What netperf sends for its default test, TCP_STREAM over 10 s.
+    /// Returns netperf's request for its default test, TCP_STREAM for 10 s.
     fn default() -> Self {
         Self {
             cpu: None,

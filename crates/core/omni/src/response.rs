@@ -1,4 +1,4 @@
-//! The response to an omni request: the server is ready.
+//! Response to an omni request: the server is ready.
 
 use crate::error::AnswerError;
 use crate::extension::ResponseExtension;
@@ -7,9 +7,9 @@ use crate::framer::Generation;
 use crate::request::OMNI_RESPONSE;
 use crate::words::{Words, Writer};
 
-/// What the server has set up. Its timer runs from now on.
+/// Parameters that the server has set up. Its timer runs from now on.
 ///
-/// Sizes in bytes; none where the server has nothing to say, as about sends when it only receives.
+/// Sizes in bytes. `None` for values that do not apply, such as the send size if the server only receives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OmniResponse {
     /// SO_RCVBUF in effect.
@@ -26,23 +26,23 @@ pub struct OmniResponse {
     pub send_width: u32,
     /// [`Flags::NO_DELAY`] and [`Flags::MEASURE_CPU`] as granted.
     pub flags: Flags,
-    /// Calibration, 100 on Linux, if CPU was asked for; else 0.
+    /// Calibration, 100 on Linux; 0 unless CPU utilisation was requested.
     pub cpu_rate: f32,
-    /// Receives without copying.
+    /// True if the server receives without copying.
     pub receive_avoid: bool,
-    /// Sends without copying.
+    /// True if the server sends without copying.
     pub send_avoid: bool,
-    /// Connect or send here.
+    /// Port to connect or send to.
     pub data_port: u16,
-    /// Pacing as granted: operations in one burst, 0 for none.
+    /// Granted pacing: operations per burst, 0 for none.
     pub interval_burst: u32,
-    /// Pacing as granted: time from burst to burst in µs.
+    /// Granted pacing: time between bursts in µs.
     pub interval_us: u32,
     /// SO_PRIORITY in effect.
     pub priority: Option<u32>,
     /// IP_TOS or IPV6_TCLASS in effect.
     pub tos: Option<u32>,
-    /// What a server of ours grants.
+    /// Extension granted by a wirebench server.
     pub extension: Option<ResponseExtension>,
 }
 
@@ -50,7 +50,7 @@ impl OmniResponse {
     /// Reads a message of either generation.
     ///
     /// # Errors
-    /// If the server refused, the length is that of no generation, or the port is none.
+    /// The server refused, no generation has messages of this length, or the port is invalid.
     pub fn parse(message: &[u8]) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
         let is_long = words.generation == Generation::Words164;
@@ -75,7 +75,7 @@ impl OmniResponse {
         })
     }
 
-    /// The message. With 64 words priority, TOS and extension are left out.
+    /// Encodes the message. With 64 words it has no priority, TOS and extension.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
         let mut writer = Writer::new(generation, OMNI_RESPONSE, 0);
         writer

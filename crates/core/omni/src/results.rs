@@ -1,4 +1,4 @@
-//! The results of an omni test.
+//! Results of an omni test.
 
 use crate::error::AnswerError;
 use crate::extension::ResultsExtension;
@@ -7,19 +7,19 @@ use crate::request::OMNI_RESULTS;
 use crate::values::{CpuMethod, Name};
 use crate::words::{Words, Writer};
 
-/// Where things are in results. Releases differ, and no field says which it is.
+/// Layout of results. Releases differ, and no field identifies the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResultsLayout {
     /// netperf 2.5: 64 words, no retransmissions, no congestion control.
     V25,
     /// netperf 2.6: 164 words, CPU utilisation as one figure.
     V26,
-    /// netperf 2.7 and ours: 164 words, CPU utilisation in parts.
+    /// netperf 2.7 and wirebench: 164 words, CPU utilisation in parts.
     V27,
 }
 
 impl ResultsLayout {
-    /// The generation of peers that use it.
+    /// Returns the message generation of this layout.
     pub fn generation(self) -> Generation {
         match self {
             Self::V25 => Generation::Words64,
@@ -27,12 +27,12 @@ impl ResultsLayout {
         }
     }
 
-    /// Guesses the layout of a message from what can only be meant in one way.
+    /// Guesses the layout of a message from unambiguous fields.
     ///
-    /// A 2.6 server shows itself where 2.7 has nothing: by the name of a congestion control 20 bytes
-    /// earlier, or, if CPU was asked for, by a method number where 2.7 has a percentage, which as an
-    /// integer is 0 or above a thousand million. Where neither is there the two agree in all that counts
-    /// but the retransmissions, which a test without a congestion control has not.
+    /// A 2.6 server is recognised by fields that are empty in 2.7: the name of a congestion control 20 bytes earlier,
+    /// or, if CPU utilisation was requested, a method number where 2.7 has a percentage, which as an integer is 0 or
+    /// above 10⁹. Without either, both layouts agree except for the retransmissions, which a test without a congestion
+    /// control does not have.
     pub fn guess(message: &[u8], cpu_asked: bool) -> Self {
         let Ok(words) = Words::new(message) else {
             return Self::V27;
@@ -47,7 +47,7 @@ impl ResultsLayout {
         if is_old { Self::V26 } else { Self::V27 }
     }
 
-    /// The word of cpu_method; num_cpus, peak_cpu_id and peak_cpu_util follow.
+    /// Returns the word of cpu_method; num_cpus, peak_cpu_id and peak_cpu_util follow.
     fn method_word(self) -> usize {
         match self {
             Self::V25 | Self::V26 => 15,
@@ -55,7 +55,7 @@ impl ResultsLayout {
         }
     }
 
-    /// The word of transport_retrans and the offset of cong_control.
+    /// Returns the word of transport_retrans and the offset of cong_control.
     fn transport(self) -> Option<(usize, usize)> {
         match self {
             Self::V25 => None,
@@ -65,8 +65,8 @@ impl ResultsLayout {
     }
 }
 
-/// What the server counted. Facts about its network interface, which no server since 2.7.0 fills in,
-/// are neither read nor written.
+/// Counters of the server. Fields about its network interface, which no server since 2.7.0 fills in, are neither read
+/// nor written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OmniResults {
     /// Bytes received.
@@ -81,42 +81,42 @@ pub struct OmniResults {
     pub send_calls: u32,
     /// SO_SNDBUF at the end, bytes.
     pub send_buffer: Option<u32>,
-    /// Sends that failed; netperf never sets it.
+    /// Number of sends that failed; netperf never sets it.
     pub failed_sends: u32,
     /// Transactions; wraps at 2³².
     pub transactions: u32,
-    /// Seconds on the server's clock. As the peer wrote it, so it may be no number.
+    /// Seconds on the server's clock. Sent by the peer and not checked, so it may be NaN.
     pub elapsed: f32,
-    /// CPU utilisation, if it was asked for.
+    /// CPU utilisation, if requested.
     pub cpu: Option<CpuFigures>,
-    /// Retransmitted segments; none if the protocol or the peer has no such count, or each transaction
-    /// had a connection of its own.
+    /// Retransmitted segments. `None` if the protocol or the peer has no such counter, or each transaction had a
+    /// separate connection.
     pub retransmissions: Option<u32>,
-    /// The congestion control in use.
+    /// Congestion control in use.
     pub congestion_control: Name<16>,
-    /// What a server of ours adds.
+    /// Extension of a wirebench server.
     pub extension: Option<ResultsExtension>,
 }
 
-/// CPU utilisation of the server during the test, in percent over all CPUs. As the peer wrote them, so
-/// they may be no numbers, and above 100 where the original waited longer than the test took.
+/// CPU utilisation of the server during the test, in percent over all CPUs. Sent by the peer and not checked, so values
+/// may be NaN, and above 100 if netperf waited longer than the test took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuFigures {
-    /// Busy.
+    /// Total utilisation.
     pub total: f32,
-    /// By kind of work; none from peers before 2.7.
+    /// Utilisation by kind of work; `None` from peers before 2.7.
     pub split: Option<CpuSplit>,
-    /// How it was measured.
+    /// Method of measurement.
     pub method: CpuMethod,
     /// Number of CPUs.
     pub cpus: u32,
-    /// The busiest CPU.
+    /// Number of the busiest CPU.
     pub peak_id: i32,
     /// Utilisation of the busiest CPU.
     pub peak: f32,
 }
 
-/// Parts of the CPU utilisation, percent.
+/// Parts of the CPU utilisation, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuSplit {
     /// User space.
@@ -132,12 +132,12 @@ pub struct CpuSplit {
 }
 
 impl OmniResults {
-    /// Reads a message of this layout; [`ResultsLayout::guess`] tells which it may be. `cpu_asked`: the
-    /// request had [`Flags::MEASURE_CPU`](crate::Flags::MEASURE_CPU); without it the original leaves
-    /// remains of its response in the CPU fields.
+    /// Parses a message of this layout; see [`ResultsLayout::guess`]. `cpu_asked` is true if the request had
+    /// [`Flags::MEASURE_CPU`](crate::Flags::MEASURE_CPU); without it, netperf leaves remains of its response in the CPU
+    /// fields.
     ///
     /// # Errors
-    /// If the server refused, or the length is that of no generation.
+    /// The server refused, or no generation has messages of this length.
     pub fn parse(
         message: &[u8],
         layout: ResultsLayout,
@@ -165,8 +165,8 @@ impl OmniResults {
         })
     }
 
-    /// The message, with a clean type and zeros in what is not known. What the layout has no room for
-    /// is left out.
+    /// Encodes the message, with a valid type, zeros for unknown values, and without the fields that the layout does
+    /// not have.
     pub fn encode(&self, layout: ResultsLayout) -> Vec<u8> {
         let mut writer = Writer::new(layout.generation(), OMNI_RESULTS, 0);
         writer

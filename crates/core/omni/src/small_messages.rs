@@ -1,35 +1,35 @@
-//! The small messages: passphrase, calibration, system text, debugging.
+//! Small messages: passphrase, calibration, system description, debugging.
 
 use crate::error::AnswerError;
 use crate::framer::Generation;
 use crate::request::{CPU_CALIBRATE, DEBUG_OK, SYSTEM_RESPONSE};
 use crate::words::{Words, Writer};
 
-/// A passphrase. It travels in the clear and is never shown by [`Debug`].
+/// A passphrase. It travels in clear text, and [`Debug`] never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passphrase(Vec<u8>);
 
 impl Passphrase {
-    /// The longest passphrase, in bytes; peers with messages of 256 bytes take 247.
+    /// Maximum length in bytes. Peers with messages of 256 bytes accept 247.
     pub const MAX_LEN: usize = 647;
 
-    /// This passphrase; none if it is too long or has a zero byte inside.
+    /// Creates a passphrase. Returns `None` if it is too long or contains a zero byte.
     pub fn new(text: &[u8]) -> Option<Self> {
         (text.len() <= Self::MAX_LEN && !text.contains(&0)).then(|| Self(text.to_vec()))
     }
 
     pub(crate) fn read(words: Words<'_>) -> Self {
-        // The whole message without a zero byte is more than `MAX_LEN`, by one.
+        // The text of a message without a zero byte exceeds `MAX_LEN` by one.
         let text = words.text(8);
         Self(text[..text.len().min(words.generation.len() - 9)].to_vec())
     }
 
-    /// The passphrase.
+    /// Returns the passphrase in clear text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is the expected one. Takes as long for any wrong one of the same length.
+    /// Compares with the expected passphrase. The time does not depend on which bytes of a wrong one differ.
     pub fn matches(&self, expected: &[u8]) -> bool {
         let differences = self
             .0
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Passphrase {
     }
 }
 
-/// The answer to a calibration.
+/// Response to a calibration request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Clock ticks per second on Linux: 100.
@@ -59,7 +59,7 @@ impl Calibration {
     /// Reads a message of either generation.
     ///
     /// # Errors
-    /// If the server refused, or the length is that of no generation.
+    /// The server refused, or no generation has messages of this length.
     pub fn parse(message: &[u8]) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
         Ok(Self {
@@ -68,7 +68,7 @@ impl Calibration {
         })
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
         let mut writer = Writer::new(generation, CPU_CALIBRATE, 0);
         writer.float(2, self.rate).unsigned(3, self.cpus);
@@ -76,13 +76,13 @@ impl Calibration {
     }
 }
 
-/// The answer about the system: texts, separated by the first byte. Since 2.7.0 each of the four
-/// (name, release, version, machine) is "Deprecated".
+/// Response to a system request: texts, separated by the first byte. Since 2.7.0 each of the four (name, release,
+/// version, machine) is "Deprecated".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemText(Vec<u8>);
 
 impl SystemText {
-    /// What every server since 2.7.0 says.
+    /// Returns the text of every server since 2.7.0.
     pub fn deprecated() -> Self {
         Self(b",Deprecated,Deprecated,Deprecated,Deprecated".to_vec())
     }
@@ -90,19 +90,19 @@ impl SystemText {
     /// Reads a message of either generation.
     ///
     /// # Errors
-    /// If the server refused, or the length is that of no generation.
+    /// The server refused, or no generation has messages of this length.
     pub fn parse(message: &[u8]) -> Result<Self, AnswerError> {
         Ok(Self(Words::answer(message)?.text(8).to_vec()))
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
         let mut writer = Writer::new(generation, SYSTEM_RESPONSE, 0);
         writer.bytes(8, &self.0[..self.0.len().min(generation.len() - 8)]);
         writer.finish()
     }
 
-    /// The texts in their order.
+    /// Returns the texts in their order.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         let separator = self.0.first().copied();
         self.0
@@ -115,7 +115,7 @@ impl SystemText {
     }
 }
 
-/// The answer to both debugging requests.
+/// Encodes the response to both debugging requests.
 pub fn debug_ok(generation: Generation) -> Vec<u8> {
     Writer::new(generation, DEBUG_OK, 0).finish()
 }

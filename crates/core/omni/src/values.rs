@@ -1,27 +1,27 @@
-//! The values that fields hold.
+//! Values of message fields.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The largest size a request may ask for, in bytes: 1 GiB.
+/// Largest size in a request, in bytes: 1 GiB.
 pub const MAX_SIZE: u32 = 1 << 30;
 
-/// How long a test lasts.
+/// Duration of a test.
 ///
-/// The wire has a signed word: positive for seconds, negative for a count, zero until told. So
-/// `Seconds(0)` and `Units(0)` are read back as `UntilTold`.
+/// The wire format is a signed word: positive for seconds, negative for a count, zero for no limit. `Seconds(0)` and
+/// `Units(0)` are therefore read back as `UntilTold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TestLength {
-    /// So many seconds, 1 to 2³¹ − 1; more are sent as that.
+    /// Seconds, 1 to 2³¹ − 1; larger values are sent as the maximum.
     Seconds(u32),
-    /// So many bytes (one way) or transactions, 1 to 2³¹; more are sent as that. Larger counts travel
-    /// in [`RequestExtension::count`](crate::RequestExtension::count).
+    /// Bytes (one way) or transactions, 1 to 2³¹; larger values are sent as the maximum. For larger counts use
+    /// [`RequestExtension::count`](crate::RequestExtension::count).
     Units(u32),
-    /// Until the data end, or the client says so.
+    /// Until the end of the data, or the end request of the client.
     UntilTold,
 }
 
 impl TestLength {
-    /// A count of bytes or transactions; none if the wire cannot carry it.
+    /// Creates a limit of bytes or transactions. Returns `None` if the wire format cannot hold it.
     pub fn units(count: u64) -> Option<Self> {
         match u32::try_from(count) {
             Ok(count @ 1..=0x8000_0000) => Some(Self::Units(count)),
@@ -46,7 +46,7 @@ impl TestLength {
     }
 }
 
-/// Which way the data goes. The wire has it as the server sees it.
+/// Direction of the data. The wire format has the server's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// No data, connections only.
@@ -55,7 +55,7 @@ pub enum Direction {
     ServerSends,
     /// The server receives, the client sends.
     ServerReceives,
-    /// Requests and responses.
+    /// Requests and responses in both directions.
     Both,
 }
 
@@ -79,18 +79,18 @@ impl Direction {
         }
     }
 
-    /// Whether the server sends data.
+    /// Returns true if the server sends data.
     pub fn server_sends(self) -> bool {
         matches!(self, Self::ServerSends | Self::Both)
     }
 
-    /// Whether the server receives data.
+    /// Returns true if the server receives data.
     pub fn server_receives(self) -> bool {
         matches!(self, Self::ServerReceives | Self::Both)
     }
 }
 
-/// The kind of a data socket, in netperf's numbers.
+/// Type of a data socket, with netperf's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketType {
     /// 1
@@ -124,7 +124,7 @@ impl SocketType {
     }
 }
 
-/// The address family of the data, in netperf's numbers, which are the same on all systems.
+/// Address family of the data sockets, with netperf's numbers, which are the same on all systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// 0: either.
@@ -159,36 +159,36 @@ impl Family {
     }
 }
 
-/// An IP address as its 16 bytes are on the wire.
+/// IP address as 16 bytes in wire format.
 ///
-/// An IPv4 address is in the first four in network order. The words of an IPv6 address have their
-/// bytes reversed, because clients on little-endian machines treat them as numbers; a big-endian client
-/// sends them straight. Nothing tells the two apart, so try [`v6`](Self::v6) first and
-/// [`v6_straight`](Self::v6_straight) if that is none of ours.
+/// An IPv4 address is in the first four bytes in network order. The words of an IPv6 address have their bytes reversed,
+/// because clients on little-endian machines treat them as numbers; a big-endian client sends them in order. The
+/// message does not show which, so try [`v6`](Self::v6) first, and [`v6_straight`](Self::v6_straight) if that is not a
+/// local address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WireAddress(pub [u8; 16]);
 
 impl WireAddress {
-    /// The address 0.0.0.0 or ::, which stands for "any".
+    /// The address 0.0.0.0 or ::, which means "any".
     pub const ANY: Self = Self([0; 16]);
 
-    /// Whether this is "any", in either family.
+    /// Returns true for "any", in either family.
     pub fn is_any(self) -> bool {
         self == Self::ANY
     }
 
-    /// The IPv4 address.
+    /// Returns the IPv4 address.
     pub fn v4(self) -> Ipv4Addr {
         let [a, b, c, d, ..] = self.0;
         Ipv4Addr::new(a, b, c, d)
     }
 
-    /// The IPv6 address in the usual order of bytes.
+    /// Returns the IPv6 address from a little-endian client.
     pub fn v6(self) -> Ipv6Addr {
         self.swapped().v6_straight()
     }
 
-    /// The IPv6 address as a big-endian client sends it.
+    /// Returns the IPv6 address from a big-endian client.
     pub fn v6_straight(self) -> Ipv6Addr {
         Ipv6Addr::from(self.0)
     }
@@ -221,7 +221,7 @@ impl<const N: usize> Name<N> {
     /// No name.
     pub const NONE: Self = Self([0; N]);
 
-    /// This name; none if it does not fit with a zero byte behind it, or has one inside.
+    /// Creates a name. Returns `None` if it does not fit with a zero byte behind it, or contains a zero byte.
     pub fn new(name: &[u8]) -> Option<Self> {
         if name.len() >= N || name.contains(&0) {
             return None;
@@ -231,27 +231,27 @@ impl<const N: usize> Name<N> {
         Some(Self(bytes))
     }
 
-    /// Whatever stands before the first zero byte. What comes after it are remains.
+    /// Reads the bytes before the first zero byte. The bytes after it are remains of older messages.
     pub(crate) fn from_wire(mut bytes: [u8; N]) -> Self {
         let len = Self(bytes).as_bytes().len();
         bytes[len..].fill(0);
         Self(bytes)
     }
 
-    /// The name without padding.
+    /// Returns the name without padding.
     pub fn as_bytes(&self) -> &[u8] {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(N);
         &self.0[..len]
     }
 
-    /// The name, if it is one and UTF-8.
+    /// Returns the name if it is valid UTF-8 and not empty.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes())
             .ok()
             .filter(|name| !name.is_empty())
     }
 
-    /// Whether there is no name.
+    /// Returns true if there is no name.
     pub fn is_none(&self) -> bool {
         self.as_bytes().is_empty()
     }
@@ -273,17 +273,17 @@ impl<const N: usize> std::fmt::Debug for Name<N> {
     }
 }
 
-/// How CPU utilisation was measured, in netperf's numbers.
+/// Method of CPU measurement, with netperf's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuMethod(pub u32);
 
 impl CpuMethod {
-    /// Not measured, or nobody knows how.
+    /// Not measured, or unknown.
     pub const UNKNOWN: Self = Self(0);
     /// /proc/stat of Linux.
     pub const PROC_STAT: Self = Self(8);
 
-    /// The letter that headers and the CPU_METHOD selectors show; `?` for numbers above 12.
+    /// Returns the letter in headers and CPU_METHOD selectors; `?` for numbers above 12.
     pub fn letter(self) -> char {
         const LETTERS: &[u8; 13] = b"UIPTLRNKSCEMO";
         usize::try_from(self.0)

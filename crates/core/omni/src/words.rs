@@ -1,13 +1,13 @@
-//! Words of a message by their number, big-endian, and the checks that fields share.
+//! Access to the big-endian words of a message by number, and shared checks of fields.
 
 use crate::error::{AnswerError, BadMessage, Refusal};
 use crate::framer::Generation;
 use crate::values::{Family, MAX_SIZE, Name, TestLength, WireAddress};
 
-/// What fits a word that is -1 for "default".
+/// Allowed values of a word with -1 for "default".
 const SIZE: &str = "-1 (default) or 0 to 1 GiB";
 
-/// A message of one of the two lengths. What is beyond its end reads as zero.
+/// A message of one of the two lengths. Words beyond its end read as zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     bytes: &'a [u8],
@@ -20,7 +20,7 @@ impl<'a> Words<'a> {
         Ok(Self { bytes, generation })
     }
 
-    /// The message as an answer, unless it is a refusal.
+    /// Returns the message as an answer, or the refusal.
     pub(crate) fn answer(bytes: &'a [u8]) -> Result<Self, AnswerError> {
         let words = Self::new(bytes)?;
         match Refusal::new(words.signed(1)) {
@@ -29,7 +29,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// `N` bytes from `offset` on.
+    /// Returns `N` bytes from `offset` on.
     pub(crate) fn bytes<const N: usize>(self, offset: usize) -> [u8; N] {
         self.bytes
             .get(offset..)
@@ -38,7 +38,7 @@ impl<'a> Words<'a> {
             .unwrap_or([0; N])
     }
 
-    /// All from `offset` to the first zero byte, which may be missing.
+    /// Returns the bytes from `offset` to the first zero byte, or to the end.
     pub(crate) fn text(self, offset: usize) -> &'a [u8] {
         let rest = self.bytes.get(offset..).unwrap_or_default();
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
@@ -68,17 +68,17 @@ impl<'a> Words<'a> {
         f32::from_be_bytes(self.bytes(4 * word))
     }
 
-    /// A switch: the original writes 1 for on, 0 for off, and -1 where it could not find out.
+    /// Reads a switch: netperf writes 1 for on, 0 for off, and -1 for unknown.
     pub(crate) fn switch(self, word: usize) -> bool {
         self.signed(word) > 0
     }
 
-    /// A number that is negative when there is none, and harmless otherwise.
+    /// Reads a number that is negative if it is absent; all other values are harmless.
     pub(crate) fn optional(self, word: usize) -> Option<u32> {
         u32::try_from(self.signed(word)).ok()
     }
 
-    /// A size in bytes, -1 for the default.
+    /// Reads a size in bytes, -1 for the default.
     pub(crate) fn size(self, word: usize, field: &'static str) -> Result<Option<u32>, BadMessage> {
         match self.signed(word) {
             -1 => Ok(None),
@@ -89,7 +89,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The bytes of one call, -1 for the default. Nothing at all would be a loop without an end.
+    /// Reads the bytes of one call, -1 for the default. Zero is refused, because it would cause an endless loop.
     pub(crate) fn call_size(
         self,
         word: usize,
@@ -101,7 +101,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The bytes of one call in classic messages, where 0 is the default. -1 is taken as that too.
+    /// Reads the bytes of one call in classic messages, with 0 or -1 for the default.
     pub(crate) fn classic_call_size(
         self,
         word: usize,
@@ -110,7 +110,7 @@ impl<'a> Words<'a> {
         Ok(self.size(word, field)?.filter(|size| *size > 0))
     }
 
-    /// A size that has no default.
+    /// Reads a size without a default.
     pub(crate) fn amount(self, word: usize, field: &'static str) -> Result<u32, BadMessage> {
         match self.unsigned(word) {
             size if size <= MAX_SIZE => Ok(size),
@@ -118,7 +118,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A number of a kind that cannot be negative.
+    /// Reads a number that must not be negative.
     pub(crate) fn count(self, word: usize, field: &'static str) -> Result<u32, BadMessage> {
         self.optional(word)
             .ok_or_else(|| bad(field, self.signed(word), "0 or more"))
@@ -146,10 +146,9 @@ pub(crate) fn bad(field: &'static str, value: i32, allowed: &'static str) -> Bad
     }
 }
 
-/// A message in the making; all that is not set is zero.
+/// Builder of a message. Unset words are zero.
 ///
-/// What lies beyond the end of a short message is left out: the callers put only fields of the other
-/// generation there.
+/// Words beyond the end of a short message are dropped; only fields of the newer generation are there.
 pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
@@ -163,7 +162,7 @@ impl Writer {
         writer
     }
 
-    /// A request that binds the server to this CPU.
+    /// Starts a request that binds the server to this CPU.
     pub(crate) fn request(generation: Generation, kind: i32, cpu: Option<u32>) -> Self {
         Self::new(generation, kind, or_minus_one(cpu))
     }
@@ -208,7 +207,7 @@ impl Writer {
     }
 }
 
-/// -1 for none. Numbers that no signed word holds become the largest it does.
+/// Returns -1 for `None`. Numbers too large for a signed word become its maximum.
 fn or_minus_one(value: Option<u32>) -> i32 {
     value.map_or(-1, |value| i32::try_from(value).unwrap_or(i32::MAX))
 }

@@ -6,32 +6,32 @@ use crate::framer::Generation;
 use crate::values::{CpuMethod, TestLength};
 use crate::words::{Words, Writer};
 
-/// What the server of a classic test has set up. Its timer runs from now on. Sizes in bytes.
+/// Parameters that the server of a classic test has set up. Its timer runs from now on. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassicResponse {
     /// SO_RCVBUF in effect.
     pub receive_buffer: Option<u32>,
     /// SO_SNDBUF in effect.
     pub send_buffer: Option<u32>,
-    /// Bytes of one receive, or of one send of TCP_MAERTS; streams over TCP only.
+    /// Bytes of one receive, or of one send of TCP_MAERTS; only for TCP streams.
     pub call_size: Option<u32>,
     /// TCP_NODELAY; not in UDP_STREAM.
     pub no_delay: bool,
-    /// Measures CPU utilisation.
+    /// True if the server measures CPU utilisation.
     pub measure_cpu: bool,
-    /// How long; netperf does not fill it in.
+    /// Duration; netperf does not fill it in.
     pub length: TestLength,
-    /// Connect or send here.
+    /// Port to connect or send to.
     pub data_port: u16,
-    /// Calibration, 100 on Linux, if CPU was asked for; else 0.
+    /// Calibration, 100 on Linux; 0 unless CPU utilisation was requested.
     pub cpu_rate: f32,
-    /// Receives without copying.
+    /// True if the server receives without copying.
     pub receive_avoid: bool,
-    /// Sends without copying.
+    /// True if the server sends without copying.
     pub send_avoid: bool,
 }
 
-/// Words of a response, 0 for a field that the layout has not. so_sndavoid follows so_rcvavoid.
+/// Word numbers in a response, 0 for a field that the layout does not have. so_sndavoid follows so_rcvavoid.
 struct Places {
     call_size: usize,
     no_delay: usize,
@@ -73,10 +73,10 @@ impl Places {
 }
 
 impl ClassicResponse {
-    /// Reads the answer to a request of this kind.
+    /// Parses the response to a request of this kind.
     ///
     /// # Errors
-    /// If the server refused, the length is that of no generation, or the port is none.
+    /// The server refused, no generation has messages of this length, or the port is invalid.
     pub fn parse(message: &[u8], kind: ClassicKind) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
         let at = Places::of(kind.layout());
@@ -97,7 +97,7 @@ impl ClassicResponse {
         })
     }
 
-    /// The message. What the kind has no place for is left out.
+    /// Encodes the message, without the fields that the kind does not have.
     pub fn encode(&self, kind: ClassicKind, generation: Generation) -> Vec<u8> {
         let at = Places::of(kind.layout());
         let mut writer = Writer::new(generation, kind.response_type(), 0);
@@ -120,23 +120,23 @@ impl ClassicResponse {
     }
 }
 
-/// What the server of a classic test counted.
+/// Counters of the server of a classic test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassicResults {
-    /// Bytes the server received, or sent in TCP_MAERTS. Streams over TCP carry it as a floating-point
-    /// number, exact up to 2⁵³; the others wrap at 2³².
+    /// Bytes the server received, or sent in TCP_MAERTS. TCP streams send a floating-point number, exact up to 2⁵³; the
+    /// other kinds wrap at 2³².
     pub bytes: u64,
-    /// Calls that moved them; the datagrams received in UDP_STREAM. Wraps at 2³².
+    /// Number of calls for these bytes, or of datagrams received in UDP_STREAM. Wraps at 2³².
     pub calls: u32,
-    /// Transactions; only of requests and responses, and of connections. Wraps at 2³².
+    /// Transactions; only in request/response and connection tests. Wraps at 2³².
     pub transactions: u32,
-    /// Seconds on the server's clock. As the peer wrote it, so it may be no number.
+    /// Seconds on the server's clock. Sent by the peer and not checked, so it may be NaN.
     pub elapsed: f32,
-    /// Percent over all CPUs, if it was asked for. netperf's TCP_CC has been seen above 100.
+    /// CPU utilisation in percent over all CPUs, if requested. Values above 100 occur in netperf's TCP_CC.
     pub cpu_total: Option<f32>,
-    /// How it was measured. netperf's TCP_CC leaves remains here.
+    /// Method of CPU measurement. netperf's TCP_CC leaves an old value here.
     pub cpu_method: CpuMethod,
-    /// Number of CPUs; 0 if not asked for.
+    /// Number of CPUs; 0 unless requested.
     pub cpus: u32,
     /// SO_RCVBUF at the end, bytes; TCP_STREAM only, and not from all releases.
     pub receive_buffer: Option<u32>,
@@ -145,16 +145,16 @@ pub struct ClassicResults {
 }
 
 impl ClassicResults {
-    /// Reads the results of a test of this kind. `cpu_asked`: the request had `measure_cpu`; without it
-    /// the original leaves remains of its response in the CPU fields.
+    /// Parses the results of a test of this kind. `cpu_asked` is true if the request had `measure_cpu`; without it,
+    /// netperf leaves remains of its response in the CPU fields.
     ///
     /// # Errors
-    /// If the server refused, or the length is that of no generation.
+    /// The server refused, or no generation has messages of this length.
     pub fn parse(message: &[u8], kind: ClassicKind, cpu_asked: bool) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
         let mut results = match kind.layout() {
             Layout::Stream => Self {
-                // Saturates; what is no number gives 0.
+                // Saturates; NaN becomes 0.
                 bytes: f64::from_bits(words.long(8)) as u64,
                 calls: words.unsigned(4),
                 elapsed: words.float(5),
@@ -188,11 +188,11 @@ impl ClassicResults {
         Ok(results)
     }
 
-    /// The message, with a clean type and zeros in what is not known. What the kind has no place for is
-    /// left out.
+    /// Encodes the message, with a valid type, zeros for unknown values, and without the fields that the kind does not
+    /// have.
     pub fn encode(&self, kind: ClassicKind, generation: Generation) -> Vec<u8> {
         let mut writer = Writer::new(generation, kind.results_type(), 0);
-        // The lower 32 bits are what netperf's own counters would show.
+        // The lower 32 bits are the value of netperf's counters.
         let low = self.bytes as u32;
         match kind.layout() {
             Layout::Stream => writer
@@ -225,7 +225,7 @@ impl ClassicResults {
     }
 }
 
-/// The words of cpu_util and cpu_method; num_cpus follows the latter.
+/// Returns the words of cpu_util and cpu_method; num_cpus follows the latter.
 fn cpu_words(kind: ClassicKind) -> (usize, usize) {
     match kind.layout() {
         Layout::Stream | Layout::Exchange => (6, 8),

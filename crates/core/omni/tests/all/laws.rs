@@ -1,10 +1,10 @@
-//! What holds for every message: what is encoded reads back the same, any bytes read without a panic,
-//! and it does not matter how the stream is cut.
+//! Laws for all messages: an encoded message reads back the same, arbitrary bytes cause no panic, and the cuts of the
+//! stream do not matter.
 
 use proptest::prelude::*;
 use wb_omni::*;
 
-/// Numbers for the fields, one after another. Proptest makes and shrinks them.
+/// Source of numbers for the fields. Proptest generates and shrinks them.
 struct Dice(std::vec::IntoIter<u32>);
 
 impl Dice {
@@ -28,7 +28,7 @@ impl Dice {
         self.any() % limit
     }
 
-    /// None, the largest that fits a signed word, or something in between.
+    /// Returns none, or a value up to the largest that fits a signed word.
     fn optional(&mut self) -> Option<u32> {
         self.is().then(|| self.any() >> 1)
     }
@@ -352,7 +352,7 @@ impl Dice {
 const GENERATIONS: [Generation; 2] = [Generation::Words64, Generation::Words164];
 const LAYOUTS: [ResultsLayout; 3] = [ResultsLayout::V25, ResultsLayout::V26, ResultsLayout::V27];
 
-/// Cuts `stream` at these places and collects whole messages.
+/// Cuts `stream` at these places and collects complete messages.
 fn framed(framer: &mut Framer, stream: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).collect();
     cuts.extend([0, stream.len()]);
@@ -411,7 +411,7 @@ proptest! {
         }
     }
 
-    /// And whatever reads as a request reads the same after it was written again.
+    /// A message that parses as a request reads back the same after encoding.
     #[test]
     fn any_bytes_are_read_without_a_panic(
         mut bytes in prop::collection::vec(any::<u8>(), 656),
@@ -420,7 +420,7 @@ proptest! {
         is_marked: bool,
     ) {
         bytes[..4].copy_from_slice(&i32::to_be_bytes(kind));
-        // Random words would nearly always be refused for their size, so most are made small.
+        // Random words would nearly always be refused as sizes, so make most of them small.
         for word in 2..64usize {
             if small >> word & 1 == 1 || word == 25 {
                 bytes[4 * word..4 * word + 3].fill(0);
@@ -438,7 +438,7 @@ proptest! {
             let bytes = &bytes[..generation.len()];
             if let Ok(request) = Request::parse(bytes) {
                 let again = Request::parse(&request.encode(generation));
-                // Numbers that are none differ from themselves, so compare what is shown.
+                // NaN differs from itself, so compare the debug output.
                 prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, BadMessage>(request)));
             }
             let mut answer = bytes.to_vec();
@@ -520,7 +520,7 @@ fn an_old_peer_is_noticed_and_served() {
         assert_eq!(Request::parse(&bytes), Ok(request));
     }
 
-    // Once a long message came, 256 bytes are a part of one.
+    // After a long message, 256 bytes are an incomplete message.
     let mut framer = Framer::new(Generation::Words164);
     framer.push(&[0; 656 + 256]);
     assert!(framer.next_message().is_some());

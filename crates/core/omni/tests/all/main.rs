@@ -1,4 +1,4 @@
-//! Messages through the public face of the crate.
+//! Messages through the public API of the crate.
 
 mod laws;
 mod places;

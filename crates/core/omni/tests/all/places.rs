@@ -1,11 +1,11 @@
-//! Every field in its place: messages in which word n holds 1000 + n, or 1 where only a switch fits.
+//! Position of every field: messages in which word n holds 1000 + n, or 1 if only a switch fits.
 
 use wb_omni::*;
 
 const NOW: Generation = Generation::Words164;
 const OLD: Generation = Generation::Words64;
 
-/// Words 0 to `last` of a message, 1000 + n each but for those given.
+/// Builds a message with 1000 + n in words 0 to `last`, except for those in `others`.
 fn counted(generation: Generation, last: usize, others: &[(usize, u32)]) -> Vec<u8> {
     let mut bytes = vec![0; generation.len()];
     for word in 0..=last {
@@ -91,7 +91,7 @@ fn omni_request() {
         });
         same(&request.encode(NOW), &bytes);
         assert_eq!(Request::parse(&bytes), Ok(request.clone()));
-        // Remains behind the names change nothing.
+        // Remains behind the names are ignored.
         bytes[167] = b'x';
         bytes[207] = b'x';
         bytes[300] = b'x';
@@ -188,7 +188,7 @@ fn a_name_where_2_7_has_it_is_of_2_7_whatever_else_there_is() {
     assert_eq!(ResultsLayout::guess(&bytes, false), ResultsLayout::V27);
 }
 
-/// The fields that all classic requests share; switches from the bits of `switches`.
+/// Builds a classic request from the shared fields; switches come from the bits of `switches`.
 fn classic(test: ClassicTest, [rate, length, port]: [u32; 3], switches: u32) -> ClassicRequest {
     ClassicRequest {
         cpu: Some(1001),

@@ -12,7 +12,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// All recordings by name, those without a message left out.
+/// Reads all recordings by name, except those without a message.
 fn recordings() -> BTreeMap<String, Vec<Sent>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     let mut all = BTreeMap::new();
@@ -50,7 +50,7 @@ fn recordings() -> BTreeMap<String, Vec<Sent>> {
     all
 }
 
-/// What is known of a test while its answers arrive.
+/// Expected answer, from the messages seen so far.
 enum Expected {
     Response(Request),
     OmniResults(Box<OmniRequest>, OmniResponse),
@@ -62,7 +62,7 @@ enum Expected {
 fn every_request_is_written_again_to_the_byte() {
     let mut kinds = BTreeMap::new();
     for (name, sent) in recordings() {
-        // As a server sees it: a stream, in pieces of an odd size.
+        // The server's view: a stream, in pieces of an odd size.
         let stream: Vec<u8> = sent
             .iter()
             .filter(|message| message.by_client)
@@ -88,7 +88,7 @@ fn every_request_is_written_again_to_the_byte() {
         }
         assert!(framer.is_at_boundary(), "{name}");
     }
-    // Calibration, passphrase, TCP_STREAM (of TCP_SENDFILE and TCP_MSS), omni, TCP_CC.
+    // Calibration, passphrase, TCP_STREAM (from TCP_SENDFILE and TCP_MSS), omni, TCP_CC.
     for kind in [5, 6, 10, 97, 300] {
         assert!(kinds.contains_key(&kind), "no request of type {kind}");
     }
@@ -108,7 +108,7 @@ fn every_answer_is_understood() {
                 }
             } else {
                 match expected {
-                    // The kernel it ran on has no UDP-Lite: EOPNOTSUPP.
+                    // The recording's kernel had no UDP-Lite: EOPNOTSUPP.
                     Expected::Response(Request::Omni(request)) if request.protocol == 136 => {
                         let refused = Refusal::new(95).expect("not zero").into();
                         assert_eq!(OmniResponse::parse(bytes), Err(refused));
@@ -157,7 +157,7 @@ fn every_answer_is_understood() {
     assert!(tests >= 50, "only {tests} tests with results");
 }
 
-/// The response says what it must, and ours would be the same.
+/// Checks the fields of a response, and that our encoding is the same.
 fn check_response(name: &str, request: &OmniRequest, response: &OmniResponse, bytes: &[u8]) {
     assert_ne!(response.data_port, 0, "{name}");
     if request.data_port != 0 && !name.starts_with("error") {
@@ -169,7 +169,7 @@ fn check_response(name: &str, request: &OmniRequest, response: &OmniResponse, by
         "{name}"
     );
     assert_eq!(response.extension, None, "{name}");
-    // Word 10 is never filled in; after 19 there are remains of an earlier test, but none in the tail.
+    // Word 10 is never filled in. Remains of an earlier test follow word 19, but the tail is empty.
     let again = response.encode(Generation::Words164);
     assert_eq!(bytes[EXTENSION_AT..], again[EXTENSION_AT..], "{name}");
     for word in (0..20).filter(|word| *word != 10) {
@@ -178,7 +178,7 @@ fn check_response(name: &str, request: &OmniRequest, response: &OmniResponse, by
     }
 }
 
-/// The results say what the kind of test makes certain.
+/// Checks the results that the kind of test guarantees.
 fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, bytes: &[u8]) {
     let cpu_asked = request.flags.contains(Flags::MEASURE_CPU);
     assert_eq!(response.flags.contains(Flags::MEASURE_CPU), cpu_asked);
@@ -200,7 +200,7 @@ fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, byt
     if request.direction == Direction::Both {
         let transactions = u64::from(results.transactions);
         let size = |size: Option<u32>| u64::from(size.unwrap_or(1));
-        // The last exchange of a timed test may have been half of one.
+        // The last exchange of a timed test may be incomplete.
         for (bytes, size) in [
             (results.bytes_received, size(request.request_size)),
             (results.bytes_sent, size(request.response_size)),
@@ -228,11 +228,11 @@ fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, byt
         assert!(cpu.cpus >= 1 && cpu.peak_id >= 0, "{name}");
         let split = cpu.split.expect("2.7 tells");
         let parts = split.user + split.system + split.iowait + split.irq + split.softirq;
-        // The total has more parts than are told: time stolen by the hypervisor.
+        // The total also contains time stolen by the hypervisor, which is not reported separately.
         let share = parts / cpu.total;
         assert!((0.9..1.001).contains(&share), "{name}: {cpu:?}");
     }
-    // What a server of ours would send differs in the type and in what the original leaves behind.
+    // Our encoding differs in the type and in the remains that netperf leaves.
     let again = OmniResults::parse(&results.encode(layout), layout, cpu_asked);
     assert_eq!(again, Ok(results), "{name}");
 }

@@ -1,4 +1,4 @@
-//! Messages word by word, from captures of netperf 2.7.0 on Linux and by hand, against literal bytes.
+//! Messages compared with literal bytes, from captures of netperf 2.7.0 on Linux and written by hand.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use wb_omni::*;
 const NOW: Generation = Generation::Words164;
 const OLD: Generation = Generation::Words64;
 
-/// A message of which only these bytes are set: offset, then words in hex.
+/// Builds a message with these bytes set: offset, then words in hex.
 fn message(generation: Generation, parts: &[(usize, &str)]) -> Vec<u8> {
     let mut bytes = vec![0; generation.len()];
     for (offset, hex) in parts {
@@ -209,7 +209,7 @@ fn tcp_rr_with_cpu() {
         (cpu.method, cpu.method.letter(), cpu.cpus, cpu.peak_id),
         (CpuMethod::PROC_STAT, 'S', 2, 0)
     );
-    // All but the type and what the original never sets.
+    // All but the type and the fields that netperf never sets.
     let mut clean = bytes;
     clean[..4].copy_from_slice(&[0, 0, 0, 0x63]);
     clean[76..80].fill(0);
@@ -242,7 +242,7 @@ fn exchanges_by_count() {
     assert_eq!(sent[8..16], [0, 0, 0, 0, 0, 0, 0, 5]);
     assert_eq!(sent[24..32], [0, 0, 0, 0, 0, 0, 0, 5]);
 
-    // A connection for each transaction.
+    // One connection per transaction.
     bytes[56..60].copy_from_slice(&0x24u32.to_be_bytes());
     bytes[64..68].copy_from_slice(&(-3i32).to_be_bytes());
     let Ok(Request::Omni(request)) = Request::parse(&bytes) else {
@@ -347,7 +347,7 @@ fn passphrase() {
     assert!(!format!("{passphrase:?}").contains("s3cret"));
     same(&Request::Passphrase(passphrase).encode(NOW), &bytes);
 
-    // Without a zero byte the last one is taken for it.
+    // Without a zero byte, the last byte is read as one.
     let mut endless = message(NOW, &[(0, "00000006 ffffffff")]);
     endless[8..].fill(b'x');
     let Ok(Request::Passphrase(passphrase)) = Request::parse(&endless) else {
@@ -556,7 +556,7 @@ fn results_of_older_releases() {
         }
     );
 
-    // Without a congestion control the method of measuring gives 2.6 away, if CPU was asked for.
+    // Without a congestion control, the method of measurement identifies 2.6 if CPU utilisation was requested.
     let datagrams = message(NOW, &common);
     assert_eq!(ResultsLayout::guess(&datagrams, true), ResultsLayout::V26);
     assert_eq!(ResultsLayout::guess(&datagrams, false), ResultsLayout::V27);
@@ -831,7 +831,7 @@ fn what_would_hurt_is_named() {
          (both) is allowed"
     );
 
-    // Sizes at their limit, and oddities that hurt nobody.
+    // Sizes at their limit, and odd but harmless values.
     let mut bytes = stream_request();
     for (word, value) in [(2, 1 << 30), (6, -5), (17, -1), (19, -7), (38, -9)] {
         bytes[4 * word..4 * word + 4].copy_from_slice(&i32::to_be_bytes(value));
@@ -899,13 +899,13 @@ fn the_extension_stands_where_old_servers_do_not_look() {
     same(&bytes[384..], &tail[384..]);
     assert_eq!(Request::parse(&bytes), Ok(request.into()));
 
-    // A request that comes back as if it were an answer grants nothing.
+    // A reflected request grants nothing.
     let mut reflected = bytes.clone();
     reflected[..8].copy_from_slice(&[0, 0, 0, 98, 0, 0, 0, 0]);
     reflected[52..56].fill(0);
     let response = OmniResponse::parse(&reflected).expect("not refused");
     assert_eq!(response.extension, None);
-    // Neither does a version that never was; a later one does.
+    // Neither does version 0, which never existed; later versions do.
     for (version, is_known) in [(0, false), (1, true), (2, true)] {
         let mut bytes = bytes.clone();
         bytes[391] = version;
