@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Accounts for the frames of a plan where they arrive, and drops them. Whatever is not of the plan passes on.
+// Counts the frames of a plan at the receiving interface and drops them. All other frames pass on.
 //
-// By the same rules as `wb_measure::Analyser`: the same windows of sequence numbers, the same histograms. Each receive
-// queue has an account of its own, which the CPU that serves the queue writes and user space reads; where several may serve
-// it, they take it in turn.
+// The rules are those of `wb_measure::Analyser`: the same sequence windows, the same histograms. Each receive queue has
+// a separate account, which the CPU that serves the queue writes and user space reads. If several CPUs may serve a
+// queue, a lock (`taken`) orders them.
 
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -12,7 +12,7 @@
 #include <bpf/bpf_endian.h>
 
 #define INLINE static __always_inline
-// Where a tag or a header stands at most.
+// Largest offset of a tag or a header.
 #define MOST_AT 960
 #define TAG_LEN 18
 #define TAG_MAGIC 0xb5e1
@@ -22,8 +22,8 @@
 #define MOST_VLANS 4
 #define MOST_LABELS 8
 #define MOST_EXTENSIONS 4
-// Looks at an account that another CPU writes, some 100 ms of them (bpf.h: BPF_MAX_LOOPS), and how often in a row: that CPU
-// may be a virtual one that is away.
+// Polls of a locked account, about 100 ms (bpf.h: BPF_MAX_LOOPS), and the number of such periods in a row: the CPU that
+// holds the lock may be a virtual CPU that the hypervisor has suspended.
 #define LOOKS (1 << 23)
 #define MOST_WAITS 4
 
@@ -31,43 +31,43 @@
 #define PRECISION 9
 #define SLOTS 17408
 #define MOST_VALUE ((1ULL << 42) - 1)
-// flow.rs.
+// Same values as in flow.rs.
 #define NO_DELAY (-0x7fffffffffffffffLL - 1)
 #define JITTER_LIMIT ((1ULL << 42) - 1)
 #define JITTER_FRACTION 20
-// analyser.rs.
+// Same value as in analyser.rs.
 #define LARGEST_ADVANCE (1ULL << 61)
 
-// The layout of these structures is that of `receiver.rs`, that of a flow also that of `wb_measure`.
+// These structures have the layout of those in `receiver.rs`. `flow` also has the layout of the one in `wb_measure`.
 struct settings {
 	__u32 first_flow;
 	__u32 flows;
 	__u32 ramp_flow;
-	// Several CPUs may write one account: in the receive path of the kernel a queue is no CPU's alone.
+	// Several CPUs may write one account: the generic receive path does not bind a queue to a CPU.
 	__u32 shared;
 	// Words of 64 sequence numbers in the window of a flow: a power of two.
 	__u32 words;
 	// Gaps count from the first sequence number seen of each flow.
 	__u32 sender_unknown;
-	// The flows around that of the first tagged frame are awaited.
+	// The awaited flows are those around the flow of the first tagged frame.
 	__u32 around_first;
 };
 
 const volatile struct settings C = {};
 
 struct control {
-	// Frames count while this is 1.
+	// 1 while frames are counted.
 	__u64 counts;
-	// Wall clock less monotonic clock.
+	// Wall clock minus monotonic clock, in ns.
 	__u64 wall_offset;
-	// Wall clock.
+	// Wall clock, in ns.
 	__u64 drain_since;
 	__u64 end;
-	// What passes on may be of others, and is not foreign.
+	// Frames that pass on may belong to other users of the interface and are not counted as foreign.
 	__u64 beside_others;
-	// Wall clock: what was stamped before is of an earlier run.
+	// Wall clock, in ns: frames stamped earlier belong to an earlier run.
 	__u64 since;
-	// One more than the flow of the first tagged frame; 0 before it. Written here.
+	// Flow of the first tagged frame, plus 1; 0 before it. Written by this program.
 	__u64 seen;
 };
 
@@ -94,7 +94,7 @@ struct flow {
 
 #define LAST_WAS_HIGHEST 1
 #define HAS_JITTER 256
-// The lowest number seen, where gaps count from there.
+// The upper half of `flags` holds the lowest number seen, from which gaps count if `C.sender_unknown`.
 #define HEAD_SHIFT 32
 
 struct histogram {
@@ -121,25 +121,25 @@ struct lane {
 	__u64 clock_errors;
 	__u64 unstamped;
 	__u64 ramp;
-	// The first frame's; 0 before it.
+	// Arrival of the first frame; 0 before it.
 	__u64 first_rx;
 	__u64 last_rx;
 	__u64 largest_gap;
-	// The highest number with a gap before it; 0 without gaps.
+	// Highest number with a gap before it; 0 without gaps.
 	__u64 after_gap;
 	struct histogram latency;
 	struct histogram ipdv_below;
 	struct histogram ipdv_above;
 	struct histogram inter_arrival;
 	struct histogram unpaired_jitter;
-	// Of the foreign frames, those with a tag of ours or of pktgen.
+	// Foreign frames with a wirebench tag; below, with a pktgen tag.
 	__u64 unplanned;
 	__u64 pktgen;
-	// 1 while a CPU writes it, where several may.
+	// 1 while a CPU writes the account; used only if `C.shared`.
 	__u64 taken;
-	// Frames for which it was not to be had.
+	// Frames that were not counted because the lock was not available.
 	__u64 dropped;
-	// Foreign frames with a tag that was stamped before the run.
+	// Foreign frames with a tag stamped before the run.
 	__u64 stale;
 	// Numbers below the head of each flow.
 	__u64 head;
@@ -170,7 +170,7 @@ struct {
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-// What is counted without the account being taken.
+// Adds to a counter that is written without the lock.
 #define ADD(counter, n) \
 	do { \
 		if (C.shared) \
@@ -196,8 +196,8 @@ static long try_to_take(__u32 i, struct taking *t)
 	return 1;
 }
 
-// Takes the account of a queue for this CPU alone. Nothing can hold up who has it: programs here are not interrupted by
-// others. So it is short, but for a virtual CPU; returns 0 if one was away for too long.
+// Locks the account of a queue for this CPU. Other programs do not interrupt the holder, so the wait is short unless a
+// virtual CPU is suspended. Returns 0 if the wait took too long.
 static __noinline int take(__u32 queue)
 {
 	struct taking t = { .queue = queue };
@@ -211,11 +211,11 @@ static __noinline int take(__u32 queue)
 
 INLINE void give_back(struct lane *q)
 {
-	// With a barrier: what was written is seen before.
+	// Includes a barrier: all earlier writes are visible before the lock is free.
 	__sync_lock_test_and_set(&q->taken, 0);
 }
 
-// Adds to a number of 128 bits.
+// Adds to a 128-bit number.
 INLINE void add_wide(__u64 *low, __u64 *high, __u64 n)
 {
 	*low += n;
@@ -303,7 +303,7 @@ static long forget_word(__u32 i, struct forget *f)
 	return 0;
 }
 
-// Clears the bits of `count` numbers from `from` on: the ring still holds those of one window ago.
+// Clears the bits of `count` numbers starting at `from`: the ring still holds the bits of the previous window.
 static __noinline int forget(__u32 base, __u64 from, __u64 count)
 {
 	struct forget f = { .block = from >> 6, .base = base };
@@ -330,8 +330,8 @@ static __noinline int forget(__u32 base, __u64 from, __u64 count)
 	return 0;
 }
 
-// Where the tag stands behind the last header; 0 if the frame is cut, or a later fragment. `quiet`: hosts say such
-// things among themselves.
+// Returns the offset of the tag behind the last header, or 0 if the frame is truncated or a later fragment. Sets
+// `quiet` for frames that hosts exchange on their own.
 INLINE __u32 headers_end(void *data, void *end, int *quiet)
 {
 	__u16 kind;
@@ -436,11 +436,11 @@ INLINE void smooth(struct flow *f, __u64 variation)
 	if (variation > JITTER_LIMIT)
 		variation = JITTER_LIMIT;
 	f->flags |= HAS_JITTER;
-	// BPF shifts signed numbers as Rust does.
+	// BPF shifts signed numbers arithmetically, as Rust does.
 	f->jitter += ((__s64)(variation << JITTER_FRACTION) - f->jitter) >> 4;
 }
 
-// The delay of an original, recorded.
+// Records the delay of an original frame.
 INLINE __s64 measure(struct lane *q, struct flow *f, __u64 tx, __u64 rx)
 {
 	__u64 delay = rx - tx;
@@ -467,7 +467,7 @@ INLINE __s64 measure(struct lane *q, struct flow *f, __u64 tx, __u64 rx)
 	return delay;
 }
 
-// A frame older than the highest number. Returns whether it is an original.
+// Handles a frame older than the highest number. Returns 1 if it is an original.
 static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 sequence)
 {
 	__u64 age, bit = 1ULL << (sequence & 63), *word;
@@ -518,7 +518,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 	if (rx > f->last_rx)
 		f->last_rx = rx;
 
-	// Numbers start at 0, so one that would lie before 0 is a leap forward.
+	// Numbers start at 0, so a step back to below 0 is a leap forward.
 	sequence = ahead < 0 && (__u64)-ahead > next ? wire : next + ahead;
 	if (sequence >= next) {
 		__u64 gap = sequence - next;
@@ -575,7 +575,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 	}
 }
 
-// The first flow awaited: `range_around` of the traffic engine, with `C.flows` as its count.
+// First awaited flow: `range_around` of the traffic engine, with `C.flows` as its count.
 INLINE __u32 first_around(__u32 number)
 {
 	__u64 beside = C.flows / 2, last = (__u64)C.ramp_flow - 1 - C.flows, seen;
@@ -599,7 +599,7 @@ int wb_account(struct xdp_md *ctx)
 	struct flow *f;
 	int quiet = 0;
 
-	// Before all else: what has to be fetched from memory is in no latency.
+	// Read the clock first, so that cache misses do not add to the latency.
 	rx = bpf_ktime_get_ns();
 	if (!*(volatile __u64 *)&S.counts)
 		return XDP_PASS;
@@ -611,8 +611,8 @@ int wb_account(struct xdp_md *ctx)
 		return XDP_PASS;
 	at = headers_end(data, end, &quiet);
 	octets = bpf_xdp_get_buff_len(ctx) + 4;
-	// As the verifier of Linux 7.2 sees it, 18 bytes from 1000 on may end sooner than 18 bytes after 1000: it knows what
-	// `at` is a multiple of, in one of the two.
+	// The verifier of Linux 7.2 knows of which number `at` is a multiple in only one of two bounds, so it assumes
+	// that 18 bytes from offset 1000 may end before offset 1018.
 	if (!at || at > MOST_AT)
 		goto other;
 	tag = data + at;
@@ -625,7 +625,7 @@ int wb_account(struct xdp_md *ctx)
 		ADD(q->ramp, 1);
 		return XDP_DROP;
 	}
-	// The number after all flows is of no run, so a first frame with it does not say which run to follow.
+	// No run uses the number after all flows, so a first frame with that number does not identify a run.
 	if (C.around_first && number == C.ramp_flow - 1) {
 		stray = &q->unplanned;
 		goto tagged;
@@ -658,7 +658,7 @@ untagged:
 		goto other;
 	stray = &q->pktgen;
 tagged:
-	// No host says such a thing by itself.
+	// Hosts do not send such frames on their own.
 	quiet = 0;
 	if (!S.beside_others)
 		ADD(*stray, 1);

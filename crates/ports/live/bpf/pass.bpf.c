@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Passes everything on. A veth takes frames from programs only while its other end has a program of its own.
+// Passes all frames on. A veth takes frames from programs only while its peer has an XDP program.
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,4 +1,4 @@
-//! Maps of a program as memory that both sides read and write.
+//! BPF maps as memory shared with user space.
 #![allow(unsafe_code)] // Shared memory.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// The values of a map that may be mapped, as words of 8 bytes.
+/// Values of a mappable BPF map, as 8-byte words.
 pub(crate) struct Area {
     start: NonNull<AtomicU64>,
     words: usize,
@@ -41,10 +41,10 @@ impl Area {
         })
     }
 
-    /// The word at this offset in bytes.
+    /// Word at `offset`, in bytes.
     ///
     /// # Panics
-    /// Beyond the end.
+    /// If `offset` is beyond the end or not a multiple of 8.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         let at = offset / 8;
@@ -56,7 +56,7 @@ impl Area {
         unsafe { self.start.add(at).as_ref() }
     }
 
-    /// What stands there. Acquire: what was written before it is seen by what is read after it.
+    /// Reads the word at `offset`. Acquire: later reads see all writes that came before the store.
     #[inline]
     pub(crate) fn get(&self, offset: usize) -> u64 {
         self.word(offset).load(Ordering::Acquire)
@@ -67,7 +67,7 @@ impl Area {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// As two numbers of 32 bits, the one at the lower address first.
+    /// The word at `offset` as two 32-bit numbers, the one at the lower address first.
     #[inline]
     pub(crate) fn halves(&self, offset: usize) -> (u32, u32) {
         let bytes = self.get(offset).to_ne_bytes();
@@ -80,12 +80,12 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping made above, of which nothing is borrowed any more.
+        // SAFETY: the mapping was made above, and no borrow of it is left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// Words of both byte orders' layout: two numbers of 32 bits.
+/// Word made of two 32-bit numbers, `low` at the lower address on every byte order.
 pub(crate) fn word_of(low: u32, high: u32) -> u64 {
     let [a, b, c, d] = low.to_ne_bytes();
     let [e, f, g, h] = high.to_ne_bytes();

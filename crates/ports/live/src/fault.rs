@@ -1,4 +1,4 @@
-//! System errors as port errors: what failed, on what, and what to type.
+//! Converts system errors to port errors: the operation, the interface and the remedy.
 
 use wb_port::{Interface, PortError, offload::Refusal};
 
@@ -37,7 +37,7 @@ mod of_programs {
         }
     }
 
-    /// How an error says EACCES; the library keeps the number to itself.
+    /// Text of EACCES in an error message; the library does not expose the number.
     fn eacces() -> String {
         format!("(os error {})", Errno::ACCESS.raw_os_error())
     }
@@ -45,7 +45,7 @@ mod of_programs {
     pub(crate) fn loading(interface: &Interface, cause: &libbpf_rs::Error) -> PortError {
         let told = format!("{cause:#}");
         match cause.kind() {
-            // Whoever lacks a capability gets EPERM; the verifier refuses a program by EACCES.
+            // A missing capability causes EPERM. The verifier refuses a program with EACCES.
             libbpf_rs::ErrorKind::PermissionDenied if !told.contains(&eacces()) => privilege(
                 interface,
                 "loading programs that send and account needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and not in a user namespace",
@@ -54,7 +54,7 @@ mod of_programs {
         }
     }
 
-    /// Why a device took no frames.
+    /// Error for frames that a device did not take.
     pub(crate) fn refusal(interface: &Interface, error: i32) -> PortError {
         let name = &interface.name;
         match Errno::from_raw_os_error(error) {
@@ -73,7 +73,7 @@ mod of_programs {
         }
     }
 
-    /// The device takes no frames from programs.
+    /// Error for a device that does not take frames from programs.
     pub(crate) fn no_transmit(interface: &Interface) -> PortError {
         let driver = interface.kernel_driver.clone();
         let command = None;

@@ -1,4 +1,4 @@
-//! Where programs are attached, by links that die with their holder.
+//! Attaches programs by links, which end with the process.
 #![allow(unsafe_code)] // Calls of libbpf that have no safe wrapper.
 
 use std::io;
@@ -21,13 +21,13 @@ const NATIVE: u32 = 1 << 2;
 /// The loopback interface has this index in every namespace.
 const LOOPBACK: i32 = 1;
 
-/// A program somewhere, for as long as this lives.
+/// An attached program. Dropping the hook detaches it.
 pub(crate) struct Hook(OwnedFd);
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        // Closing alone would leave it there while a child of this process, between its fork and its exec, holds a copy.
-        // SAFETY: a call on a descriptor that is ours.
+        // Closing the descriptor is not enough: a child of this process may hold a copy between its fork and its exec.
+        // SAFETY: a call on a descriptor that `self` owns.
         let _ = unsafe { sys::bpf_link_detach(self.0.as_raw_fd()) };
     }
 }
@@ -43,14 +43,14 @@ fn attach(program: BorrowedFd<'_>, index: i32, flags: u32) -> Result<Hook, Errno
         sys::bpf_link_create(program.as_raw_fd(), index, sys::BPF_XDP, &raw const options)
     };
     match result {
-        // SAFETY: the call has just made this descriptor, and nobody else knows it.
+        // SAFETY: the call has just made this descriptor, and it has no other owner.
         0.. => Ok(Hook(unsafe { OwnedFd::from_raw_fd(result) })),
         _ => Err(Errno::from_raw_os_error(-result)),
     }
 }
 
-/// Attaches a program to an interface of the calling thread's namespace, in the driver. If the driver refuses it, returns
-/// the words of the kernel; [`attach_generic`] is left then.
+/// Attaches a program to an interface of the calling thread's namespace, in the driver. If the driver refuses the
+/// program, returns the message of the kernel; the caller can then use [`attach_generic`].
 pub(crate) fn attach_native(
     program: BorrowedFd<'_>,
     interface: &Interface,
@@ -80,7 +80,7 @@ pub(crate) fn attach_native(
     }
 }
 
-/// Attaches a program in the kernel's receive path, where several CPUs may run it for one queue.
+/// Attaches a program in the generic receive path, where several CPUs may run it for one queue.
 pub(crate) fn attach_generic(
     program: BorrowedFd<'_>,
     interface: &Interface,
@@ -89,10 +89,11 @@ pub(crate) fn attach_generic(
         .map_err(|cause| fault::io(interface, "attach an XDP program", cause))
 }
 
-/// A place where a sending program is known to the kernel without sending anything.
+/// Attachment of a sending program to an interface without traffic.
 ///
-/// A program that is attached nowhere is patched into the kernel's text for each turn, which takes 26 to 40 ms; so it is
-/// attached to the loopback interface of a network namespace that nobody uses. The socket keeps the namespace.
+/// The kernel patches the dispatcher for each turn of a program that is attached nowhere, which takes 26 to 40 ms. So
+/// the program is attached to the loopback interface of an unused network namespace. The socket keeps the namespace
+/// alive.
 pub(crate) struct Berth {
     _hook: Hook,
     _namespace: UnixDatagram,
@@ -112,7 +113,7 @@ impl Berth {
     }
 }
 
-/// Does something in a network namespace that nobody else is in, on a thread that takes it along when it ends.
+/// Runs `f` in a new network namespace, on a thread that ends after the call.
 pub(crate) fn in_new_namespace<T: Send>(f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let run = || {
         // SAFETY: no descriptors are unshared.
@@ -123,8 +124,8 @@ pub(crate) fn in_new_namespace<T: Send>(f: impl FnOnce() -> io::Result<T> + Send
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Whether the device takes frames from programs now; `None` when the kernel does not tell (before 6.3). In the network
-/// namespace of the calling thread.
+/// Returns true if the device takes frames from programs now, or `None` if the kernel does not report this (before
+/// 6.3). The interface is one of the calling thread's network namespace.
 #[must_use]
 pub fn takes_frames(interface: &Interface) -> Option<bool> {
     // netdev.h: NETDEV_XDP_ACT_NDO_XMIT.
@@ -139,7 +140,7 @@ pub fn takes_frames(interface: &Interface) -> Option<bool> {
     (result >= 0 && answer.feature_flags != 0).then_some(answer.feature_flags & TRANSMIT != 0)
 }
 
-/// libbpf writes to standard error unless told where else.
+/// Sends the messages of libbpf to `tracing`; by default they go to standard error.
 pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -149,7 +150,7 @@ pub(crate) fn quiet() {
     });
 }
 
-/// Runs a program on live frames: `repeat` of them, `batch` at a time. An interruption is no error.
+/// Runs a program on `repeat` live frames, `batch` at a time. EINTR is not an error.
 pub(crate) fn run(
     program: BorrowedFd<'_>,
     frame: &[u8],

@@ -1,15 +1,16 @@
-//! The live driver: streams sent and accounted for inside the kernel.
+//! Live driver: sends and counts the frames of streams inside the kernel.
 //!
-//! Not a driver of queue pairs but an offload ([`wb_port::offload`]). The kernel runs a program of ours on frames that it
-//! makes itself ("live frames" of `BPF_PROG_RUN`, Linux 5.18), and the program writes each frame by tables and redirects
-//! it to the port; a second program at the receiving port accounts for what arrives, as `wb_measure` does, and drops it.
-//! So no frame passes a socket.
+//! This is not a driver of queue pairs but an offload ([`wb_port::offload`]). The kernel runs our program on frames
+//! that it allocates ("live frames" of `BPF_PROG_RUN`, Linux 5.18). The program writes each frame from tables and
+//! redirects it to the port. A second program at the receiving port counts the frames that arrive, by the rules of
+//! `wb_measure`, and drops them. So no frame passes a socket.
 //!
-//! What the call of the kernel says is not believed: it always succeeds. What a device refuses is counted, flow by flow,
-//! by programs at the tracepoints that tell it.
+//! The result of the kernel call is not used, because the call always succeeds. Programs at the redirect tracepoints
+//! count the frames that a device refuses, per flow.
 //!
-//! Interfaces are opened in the network namespace of the calling thread; senders and receivers may then be used by any.
-//! Everything is gone with the process, however it ends: programs hang on links, and links on descriptors.
+//! Interfaces are opened in the network namespace of the calling thread. Any thread may then use the senders and
+//! receivers. All programs are removed when the process ends, however it ends, because programs depend on links, and
+//! links on descriptors.
 
 mod fault;
 
@@ -47,11 +48,11 @@ pub use sender::{Sender, fits};
 #[cfg(not(feature = "bpf"))]
 pub use without::{Account, Passage, Receiver, Sender, fits, probe, takes_frames};
 
-/// Longest header, from the destination address to the end of the tag and of what fields write.
+/// Longest header in bytes, from the destination address to the end of the tag and of all fields.
 pub const MOST_HEADER: usize = 128;
-/// Most fields that change from frame to frame, those of the 5-tuple included.
+/// Largest number of fields that change from frame to frame, including those of the 5-tuple.
 pub const MOST_FIELDS: usize = 12;
-/// Most streams at one port.
+/// Largest number of streams of a port.
 pub const MOST_STREAMS: usize = 64;
-/// Longest frame, without FCS: what the kernel fits into a page, with a margin.
+/// Longest frame in bytes, without FCS: the part of a page that the kernel leaves for data, with a margin.
 pub const MOST_FRAME: usize = 3_400;

@@ -1,4 +1,4 @@
-//! The other end of a veth pair, made to take frames from programs.
+//! Prepares the peer of a veth so that the veth takes frames from programs.
 
 use std::os::fd::AsFd;
 
@@ -8,14 +8,14 @@ use crate::fault;
 use crate::hook::{self, Hook};
 use crate::object::{self, built};
 
-/// A program at an interface that passes all on, for as long as this lives.
+/// Program that passes all frames of an interface on, until the value is dropped.
 pub struct Passage(#[expect(dead_code, reason = "it detaches the program")] Hook);
 
 impl Passage {
-    /// Attaches it to `interface`, in the network namespace of the calling thread.
+    /// Attaches the program to `interface`, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// As [`Account::open`](crate::Account::open).
+    /// See [`Account::open`](crate::Account::open).
     pub fn open(interface: &Interface) -> Result<Self, PortError> {
         hook::quiet();
         let object = object::open(built!("pass"))

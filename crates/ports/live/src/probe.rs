@@ -1,4 +1,4 @@
-//! A few frames before those of a run, to see whether they leave.
+//! Sends a few frames before a run, to check that the device transmits them.
 
 use wb_port::offload::{
     FlowWalk, HeaderTemplate, SendOffload, SendOrder, StreamOrder, StreamProgram, TagProgram,
@@ -7,23 +7,23 @@ use wb_port::{Interface, PortError};
 
 use crate::Sender;
 
-/// IEEE 802.1Q, table 8-1: the nearest bridge, which passes it on to nobody. Hosts leave it alone too.
+/// IEEE 802.1Q, table 8-1: nearest bridge. Bridges do not forward frames to this address, and hosts ignore them.
 const NEAREST_BRIDGE: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x0e];
 /// IEEE 802, local experimental EtherType 1.
 const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
-/// Without FCS.
+/// Length of the short frames in bytes, without FCS.
 const SHORTEST: usize = 60;
-/// More than a host says by itself meanwhile, so that its frames are not taken for these.
+/// Larger than the number of frames that a host sends on its own meanwhile, so that the two cannot be confused.
 const FRAMES: u64 = 16;
-/// The longest that loading and sending them may take, on however busy a machine.
+/// Time limit for loading and sending, in ns, generous for a busy machine.
 const LENGTH_NS: u64 = 60_000_000_000;
 
-/// Sends some short and some long frames (`longest` bytes without FCS) that nobody passes on and no receiver of streams
-/// counts, in the network namespace of the calling thread. Says how many the device took, which has to be compared with
-/// what it counts: the kernel's word alone is nothing.
+/// Sends some short and some long frames (`longest` bytes without FCS), in the network namespace of the calling thread.
+/// No bridge forwards them, and no receiver of streams counts them. Returns the number of frames that the device took.
+/// Compare it with the counters of the device, because the result of the kernel alone proves nothing.
 ///
 /// # Errors
-/// As [`Sender::load`]; and what the device said when it refused them.
+/// See [`Sender::load`]. Also returns the error of the device if it refuses the frames.
 pub fn probe(interface: &Interface, longest: usize, now_ns: u64) -> Result<u64, PortError> {
     let mut sender = Sender::load(interface, &[frames(interface, longest.max(SHORTEST))])?;
     let order = SendOrder {

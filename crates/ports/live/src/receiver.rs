@@ -1,4 +1,4 @@
-//! What arrives at a port, accounted for in the kernel: the program attached, its counters read.
+//! Counts the frames that arrive at a port inside the kernel: attaches the program and reads its counters.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -81,11 +81,11 @@ const DISTRIBUTIONS: [usize; 5] = [
 const LANE_LEN: usize = size_of::<Lane>();
 const FLOW_LEN: usize = FlowStats::WORDS * 8;
 
-/// What the accounts of a port consist of.
+/// Sizes of the accounts of a port.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     queues: u32,
-    /// Of each flow on each queue.
+    /// Number of flow accounts: one per flow and queue.
     accounts: u64,
     window: WindowSize,
 }
@@ -123,13 +123,13 @@ struct Shared {
 }
 
 impl Shared {
-    /// The flow of the first tagged frame, where all follows from it; `None` before it.
+    /// Flow of the first tagged frame, if the range of flows follows from it; `None` before it.
     fn seen(&self) -> Option<u32> {
         let seen = self.control.get(offset_of!(Control, seen)).checked_sub(1)?;
         u32::try_from(seen).ok()
     }
 
-    /// The first flow as `first_around` of account.bpf.c has it.
+    /// First flow, as `first_around` in account.bpf.c computes it.
     fn first_flow(&self) -> u32 {
         let Awaited {
             flows, ramp_flow, ..
@@ -144,25 +144,25 @@ impl Shared {
     }
 }
 
-/// The accounts of a port, one for each of its queues.
+/// Accounts of a port, one for each queue.
 pub struct Account {
     shared: Arc<Shared>,
     queues: u32,
 }
 
 impl Account {
-    /// Bytes of memory that the accounts of so many flows take: each queue has its own.
+    /// Memory in bytes that the accounts take. Each queue has separate accounts of all flows.
     #[must_use]
     pub fn memory(queues: u32, flows: u32) -> u64 {
         Layout::of(queues, flows).bytes()
     }
 
-    /// Begins to look at what arrives at `interface`, in the network namespace of the calling thread. Nothing is counted
-    /// yet, and nothing kept from the host.
+    /// Attaches the program to `interface`, in the network namespace of the calling thread. The program counts nothing
+    /// yet, and the host receives all frames.
     ///
     /// # Errors
-    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; [`PortError::Unsupported`] where the
-    /// kernel cannot do it or another program is attached.
+    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; [`PortError::Unsupported`] if the
+    /// kernel lacks support or another program is attached.
     pub fn open(interface: &Interface, awaited: Awaited) -> Result<Self, PortError> {
         hook::quiet();
         let layout = Layout::of(interface.rx_queues, awaited.flows);
@@ -200,7 +200,7 @@ impl Account {
             })
         };
         let load = |is_shared| load(is_shared).map_err(|cause| fault::loading(interface, &cause));
-        // Nothing is counted before it is told to.
+        // The program counts nothing before `counts` is set.
         let (mut object, mut program) = load(false)?;
         let (hook, refusal) = match hook::attach_native(program.as_fd(), interface)? {
             Ok(hook) => (hook, None),
@@ -248,13 +248,13 @@ impl Account {
         })
     }
 
-    /// Others use the interface too: what is not awaited may be theirs, and is not counted as foreign.
+    /// Declares that the interface has other users, so that unexpected frames are not counted as foreign.
     pub fn beside_others(&self) {
         let control = &self.shared.control;
         control.set(offset_of!(Control, beside_others), 1);
     }
 
-    /// Where the program runs: `native` or `generic`.
+    /// Attach mode of the program: `native` or `generic`.
     #[must_use]
     pub fn hook(&self) -> &'static str {
         match self.shared.refusal {
@@ -263,13 +263,13 @@ impl Account {
         }
     }
 
-    /// Words of the kernel for a program that the driver refused, so that the kernel's receive path runs it.
+    /// Message of the kernel if the driver refused the program, which then runs in generic mode.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.shared.refusal.as_deref()
     }
 
-    /// Parts it among so many workers. The program stays where it is until the last is gone.
+    /// Divides the queues among `workers`. The program stays attached until the last receiver is dropped.
     #[must_use]
     pub fn receivers(self, workers: u32) -> Vec<Receiver> {
         let workers = workers.max(1);
@@ -281,13 +281,12 @@ impl Account {
     }
 }
 
-/// A part of the queues of a port.
+/// Some of the queues of a port.
 pub struct Receiver {
     shared: Arc<Shared>,
     queues: Vec<u32>,
 }
 
-/// One queue.
 struct Queue<'a> {
     shared: &'a Shared,
     number: u32,
@@ -335,7 +334,7 @@ impl Queue<'_> {
         )
     }
 
-    /// Parts are read before the wholes that they are of: the kernel may count meanwhile.
+    /// Reads parts before totals, because the kernel counts meanwhile.
     fn counters(&self) -> Counters {
         let mut counters = Counters {
             beyond_window_frames: self.get(offset_of!(Lane, beyond_window)),
@@ -427,7 +426,7 @@ impl ReceiveOffload for Receiver {
     fn latency(&self) -> (u64, u128) {
         self.queues().fold((0, 0), |(samples, sum), queue| {
             let c = queue.counters();
-            // Every original has one but those.
+            // Every other original has a latency.
             let without = c.duplicate_frames + c.clock_error_frames + c.unstamped_frames;
             let more = c.received_frames.saturating_sub(without);
             (samples + more, sum + queue.latency_sum())
@@ -476,22 +475,22 @@ mod tests {
 
     #[test]
     fn memory_goes_by_queues() {
-        // 17,408 slots of each of five distributions, and what stands beside them.
+        // 17,408 slots of each of five distributions, and the counters.
         assert!((696_320..700_000).contains(&LANE_LEN), "{LANE_LEN}");
         let lanes = |queues: u64| queues * LANE_LEN as u64;
-        // As many as are followed with the smallest window: 128 bytes, and as many for the figures.
+        // The largest number of flows with the smallest window: 128 bytes for the window, and 128 for the counters.
         let many = 1 << 20;
         assert_eq!(Account::memory(1, many), lanes(1) + (256 << 20));
         assert_eq!(Account::memory(64, many), lanes(64) + 64 * (256 << 20));
-        // Few have a larger one, of 64 MiB together.
+        // Few flows have a larger window, 64 MiB together.
         let few = 512 * FLOW_LEN as u64 + (64 << 20);
         assert_eq!(Account::memory(1, 512), lanes(1) + few);
         assert_eq!(Account::memory(64, 8), lanes(64) + few);
-        // Nobody is told of none.
+        // 0 queues and 0 flows count as 1.
         assert_eq!(Account::memory(0, 0), Account::memory(1, 1));
     }
 
-    /// An account of flows 5 and 6 at the loopback interface of a network namespace of its own, while `f` runs there.
+    /// Runs `f` with an account of flows 5 and 6 at the loopback interface of a new network namespace.
     fn at_loopback(f: impl FnOnce(&Account, &std::net::UdpSocket) + Send) {
         if !rustix::process::geteuid().is_root() {
             wb_skip::skipped("a network namespace needs root");
@@ -539,14 +538,14 @@ mod tests {
             time_ns: sent_ns,
         }
         .write(&mut tag);
-        // That nobody listens is answered, and told here the next time.
+        // The port is closed: the ICMP answer makes the next call fail.
         socket.send(&tag).or_else(|_| socket.send(&tag)).unwrap();
     }
 
     #[test]
     fn numbers_and_counts_go_on_beyond_two_to_the_32nd() {
         const WRAP: u64 = 1 << 32;
-        // Whole frames, with FCS.
+        // Size of a whole frame, with FCS.
         const OCTETS: u64 = 14 + 20 + 8 + 18 + 4;
         at_loopback(|account, socket| {
             let shared = &account.shared;
@@ -555,7 +554,8 @@ mod tests {
             let set = |word: &std::sync::atomic::AtomicU64, value| {
                 word.store(value, std::sync::atomic::Ordering::Release);
             };
-            // As after that many frames of flow 5, in order but for one that was lost, and each after 3 s and a bit.
+            // State after that many frames of flow 5, in order except for one lost frame, each with a latency slightly
+            // above 3 s.
             let before = WRAP - 3;
             let delay: u64 = (1 << 32) - 1;
             let (next, received, octets) = (0, 1, 2);
@@ -586,11 +586,11 @@ mod tests {
             let control = &shared.control;
             control.set(offset_of!(Control, wall_offset), 0);
             control.set(offset_of!(Control, counts), 1);
-            // Six more, of which one is skipped and comes after all, one comes again, and one is skipped for good.
+            // Six more frames: one is skipped and arrives late, one is repeated, one stays lost.
             for number in [WRAP - 2, WRAP - 1, WRAP + 1, WRAP, WRAP + 3, WRAP + 1] {
                 send(socket, 5, number as u32, 1);
             }
-            // From number 0 of another flow to half of all numbers beyond, and round.
+            // From number 0 of another flow to half of the number space ahead, and around.
             for number in [0, (1 << 31) - 1, WRAP - 2, WRAP + 7] {
                 send(socket, 6, number as u32, 1);
             }
@@ -627,7 +627,7 @@ mod tests {
             let began = std::time::Instant::now();
             send(socket, 5, 0, 1);
             let waited = began.elapsed();
-            // Longer than any CPU that works has it.
+            // Longer than a running CPU holds the lock.
             assert!(waited.as_millis() > 20, "{waited:?}");
             shared.lanes.set(offset_of!(Lane, taken), 0);
             send(socket, 5, 1, 1);

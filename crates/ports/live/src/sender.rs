@@ -1,4 +1,4 @@
-//! Streams in the kernel: their tables loaded, their turns taken, their counters read.
+//! Sends streams inside the kernel: loads their tables, runs turns and reads the counters.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -23,7 +23,7 @@ const RING: usize = 256;
 /// `struct template` of send.bpf.c.
 const TEMPLATE_LEN: usize = 16 + MOST_HEADER;
 
-/// Why the program cannot go on: send.bpf.c.
+/// Reasons why the program cannot continue: HALT_* in send.bpf.c.
 mod halt {
     pub(super) const DOWN: u64 = 2;
     pub(super) const GONE: u64 = 4;
@@ -95,19 +95,20 @@ macro_rules! at {
     };
 }
 
-/// Where a field of a stream's part of the state stands.
+/// Offset of a field of a stream's `Lane` in the state.
 macro_rules! lane {
     ($stream:expr, $field:ident) => {
         offset_of!(State, lane) + $stream * size_of::<Lane>() + offset_of!(Lane, $field)
     };
 }
 
-/// Iterations of the program take about so long where it sends, and where it waits for a frame to be due.
+/// Estimated duration of an iteration of the program, while it sends and while it waits for a frame.
 const SENDING_NS: f64 = 250.0;
 const WAITING_NS: f64 = 1500.0;
-/// One that waits takes no less.
+/// Shortest duration assumed for an iteration that waits.
 const LEAST_WAITING_NS: f64 = 500.0;
-/// A call makes a page pool, which is not free; many frames in one batch more than a ring of veth holds.
+/// Limits for one call. Each call allocates a page pool, which costs time. A batch larger than the ring of a veth
+/// overflows the ring.
 const LEAST_ITERATIONS: u32 = 64;
 const MOST_ITERATIONS: u32 = 1 << 18;
 
@@ -116,17 +117,17 @@ pub struct Sender {
     interface: Interface,
     state: Arc<Area>,
     refused: Area,
-    /// Where the flows of each stream are among those of all, and how many.
+    /// Range of each stream's flows among all flows.
     flows: Vec<Range<usize>>,
     program: OwnedFd,
     frame: Vec<u8>,
     calls: u64,
     taken: SendTurn,
-    /// How long an iteration took in the last turn.
+    /// Duration of an iteration in the last turn, in ns.
     iteration_ns: f64,
     _berth: Berth,
     _tracepoints: [Link; 2],
-    /// Their maps; the programs jump to each other by one of them.
+    /// Owners of the maps, one of which the programs use for tail calls.
     _objects: Vec<Object>,
 }
 
@@ -134,8 +135,8 @@ impl Sender {
     /// Loads streams for `interface`, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN; [`PortError::Unsupported`]
-    /// where the kernel or the device cannot do it, and what does not fit.
+    /// [`PortError::Privilege`] without CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN;
+    /// [`PortError::Unsupported`] if the kernel or the device lacks support, or if the streams do not fit the program.
     pub fn load(interface: &Interface, streams: &[StreamProgram]) -> Result<Self, PortError> {
         hook::quiet();
         let frame = fit(streams).map_err(|why| fault::refused(interface, why))?;
@@ -232,7 +233,7 @@ impl Sender {
         })
     }
 
-    /// Ends its turns from any thread.
+    /// Handle that ends turns from any thread.
     #[must_use]
     pub fn halt(&self) -> Arc<dyn Halt> {
         Arc::new(Stop(Arc::clone(&self.state)))
@@ -289,7 +290,7 @@ impl Sender {
         let fit = fit.clamp(LEAST_ITERATIONS, MOST_ITERATIONS);
         match paced {
             true => fit,
-            // A run that ends with a number of frames need not go on for longer.
+            // A run with a fixed number of frames needs no more iterations than frames.
             false => u32::try_from(order.frames).map_or(fit, |n| fit.min(n)),
         }
         .next_multiple_of(order.batch.max(1))
@@ -325,7 +326,7 @@ impl SendOffload for Sender {
         self.calls += 1;
         let state = &self.state;
         let halted = state.get(at!(halt));
-        // What nothing is done in takes less.
+        // Iterations without work take less time.
         if !order.overdue && halted == 0 {
             let took_ns = began.elapsed().as_nanos() as f64 / f64::from(iterations);
             let least_ns = if order.batch == 1 {
@@ -366,7 +367,7 @@ impl SendOffload for Sender {
 
     fn counters(&self, stream: usize) -> SendCounters {
         let state = &self.state;
-        // What was refused is read before what was submitted, of which it is a part.
+        // Read refused before submitted frames, because they are a part of them.
         let refused_frames = state.get(lane!(stream, refused));
         let refused_octets = state.get(lane!(stream, refused_octets));
         SendCounters {
@@ -400,17 +401,17 @@ impl Halt for Stop {
     }
 }
 
-/// Whether the program can send these streams; what loading them would say of it.
+/// Checks that the program can send these streams, without loading them.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why the program cannot send them.
 pub fn fits(streams: &[StreamProgram]) -> Result<(), Refusal> {
     fit(streams).map(|_| ())
 }
 
-/// Template of the frames that the kernel makes: the longest frame of the streams, of which only the headers are written
-/// again, and one byte. No frame leaves with this length, so the kernel restores each recycled frame. An error states why
-/// the streams do not fit the program.
+/// Template of the frames that the kernel allocates: the longest frame of the streams, plus one byte. The program
+/// rewrites only the headers. No frame leaves with this length, so the kernel restores each recycled frame. Returns an
+/// error if the streams do not fit the program.
 fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
     if streams.len() > MOST_STREAMS {
         return Err(Refusal::Streams(format!(
@@ -451,18 +452,18 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
     Ok(frame)
 }
 
-/// Where a stream stands among those of its port.
+/// Position of a stream among the streams of its port.
 struct Place {
     lane: usize,
     streams: usize,
     flows_at: usize,
-    /// How far headers go in frames of all streams.
+    /// Length of the longest header of all streams.
     fill: Option<usize>,
-    /// Length of the frames that the kernel makes.
+    /// Length of the frames that the kernel allocates.
     frame_len: usize,
 }
 
-/// Loads one stream; those after the first share its state and its counters of all `flows`.
+/// Loads one stream. The streams after the first share its state and its counters of all `flows`.
 fn load(
     interface: &Interface,
     stream: &StreamProgram,
@@ -506,7 +507,7 @@ fn load(
     Ok(loaded)
 }
 
-/// Writes the values of a map, from key 0 on.
+/// Writes the values of a map, starting at key 0.
 fn fill<V: AsRef<[u8]>>(
     object: &Object,
     name: &str,
@@ -527,7 +528,7 @@ fn template(
     bytes[..4].copy_from_slice(&template.len.to_ne_bytes());
     bytes[4..8].copy_from_slice(&template.ip_sum.to_ne_bytes());
     bytes[8..12].copy_from_slice(&template.l4_sum.to_ne_bytes());
-    // What follows the header is for frames that another stream has written further into.
+    // The bytes after the header are needed for frames in which another stream has written more bytes.
     let rest = template.header.iter().chain(&stream.payload);
     for (byte, value) in bytes[16..].iter_mut().zip(rest) {
         *byte = *value;
@@ -566,7 +567,7 @@ fn begin(state: &Area, lane: usize, stream: &StreamProgram) {
     }
 }
 
-/// `struct settings` of send.bpf.c, and the values of all lists one behind the other.
+/// `struct settings` of send.bpf.c, and the concatenated values of all lists.
 fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
     let mut bytes = Vec::new();
     let mut lists = Vec::new();
@@ -631,7 +632,7 @@ fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
 const FIELD_LEN: usize = 72;
 
 fn push_field(bytes: &mut Vec<u8>, lists: &mut Vec<u64>, field: &FieldProgram) {
-    // Kind, first, step, values, advance, digit, where its list begins.
+    // Kind, first, step, values, advance, digit, and start of the list.
     let (kind, [first, step, values, advance], digit, list) = match &field.values {
         FieldValues::Digit { digit, first } => (0, [*first, 0, 0, 0], u32::from(*digit), 0),
         FieldValues::Steps {

@@ -1,4 +1,4 @@
-//! What there is in a build without programs: the reason.
+//! Replacement for builds without BPF programs: each call returns that reason.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ fn refuse<T>(interface: &Interface) -> Result<T, PortError> {
     Err(fault::refused(interface, Refusal::NoPrograms))
 }
 
-/// Never.
+/// Has no values in this build.
 pub enum Sender {}
 
 impl Sender {
-    /// There is none.
+    /// Fails in this build.
     ///
     /// # Errors
     /// Always.
@@ -64,13 +64,13 @@ impl SendOffload for Sender {
     }
 }
 
-/// Nobody asked.
+/// `None`: unknown in this build.
 #[must_use]
 pub fn takes_frames(_interface: &Interface) -> Option<bool> {
     None
 }
 
-/// Anything would.
+/// Accepts any streams.
 ///
 /// # Errors
 /// Never.
@@ -78,7 +78,7 @@ pub fn fits(_streams: &[StreamProgram]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// There is nothing to send with.
+/// Fails in this build.
 ///
 /// # Errors
 /// Always.
@@ -86,11 +86,11 @@ pub fn probe(interface: &Interface, _longest: usize, _now_ns: u64) -> Result<u64
     refuse(interface)
 }
 
-/// Never.
+/// Has no values in this build.
 pub enum Passage {}
 
 impl Passage {
-    /// There is none.
+    /// Fails in this build.
     ///
     /// # Errors
     /// Always.
@@ -99,17 +99,17 @@ impl Passage {
     }
 }
 
-/// Never.
+/// Has no values in this build.
 pub enum Account {}
 
 impl Account {
-    /// None are made.
+    /// 0: this build makes no accounts.
     #[must_use]
     pub fn memory(_queues: u32, _flows: u32) -> u64 {
         0
     }
 
-    /// There is none.
+    /// Fails in this build.
     ///
     /// # Errors
     /// Always.
@@ -141,7 +141,7 @@ impl Account {
     }
 }
 
-/// Never.
+/// Has no values in this build.
 pub enum Receiver {}
 
 impl ReceiveOffload for Receiver {

@@ -1,4 +1,4 @@
-//! The account in the kernel against the analyser in user space: the same frames, the same figures.
+//! Compares the account in the kernel with the analyser in user space: the same frames, the same figures.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use wb_wire::{MacAddr, SplitMix64, Tag};
 use crate::frames::{in_user_space, spec, stream};
 use crate::lab::{Lab, interface, ip, within};
 
-/// A frame of a plan, as far as an account sees it.
+/// Properties of a frame that an account uses.
 #[derive(Clone, Copy)]
 struct Arrival {
     flow: u32,
@@ -58,16 +58,16 @@ fn send_frames(socket: &mut PacketQueue, frames: &[Vec<u8>]) {
     }
 }
 
-/// Frames with an earlier stamp are of an earlier run.
+/// Frames stamped earlier belong to an earlier run.
 const SINCE: u64 = 2;
 
-/// Has `arrivals` accounted for by the kernel, after as many as `ignored` before it begins.
+/// Counts `arrivals` in the kernel, after `ignored` frames that arrive before the start.
 fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurement, u64) {
     let account = lab.at_b(|b| Account::open(b, awaited)).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     let mut socket = lab.socket(true);
     let mut send = |arrivals: &[Arrival]| send(&mut socket, arrivals);
-    // What comes before the beginning counts for nothing.
+    // Frames before the start are not counted.
     send(&arrivals[..arrivals.len().min(10)]);
     std::thread::sleep(Duration::from_millis(20));
     receiver.begin(1 << 40);
@@ -93,7 +93,8 @@ fn first_flow(awaited: Awaited, arrivals: &[Arrival]) -> u32 {
     }
 }
 
-/// The same by the analyser. It knows no arrival times, so only what does not follow from them can be compared.
+/// Counts `arrivals` with the analyser. It has no arrival times, so only results that do not depend on them can be
+/// compared.
 fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> (Measurement, u64) {
     let mut analyser = Analyser::planned_with_window(awaited.flows as usize, window);
     if awaited.sender_unknown {
@@ -101,7 +102,7 @@ fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> 
     }
     let first_flow = first_flow(awaited, arrivals);
     let mut ramp = 0;
-    // Later than all stamps but those from the future.
+    // Later than all timestamps except those from the future.
     let rx_ns = 1u64 << 62;
     for arrival in arrivals {
         let flow = arrival.flow.wrapping_sub(first_flow);
@@ -144,7 +145,7 @@ fn compare(awaited: Awaited, (ours, ramp): &(Measurement, u64), arrivals: &[Arri
     }
 }
 
-/// Sequence numbers that go up, with leaps, steps back, and repetitions of every size up to `most`.
+/// Increasing sequence numbers, with leaps, steps back, and repetitions of every size up to `most`.
 fn walk(random: &mut SplitMix64, flows: u32, first: u32, most: u64, frames: usize) -> Vec<Arrival> {
     let mut next = vec![0u64; flows as usize];
     let mut below = |n: u64| random.next() % n;
@@ -190,7 +191,7 @@ fn what_a_window_held_before_a_leap_is_forgotten() {
         ..Awaited::default()
     };
     let window = WindowSize::for_flows(60_000).get();
-    // All bits are set once; then numbers are skipped, of every extent, and some of them come late.
+    // All bits are set once. Then gaps of every length follow, and some of the skipped numbers arrive late.
     let mut sequences: Vec<u32> = (0..window + 10).collect();
     let mut next = window + 10;
     for gap in [
@@ -214,7 +215,7 @@ fn what_a_window_held_before_a_leap_is_forgotten() {
         sequences.extend(skipped.clone().step_by(7.min(gap as usize)));
         sequences.push(skipped.end - 1);
         next = skipped.end + 1;
-        // And the oldest that are remembered, once more.
+        // Repeat the oldest remembered numbers.
         sequences.extend((next.saturating_sub(window)..next).take(70));
     }
     let arrival = |sequence| Arrival {
@@ -231,7 +232,7 @@ fn what_a_window_held_before_a_leap_is_forgotten() {
 #[test]
 fn the_kernel_counts_as_the_analyser_does() {
     let lab = lab_or_skip!("account");
-    // Few flows with the largest window, and so many that windows are small and leaps beyond them.
+    // Few flows with the largest window, and many flows with small windows and leaps beyond them.
     for (flows, most, frames) in [
         (1, 1 << 21, 4_000),
         (5, 1 << 9, 4_000),
@@ -244,7 +245,7 @@ fn the_kernel_counts_as_the_analyser_does() {
             (4, true, true),
             (5, true, true),
         ] {
-            // Around the first one are as many flows below as above.
+            // The range around the first flow has the same number of flows below and above it.
             let flows = if around_first { flows | 1 } else { flows };
             let awaited = Awaited {
                 first_flow: 1_000,
@@ -257,14 +258,14 @@ fn the_kernel_counts_as_the_analyser_does() {
             let used = flows.min(5);
             let mut arrivals = walk(&mut random, used, 1_000, most, frames);
             if used < flows {
-                // Beyond the last one only the flow after all of them is foreign.
+                // After the last flow, only the next number is foreign.
                 let first_foreign = 1_000 + used;
                 for arrival in arrivals.iter_mut().filter(|a| a.flow == first_foreign) {
                     arrival.flow = 1_000 + flows;
                 }
             }
             if around_first {
-                // Frames with numbers that no run has come first.
+                // Frames with unused flow numbers come first.
                 for (n, flow) in [u32::MAX, u32::MAX - 1].into_iter().enumerate() {
                     arrivals[n].flow = flow;
                 }
@@ -305,15 +306,15 @@ fn foreign_frames_with_a_tag_are_told_apart() {
         tagged(11, 0),
         // A flow of this run, but stamped before the run.
         other(10, tag_at + 10, &8u64.to_be_bytes()),
-        // Before the first flow and behind the last, and to a group, where hosts say much by themselves.
+        // Before the first flow and after the last, and to a group address, where hosts send many frames on their own.
         tagged(9, 0),
         tagged(12, 0),
         changed(0, &[0x33, 0x33, 0, 0, 0, 1]),
-        // Of pktgen, also as short as it can be, and to a group.
+        // A pktgen tag, also in the shortest frame, and to a group address.
         changed(tag_at, &pktgen),
         changed(tag_at, &pktgen)[..tag_at + 16].to_vec(),
         [&[1, 0, 0x5e, 0, 0, 1], &changed(tag_at, &pktgen)[6..]].concat(),
-        // Of nobody.
+        // No tag.
         changed(tag_at, &[0; 18]),
         changed(tag_at, &pktgen)[..tag_at + 15].to_vec(),
     ];
@@ -369,9 +370,9 @@ fn frames_with_every_header_of_a_plan_are_received() {
     }
 }
 
-/// Has two CPUs bring frames `0..each` of these flows, one each, to one queue.
+/// Makes two CPUs send frames `0..each` to one queue, each CPU with one of these flows.
 fn by_two_cpus(lab: &Lab, flows: [u32; 2], each: u32) -> Measurement {
-    // One in the kernel's receive path, to which two CPUs bring frames.
+    // A program in the generic receive path, to which two CPUs bring frames.
     let b = &lab.b;
     ip(&format!(
         "-n {b} link add m0 link b0 address 02:00:00:00:00:09 type macvlan mode bridge"
@@ -393,7 +394,7 @@ fn by_two_cpus(lab: &Lab, flows: [u32; 2], each: u32) -> Measurement {
             scope.spawn(move || {
                 let mut cpus = rustix::thread::CpuSet::new();
                 cpus.set(cpu);
-                // On one CPU there is nothing to see.
+                // A machine with one CPU cannot show a race.
                 let _ = rustix::thread::sched_setaffinity(None, &cpus);
                 let arrival = |sequence| Arrival {
                     flow,
@@ -433,7 +434,7 @@ fn several_cpus_that_serve_one_queue_lose_no_count() {
 fn several_cpus_that_bring_one_flow_spoil_no_account_of_it() {
     const EACH: u32 = 100_000;
     let lab = lab_or_skip!("flow");
-    // Each number comes twice, and whichever of the two was later is the duplicate.
+    // Each number arrives twice, and the later arrival is the duplicate.
     let seen = by_two_cpus(&lab, [1, 1], EACH);
     let each = u64::from(EACH);
     let counters = seen.counters;
@@ -446,6 +447,6 @@ fn several_cpus_that_bring_one_flow_spoil_no_account_of_it() {
     assert_eq!(flow.highest, Some(each - 1));
     assert_eq!((flow.latency.samples, seen.latency.count()), (each, each));
     assert_eq!(flow.reordered, counters.reordered_frames);
-    // What is recorded of pairs is that of originals but the first.
+    // Jitter is recorded for pairs of originals, so for all originals except the first.
     assert_eq!(seen.jitter().count(), each - 1);
 }

@@ -1,4 +1,4 @@
-//! A packet device sends the same packets when the kernel makes them.
+//! Checks that a packet device sends the same packets if the kernel makes them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,13 +46,13 @@ fn on(flags: &[u32]) -> impl Fn(&mut DeviceConfig) {
     move |c| flags.iter().for_each(|flag| c.flags.put(*flag, true))
 }
 
-/// Where the tag of a packet is.
+/// Offset of the tag of a packet.
 fn tag_at(frame: &[u8]) -> usize {
     let magic = 0xbe9b_e955_u32.to_be_bytes();
     frame.windows(4).position(|four| four == magic).unwrap()
 }
 
-/// Settings of all kinds.
+/// Configurations of all kinds.
 fn kinds() -> Vec<DeviceConfig> {
     let walking = |c: &mut DeviceConfig| {
         (c.src_max, c.dst_max) = ("10.0.0.7".into(), "198.18.0.40".into());
@@ -159,7 +159,7 @@ fn the_kernel_makes_the_packets_of_the_walk() {
     }
 }
 
-/// Runs a device whose packets the kernel makes, with whatever is done meanwhile; gives what arrived, too.
+/// Runs a device with packets made by the kernel, calls `meanwhile`, and returns the packets that arrived.
 fn run(
     lab: &Lab,
     walker: Walker,
@@ -194,7 +194,7 @@ fn run(
     })
 }
 
-/// The same walk without a port, as long as it has packets; times are left out.
+/// Packets of the same walk without a port, until it ends; without times.
 fn expected(mut walker: Walker) -> (Walker, Vec<Vec<u8>>) {
     let mut frames = Vec::new();
     while let Some((frame, _)) = walker.next(Time::default()) {
@@ -203,7 +203,7 @@ fn expected(mut walker: Walker) -> (Walker, Vec<Vec<u8>>) {
     (walker, frames)
 }
 
-/// The time in each tag, which is taken out, and the checksum over it.
+/// Removes the time and the checksum that covers it from each packet, and returns the times.
 fn take_times(frames: &mut [Vec<u8>]) -> Vec<(u32, u32)> {
     let take = |frame: &mut Vec<u8>| {
         let at = tag_at(frame) + 8;
@@ -236,11 +236,11 @@ fn a_device_counts_alike_whoever_makes_its_packets() {
         assert_eq!(outcome.offered_frames, wanted.len() as u64);
         let octets: usize = wanted.iter().map(|f| f.len() + 4).sum();
         assert_eq!(outcome.offered_octets, octets as u64, "settings {number}");
-        // By the kernel, and not by the queue pair.
+        // The kernel sends them, not the queue pair.
         assert!(outcome.tx.kicks < COUNT / 16, "{} calls", outcome.tx.kicks);
         let mut progress = outcome.walker.progress().clone();
         let elapsed_ns = outcome.stopped_ns - outcome.started_ns;
-        // A busy machine may leave no time to wait in.
+        // A busy machine may have no time to wait.
         assert!(progress.idle_ns <= elapsed_ns, "{progress:?}");
         (progress.started_ns, progress.stopped_ns, progress.idle_ns) = (0, 0, 0);
         assert_eq!(progress, *end.progress(), "settings {number}");
@@ -269,7 +269,7 @@ fn a_device_counts_alike_whoever_makes_its_packets() {
 fn a_device_that_waits_for_its_next_packet_counts_the_wait() {
     let lab = lab_or_skip!("idle");
     let _let_in = lab.accept();
-    // The gap is 10 ms: a wait is seen unless the machine stalls for as long at every packet.
+    // The gap is 10 ms: a wait shows unless the machine stalls for as long at every packet.
     let slow = config(|c| c.delay = Delay::whole(10_000_000));
     let (outcome, frames) = run(&lab, walker(slow, TimeForm::Kernel), |handle| {
         let until = Instant::now() + Duration::from_secs(60);
@@ -307,7 +307,7 @@ fn settings_change_while_the_kernel_sends() {
         }
         handle.progress().sofar
     };
-    // Other ports, then what has no tables, then a stop.
+    // Other ports, then settings without tables, then a stop.
     let changes = [
         slow(&|c| (c.udp_dst_min, c.udp_dst_max) = (2000, 2010)),
         slow(&|c| {
@@ -319,7 +319,7 @@ fn settings_change_while_the_kernel_sends() {
         let mut sofar = reached(handle, 3000);
         for change in changes {
             handle.reconfigure(change);
-            // A busy machine takes some of them to change over.
+            // A busy machine needs some packets to apply a change.
             sofar = reached(handle, sofar + 12_000);
         }
         handle.stop();
@@ -332,7 +332,7 @@ fn settings_change_while_the_kernel_sends() {
         .iter()
         .map(|f| u16::from_be_bytes([f[36], f[37]]) / 1000);
     assert!(ports.is_sorted());
-    // Each packet of the first settings is sent three times, with one number; then all have their own.
+    // Each packet of the first settings is sent three times with one number. All later packets have distinct numbers.
     let sequence = |f: &Vec<u8>| u32::from_be_bytes(f[46..50].try_into().unwrap());
     for (i, frame) in frames.iter().enumerate() {
         let i = i as u32;

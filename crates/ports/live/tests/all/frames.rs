@@ -1,4 +1,4 @@
-//! The frames of the program, one by one, against those that the same stream has in user space.
+//! Compares each frame of the program with the frame of the same stream in user space.
 
 use wb_live::{MOST_FRAME, Sender as LiveSender};
 use wb_model::units::Rational;
@@ -69,7 +69,7 @@ pub(crate) fn spec(stream: &Stream, worker: u32, workers: u32) -> SenderSpec {
     }
 }
 
-/// Several streams, of which each has its rate, in thirds of a frame per second.
+/// Several streams, each with its rate in thirds of a frame per second.
 fn specs(changes: &[(&str, u64)]) -> SenderSpec {
     let mut all = spec(&Stream::default(), 0, 1);
     all.streams.clear();
@@ -84,7 +84,7 @@ fn specs(changes: &[(&str, u64)]) -> SenderSpec {
     all
 }
 
-/// What user space makes of it.
+/// Frames that user space makes of the same streams.
 pub(crate) fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
     let clock = VirtualClock::ticking(40);
     let mut options = LinkOptions::new("live", clock.stamps());
@@ -101,8 +101,8 @@ pub(crate) fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The frame without its stamp and the layer-4 checksum that follows from it; and what that checksum and all that it
-/// covers of the segment add up to, which is the same for all stamps.
+/// Frame without its timestamp and the layer-4 checksum, and the sum of that checksum and all bytes it covers, which is
+/// the same for all timestamps.
 fn without_stamp(frame: &[u8], checksum_at: Option<usize>) -> (Vec<u8>, u64) {
     let mut bytes = frame.to_vec();
     let Some((at, TagKind::Native)) = find_tag(frame) else {
@@ -125,7 +125,7 @@ fn without_stamp(frame: &[u8], checksum_at: Option<usize>) -> (Vec<u8>, u64) {
 fn the_same_plan_sends_the_same_frames() {
     let lab = lab_or_skip!("frames");
     let _passes_on = lab.accept();
-    // How far the checksum of layer 4 is before the tag: UDP 2, TCP 4, ICMP 6.
+    // Distance in bytes from the layer-4 checksum to the tag: UDP 2, TCP 4, ICMP 6.
     let cases = [
         ("size=64", 2),
         (
@@ -214,7 +214,7 @@ fn only_frames_that_are_handed_over_together_share_a_stamp() {
         assert_eq!(frames.len() as u64, FRAMES);
         let stamp = |frame: &Vec<u8>| {
             let at = find_tag(frame).unwrap().0 + 10;
-            // The clock of these turns is 1 ahead.
+            // The clock of these turns is 1 ns ahead.
             u64::from_be_bytes(frame[at..at + 8].try_into().unwrap()) - 1
         };
         let stamps: Vec<u64> = frames.iter().map(stamp).collect();
@@ -250,7 +250,7 @@ fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
                 parts: 1,
                 carry_ns: 1,
             }),
-            // Few at a time, as a socket has little room.
+            // Few at a time, because the buffer of the socket is small.
             frames: (FRAMES - sent).min(64),
             until_ns: u64::MAX,
             allowance_ns: u64::MAX,
@@ -275,12 +275,12 @@ fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
         assert_eq!(without_stamp(ours, Some(2)), without_stamp(theirs, Some(2)));
         let at = find_tag(ours).unwrap().0 + 10;
         let left_ns = u64::from_be_bytes(ours[at..at + 8].try_into().unwrap()) - 1;
-        // Multiplications may be faster than they are taken for.
+        // Multiplications may be faster than assumed.
         assert!(left_ns + 64 > due_ns, "{left_ns}, due {due_ns}");
     }
 }
 
-/// A stream by the flows of its frames, those without a tag apart.
+/// Frames of a stream grouped by flow; frames without a tag form a separate group.
 fn of_stream<'a>(frames: &'a [Vec<u8>], stream: &StreamSpec) -> Vec<&'a Vec<u8>> {
     let own = stream.first_flow..stream.first_flow + stream.flows;
     let is = |frame: &[u8]| match find_tag(frame) {
@@ -303,7 +303,7 @@ fn several_streams_send_the_same_frames_each() {
             ("size=64", 1000),
             ("size=64 dport=7 flows=3 sport=1-3", 1700),
         ],
-        // Headers of different lengths, frames shorter than the longest of them and longer.
+        // Headers of different lengths, and frames shorter and longer than the longest header.
         &[
             ("size=64-200", 900),
             ("size=imix vlan=10,20 vary=ttl=inc:2-255", 2100),
@@ -412,7 +412,7 @@ fn a_ramp_sends_the_same_frames_before_the_counted_ones() {
             assert_eq!(without_stamp(ours, Some(2)), without_stamp(theirs, Some(2)));
         }
     }
-    // What is too late of a ramp is given up.
+    // Frames of a ramp that are too late are given up.
     let mut ramp_frames = 0;
     for size in [60, 0] {
         let (ours, theirs) = (of_ramp(&frames, size), of_ramp(&expected, size));

@@ -1,4 +1,4 @@
-//! Two network namespaces joined by a veth pair, gone when dropped.
+//! Two network namespaces joined by a veth pair, removed on drop.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use wb_port::offload::{Awaited, SendOffload, SendOrder, StreamOrder};
 use wb_port::{Interface, PortError, QueuePair, RxQueue};
 use wb_traffic::{Control, OffloadedWorker, SharedCounters, WorkerOutcome, run_offloaded};
 
-/// Longest that any of these tests waits for something that should come.
+/// Longest time that a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends the test, with the reason on the screen, where there are no privileges for it.
+/// Skips the test without the required privileges and prints the reason.
 macro_rules! lab_or_skip {
     ($label:expr) => {
         match $crate::lab::Lab::new($label) {
@@ -55,7 +55,7 @@ impl Lab {
             "link add a0 netns {a} mtu 3400 type veth peer name b0 netns {b} mtu 3400"
         ));
         for (node, end) in [(a, "a0"), (b, "b0")] {
-            // Nothing but the test's own frames shall pass.
+            // Only the frames of the test may pass.
             let quiet = format!("net.ipv6.conf.{end}.disable_ipv6=1");
             run("ip", &format!("netns exec {node} sysctl -qw {quiet}"));
             let offloads = format!("{end} tx off tso off gso off");
@@ -65,8 +65,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Lets `a0` take frames from programs, and the host at `b0` see them in their order: an account that has not begun
-    /// passes all on.
+    /// Makes `a0` take frames from programs and `b0` deliver them in order: an account that has not started passes all
+    /// frames on.
     pub(crate) fn accept(&self) -> Account {
         let awaited = Awaited {
             first_flow: 0,
@@ -85,7 +85,7 @@ impl Lab {
         within(&self.b, || f(&interface("b0")))
     }
 
-    /// A socket that sees what the host at `b0` sees, or sends from `a0`.
+    /// Socket that receives at `b0` or sends from `a0`.
     pub(crate) fn socket(&self, at_a: bool) -> PacketQueue {
         let open = |interface: &Interface| {
             let options = PacketOptions {
@@ -152,7 +152,7 @@ pub(crate) fn interface(name: &str) -> Interface {
     }
 }
 
-/// A turn, as fast as it goes; each stream may have all of its frames.
+/// Runs a turn at full speed; each stream may send all of its frames.
 pub(crate) fn turn(
     sender: &mut dyn SendOffload,
     order: &SendOrder,
@@ -167,7 +167,7 @@ pub(crate) fn turn(
     sender.turn(order, &vec![stream; streams])
 }
 
-/// An order for so many frames, as fast as they go.
+/// Order for `frames` frames at full speed.
 pub(crate) fn order(frames: u64) -> SendOrder {
     SendOrder {
         now_ns: monotonic_ns(),
@@ -196,7 +196,7 @@ impl wb_port::clock::WorkerClock for Clock {
     }
 }
 
-/// Lets a worker send until it has nothing left, and takes what arrives at a socket meanwhile.
+/// Runs a worker until it has sent all frames, and reads the frames that arrive at a socket meanwhile.
 pub(crate) fn run_and_take(
     worker: OffloadedWorker,
     frames: u64,
@@ -216,7 +216,7 @@ pub(crate) fn run_and_take(
     })
 }
 
-/// Sends so many frames, and takes what arrives at a socket.
+/// Sends `frames` frames and reads those that arrive at a socket.
 pub(crate) fn send_and_take(
     sender: &mut dyn SendOffload,
     streams: usize,
@@ -226,7 +226,7 @@ pub(crate) fn send_and_take(
     send_in_batches(sender, streams, frames, 64, socket)
 }
 
-/// The same with batches of so many.
+/// Like [`send_and_take`], with batches of a given size.
 pub(crate) fn send_in_batches(
     sender: &mut dyn SendOffload,
     streams: usize,
@@ -241,7 +241,7 @@ pub(crate) fn send_in_batches(
             .map(|i| sender.counters(i).submitted_frames)
             .sum();
         if sent < frames {
-            // Few at a time, as a socket has little room.
+            // Few at a time, because the buffer of the socket is small.
             let order = SendOrder {
                 batch,
                 ..order((frames - sent).min(64))
@@ -253,13 +253,13 @@ pub(crate) fn send_in_batches(
     taken
 }
 
-/// What has arrived at a socket, or arrives soon.
+/// Reads the frames that have arrived at a socket or arrive soon.
 pub(crate) fn take(socket: &mut PacketQueue, taken: &mut Vec<Vec<u8>>) {
     let rx = socket.rx();
     let _ = rx.wait(Duration::from_millis(10));
     let take = |frame: &wb_port::RxFrame<'_>| {
         let mut bytes = frame.bytes.to_vec();
-        // The kernel has taken the outer tag out.
+        // The kernel has removed the outer VLAN tag.
         if let Some(vlan) = frame.vlan {
             let tag = [vlan.tpid.to_be_bytes(), vlan.tci.to_be_bytes()].concat();
             bytes.splice(12..12, tag);

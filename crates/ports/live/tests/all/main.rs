@@ -1,4 +1,4 @@
-//! The programs in the kernel against what user space does: the same frames, the same accounts, nothing lost silently.
+//! Compares the programs in the kernel with user space: the same frames, the same counts, no silent loss.
 #![cfg(feature = "bpf")]
 
 #[macro_use]

@@ -1,4 +1,4 @@
-//! What a device does not take is counted, flow by flow, and told.
+//! Frames that a device refuses are counted per flow and reported.
 
 use wb_live::{Account, MOST_FRAME, Sender as LiveSender};
 use wb_model::Stream;
@@ -14,7 +14,7 @@ fn table(flows: u32, size: &str, worker: u32, workers: u32) -> StreamProgram {
     tables(&[(flows, size)], worker, workers).remove(0)
 }
 
-/// Streams of so many flows each, one behind the other.
+/// Streams with the given numbers of flows; their flows are consecutive.
 fn tables(streams: &[(u32, &str)], worker: u32, workers: u32) -> Vec<StreamProgram> {
     let mut end = 0;
     let streams = streams.iter().map(|(flows, size)| {
@@ -75,7 +75,7 @@ fn overflow(label: &str, streams: &[(u32, &str)]) {
     let account = lab.at_b(|b| Account::open(b, awaited(flows))).unwrap();
     let mut receiver = account.receivers(1).remove(0);
     receiver.begin(1);
-    // Two senders at once into one ring of 256 frames, one of which reads it, when its batch is over.
+    // Two senders share a ring of 256 frames, which one of them empties when its batch ends.
     let of = |worker| tables(streams, worker, workers);
     let mut senders: Vec<LiveSender> = (0..workers)
         .map(|worker| lab.at_a(|a| LiveSender::load(a, &of(worker))).unwrap())
@@ -165,12 +165,12 @@ fn a_link_that_is_down_is_told_and_comes_back() {
 fn what_a_device_cannot_is_said_before_or_when_it_shows() {
     let lab = lab_or_skip!("cannot");
     let said = |error: PortError| error.to_string();
-    // Nobody at the other end: no NDO_XMIT.
+    // The peer has no program, so the device has no NDO_XMIT.
     let Err(error) = lab.at_a(|a| LiveSender::load(a, &[table(1, "64", 0, 1)])) else {
         panic!("a veth without anything at its other end takes no frames");
     };
     assert!(said(error).contains("GRO"));
-    // The other end loses its program during the run.
+    // The peer loses its program during the run.
     let (mut sender, receiver) = ends(&lab, 1, "64");
     turn(&mut sender, &order(10), 1).unwrap();
     drop(receiver);
@@ -184,7 +184,7 @@ fn what_a_device_cannot_is_said_before_or_when_it_shows() {
     let error = said(turn(&mut sender, &order(10), 1).unwrap_err());
     assert!(error.contains("MTU"), "{error}");
     drop(receiver);
-    // The device goes.
+    // The device is removed.
     let (mut sender, _receiver) = ends(&lab, 1, "64");
     ip(&format!("-n {} link del a0", lab.a));
     let gone = turn(&mut sender, &order(10), 1);
@@ -207,7 +207,7 @@ fn another_thread_ends_a_turn() {
         halt.halt();
         turn.join().unwrap().unwrap();
     });
-    // Not because it was over by itself.
+    // The turn did not end at its time limit.
     assert!(monotonic_ns() - began < 30_000_000_000);
     assert!(sender.taken().submitted_frames > 0);
 }

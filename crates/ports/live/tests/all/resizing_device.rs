@@ -34,7 +34,7 @@ fn resize_and_return(change: i32) -> OwnedFd {
         instruction(0xb7, 0, TX),
         instruction(0x95, 0, 0),
     ];
-    // SAFETY: all pointers are valid for the call, and the count is that of the instructions.
+    // SAFETY: all pointers are valid for the call, and the count is the number of instructions.
     let fd = unsafe {
         sys::bpf_prog_load(
             sys::BPF_PROG_TYPE_XDP,
@@ -50,7 +50,7 @@ fn resize_and_return(change: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Attaches a program to an interface of the calling thread's namespace, in the driver, until the result is dropped.
+/// Attaches a program in the driver of an interface of the calling thread's namespace, until the result is dropped.
 fn attach(program: &OwnedFd, interface: &Interface) -> OwnedFd {
     let options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
@@ -88,7 +88,7 @@ fn a_device_that_changes_lengths_leaves_later_frames_as_they_are() {
         let table = compiled.offload_tables(&spec).unwrap().streams;
         let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
         while sender.counters(0).submitted_frames < FRAMES {
-            // Frames come round again within a turn, batch by batch.
+            // Frames are recycled within a turn, batch by batch.
             let order = SendOrder {
                 batch: 4,
                 ..order((FRAMES - sender.counters(0).submitted_frames).min(640))
