@@ -1,22 +1,22 @@
-//! Where the drivers of this crate take the time from: a function of the caller or a clock that a
-//! test turns. They read no clock by themselves.
+//! Time sources of the drivers of this crate: a function of the caller, or a virtual clock of a test. The drivers never
+//! read a system clock directly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::StampSource;
 
-/// A clock handed to a driver. All readings are wall nanoseconds (`CLOCK_REALTIME`).
+/// Time source of a driver. All readings are wall-clock nanoseconds (`CLOCK_REALTIME`).
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// Real time, read with this function.
     Real(fn() -> u64),
-    /// Time that the test turns.
+    /// Time that a test controls.
     Virtual(VirtualClock),
 }
 
 impl Clock {
-    /// The time.
+    /// Current time in ns.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// What stamps of this clock are called.
+    /// Source that timestamps of this clock report.
     #[must_use]
     pub fn stamp_source(&self) -> StampSource {
         match self {
@@ -35,7 +35,7 @@ impl Clock {
         }
     }
 
-    /// Whether waiting makes time pass.
+    /// Returns true if time passes while a caller waits.
     #[must_use]
     pub fn is_real(&self) -> bool {
         matches!(self, Self::Real(_))
@@ -48,27 +48,27 @@ impl From<VirtualClock> for Clock {
     }
 }
 
-/// A clock that stands still until it is turned. Clones show the same time.
+/// Clock that changes only on request. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock(Arc<AtomicU64>);
 
 impl VirtualClock {
-    /// A clock that shows `start_ns`.
+    /// Creates a clock that shows `start_ns`.
     #[must_use]
     pub fn new(start_ns: u64) -> Self {
         Self(Arc::new(AtomicU64::new(start_ns)))
     }
 
-    /// The time.
+    /// Current time in ns.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
-        // Acquire pairs with the AcqRel in `advance` and the Release in `set`: who sees the new time sees what was done
-        // before it was set.
+        // Acquire pairs with the AcqRel in `advance` and the Release in `set`: a reader of the new time also sees
+        // everything done before the change.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Turns the clock forward and returns the new time.
+    /// Advances the clock by `by_ns` and returns the new time.
     pub fn advance(&self, by_ns: u64) -> u64 {
         self.0.fetch_add(by_ns, Ordering::AcqRel) + by_ns
     }
@@ -79,12 +79,12 @@ impl VirtualClock {
     }
 }
 
-/// The clocks of a worker.
+/// Clocks of a worker.
 pub trait WorkerClock {
-    /// `CLOCK_MONOTONIC` in nanoseconds: paces, and times what goes on.
+    /// `CLOCK_MONOTONIC` in nanoseconds, for pacing and durations.
     fn monotonic_ns(&self) -> u64;
 
-    /// `CLOCK_REALTIME` in nanoseconds: stamps frames.
+    /// `CLOCK_REALTIME` in nanoseconds, for timestamps in frames.
     fn wall_ns(&self) -> u64;
 
     /// Waits until the monotonic clock shows `monotonic_ns`. May return early.
@@ -94,7 +94,7 @@ pub trait WorkerClock {
         }
     }
 
-    /// Lets others run for a moment: the device is full.
+    /// Yields the CPU for a moment because the device is full.
     fn pause(&self) {
         std::thread::yield_now();
     }
@@ -118,7 +118,7 @@ impl<C: WorkerClock> WorkerClock for &C {
     }
 }
 
-/// A clock that a test turns; both clocks show the same.
+/// Both clocks show the same time.
 impl WorkerClock for VirtualClock {
     fn monotonic_ns(&self) -> u64 {
         self.now_ns()

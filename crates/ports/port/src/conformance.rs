@@ -1,30 +1,28 @@
-//! One test suite for every driver: what the traits promise, tried on two connected ports.
+//! Test suite for all drivers: checks the contract of the traits on two connected ports.
 //!
-//! A driver's tests open two ports that are joined by a wire (a link in memory, a veth pair) and
-//! call [`check`]. It recognises its own frames, so other traffic on the wire does no harm; but the
-//! wire must lose none, and keep their order. It panics with a message at the first promise that is
-//! broken.
+//! The tests of a driver open two ports that are joined by a wire (a link in memory, a veth pair) and call [`check`].
+//! The suite recognises its frames, so other traffic on the wire does no harm. But the wire must not lose or reorder
+//! frames. The suite panics with a message at the first violation.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::{QueuePair, RxFrame, RxQueue, Slot, TxCounters, TxQueue};
 
-/// What the suite may do on this wire.
+/// Limits of the suite for one wire.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Shortest frame to send, without FCS; at least [`Options::SHORTEST`].
     pub min_len: usize,
-    /// Longest frame to send, without FCS; the port's capacity is respected too. On a real interface
-    /// its MTU + 14.
+    /// Longest frame to send, without FCS, limited by the capacity of the port. For a real interface, its MTU + 14.
     pub max_len: usize,
-    /// Frames that may be on the way at once without being lost.
+    /// Frames that may be in flight without loss.
     pub window: usize,
-    /// Frames to send in the long runs; several times the driver's rings.
+    /// Frames to send in the long runs: several times the size of the driver's rings.
     pub frames: usize,
-    /// How long a receiver sleeps when nothing comes.
+    /// Timeout of one `wait` of the receiver.
     pub wait: Duration,
-    /// How often in a row it does so before a frame is taken for lost.
+    /// Number of consecutive timeouts after which a frame counts as lost.
     pub patience: usize,
     /// Destination address of the frames.
     pub destination: [u8; 6],
@@ -52,10 +50,10 @@ impl Default for Options {
     }
 }
 
-/// Runs the whole suite on two connected queue pairs, both ways.
+/// Runs the whole suite on two connected queue pairs, in both directions.
 ///
 /// # Panics
-/// If a promise of [`TxQueue`] or [`RxQueue`] is broken.
+/// If the contract of [`TxQueue`] or [`RxQueue`] is violated.
 pub fn check<A: QueuePair, B: QueuePair>(a: &mut A, b: &mut B, options: &Options) {
     assert!(
         options.min_len >= Options::SHORTEST,
@@ -67,11 +65,11 @@ pub fn check<A: QueuePair, B: QueuePair>(a: &mut A, b: &mut B, options: &Options
     both_ways(a, b, options);
 }
 
-/// Runs the suite from one sending half to one receiving half; for pairs open one way only.
-/// `first` is the number of the first frame: different for each call on the same wire.
+/// Runs the suite from one sending half to one receiving half, for pairs that are open in one direction only. `first`
+/// is the number of the first frame and must differ between calls on the same wire.
 ///
 /// # Panics
-/// As [`check`].
+/// See [`check`].
 pub fn check_one_way<T: TxQueue, R: RxQueue>(
     tx: &mut T,
     rx: &mut R,
@@ -92,10 +90,10 @@ pub fn check_one_way<T: TxQueue, R: RxQueue>(
     wire.settle();
 }
 
-/// IEEE 802, local experimental ethertype 1.
+/// IEEE 802, local experimental EtherType 1.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 const MARK: [u8; 8] = *b"wb-conf\x01";
-/// Addresses, ethertype, mark, number, length.
+/// Addresses, EtherType, mark, number, length.
 const HEADER: usize = 14 + 8 + 4 + 4;
 
 fn fill(bytes: &mut [u8], number: u32, options: &Options) {
@@ -121,7 +119,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The number of a frame of ours, which must be whole; none if it is another's.
+/// Checks a frame of the suite and returns its number; `None` for other frames.
 fn number_of(bytes: &[u8]) -> Option<u32> {
     if !is_ours(bytes) {
         return None;
@@ -146,7 +144,7 @@ struct Wire<'a, T, R> {
     max_len: usize,
     /// Number of the next frame written.
     next: u32,
-    /// Number of the next frame expected at the other end, of those submitted and not withdrawn.
+    /// Numbers of the frames expected at the other end: submitted and not withdrawn.
     expected: VecDeque<u32>,
     before: TxCounters,
     submitted: u64,
@@ -183,7 +181,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         }
     }
 
-    /// Lends `n` frames, as often as it takes to get them.
+    /// Lends `n` frames, with retries.
     fn lend(&mut self, n: usize) {
         for _ in 0..self.options.patience {
             let lent = self.tx.lend(n);
@@ -198,7 +196,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         panic!("lend({n}) does not lend {n} frames though all were flushed");
     }
 
-    /// Writes the `i`-th lent frame.
+    /// Writes the `i`-th lent frame and returns its number.
     fn write(&mut self, i: usize, len: usize) -> u32 {
         let number = self.next;
         self.next += 1;
@@ -236,7 +234,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         self.balance();
     }
 
-    /// `submitted = sent + refused + withdrawn + in_flight`.
+    /// Checks that `submitted = sent + refused + withdrawn + in_flight`.
     fn balance(&self) {
         let now = self.tx.counters();
         let since = |field: fn(&TxCounters) -> u64| field(&now) - field(&self.before);
@@ -255,8 +253,8 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         );
     }
 
-    /// Receives once; frames of ours must be those expected. Returns how many of ours came.
-    /// What a look ahead showed comes then.
+    /// Receives once and checks that the suite's frames are the expected ones, and that they match the frames shown by
+    /// a look-ahead. Returns how many of them arrived.
     fn receive(&mut self, max: usize) -> usize {
         let (mut shown, mut ours) = (0, 0);
         let (mut seen, mut ahead) = (0, VecDeque::new());
@@ -265,7 +263,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
             ahead.extend(number_of(bytes));
         });
         assert!(seen <= max, "look_ahead({max}) showed {seen} frames");
-        // Of several lanes each has its own order.
+        // Frames are in order only within each lane.
         let in_order = self.rx.lanes() == 1;
         let expected = &mut self.expected;
         let result = self.rx.receive(max, |frame| {
@@ -302,7 +300,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         }
     }
 
-    /// Until at most `left` frames are on the way.
+    /// Receives until at most `left` frames are in flight.
     fn arrive(&mut self, left: usize) {
         let mut idle = 0;
         while self.expected.len() > left {
@@ -323,7 +321,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         }
     }
 
-    /// All frames have arrived, and the sender knows it.
+    /// Waits until all frames have arrived and are known to be sent.
     fn settle(&mut self) {
         self.arrive(0);
         for _ in 0..self.options.patience {
@@ -373,7 +371,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         let mut octets = 0;
         let lens: Vec<usize> = (self.options.min_len..=self.max_len)
             .filter(|len| {
-                // All short ones, all about a power of two, the last ones, and a sample of the rest.
+                // All short lengths, all lengths near a power of two, the last lengths, and a sample of the rest.
                 let near = len.next_power_of_two() - len <= 2 || len - (1 << len.ilog2()) <= 2;
                 *len < 132 || near || *len + 4 > self.max_len || len % 13 == 0
             })
@@ -434,7 +432,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
                 .collect();
             self.submit(&numbers[..submitted]);
         }
-        // Two submissions with one flush, too.
+        // Also covers two submissions with one flush.
         self.settle();
     }
 
@@ -487,7 +485,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         self.settle();
     }
 
-    /// A sender may ask for more than there is, use all of it, and gets it back.
+    /// A sender may request more frames than exist, gets all of them, and gets them again after use.
     fn everything_may_be_lent(&mut self) {
         for _ in 0..2 {
             let lent = self.tx.lend(usize::MAX);
@@ -503,7 +501,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
         self.settle();
     }
 
-    /// A cookie other than 0 vouches for the bytes.
+    /// A cookie other than 0 guarantees the content.
     fn slots_keep_their_content(&mut self) {
         let len = self.options.min_len;
         let mut known: HashMap<u64, u32> = HashMap::new();
@@ -526,7 +524,7 @@ impl<'a, T: TxQueue, R: RxQueue> Wire<'a, T, R> {
                         "a slot has the cookie {cookie}, which nobody set"
                     );
                     assert_eq!(found, wrote, "the content of a slot with cookie {cookie}");
-                    // What a sender with a template does: patch.
+                    // Patch the frame, as a sender with a template does.
                     known.remove(cookie);
                 }
                 let number = self.next;
@@ -573,7 +571,7 @@ fn is_ours(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER && bytes[12..14] == ETHERTYPE && bytes[14..22] == MARK
 }
 
-/// One worker answers each frame in the callback of `receive`, into a frame lent before.
+/// One worker answers each frame in the callback of `receive`, with a frame lent before.
 fn both_ways<A: QueuePair, B: QueuePair>(a: &mut A, b: &mut B, options: &Options) {
     const FRAMES: u32 = 100;
     let first = 2 << 24;

@@ -1,80 +1,79 @@
-//! What can go wrong with a port, and whose doing it is.
+//! Errors of ports, by origin: the user, the machine or the device.
 
 use std::io;
 
 use crate::offload::Refusal;
 
-/// An error of a port. The message names the operation, the object and the cause.
+/// Error of a port. The message names the operation, the object and the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The user asked for something that cannot be: unknown interface, bad locator, queue out of range.
+    /// Invalid input: unknown interface, bad locator, queue out of range.
     #[error("{port}: {what}")]
     Input {
-        /// The port as the user wrote it.
+        /// Port as the user wrote it.
         port: String,
-        /// What is wrong and what is allowed.
+        /// The problem and the allowed values.
         what: String,
     },
-    /// A privilege is missing.
+    /// Missing privilege.
     #[error("{port}: {what}; {command}")]
     Privilege {
-        /// The port as the user wrote it.
+        /// Port as the user wrote it.
         port: String,
-        /// Which privilege, for what.
+        /// The privilege and its purpose.
         what: String,
-        /// The command that grants it.
+        /// Command that grants the privilege.
         command: String,
     },
-    /// The machine or the interface cannot do it (no XDP, queue taken, link down at start).
+    /// The machine or the interface lacks support (no XDP, queue in use, link down at start).
     #[error("{port}: {what}")]
     Unsupported {
-        /// The port as the user wrote it.
+        /// Port as the user wrote it.
         port: String,
-        /// What, why, and the command that would change it.
+        /// The missing support, the reason and the command that would change it.
         what: String,
     },
-    /// A port of the live driver cannot send or account for this by itself.
+    /// The live driver cannot send or count these streams on this port.
     #[error("{port}: the live driver cannot do this: {why}; {}", .why.advice())]
     Offload {
-        /// The port as the user wrote it.
+        /// Port as the user wrote it.
         port: String,
-        /// Why not.
+        /// Reason.
         why: Refusal,
     },
-    /// The link is down; what was submitted waits.
+    /// The link is down; submitted frames stay in flight.
     #[error("{port}: link is down")]
     LinkDown {
-        /// The port.
+        /// Port.
         port: String,
     },
-    /// The interface or its namespace has vanished during the run.
+    /// The interface or its namespace was removed during the run.
     #[error("{port}: the interface is gone")]
     Gone {
-        /// The port.
+        /// Port.
         port: String,
     },
     /// A recorded port has no more frames.
     #[error("{port}: end of file")]
     EndOfFile {
-        /// The port.
+        /// Port.
         port: String,
     },
-    /// A system call failed in a way that has no better name.
+    /// Any other failed system call.
     #[error("{port}: {operation}: {cause}")]
     Io {
-        /// The port.
+        /// Port.
         port: String,
-        /// What was tried.
+        /// Operation that failed.
         operation: String,
-        /// Why it failed.
+        /// Error of the operation.
         #[source]
         cause: io::Error,
     },
 }
 
 impl PortError {
-    /// The command that grants a program all that any driver may need: whoever types it once is not told
-    /// another one by the next driver.
+    /// Command that grants a program the privileges of all drivers, so that the user runs one command only once.
     #[must_use]
     pub fn command_granting() -> String {
         let program = std::env::current_exe()
@@ -84,7 +83,7 @@ impl PortError {
         )
     }
 
-    /// What is wrong, without the port: for who says which it is, or takes another way.
+    /// Reason without the port, for callers that name the port themselves or use another driver instead.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -100,7 +99,7 @@ impl PortError {
         }
     }
 
-    /// Whether the run may go on and try again (link down), as against being over.
+    /// Returns true if the run can continue and retry (link down), false if the error ends the run.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::LinkDown { .. })

@@ -1,13 +1,12 @@
-//! Frames handed from the worker that received them to the one that waits for them.
+//! Passes frames from the worker that received them to the worker that handles them.
 //!
-//! A device spreads what it receives over its queues as it likes. Where a frame must reach one worker
-//! and no other, whoever finds it in its queue copies it into a ring that leads there: one ring from
-//! each worker to each other, so no two write or read the same one and nobody waits for a lock. A
-//! full ring drops, and counts it.
+//! A device may distribute received frames over its queues in any way. If a frame must reach a certain worker, the
+//! worker that received it copies it into a ring. There is one ring for each ordered pair of workers, so each ring has
+//! one writer and one reader, and no locks are needed. A full ring drops the frame and counts the drop.
 //!
-//! Who has nothing to do sleeps in the driver, which has to be woken: a worker says before it sleeps
-//! that it will ([`Post::about_to_sleep`]), and who handed it a frame is told whom to wake
-//! ([`Post::wake`]). How that is done is the driver's.
+//! An idle worker sleeps in the driver and has to be woken up. A worker announces that it will sleep
+//! ([`Post::about_to_sleep`]). A worker that has handed frames to a sleeping worker learns from [`Post::wake`] which
+//! workers to wake up. The driver decides how.
 
 use std::sync::{
     Arc,
@@ -18,34 +17,34 @@ use crate::memory::spsc;
 use crate::steer::PortSteering;
 use crate::{ChecksumState, RxFrame, StampSource};
 
-/// Frames in all rings together, about: they take what they need of memory when they are first used.
+/// Approximate number of frames in all rings together. Rings use memory only when slots are first used.
 const FRAMES: usize = 1 << 18;
-/// Fewest and most frames that one ring holds.
+/// Minimum and maximum number of frames in one ring.
 const LEAST: usize = 64;
 const MOST: usize = 4096;
 
-/// What one worker has of the rings to and from all others.
+/// One worker's ends of the rings to and from all other workers.
 pub struct Post {
     worker: u32,
     which: PortSteering,
     to: Vec<Option<spsc::Sender>>,
     from: Vec<Option<spsc::Receiver>>,
-    /// Where the next look begins, so that no worker is served before the others always.
+    /// Ring to read first next time, so that no ring is always served first.
     next: usize,
-    /// Who got a frame since they were last woken, a bit each.
+    /// Workers that got a frame since the last [`Post::wake`], one bit each.
     got: u64,
     asleep: Arc<[Padded]>,
     counters: PostCounters,
 }
 
-/// What became of frames that were another worker's, and of frames that others found.
+/// Counters of frames passed to and from other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostCounters {
-    /// Handed on.
+    /// Frames passed to another worker.
     pub sent: u64,
-    /// Not handed on, because the ring was full or the frame longer than its slots.
+    /// Frames dropped because the ring was full or the frame was longer than a slot.
     pub dropped: u64,
-    /// Taken from others.
+    /// Frames received from other workers.
     pub taken: u64,
 }
 
@@ -53,10 +52,10 @@ pub struct PostCounters {
 #[repr(align(128))]
 struct Padded(AtomicBool);
 
-/// The posts of `workers` workers (at most 64), for frames of up to `capacity` bytes.
+/// Creates the posts of 1 to 64 workers, for frames of up to `capacity` bytes.
 ///
 /// # Panics
-/// With no worker or more than 64.
+/// If `workers` is 0 or more than 64.
 #[must_use]
 pub fn exchange(workers: u32, which: PortSteering, capacity: usize) -> Vec<Post> {
     let n = workers as usize;
@@ -89,7 +88,8 @@ pub fn exchange(workers: u32, which: PortSteering, capacity: usize) -> Vec<Post>
 }
 
 impl Post {
-    /// Whether a frame is another worker's. Then it has been handed on, or dropped and counted.
+    /// Returns true if the frame belongs to another worker. In that case the frame has been passed on, or dropped and
+    /// counted.
     #[inline]
     pub fn hand_on(&mut self, frame: &RxFrame<'_>) -> bool {
         let to = self.which.worker(frame.bytes, self.to.len() as u32);
@@ -119,8 +119,7 @@ impl Post {
         self.got |= 1 << to;
     }
 
-    /// Shows up to `max` frames that others have handed to this worker, in the order of each.
-    /// Returns how many.
+    /// Passes up to `max` frames from other workers to `on_frame`, in order per sender. Returns the number of frames.
     #[inline]
     pub fn take<F: FnMut(&RxFrame<'_>)>(&mut self, max: usize, mut on_frame: F) -> usize {
         let mut taken = 0;
@@ -152,33 +151,33 @@ impl Post {
         taken
     }
 
-    /// Whether somebody has handed this worker a frame that it has not taken.
+    /// Returns true if frames from other workers are waiting.
     #[must_use]
     pub fn has_mail(&mut self) -> bool {
         let mut rings = self.from.iter_mut().flatten();
         rings.any(|ring| ring.available(1) > 0)
     }
 
-    /// Says that this worker will sleep unless this returns false, because there is mail. To be ended
-    /// with [`Post::awake`].
+    /// Announces that this worker will sleep. Returns false if frames are waiting; then the worker must not sleep.
+    /// [`Post::awake`] ends the announcement.
     #[must_use]
     pub fn about_to_sleep(&mut self) -> bool {
         self.asleep[self.worker as usize]
             .0
             .store(true, Ordering::Relaxed);
-        // Pairs with the fence in `wake`: either this look sees the frame, or that one the sleeper.
+        // Pairs with the fence in `wake`: either this check sees the frame, or `wake` sees the sleeper.
         fence(Ordering::SeqCst);
         !self.has_mail()
     }
 
-    /// Says that this worker looks for mail by itself again.
+    /// Announces that this worker checks for frames again.
     pub fn awake(&self) {
         self.asleep[self.worker as usize]
             .0
             .store(false, Ordering::Relaxed);
     }
 
-    /// Names the workers that sleep and have got a frame from this one since the last call.
+    /// Calls `each` for every sleeping worker that got a frame from this worker since the last call.
     #[inline]
     pub fn wake<F: FnMut(usize)>(&mut self, mut each: F) {
         if self.got == 0 {
@@ -188,7 +187,7 @@ impl Post {
         while self.got != 0 {
             let worker = self.got.trailing_zeros() as usize;
             self.got &= self.got - 1;
-            // Once is enough, whoever does it.
+            // One wake-up is enough, from any worker.
             let asleep = &self.asleep[worker].0;
             if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::Relaxed) {
                 each(worker);
@@ -196,14 +195,14 @@ impl Post {
         }
     }
 
-    /// What has been handed over so far.
+    /// Totals so far.
     #[must_use]
     pub fn counters(&self) -> PostCounters {
         self.counters
     }
 }
 
-/// The stamp source of a number that `source as u64` gave.
+/// Stamp source for a number made with `source as u64`.
 #[inline]
 fn source(number: u8) -> StampSource {
     const ALL: [StampSource; 6] = [
@@ -267,7 +266,7 @@ mod tests {
                 ports.push(usize::from(port));
             });
             ports.sort_unstable();
-            // Each of the two others has found both.
+            // Each of the other two workers has received both frames.
             assert_eq!(ports, [worker, worker, worker + 3, worker + 3]);
             assert_eq!(taken, 4);
             assert!(!post.has_mail());
@@ -312,7 +311,7 @@ mod tests {
         }
         assert_eq!(woken(&mut posts[0]), [1]);
         assert_eq!(woken(&mut posts[0]), [0; 0]);
-        // Who has mail is told so and does not sleep.
+        // A worker with waiting frames does not sleep.
         assert!(!posts[2].about_to_sleep());
     }
 

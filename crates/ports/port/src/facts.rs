@@ -1,21 +1,21 @@
-//! What is known about a port once it is open.
+//! Properties of an open port.
 
 use std::fmt;
 
-/// Who took a receive stamp. In the order of how much it can be trusted.
+/// Source of a receive timestamp, ordered by accuracy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StampSource {
-    /// The network card, when the frame arrived.
+    /// The network card, on arrival of the frame.
     Nic,
     /// The kernel's packet tap (TPACKET), in the receive path.
     KernelTpacket,
     /// The XDP program, in the driver's receive path.
     KernelXdp,
-    /// This process, when it saw the frame; includes the wait for its thread.
+    /// This process, on reading the frame; includes the wake-up delay of the thread.
     UserSpace,
     /// A capture file.
     Recorded,
-    /// A clock that the test turns.
+    /// Virtual clock of a test.
     Virtual,
 }
 
@@ -45,60 +45,59 @@ impl fmt::Display for StampSource {
 pub struct Speed {
     /// Bits per second on the wire.
     pub bits_per_second: u64,
-    /// The device only claims it (veth, tap): no percentage or line rate can be taken from it.
+    /// True if the device only claims the speed (veth, tap): it defines no line rate and no percentage.
     pub nominal: bool,
 }
 
-/// What is known about an open port.
+/// Properties of an open port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortFacts {
-    /// The locator it was opened from, with the driver: `xdp:wb-pair-a/a0`.
+    /// Locator that the port was opened from, with the driver: `xdp:wb-pair-a/a0`.
     pub locator: String,
     /// Driver name: `xdp`, `packet`, `memory`, `file`.
     pub driver: &'static str,
-    /// How the driver works here: `native copy`, `tpacket-v3 + sendmmsg`, …
+    /// Mode of the driver: `native copy`, `tpacket-v3 + sendmmsg`, …
     pub mode: String,
-    /// Interface index in its namespace; 0 where there is no interface.
+    /// Interface index in its namespace; 0 without an interface.
     pub ifindex: u32,
-    /// Hardware address; zero where there is none.
+    /// Hardware address; zeros if there is none.
     pub mac: [u8; 6],
-    /// Largest IP packet; frames may be this plus 14 (and 4 for each VLAN tag) long.
+    /// Largest IP packet in bytes. Frames may have this plus 14 bytes, and 4 for each VLAN tag.
     pub mtu: u32,
-    /// Link speed, where known.
+    /// Link speed, if known.
     pub speed: Option<Speed>,
-    /// Queue pairs open.
+    /// Number of open queue pairs.
     pub queues: u32,
-    /// The best stamp that this port takes.
+    /// Best timestamp source of this port.
     pub stamp_source: StampSource,
-    /// Kernel driver (`veth`, `ixgbe`, …); empty where there is none.
+    /// Kernel driver (`veth`, `ixgbe`, …); empty if there is none.
     pub kernel_driver: String,
-    /// What the user should know, a sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// An interface as the host described it, given to a driver to open.
+/// Interface to open, as described by the host.
 ///
-/// Drivers open it in the network namespace of the calling thread; they find out nothing of
-/// this themselves.
+/// Drivers open it in the network namespace of the calling thread. They do not determine these properties themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The port as the user wrote it, for messages.
+    /// Port as the user wrote it, for messages.
     pub port: String,
     /// Interface name in its namespace.
     pub name: String,
     /// Interface index in its namespace.
     pub index: u32,
-    /// Hardware address.
+    /// Largest IP packet in bytes.
     pub mac: [u8; 6],
     /// Largest IP packet.
     pub mtu: u32,
-    /// Link speed, where known.
+    /// Link speed, if known.
     pub speed: Option<Speed>,
-    /// Kernel driver (`veth`, `ixgbe`, …); empty where unknown.
+    /// Kernel driver (`veth`, `ixgbe`, …); empty if unknown.
     pub kernel_driver: String,
-    /// Transmit queues switched on; 1 where unknown.
+    /// Active transmit queues; 1 if unknown.
     pub tx_queues: u32,
-    /// Receive queues switched on; 1 where unknown.
+    /// Active receive queues; 1 if unknown.
     pub rx_queues: u32,
 }
 
@@ -108,7 +107,7 @@ impl Interface {
     pub fn switch_on(&self, count: u64) -> String {
         let name = &self.name;
         match self.kernel_driver.as_str() {
-            // veth knows receive and transmit queues; most cards know only pairs.
+            // veth has separate receive and transmit queues; most cards have only pairs.
             "veth" => format!("try `ethtool -L {name} rx {count} tx {count}`"),
             driver @ ("ena" | "gve") => format!(
                 "{driver} takes XDP programs with at most half of its queues on, see `wirebench doctor {name}`"

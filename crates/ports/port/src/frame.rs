@@ -1,26 +1,26 @@
-//! A frame as a port hands it over: borrowed bytes and what the driver knows about them.
+//! Frame as delivered by a port: borrowed bytes and metadata of the driver.
 
 use crate::StampSource;
 
-/// One received frame, borrowed from the driver until the callback returns.
+/// Received frame, borrowed from the driver until the callback returns.
 #[derive(Clone, Copy, Debug)]
 pub struct RxFrame<'a> {
-    /// From the destination address on, without FCS; at most what the driver captured.
+    /// Captured bytes from the destination address on, without FCS.
     pub bytes: &'a [u8],
-    /// Length on the wire without FCS; larger than `bytes` when the frame was cut.
+    /// Length on the wire without FCS; larger than `bytes` if the frame was truncated.
     pub original_len: u32,
-    /// When it arrived: nanoseconds of the wall clock (`CLOCK_REALTIME`).
+    /// Arrival in wall-clock nanoseconds (`CLOCK_REALTIME`).
     pub stamp_ns: u64,
-    /// Who took the stamp.
+    /// Source of the timestamp.
     pub stamp_source: StampSource,
-    /// The tag that the device or kernel took out of the frame, if it did.
+    /// VLAN tag that the device or the kernel removed from the frame.
     pub vlan: Option<StrippedVlan>,
-    /// What is known of the layer-4 checksum.
+    /// State of the layer-4 checksum.
     pub checksum: ChecksumState,
 }
 
 impl RxFrame<'_> {
-    /// Frame size as on the wire: with the 4-byte FCS and with a stripped VLAN tag.
+    /// Frame size on the wire in bytes, including the 4-byte FCS and a removed VLAN tag.
     #[inline]
     #[must_use]
     pub fn size(&self) -> u32 {
@@ -28,7 +28,7 @@ impl RxFrame<'_> {
     }
 }
 
-/// A VLAN tag that is no longer in the bytes.
+/// VLAN tag that was removed from the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrippedVlan {
     /// Tag protocol identifier, 0x8100 or 0x88a8.
@@ -37,29 +37,29 @@ pub struct StrippedVlan {
     pub tci: u16,
 }
 
-/// What the driver knows of a received frame's layer-4 checksum.
+/// State of a received frame's layer-4 checksum, as reported by the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// Nothing; look at the bytes.
+    /// Not checked.
     #[default]
     Unknown,
-    /// The device or the kernel found it right.
+    /// Found correct by the device or the kernel.
     Valid,
-    /// The sender left it to hardware that never ran (`TP_STATUS_CSUMNOTREADY`); it is no error.
+    /// Left by the sender to hardware that never ran (`TP_STATUS_CSUMNOTREADY`); not an error.
     NotReady,
 }
 
-/// One frame lent for sending.
+/// Frame lent for sending.
 ///
-/// The memory keeps its content from one use to the next as long as `cookie` is not 0: a sender
-/// that stores there what it wrote (a template number, say) may patch the frame instead of
-/// writing it anew. A driver that cannot promise that sets `cookie` to 0 whenever it lends.
+/// The memory keeps its content from one use to the next as long as `cookie` is not 0. A sender that stores a
+/// description of its content in the cookie (for example a template number) may patch the frame instead of rewriting
+/// it. A driver that cannot guarantee the content sets `cookie` to 0 on every lend.
 #[derive(Debug)]
 pub struct Slot<'a> {
     /// The whole buffer; at least [`crate::TxQueue::frame_capacity`] bytes.
     pub bytes: &'a mut [u8],
     /// Bytes to send, without FCS. The sender must set it.
     pub len: &'a mut u32,
-    /// The sender's own mark; see above. 0 means the content is unknown.
+    /// Mark of the sender, as described above. 0 means that the content is unknown.
     pub cookie: &'a mut u64,
 }

@@ -1,20 +1,19 @@
-//! What a port is: the traits every driver implements, and the drivers that need no kernel.
+//! Traits that every driver implements, and the drivers that need no kernel.
 //!
-//! A port is where frames enter and leave. It has queue pairs; one worker owns one queue pair and
-//! everything behind it, so nothing here is shared or locked. Engines are generic over these
-//! traits and are compiled once per driver; which driver it is, is decided once, at start.
+//! Frames enter and leave through a port. A port has queue pairs. Each queue pair and everything behind it belongs to
+//! one worker, so nothing here is shared or locked. Engines are generic over these traits and compiled once per driver.
+//! The driver is chosen once, at start.
 //!
-//! This crate knows nothing of streams, tags or plans, and makes no system call by itself: capture
-//! files and sleeping go through the standard library, the time comes from the caller ([`clock`]).
+//! This crate does not know streams, tags or plans, and makes no direct system calls: capture files and sleeping use
+//! the standard library, and the caller supplies the time ([`clock`]).
 //!
-//! Beside the traits are the drivers that need no interface ([`memory`], [`mod@file`]), a device that
-//! errs by order ([`fault`]), the way of frames from one
-//! worker to another ([`mod@exchange`]), and the suite that every driver has to pass
-//! ([`conformance`]). A port that runs streams by itself is told by [`offload`].
+//! In addition to the traits, the crate has the drivers that need no interface ([`memory`], [`mod@file`]), an impairing
+//! device ([`fault`]), the transfer of frames between workers ([`mod@exchange`]), and the test suite for all drivers
+//! ([`conformance`]). [`offload`] describes ports that run whole streams.
 //!
-//! The order of a sender's loop is `lend` → write the slots → `submit` → `flush`; of a receiver's,
-//! `receive` (and `wait` when nothing came). Both halves of a pair are used in one loop by a
-//! worker that answers or measures both ways.
+//! A sender's loop calls `lend`, writes the slots, then calls `submit` and `flush`. A receiver's loop calls `receive`,
+//! and `wait` if nothing arrived. A worker that answers, or measures both directions, uses both halves of a pair in one
+//! loop.
 
 pub mod clock;
 pub mod conformance;

@@ -1,8 +1,8 @@
-//! A call that workers make when something happened that the session waits for.
+//! Callback from workers to the session, for events that the session waits for.
 
 use std::{fmt, sync::OnceLock};
 
-/// A callback that is set once, before the workers start. Without one a call does nothing.
+/// Callback that is set once, before the workers start. Without a callback, a call does nothing.
 #[derive(Default)]
 pub struct Notify(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
@@ -13,12 +13,12 @@ impl Notify {
         Self(OnceLock::new())
     }
 
-    /// Sets what is called. Only the first call counts.
+    /// Sets the callback. Only the first call has an effect.
     pub fn set(&self, call: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(call));
     }
 
-    /// Makes the call.
+    /// Calls the callback.
     pub fn call(&self) {
         if let Some(call) = self.0.get() {
             call();

@@ -1,116 +1,115 @@
-//! What a port can be given to do by itself: to send a stream whole, and to account for what arrives.
+//! Contract of ports that send whole streams or count the frames that arrive, without a worker per frame.
 //!
-//! A queue pair moves frames that somebody else has made. A port with an offload is told what a stream consists of, as
-//! tables ([`StreamProgram`]), makes its frames itself and gives counters ([`SendOffload`]); or it is told which flows are
-//! awaited ([`Awaited`]), looks at what arrives and gives what it measured ([`ReceiveOffload`]). Whoever makes the tables
-//! keeps the promise that the same plan and seed send the same frames on every path: what is said here of values and
-//! their order is exact.
+//! A queue pair moves frames that the caller wrote. A port with a send offload gets a stream as tables
+//! ([`StreamProgram`]), writes the frames and returns counters ([`SendOffload`]). A port with a receive offload gets
+//! the expected flows ([`Awaited`]), inspects arriving frames and returns its measurements ([`ReceiveOffload`]). The
+//! same plan and seed must send the same frames on every path, so values and their order are specified exactly here.
 
 use wb_measure::{Counters, FlowStats, Histogram, Measurement};
 
 use crate::PortError;
 
-/// Why a port does not send or account for streams by itself. Whoever may go another way gives the text as the reason for it;
-/// whoever may not gets [`PortError::Offload`], which says so too.
+/// Reason why a port cannot send or count streams. A caller that may use another driver reports it as the reason for
+/// that. Other callers return [`PortError::Offload`], which contains it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The build has no programs.
+    /// The build has no BPF programs.
     #[error("this build has no BPF programs (feature `bpf`), which the live driver consists of")]
     NoPrograms,
-    /// The kernel is too old; its version, where it was asked for.
+    /// The kernel is too old. Contains its version, if known.
     #[error("{} runs no programs on live frames, as Linux 5.18 does", linux(*.0))]
     Kernel(Option<(u32, u32)>),
-    /// In a user namespace.
+    /// The process runs in a user namespace.
     #[error("in a user namespace the kernel loads no such programs")]
     UserNamespace,
     /// A capability is missing.
     #[error("{0} is missing")]
     Lacks(String),
-    /// The kernel's reason for not loading the programs.
+    /// The kernel refused to load the programs, for this reason.
     #[error("the kernel does not load the programs of the live driver ({0})")]
     Loading(String),
-    /// There is no interface.
+    /// The port has no interface.
     #[error("it is no interface")]
     NoInterface,
     /// The device takes no frames from programs.
     #[error("{}", no_transmit(.driver, .command.as_deref()))]
     NoTransmit {
-        /// The driver of the kernel, if that is known.
+        /// Kernel driver, if known.
         driver: String,
-        /// What would make a veth take them, if that is known.
+        /// Command that makes a veth take frames, if known.
         command: Option<String>,
     },
-    /// It does, but only as long as somebody else wants it.
+    /// The device takes frames only as long as another user's program stays attached.
     #[error(
         "the other end of this veth takes frames from programs only as long as somebody else's XDP program stays there"
     )]
     AtMercy,
-    /// It would, if a program were put where others want to receive.
+    /// The device would take frames after attaching a program that would keep others from receiving.
     #[error(
         "nobody in this run receives, and a program at the other end, which would let the frames in, keeps others from receiving there by XDP"
     )]
     Unawaited,
-    /// Another XDP program is at the interface.
+    /// Another XDP program is attached to the interface.
     #[error("{} is attached to it", program(*.id))]
     Attached {
-        /// Its number, if that is known.
+        /// Id of the program, if known.
         id: Option<u32>,
-        /// The interface.
+        /// Interface.
         interface: String,
     },
-    /// More send at once than it has queues.
+    /// There are more senders than queues.
     #[error("{senders} {what} have {room} of its queues, and would refuse each other's frames")]
     Crowded {
-        /// How many send, …
+        /// Number of senders.
         senders: u32,
-        /// … what they are, …
+        /// Kind of the senders.
         what: &'static str,
-        /// … and into how many queues.
+        /// Number of queues.
         room: u32,
     },
-    /// What was sent as a trial does not show in the device's counters.
+    /// The frames of a probe do not appear in the device's counters.
     #[error(
         "of {taken} frames that the device took as a trial it counted {counted} as sent (tx_packets), so it drops what programs send, or does not count it"
     )]
     Uncounted {
-        /// Frames that it took.
+        /// Frames that the device took.
         taken: u64,
-        /// Frames that it counted.
+        /// Frames that the device counted.
         counted: u64,
     },
-    /// The accounts do not fit.
+    /// The accounts do not fit into memory.
     #[error(
         "{flows} flows, accounted for on each of {queues} queues, need {:.1} GiB of memory, and {:.1} GiB are available: at most {fit} fit, or fewer queues (`ethtool -L`)",
         gib(*.need),
         gib(*.available)
     )]
     NoRoom {
-        /// How many are awaited.
+        /// Number of expected flows.
         flows: u32,
         /// Queues of the device.
         queues: u32,
-        /// Bytes.
+        /// Memory needed, in bytes.
         need: u64,
-        /// Bytes.
+        /// Memory available, in bytes.
         available: u64,
-        /// How many would fit.
+        /// Number of flows that would fit.
         fit: u32,
     },
-    /// It follows no more accounts than that.
+    /// The number of accounts exceeds the limit of a BPF map.
     #[error("{flows} flows on {queues} queues are more than the live driver can follow")]
     TooMany {
-        /// How many are awaited.
+        /// Number of expected flows.
         flows: u32,
         /// Queues of the device.
         queues: u32,
     },
-    /// The program did not get on with a frame.
+    /// The program failed to write a frame.
     #[error("the program of the live driver could not make a frame")]
     Broken,
-    /// What is asked for is not among what it can do.
+    /// A requested feature is not supported.
     #[error("{0}")]
     Asked(&'static str),
-    /// The same, with figures.
+    /// A requested feature is not supported; the text has figures.
     #[error("{0}")]
     Streams(String),
 }
@@ -148,7 +147,7 @@ fn gib(bytes: u64) -> f64 {
 }
 
 impl Refusal {
-    /// What to do for who may not go another way by itself.
+    /// Advice for a user whose plan requires this driver.
     pub(crate) fn advice(&self) -> String {
         match self {
             Self::Attached { interface, .. } => {
@@ -160,54 +159,54 @@ impl Refusal {
     }
 }
 
-/// The frames of one stream as one worker sends them.
+/// Frames of one stream as one worker sends them.
 ///
-/// Frame by frame: the template of the size whose turn it is is laid down, the fields are written into it, then the tag,
-/// and last the checksums, from the sums of the template and of what was written.
+/// For each frame, the sender copies the template of the frame's size, writes the fields and the tag, and sets the
+/// checksums from the sums of the template and of the written values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamProgram {
-    /// One for each size, all with headers of the same length.
+    /// Templates, one for each size. All headers have the same length.
     pub templates: Vec<HeaderTemplate>,
-    /// What follows the header in every frame, as long as the longest needs.
+    /// Bytes after the header, the same in every frame; long enough for the longest frame.
     pub payload: Vec<u8>,
-    /// Which template each frame of a period has; empty where there is one.
+    /// Template index of each frame of a period; empty if there is only one template.
     pub order: Vec<u16>,
-    /// Where in `order` the first frame is.
+    /// Position of the first frame in `order`.
     pub order_at: u32,
-    /// How far the next frame is behind it, less than the period.
+    /// Distance in `order` from one frame to the next, less than the period.
     pub order_advance: u32,
-    /// Each frame's place in `order` is a random number instead.
+    /// Source of random positions in `order`, instead of `order_at` and `order_advance`.
     pub order_drawn: Option<Draw>,
-    /// What is written into the header, in this order.
+    /// Fields to write into the header, in this order.
     pub fields: Vec<FieldProgram>,
-    /// The flows, in turn.
+    /// Order of the flows.
     pub walk: FlowWalk,
-    /// Where the test tag stands, whose magic is in the templates; `None` without one.
+    /// Offset of the test tag, if there is one. The templates contain its magic number.
     pub tag_at: Option<usize>,
-    /// What is written into it.
+    /// Content of the tag.
     pub tag: TagProgram,
-    /// How often each frame is sent before the next one is made, at least 1.
+    /// Number of times that each frame is sent, at least 1.
     pub copies: u32,
-    /// How many frames are due at once, at least 1.
+    /// Number of frames that are due together, at least 1.
     pub burst: u32,
-    /// Where the IPv4 header checksum stands if it changes from frame to frame.
+    /// Offset of the IPv4 header checksum, if it changes from frame to frame.
     pub ip_checksum: Option<usize>,
-    /// The same of layer 4.
+    /// Offset of the layer-4 checksum, if it changes from frame to frame.
     pub l4_checksum: Option<usize>,
-    /// Layer 4 is UDP, which has no checksum of 0.
+    /// True if layer 4 is UDP, which does not use a checksum of 0.
     pub udp: bool,
-    /// Frames are sent when they are due, and not as fast as the device takes them.
+    /// True if frames follow a schedule, false for full speed.
     pub paced: bool,
 }
 
 impl StreamProgram {
-    /// Length of the headers.
+    /// Length of the headers in bytes.
     #[must_use]
     pub fn header_len(&self) -> usize {
         self.templates.first().map_or(0, |t| t.header.len())
     }
 
-    /// The longest frame, without FCS.
+    /// Length of the longest frame in bytes, without FCS.
     #[must_use]
     pub fn longest(&self) -> usize {
         let lens = self.templates.iter().map(|t| t.len as usize);
@@ -215,21 +214,21 @@ impl StreamProgram {
     }
 }
 
-/// What stands in the tags of a stream.
+/// Content of the tags of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagProgram {
-    /// Flow, sequence of the flow, and when the frame leaves.
+    /// Flow, sequence number of the flow, and departure time.
     Wirebench,
-    /// The number of frames sent so far, and when the frame was made: as soon as the one before it had left.
+    /// Number of frames sent so far, and time at which the frame was made: directly after the previous frame left.
     Pktgen {
-        /// The number in the first one.
+        /// Number in the first frame.
         first: u32,
-        /// The form of the time.
+        /// Format of the time.
         time: PktgenStamp,
     },
 }
 
-/// The forms of the time in a tag of pktgen.
+/// Time formats of a pktgen tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PktgenStamp {
     /// Zeros.
@@ -240,17 +239,17 @@ pub enum PktgenStamp {
     Nanos,
 }
 
-/// Numbers of the generator SplitMix64 from this state on, with `stride` added to it for each.
+/// SplitMix64 generator with this state, which increases by `stride` for each number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// The state before the first.
+    /// State before the first number.
     pub state: u64,
-    /// What is added to it for each: the generator's own constant where all of its numbers are taken.
+    /// Increment of the state for each number: the generator's constant if one sender takes all numbers.
     pub stride: u64,
 }
 
 impl Draw {
-    /// All numbers from this state on.
+    /// Generator that yields all numbers starting at this state.
     #[must_use]
     pub const fn all(state: u64) -> Self {
         Self {
@@ -260,174 +259,175 @@ impl Draw {
     }
 }
 
-/// One size of a stream.
+/// Template of one frame size of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderTemplate {
-    /// Length of the frame, without FCS.
+    /// Length of the frame in bytes, without FCS.
     pub len: u32,
-    /// Sum over the IPv4 header but for what is written.
+    /// Checksum sum of the IPv4 header, without the fields written per frame.
     pub ip_sum: u32,
-    /// Sum over layer 4 and its pseudo header but for what is written.
+    /// Checksum sum of layer 4 and its pseudo header, without the fields written per frame.
     pub l4_sum: u32,
-    /// Its first bytes; bits that fields write are 0.
+    /// First bytes of the frame. Bits that fields write are 0.
     pub header: Vec<u8>,
 }
 
-/// A field of up to 8 bytes, as one big-endian number.
+/// Field of up to 8 bytes, written as one big-endian number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldProgram {
     /// Offset of its first byte.
     pub at: usize,
-    /// Bytes: 1, 2, 4, 6 or 8.
+    /// Width in bytes: 1, 2, 4, 6 or 8.
     pub width: u8,
-    /// Values stand so many bits higher.
+    /// Number of bits by which values are shifted left.
     pub shift: u8,
-    /// Bits that are written.
+    /// Bits that the field writes.
     pub mask: u64,
-    /// Of these, bits in the IPv4 header.
+    /// Bits of `mask` that are in the IPv4 header.
     pub ip: u64,
-    /// Of these, bits under the checksum of layer 4.
+    /// Bits of `mask` that the layer-4 checksum covers.
     pub l4: u64,
-    /// The last byte is the upper half of a 16-bit word.
+    /// True if the last byte is the upper half of a 16-bit word.
     pub odd: bool,
-    /// What is written.
+    /// Values of the field.
     pub values: FieldValues,
 }
 
-/// The values of a field, frame by frame.
+/// Values of a field, frame by frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValues {
-    /// `first` and a digit of the flow's 5-tuple.
+    /// `first` plus a digit of the flow's 5-tuple.
     Digit {
-        /// Which of the four.
+        /// Index of the digit, 0 to 3.
         digit: u8,
-        /// Its value in flow 0.
+        /// Value in flow 0.
         first: u64,
     },
-    /// `base`, plus or minus so many steps.
+    /// `base` plus or minus `step` times the position.
     Steps {
-        /// The value at position 0.
+        /// Value at position 0.
         base: u64,
-        /// Minus.
+        /// True to subtract.
         down: bool,
-        /// Where the first frame is.
+        /// Position of the first frame.
         position: u64,
-        /// How far the next frame is behind it, below `values`.
+        /// Distance from one frame to the next, less than `values`.
         advance: u64,
-        /// How many positions there are.
+        /// Number of positions.
         values: u64,
-        /// From one to the next.
+        /// Difference between neighbouring values.
         step: u64,
     },
-    /// `first` plus a random number of steps below `values`: the next number of the generator times `values`, divided by 2^64.
+    /// `first` plus a random number of steps below `values`: the next number of the generator times `values`, divided
+    /// by 2^64.
     Random {
-        /// The smallest value.
+        /// Smallest value.
         first: u64,
-        /// From one to the next.
+        /// Difference between neighbouring values.
         step: u64,
-        /// How many there are, from 1 to 2^32.
+        /// Number of values, 1 to 2^32.
         values: u64,
-        /// The generator's numbers.
+        /// Random generator.
         draw: Draw,
     },
-    /// These in turn.
+    /// Values of a list, in turn.
     List {
-        /// At least one.
+        /// Values, at least one.
         values: Vec<u64>,
-        /// Where the first frame is.
+        /// Position of the first frame.
         at: u32,
-        /// How far the next frame is behind it, below the number of values.
+        /// Distance from one frame to the next, less than the number of values.
         advance: u32,
     },
 }
 
-/// The flows of one worker in turn, a frame each, and their 5-tuples as numbers of mixed radix.
+/// Flows of one worker, one frame each in turn, and their 5-tuples as mixed-radix numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowWalk {
-    /// What is added to a flow for the tag.
+    /// Number added to a flow for the tag.
     pub first_flow: u32,
-    /// The worker's first flow.
+    /// First flow of the worker.
     pub worker: u32,
-    /// From one flow of the worker to the next.
+    /// Distance between consecutive flows of the worker.
     pub workers: u32,
-    /// Flows of all workers: those below this.
+    /// Number of flows of all workers.
     pub flows: u32,
-    /// The 5-tuple of the worker's first flow.
+    /// 5-tuple of the worker's first flow.
     pub home: [u32; 4],
-    /// From one flow of the worker to the next.
+    /// Difference between the 5-tuples of consecutive flows of the worker.
     pub step: [u32; 4],
-    /// How many values each digit has.
+    /// Number of values of each digit.
     pub radix: [u32; 4],
-    /// The 5-tuple changes from flow to flow.
+    /// True if the 5-tuple changes from flow to flow.
     pub moves: bool,
-    /// In tags all are `first_flow`, with one sequence from 0.
+    /// True if all tags have flow `first_flow`, with one sequence from 0.
     pub one_flow: bool,
 }
 
-/// When frames are due: the next one at `due_ns`, and each after it by `whole_ns` and `part` parts of `parts` later; whole
-/// parts are `carry_ns` each.
+/// Schedule: the next frame is due at `due_ns`. The interval between frames is `whole_ns` plus `part` of `parts`
+/// fractions. Each time the fractions reach `parts`, the due time increases by `carry_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The next one, monotonic.
+    /// Due time of the next frame, monotonic clock.
     pub due_ns: u64,
-    /// Parts by which it is due later than that, less than `parts`.
+    /// Fractions accumulated so far, less than `parts`.
     pub rest: u64,
-    /// From one to the next, in whole nanoseconds.
+    /// Whole nanoseconds from one frame to the next.
     pub whole_ns: u64,
-    /// And in parts, no more than `parts`.
+    /// Fractions added per frame, at most `parts`.
     pub part: u64,
-    /// How many parts make `carry_ns`.
+    /// Number of fractions that make up `carry_ns`.
     pub parts: u64,
-    /// What so many parts are.
+    /// Nanoseconds added for each `parts` fractions.
     pub carry_ns: u64,
 }
 
-/// What a port is to send of one stream in a turn.
+/// Frames to send of one stream in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOrder {
-    /// When; `None` as fast as it takes them.
+    /// Schedule; `None` for full speed.
     pub pace: Option<Pace>,
-    /// No more frames than these.
+    /// Maximum number of frames.
     pub frames: u64,
-    /// Nothing is sent from this time on, monotonic.
+    /// End of the stream, monotonic clock: no frame is sent from this time on.
     pub until_ns: u64,
-    /// A frame that is later than this is not sent, and ends the turn.
+    /// Maximum lateness in ns. A frame that is later is not sent, and ends the turn.
     pub allowance_ns: u64,
 }
 
-/// What a port is to send in one turn, of all its streams.
+/// Frames to send of all streams in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOrder {
-    /// The time now, monotonic.
+    /// Current time, monotonic clock.
     pub now_ns: u64,
-    /// No more frames than these.
+    /// Maximum number of frames.
     pub frames: u64,
-    /// How long the turn may be, about.
+    /// Approximate duration of the turn in ns.
     pub length_ns: u64,
-    /// Frames that share one hand-over to the device: 1 where each is to leave by itself.
+    /// Number of frames handed to the device together: 1 if each frame must leave separately.
     pub batch: u32,
-    /// What is due is sent, and what is not yet is not awaited.
+    /// True to send only the frames that are due, without waiting for later ones.
     pub overdue: bool,
-    /// The wall clock less the monotonic one, for stamps.
+    /// Wall clock minus monotonic clock in ns, for timestamps.
     pub wall_minus_mono: u64,
 }
 
-/// What a turn did.
+/// Results of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendTurn {
-    /// Frames handed to the device, those included that it refused.
+    /// Frames handed to the device, including refused frames.
     pub submitted_frames: u64,
-    /// The sender was away for longer than 1 ms so many times, …
+    /// Number of stalls of the sender longer than 1 ms.
     pub stalls: u64,
-    /// … for so long in all, …
+    /// Total duration of the stalls.
     pub stalled_ns: u64,
-    /// … and at most.
+    /// Longest stall.
     pub largest_gap_ns: u64,
-    /// When the last frame left, monotonic; 0 if none did.
+    /// Departure of the last frame, monotonic clock; 0 if none left.
     pub last_departure_ns: u64,
-    /// For how long nothing was due.
+    /// Time for which no frame was due, in ns.
     pub idle_ns: u64,
-    /// When it last looked at the clock: who takes the next turn much later was away since then.
+    /// Last reading of the clock. If the next turn starts much later, the sender was stalled since this time.
     pub seen_ns: u64,
 }
 
@@ -436,100 +436,100 @@ pub struct SendTurn {
 pub struct SendCounters {
     /// Frames handed to the device.
     pub submitted_frames: u64,
-    /// Octets of these, with FCS.
+    /// Bytes of these frames, with FCS.
     pub submitted_octets: u64,
     /// Frames that the device dropped before the wire.
     pub refused_frames: u64,
-    /// Octets of these, with FCS.
+    /// Bytes of these frames, with FCS.
     pub refused_octets: u64,
 }
 
-/// Sends streams by itself, turn by turn. One thread at a time. Streams are numbered as they were loaded.
+/// Sends streams, turn by turn, from one thread at a time. Streams are numbered in the order of loading.
 pub trait SendOffload: Send {
-    /// Sends what is due, the earliest first, and returns when the turn is over or nothing more can be done in it.
-    /// Streams without a schedule have what time is left, in turn.
+    /// Sends due frames, earliest first. Returns at the end of the turn, or earlier if nothing is left to send in it.
+    /// Streams without a schedule share the remaining time in turn.
     ///
     /// # Errors
-    /// [`PortError::LinkDown`] while the link is down, which is no end: the turn is to be taken again later. Other errors
-    /// are. What was sent before is told by [`SendOffload::taken`] all the same.
+    /// [`PortError::LinkDown`] while the link is down; the caller can retry later. All other errors are final. In both
+    /// cases [`SendOffload::taken`] reports the frames sent before the error.
     fn turn(&mut self, order: &SendOrder, streams: &[StreamOrder]) -> Result<(), PortError>;
 
-    /// What the turn did that was taken last.
+    /// Results of the last turn.
     fn taken(&self) -> SendTurn;
 
-    /// What a frame of a stream that was due in that turn was late by, at most.
+    /// Largest lateness of a frame of the stream in the last turn, in ns.
     fn most_late_ns(&self, stream: usize) -> u64;
 
     /// Totals so far.
     fn counters(&self, stream: usize) -> SendCounters;
 
-    /// How often the port was told to go on, and how often the device was full.
+    /// Number of hand-overs to the device, and how often the device was full.
     fn hand_overs(&self) -> (u64, u64);
 
-    /// The flow whose turn is next, without `first_flow`, and how often all have had theirs.
+    /// Next flow, without `first_flow`, and the number of completed rounds over all flows.
     fn position(&self, stream: usize) -> (u32, u64);
 
-    /// Frames refused of each flow.
+    /// Refused frames of each flow.
     fn refused_by_flow(&self, stream: usize) -> Vec<u64>;
 }
 
-/// Ends a turn of a [`SendOffload`] within a millisecond, from any thread, and those that come after it.
+/// Ends the current turn of a [`SendOffload`] within a millisecond, from any thread, and all later turns.
 pub trait Halt: Send + Sync {
-    /// Does it.
+    /// Ends the current and all later turns.
     fn halt(&self);
 }
 
-/// What a receiver that is part of a port waits for.
+/// Frames that a receive offload expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Awaited {
-    /// The first flow, as in tags.
+    /// First flow, as in tags.
     pub first_flow: u32,
-    /// How many.
+    /// Number of flows.
     pub flows: u32,
-    /// The flow in the tag of frames that are counted apart.
+    /// Flow in the tags of ramp frames, which are counted separately.
     pub ramp_flow: u32,
-    /// The sender is not known: gaps count from the first sequence number seen.
+    /// True if the sender is unknown: gaps count from the first sequence number seen.
     pub sender_unknown: bool,
-    /// The first flow is not known either: the `flows` around that of the first tagged frame are awaited, and
-    /// `first_flow` says nothing.
+    /// True if the first flow is unknown too: the `flows` flows around the flow of the first tagged frame are expected,
+    /// and `first_flow` is ignored.
     pub around_first: bool,
 }
 
-/// Accounts for what arrives at a port, or a part of its queues, by itself.
+/// Counts the frames that arrive at a port or at some of its queues.
 pub trait ReceiveOffload: Send {
-    /// Begins to count; what came before counts for nothing. Stamps are the monotonic clock plus this.
+    /// Starts counting. Earlier frames are not counted. Timestamps are the monotonic clock plus `wall_minus_mono`.
     fn begin(&mut self, wall_minus_mono: u64);
 
-    /// Frames that were stamped before this time of the wall clock are of an earlier run, so they are foreign; 0: none is.
+    /// Counts frames stamped before this wall-clock time as foreign, because they belong to an earlier run; 0: none.
     fn since(&mut self, wall_ns: u64);
 
-    /// Originals that arrive after this time of the wall clock are late; `u64::MAX`: none.
+    /// Counts originals that arrive after this wall-clock time as late; `u64::MAX`: none.
     fn drain_since(&mut self, wall_ns: u64);
 
-    /// What arrives after this time of the wall clock counts for nothing; `u64::MAX`: all counts.
+    /// Ignores frames that arrive after this wall-clock time; `u64::MAX`: none.
     fn end_at(&mut self, wall_ns: u64);
 
-    /// The counters so far.
+    /// Totals so far.
     fn counters(&self) -> Counters;
 
     /// Number and sum of the latencies so far.
     fn latency(&self) -> (u64, u128);
 
-    /// Frames of the ramp so far.
+    /// Ramp frames so far.
     fn ramp_frames(&self) -> u64;
 
-    /// Frames so far that it had no time to account for; in no other count.
+    /// Frames so far that could not be counted because of contention; not included in other counters.
     fn dropped_frames(&self) -> u64 {
         0
     }
 
-    /// The latencies so far, queue by queue.
+    /// Latencies so far, one histogram per queue.
     fn latencies(&self) -> Vec<Histogram>;
 
-    /// Returns statistics so far of each of the first `count` flows, queue by queue. If the sender is not known, they
-    /// begin with the flow of the first tagged frame.
+    /// Statistics so far of each of the first `count` flows, queue by queue. If the sender is unknown, they start with
+    /// the flow of the first tagged frame.
     fn first_flows(&self, count: u32) -> Vec<FlowStats>;
 
-    /// Everything that was measured; flows have the numbers of their tags.
+    /// All measurements. Flows have the numbers of their tags.
     fn measurement(&self) -> Measurement;
 }

@@ -1,12 +1,11 @@
-//! Asking for memory before it is needed.
+//! Prefetches memory into the CPU caches.
 #![allow(unsafe_code)] // The instruction has no safe wrapper.
 
-/// Asks the processor to fetch the line of an address into its caches, and does not wait for it. Where the
-/// processor has no such instruction, nothing happens.
+/// Prefetches the cache line of an address without waiting. Does nothing on processors without such an instruction.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that neither reads nor writes what the program can see, and faults at no address.
+    // SAFETY: a hint without visible reads or writes, which faults at no address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());

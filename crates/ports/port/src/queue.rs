@@ -1,27 +1,27 @@
-//! The two halves of a queue pair.
+//! Traits of the two halves of a queue pair.
 
 use std::time::Duration;
 
 use crate::{PortError, RxFrame, Slot};
 
-/// A queue pair: one lane of a port, owned by one worker.
+/// Queue pair: one lane of a port, owned by one worker.
 ///
-/// A pair may be opened for one direction only; the other half then lends and receives nothing.
+/// A pair may be open in one direction only. The other half then lends and receives nothing.
 pub trait QueuePair: Send {
-    /// The sending half.
+    /// Sending half.
     type Tx: TxQueue;
-    /// The receiving half.
+    /// Receiving half.
     type Rx: RxQueue;
 
-    /// Both halves at once, so that a worker can answer while it looks at a frame.
+    /// Borrows both halves, so that a worker can answer while it reads a frame.
     fn split(&mut self) -> (&mut Self::Tx, &mut Self::Rx);
 
-    /// The sending half.
+    /// Sending half.
     fn tx(&mut self) -> &mut Self::Tx {
         self.split().0
     }
 
-    /// The receiving half.
+    /// Receiving half.
     fn rx(&mut self) -> &mut Self::Rx {
         self.split().1
     }
@@ -29,21 +29,19 @@ pub trait QueuePair: Send {
 
 /// Sends frames in batches, in place.
 ///
-/// Every frame that was submitted ends in exactly one of three ways: *sent* (the device took it),
-/// *refused* (the device dropped it before the wire; handed out by [`TxQueue::take_refused`]) or
-/// *withdrawn* (never offered to the device; handed out by [`TxQueue::withdraw`]). A frame that the
-/// kernel asks to be sent again is kept and sent again; it is none of them until then.
-/// `submitted = sent + refused + withdrawn + in_flight` always holds.
+/// Each submitted frame ends in exactly one of three ways: *sent* (accepted by the device), *refused* (dropped by the
+/// device before the wire; returned by [`TxQueue::take_refused`]) or *withdrawn* (never offered to the device; returned
+/// by [`TxQueue::withdraw`]). If the kernel requests a retry, the frame stays in flight and is sent again. `submitted =
+/// sent + refused + withdrawn + in_flight` always holds.
 pub trait TxQueue {
-    /// Longest frame that can be sent, without FCS.
+    /// Length of the longest frame that can be sent in bytes, without FCS.
     fn frame_capacity(&self) -> usize;
 
-    /// Frames worth handing over at once; a sender at full rate fills this many.
+    /// Efficient batch size in frames. A sender at full rate fills this many.
     fn batch_hint(&self) -> usize;
 
-    /// Makes up to `n` frames ready for writing and says how many there are (0 when all are with
-    /// the device). Calling again before `submit` starts over with the same frames. May reclaim,
-    /// makes no system call.
+    /// Prepares up to `n` frames for writing and returns their number (0 if the device holds all frames). A second call
+    /// before `submit` lends the same frames again. May reclaim completed frames; makes no system call.
     fn lend(&mut self, n: usize) -> usize;
 
     /// The `i`-th lent frame.
@@ -55,21 +53,21 @@ pub trait TxQueue {
     /// Queues the first `n` lent frames for sending, in order; the others are taken back.
     fn submit(&mut self, n: usize);
 
-    /// Tells the device to send what was submitted, with as few system calls as it takes, and
-    /// takes note of what it did. Does not wait: a full device leaves frames in flight.
+    /// Makes the device send the submitted frames, with as few system calls as possible, and updates the counters. Does
+    /// not wait: a full device leaves frames in flight.
     ///
     /// # Errors
-    /// [`PortError::LinkDown`] while the link is down (frames stay in flight and can be flushed
-    /// again or withdrawn), [`PortError::Gone`] when the device has vanished.
+    /// [`PortError::LinkDown`] while the link is down (frames stay in flight and can be flushed again or withdrawn),
+    /// [`PortError::Gone`] if the device has been removed.
     fn flush(&mut self) -> Result<(), PortError>;
 
-    /// Submitted frames whose end is not known yet.
+    /// Number of submitted frames with an unknown outcome.
     fn in_flight(&self) -> usize;
 
-    /// Hands out the bytes of every frame refused since the last call.
+    /// Passes the bytes of every frame refused since the last call to `each`.
     fn take_refused<F: FnMut(&[u8])>(&mut self, each: F);
 
-    /// Takes back every frame that the device has not begun to send, and hands out its bytes.
+    /// Takes back every frame that the device has not started to send, and passes its bytes to `each`.
     fn withdraw<F: FnMut(&[u8])>(&mut self, each: F);
 
     /// Totals since the port was opened.
@@ -78,36 +76,35 @@ pub trait TxQueue {
 
 /// Receives frames in batches, in place.
 pub trait RxQueue {
-    /// Shows up to `max` waiting frames to `on_frame`, in order of arrival, and gives their memory
-    /// back. Returns how many; 0 at once when nothing waits. Makes at most one system call.
+    /// Passes up to `max` waiting frames to `on_frame`, in order of arrival, and then releases their memory. Returns
+    /// the number of frames, 0 at once if none are waiting. Makes at most one system call.
     ///
     /// # Errors
-    /// [`PortError::Gone`] when the device has vanished, [`PortError::EndOfFile`] after the last
-    /// recorded frame.
+    /// [`PortError::Gone`] if the device has been removed, [`PortError::EndOfFile`] after the last recorded frame.
     fn receive<F: FnMut(&RxFrame<'_>)>(
         &mut self,
         max: usize,
         on_frame: F,
     ) -> Result<usize, PortError>;
 
-    /// Shows up to `max` of the frames that [`RxQueue::receive`] would show next and leaves them where they are, so
-    /// that a caller can fetch from memory what it will need for them. A driver may show none.
+    /// Shows up to `max` of the frames that [`RxQueue::receive`] will return next, without removing them, so that a
+    /// caller can prefetch the memory that it needs for them. A driver may show none.
     #[inline]
     fn look_ahead<F: FnMut(&[u8])>(&mut self, _max: usize, _on_frame: F) {}
 
-    /// From how many places it takes frames in turn, each of which keeps an order of its own. Those of
-    /// one flow may come by several where the device spreads them.
+    /// Number of lanes from which frames are taken in turn. Each lane is in order. Frames of one flow may be in several
+    /// lanes if the device distributes them.
     fn lanes(&self) -> usize {
         1
     }
 
-    /// As [`RxQueue::receive`], from one of its [lanes](RxQueue::lanes) only.
+    /// Receives from one [lane](RxQueue::lanes) only; otherwise the same as [`RxQueue::receive`].
     ///
     /// # Errors
-    /// As [`RxQueue::receive`].
+    /// See [`RxQueue::receive`].
     ///
     /// # Panics
-    /// May panic if there is no such lane.
+    /// May panic if the lane does not exist.
     #[inline]
     fn receive_from<F: FnMut(&RxFrame<'_>)>(
         &mut self,
@@ -118,72 +115,71 @@ pub trait RxQueue {
         self.receive(max, on_frame)
     }
 
-    /// Sleeps until a frame may be waiting, but not longer than `timeout`. Returns whether one may be.
+    /// Sleeps until a frame may be waiting, at most for `timeout`. Returns true if a frame may be waiting.
     ///
     /// # Errors
-    /// As [`RxQueue::receive`].
+    /// See [`RxQueue::receive`].
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError>;
 
-    /// How long after its stamp a frame may first be shown, because the device collects frames
-    /// before it hands them over.
+    /// Maximum time from a frame's timestamp until it can be received, because the device collects frames before it
+    /// delivers them.
     fn longest_hold(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// How long a caller may sleep, whatever the rate, without a loss of frames or of their times, as it finds them
-    /// in the ring with the kernel's stamps.
+    /// Maximum time for which a caller may sleep at any rate without losing frames or accurate timestamps, because the
+    /// frames wait in the ring with kernel timestamps.
     fn longest_nap(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Lets nothing more in, so that what waits can be read to the last frame and the totals stand
-    /// still. Where the driver cannot, it goes on.
+    /// Stops the intake of frames, so that the caller can read the waiting frames and final totals. Does nothing if the
+    /// driver cannot stop it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     fn close_intake(&mut self) -> Result<(), PortError> {
         Ok(())
     }
 
-    /// Totals since the port was opened (reads the kernel's counters where it must).
+    /// Totals since the port was opened. Reads kernel counters if necessary.
     fn counters(&mut self) -> RxCounters;
 
-    /// The kernel's own counters of this queue since the port was opened, by the kernel's names.
-    /// [`RxQueue::counters`] is made of them; here they are for whoever wants to check that.
+    /// Kernel counters of this queue since the port was opened, with the kernel's names. [`RxQueue::counters`] is
+    /// derived from them; they allow an independent check.
     fn kernel_counters(&mut self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 }
 
-/// What a sending half did.
+/// Totals of a sending half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::AddAssign)]
 pub struct TxCounters {
     /// Frames handed over with [`TxQueue::submit`].
     pub submitted_frames: u64,
     /// Frames the device took.
     pub sent_frames: u64,
-    /// Bytes of those, without FCS.
+    /// Bytes of the sent frames, without FCS.
     pub sent_octets: u64,
     /// Frames the device dropped before the wire.
     pub refused_frames: u64,
     /// Frames taken back unsent.
     pub withdrawn_frames: u64,
-    /// System calls made.
+    /// Number of system calls.
     pub kicks: u64,
-    /// Times the device was full.
+    /// Number of times the device was full.
     pub full_events: u64,
 }
 
-/// What a receiving half did.
+/// Totals of a receiving half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxCounters {
-    /// Frames shown to the caller.
+    /// Frames passed to the caller.
     pub received_frames: u64,
-    /// Frames that reached us and were lost for want of room in our rings, by any counter.
+    /// Frames that arrived and were lost because a ring was full, from all counters.
     pub dropped_frames: u64,
-    /// Frames that passed the filter, those dropped for want of room included, where the kernel
-    /// counts them.
+    /// Frames that passed the filter, including dropped frames, if the kernel counts them.
     pub passed_frames: Option<u64>,
-    /// Times the kernel found the ring full.
+    /// Number of times the kernel found the ring full.
     pub freezes: u64,
 }

@@ -1,6 +1,6 @@
-//! Keeps the bytes of refused frames until the sender asks for them.
+//! Stores the bytes of refused frames until the sender reads them.
 
-/// Refused frames, one after the other in one buffer that is used again.
+/// Refused frames, concatenated in one buffer that is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ impl Refused {
         self.ends.push(self.bytes.len());
     }
 
-    /// Hands out all frames, oldest first, and forgets them.
+    /// Passes all frames to `each`, oldest first, and clears the buffer.
     pub(crate) fn take<F: FnMut(&[u8])>(&mut self, mut each: F) {
         let mut start = 0;
         for end in self.ends.drain(..) {

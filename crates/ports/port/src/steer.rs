@@ -1,22 +1,22 @@
-//! Which worker a frame of a connection is for: the rule that all drivers steer by.
+//! Selects the worker for a frame of a connection, by the same rule for all drivers.
 
-/// Which port number steers a frame.
+/// Port number that selects the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortSteering {
-    /// The destination's: that of a client, in what is answered to it.
+    /// Destination port: the client's port in replies.
     Destination,
-    /// The source's: that of a client, in what it asks.
+    /// Source port: the client's port in requests.
     Source,
 }
 
-/// RFC 7348
+/// RFC 7348.
 const VXLAN_PORT: u16 = 4789;
-/// From an outer IPv4 header to the inner Ethernet type: IPv4 (20), UDP (8), VXLAN (8), addresses (12).
+/// Offset in bytes from the outer IPv4 header to the inner EtherType: IPv4 (20), UDP (8), VXLAN (8), addresses (12).
 const VXLAN_INNER_TYPE: usize = 48;
 
 impl PortSteering {
-    /// The number of the worker, of `workers`, that a frame is for: its port number of TCP or UDP, in
-    /// a VXLAN tunnel that of the packet inside, modulo `workers`. Other frames are for the first.
+    /// Index of the worker for a frame, below `workers`: the TCP or UDP port number (in a VXLAN tunnel, of the inner
+    /// packet) modulo `workers`. All other frames go to worker 0.
     #[inline]
     #[must_use]
     pub fn worker(self, frame: &[u8], workers: u32) -> u32 {

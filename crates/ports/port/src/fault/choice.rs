@@ -1,16 +1,16 @@
-//! Which frames it hits: by ratio, by count, or none.
+//! Selects the frames that an impairment applies to: by ratio, by count, or none.
 
 use wb_wire::SplitMix64;
 
-/// Which arriving frames are lost.
+/// Selection of the lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No frame is lost.
     #[default]
     None,
-    /// Each with this probability, 0 to 1.
+    /// Each frame is lost with this probability, 0 to 1.
     Ratio(f64),
-    /// Exactly each `n`-th: the frames number n, 2n, 3n, … of all that arrive.
+    /// Exactly every `n`-th arriving frame is lost: frames n, 2n, 3n, …
     Every(u64),
 }
 
@@ -19,13 +19,13 @@ pub enum Loss {
 pub(super) struct Random(pub(super) SplitMix64);
 
 impl Random {
-    /// The sequence number `stream` of this seed.
+    /// Creates the sequence with index `stream` of this seed.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut start = SplitMix64(seed ^ stream.wrapping_mul(0xd605_bbb5_8c8a_bbc5));
         Self(SplitMix64(start.next()))
     }
 
-    /// A number from 0 to `last`, both included.
+    /// Returns a number from 0 to `last`, inclusive.
     #[inline]
     pub(super) fn up_to(&mut self, last: u64) -> u64 {
         let n = u128::from(last) + 1;
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// Chooses frames.
+/// Selects frames.
 #[derive(Clone, Debug)]
 pub(super) enum Chooser {
     Never,

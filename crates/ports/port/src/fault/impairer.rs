@@ -1,10 +1,8 @@
-//! Decides what becomes of each frame, and keeps the frames that are under way in the order in
-//! which they will leave.
+//! Decides the fate of each frame and keeps the frames in flight in order of departure.
 //!
-//! Everything is settled when a frame arrives: whether it is lost, when it leaves, what it waits
-//! for. So the outcome does not depend on how often the caller looks, only on the arrivals and
-//! the seed; and because frames are put in line in the order of departure, the line is a plain
-//! queue.
+//! The decision is complete when a frame arrives: whether it is lost, when it leaves, and which frames it waits for. So
+//! the result depends only on the arrivals and the seed, not on how often the caller polls. Frames are queued in order
+//! of departure, so the line is a plain queue.
 
 use std::collections::VecDeque;
 
@@ -12,29 +10,28 @@ use super::choice::{Chooser, Random};
 use super::shaper::Shaper;
 use super::{Impairment, InvalidImpairment};
 
-/// What was done, exactly.
+/// Exact counters of the impairments applied.
 ///
-/// `arrived = lost + rate_dropped + (left − duplicated) + inside` always holds, with
-/// [`Impairer::inside`].
+/// `arrived = lost + rate_dropped + (left − duplicated) + inside` always holds, with [`Impairer::inside`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImpairCounters {
-    /// Frames that came in.
+    /// Frames that arrived.
     pub arrived: u64,
     /// Frames chosen to be lost.
     pub lost: u64,
-    /// Frames that found the buffer before the limited rate full.
+    /// Frames dropped because the buffer of the rate limit was full.
     pub rate_dropped: u64,
-    /// Frames that left, copies included.
+    /// Frames that left, including copies.
     pub left: u64,
     /// Copies that left.
     pub duplicated: u64,
-    /// Originals that left after an original that had come in later (RFC 4689 section 3.2.9).
+    /// Originals that left after an original that had arrived later (RFC 4689 section 3.2.9).
     pub reordered: u64,
-    /// Sum over the originals that left of the time from arrival to the departure due.
+    /// Sum of the delays of all originals that left, from arrival to due departure.
     pub delay_sum_ns: u64,
-    /// The shortest of those times; 0 if none left.
+    /// Shortest of these delays; 0 if none left.
     pub delay_min_ns: u64,
-    /// The longest of those times.
+    /// Longest of these delays.
     pub delay_max_ns: u64,
 }
 
@@ -45,7 +42,7 @@ impl ImpairCounters {
         self.left - self.duplicated
     }
 
-    /// Adds what another device did.
+    /// Adds the counters of another device.
     pub fn merge(&mut self, other: &Self) {
         let (mine, its) = (self.originals(), other.originals());
         self.delay_min_ns = match (mine, its) {
@@ -67,7 +64,7 @@ impl ImpairCounters {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Original,
-    /// An original that leaves after a later one.
+    /// Original that leaves after a later one.
     Reordered,
     Copy,
 }
@@ -86,16 +83,15 @@ struct Held<T> {
     len: u32,
     arrival_ns: u64,
     deadline_ns: u64,
-    /// `Impairer::passed` when it was held: the originals passed since then are later ones.
+    /// Value of `Impairer::passed` when the frame was held: the originals that passed since then are later frames.
     passed_before: u64,
 }
 
-/// One direction of an impairing device; `T` stands for a frame that the caller keeps.
+/// One direction of an impairing device. `T` is a handle for a frame that the caller stores.
 ///
-/// For each frame that comes in call [`Impairer::arrive`], in the order of arrival; then, as long as
-/// it returns something, [`Impairer::depart`]. All frames that came in up to a time must have been
-/// brought before `depart` is asked about that time. [`Impairer::next_departure`] says when to look
-/// again if nothing comes in meanwhile.
+/// Call [`Impairer::arrive`] for each arriving frame, in order of arrival. Then call [`Impairer::depart`] until it
+/// returns `None`. Before `depart` is called for a time, all frames that arrived up to that time must have been passed
+/// to `arrive`. [`Impairer::next_departure`] returns the time of the next call if nothing arrives meanwhile.
 ///
 /// ```
 /// use wb_port::fault::{Impairer, Impairment};
@@ -119,11 +115,11 @@ pub struct Impairer<T> {
     reorder_depth: u64,
     reorder_limit_ns: u64,
     shaper: Option<Shaper>,
-    /// In the order of `due_ns`.
+    /// In order of `due_ns`.
     line: VecDeque<Departure<T>>,
-    /// In the order of arrival; so also of their turn and of their deadline.
+    /// In order of arrival, and therefore also in order of release and of deadline.
     held: VecDeque<Held<T>>,
-    /// Originals put in line that were not held.
+    /// Queued originals that were not held.
     passed: u64,
     copies_in_line: u64,
     last_ready_ns: u64,
@@ -131,10 +127,10 @@ pub struct Impairer<T> {
 }
 
 impl<T> Impairer<T> {
-    /// A device without frames.
+    /// Creates a device without frames.
     ///
     /// # Errors
-    /// A value is out of its range.
+    /// If a value is out of range.
     pub fn new(impairment: &Impairment) -> Result<Self, InvalidImpairment> {
         impairment.validate()?;
         let random = |stream| Random::new(impairment.seed, stream);
@@ -157,7 +153,7 @@ impl<T> Impairer<T> {
         })
     }
 
-    /// A frame of `len` bytes without FCS comes in. `copy` is called if it is to leave twice.
+    /// Handles the arrival of a frame of `len` bytes without FCS. Calls `copy` if the frame is duplicated.
     ///
     /// Returns the handle if the frame is dropped, so that the caller can reuse its memory.
     pub fn arrive(
@@ -202,7 +198,7 @@ impl<T> Impairer<T> {
         None
     }
 
-    /// When [`Impairer::depart`] may next have a frame, if no other comes in.
+    /// Time at which [`Impairer::depart`] may next return a frame, if no other frame arrives.
     #[must_use]
     pub fn next_departure(&self) -> Option<u64> {
         let in_line = self.line.front().map(|d| d.due_ns);
@@ -213,7 +209,7 @@ impl<T> Impairer<T> {
         }
     }
 
-    /// The next frame that is to leave by `now_ns`, with the time at which it was due.
+    /// Returns the next frame that is due by `now_ns`, with its due time.
     pub fn depart(&mut self, now_ns: u64) -> Option<(T, u64)> {
         self.release_expired(now_ns);
         if self.line.front()?.due_ns > now_ns {
@@ -222,7 +218,7 @@ impl<T> Impairer<T> {
         self.leave()
     }
 
-    /// Lets everything leave now, whatever it was waiting for: held frames last.
+    /// Releases all frames now, regardless of delays and reordering; held frames come last.
     pub fn flush_all(&mut self, now_ns: u64, mut each: impl FnMut(T, u64)) {
         while let Some(held) = self.held.pop_front() {
             self.release(held, now_ns);
@@ -232,19 +228,19 @@ impl<T> Impairer<T> {
         }
     }
 
-    /// Originals that have come in and neither left nor been dropped.
+    /// Originals that have arrived and have neither left nor been dropped.
     #[must_use]
     pub fn inside(&self) -> u64 {
         (self.line.len() + self.held.len()) as u64 - self.copies_in_line
     }
 
-    /// What was done so far.
+    /// Totals so far.
     #[must_use]
     pub fn counters(&self) -> ImpairCounters {
         self.counters
     }
 
-    /// Arrival plus delay and jitter; never before the frame that came before.
+    /// Arrival plus delay and jitter, but not before the previous frame.
     fn ready(&mut self, arrival_ns: u64) -> u64 {
         let mut ready_ns = arrival_ns.saturating_add(self.delay_ns);
         if self.jitter_ns > 0 {
@@ -257,7 +253,7 @@ impl<T> Impairer<T> {
         self.last_ready_ns
     }
 
-    /// Puts a frame in line.
+    /// Appends a frame to the line.
     fn pass(&mut self, ready_ns: u64, arrival_ns: u64, len: u32, handle: T, kind: Kind) {
         let after = self.line.back().map_or(0, |d| d.due_ns);
         let due_ns = match &mut self.shaper {
@@ -272,7 +268,7 @@ impl<T> Impairer<T> {
         });
     }
 
-    /// Lets the held frames go whose turn has come with the original that just passed.
+    /// Releases held frames after enough later originals have passed.
     fn release_passed(&mut self, ready_ns: u64) {
         while let Some(first) = self.held.front()
             && self.passed - first.passed_before >= self.reorder_depth
@@ -282,7 +278,7 @@ impl<T> Impairer<T> {
         }
     }
 
-    /// Lets the held frames go whose time is up.
+    /// Releases held frames at their deadline.
     fn release_expired(&mut self, now_ns: u64) {
         while let Some(first) = self.held.front()
             && first.deadline_ns <= now_ns
@@ -330,7 +326,7 @@ mod tests {
     use super::super::{Capacity, Loss};
     use super::*;
 
-    /// Brings frames numbered from 0 in at these times and returns (number, due) of all that leave.
+    /// Feeds frames numbered from 0, arriving at these times, and returns (number, due) of all frames that leave.
     fn run(impairment: &Impairment, arrivals: &[u64]) -> (Vec<(usize, u64)>, ImpairCounters) {
         let mut device = Impairer::new(impairment).unwrap();
         for (number, arrival_ns) in arrivals.iter().enumerate() {
@@ -347,7 +343,7 @@ mod tests {
         left.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Makes the device hold exactly these of the frames that come.
+    /// Makes the device hold all of the following frames, or none.
     fn hold(device: &mut Impairer<u32>, held: bool) {
         device.reorder = if held {
             Chooser::ratio(1.0, Random::new(1, 3))
@@ -409,7 +405,7 @@ mod tests {
         while let Some(frame) = device.depart(1000) {
             left.push(frame);
         }
-        // 1 and 2 wait for 3, 4 and 5; among themselves they keep their order.
+        // Frames 1 and 2 wait for 3, 4 and 5, and keep their order.
         assert_eq!(
             left,
             [
@@ -440,7 +436,7 @@ mod tests {
         assert_eq!(device.next_departure(), Some(100_000_005));
         assert_eq!(device.depart(200_000_000), Some((0, 100_000_005)));
         assert_eq!(device.depart(200_000_000), Some((2, 100_000_007)));
-        // 0 left after 1; nothing later than 2 ever left.
+        // Frame 0 left after 1; no frame later than 2 ever left.
         assert_eq!((device.counters().reordered, device.inside()), (1, 0));
     }
 
@@ -540,7 +536,7 @@ mod tests {
             capacity: Some(Capacity::frames_per_second(5_000.0, 10)),
             ..Impairment::default()
         };
-        // 8,000 frames/s for one second; 5,000 leave within it (the first at 0), the buffer after it.
+        // 8,000 frames/s for one second: 5,000 leave within the second (the first at 0), the buffered frames after it.
         let arrivals: Vec<u64> = (0..8_000).map(|n| n * 125_000).collect();
         let (left, counters) = run(&device, &arrivals);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! A device that errs by order: loses, duplicates, reorders, delays and throttles frames.
+//! Impairing device: loses, duplicates, reorders, delays and throttles frames on request.
 //!
-//! [`Impairment`] is what is asked, [`Impairer`] decides frame by frame, [`ImpairCounters`] is what
-//! was done, exactly. Here is no port and no clock: the memory link and the testbed's bridge bring
-//! frames, as handles of their own, and the time.
+//! [`Impairment`] is the request, [`Impairer`] decides for each frame, and [`ImpairCounters`] is the exact result. This
+//! module has no port and no clock: the memory link and the bridge of the testbed supply the time and the frames, as
+//! handles.
 
 mod choice;
 mod impairer;
@@ -11,33 +11,31 @@ mod shaper;
 pub use choice::Loss;
 pub use impairer::{ImpairCounters, Impairer};
 
-/// What a device is to do to the frames of one direction. The default does nothing.
+/// Impairments of the frames of one direction. The default has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impairment {
-    /// Which arriving frames are lost.
+    /// Selection of the lost frames.
     pub loss: Loss,
-    /// Share of the frames that leave twice, the copy directly after the original; 0 to 1.
+    /// Share of duplicated frames, 0 to 1. The copy leaves directly after the original.
     pub duplicate: f64,
-    /// Share of the frames that are held back; 0 to 1. Lost and duplicated frames are never held.
+    /// Share of reordered frames, 0 to 1. These are held back; lost and duplicated frames never are.
     pub reorder: f64,
-    /// A held frame leaves after this many later originals have left; those that were held themselves
-    /// do not count.
+    /// Number of later originals after which a held frame leaves. Originals that were held themselves do not count.
     pub reorder_depth: u32,
-    /// A held frame leaves after this long at the latest.
+    /// Maximum time that a frame is held, in ns.
     pub reorder_limit_ns: u64,
-    /// Time from arrival to departure.
+    /// Time from arrival to departure, in ns.
     pub delay_ns: u64,
-    /// The delay of each frame differs from `delay_ns` by up to this much either way, evenly
+    /// Jitter in ns: the delay of each frame differs from `delay_ns` by up to this value in both directions, uniformly
     /// distributed.
     ///
-    /// Order is kept, as on a wire: a frame never overtakes the one before it and leaves with it at
-    /// the earliest. Where frames are closer than the jitter the mean delay is therefore above
-    /// `delay_ns`; [`ImpairCounters`] has what was really added. No delay is below 0.
+    /// Jitter does not reorder frames, as on a wire: a frame leaves at the same time as the previous frame or later. If
+    /// frames are closer than the jitter, the mean delay is therefore above `delay_ns`; [`ImpairCounters`] has the real
+    /// delay. No delay is below 0.
     pub jitter_ns: u64,
-    /// How fast frames may leave.
+    /// Rate limit.
     pub capacity: Option<Capacity>,
-    /// Of every random choice. Each kind of choice has its own sequence, so that switching one on
-    /// does not change another.
+    /// Seed of all random choices. Each kind of choice has a separate sequence, so one choice does not change another.
     pub seed: u64,
 }
 
@@ -58,7 +56,7 @@ impl Default for Impairment {
 }
 
 impl Impairment {
-    /// Whether frames pass as on a wire.
+    /// Returns true if frames pass unimpaired.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.loss == Loss::None
@@ -69,7 +67,7 @@ impl Impairment {
             && self.capacity.is_none()
     }
 
-    /// The same with another seed.
+    /// Copy with another seed.
     #[must_use]
     pub fn with_seed(&self, seed: u64) -> Self {
         Self {
@@ -81,7 +79,7 @@ impl Impairment {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Every value that is out of its range.
+    /// All values that are out of range.
     pub fn validate(&self) -> Result<(), InvalidImpairment> {
         let mut wrong = Vec::new();
         let mut ratio = |name: &str, value: f64| {
@@ -121,27 +119,27 @@ impl Impairment {
     }
 }
 
-/// An impairment that cannot be.
+/// Invalid impairment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impairment: {0}")]
 pub struct InvalidImpairment(String);
 
-/// How fast frames leave a device, and how many may wait for that.
+/// Rate limit and buffer of a device.
 ///
-/// An idle device passes a frame at once; the next may leave when the time of the first is over.
-/// A frame that finds the buffer full is dropped.
+/// An idle device passes a frame at once. The next frame may leave after the transmission time of the first. A frame
+/// that finds the buffer full is dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// The rate.
+    /// Rate.
     pub rate: Rate,
-    /// Frames that may wait.
+    /// Maximum number of waiting frames.
     pub buffer_frames: u32,
-    /// Longest that a frame may have to wait.
+    /// Maximum time that a frame may wait, in ns.
     pub buffer_ns: u64,
 }
 
 impl Capacity {
-    /// A device that forwards this many frames per second, with a buffer of so many frames.
+    /// Device that forwards `rate` frames per second, with a buffer of `buffer_frames` frames.
     #[must_use]
     pub fn frames_per_second(rate: f64, buffer_frames: u32) -> Self {
         Self {
@@ -151,7 +149,7 @@ impl Capacity {
         }
     }
 
-    /// A link of this many bits per second; up to 1000 frames or 50 ms wait.
+    /// Link of `rate` bits per second, with a buffer of 1000 frames or 50 ms.
     #[must_use]
     pub fn bits_per_second(rate: u64) -> Self {
         Self {
@@ -162,12 +160,12 @@ impl Capacity {
     }
 }
 
-/// A rate.
+/// Unit of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Every frame takes the same time, whatever its length.
+    /// Frames per second, regardless of their length.
     FramesPerSecond(f64),
-    /// A frame takes the time of its bits without FCS, preamble and gap, as `tc`'s tbf counts.
+    /// Bits per second without FCS, preamble and gap, as in `tc` tbf.
     BitsPerSecond(u64),
 }
 

@@ -1,10 +1,10 @@
-//! When a frame may leave a link of limited rate, and whether it has room to wait.
+//! Rate-limited link: computes when a frame may leave and whether the buffer has room for it.
 
 use std::collections::VecDeque;
 
 use super::{Capacity, Rate};
 
-/// Fractions of a nanosecond are kept in units of 2^-32, so that a rate is met over any time.
+/// Times have a resolution of 2^-32 ns, so that the rate is exact over any time.
 const FRACTION: u32 = 32;
 
 #[derive(Debug)]
@@ -13,9 +13,9 @@ pub(super) struct Shaper {
     per_byte: u64,
     buffer_frames: usize,
     buffer_ns: u64,
-    /// When the line is free again, in units of 2^-32 ns.
+    /// Time at which the line becomes free, in units of 2^-32 ns.
     free_at: u128,
-    /// Departures of the frames that wait, as of the last time asked about.
+    /// Departures of the waiting frames, as of the last query.
     waiting: VecDeque<u64>,
 }
 
@@ -39,13 +39,13 @@ impl Shaper {
         }
     }
 
-    /// When a frame that is ready at `ready_ns` would leave.
+    /// Departure of a frame that is ready at `ready_ns`.
     fn departure(&self, ready_ns: u64) -> u64 {
         let free_at = (self.free_at + ((1 << FRACTION) - 1)) >> FRACTION;
         ready_ns.max(free_at as u64)
     }
 
-    /// Whether a frame that is ready at `ready_ns` leaves at once or has room to wait.
+    /// Returns true if a frame that is ready at `ready_ns` leaves at once or fits the buffer.
     pub(super) fn has_room(&mut self, ready_ns: u64) -> bool {
         while self
             .waiting
@@ -58,7 +58,7 @@ impl Shaper {
         wait == 0 || (self.waiting.len() < self.buffer_frames && wait <= self.buffer_ns)
     }
 
-    /// Puts a frame on the line and returns when it leaves. Asks for no room.
+    /// Sends a frame and returns its departure. Does not check the buffer.
     pub(super) fn pass(&mut self, ready_ns: u64, len: u32) -> u64 {
         let takes = u128::from(self.per_frame) + u128::from(self.per_byte) * u128::from(len);
         let leaves = self.departure(ready_ns);

@@ -1,8 +1,8 @@
-//! The driver `file:PATH`: a capture file as a port.
+//! Driver `file:PATH`: a capture file as a port.
 //!
-//! [`open`] receives what was recorded (pcap or pcapng), [`create`] writes what is sent (pcap with
-//! nanoseconds). A file port has one queue pair, open one way; the other half lends and receives
-//! nothing. Only Ethernet is taken.
+//! [`open`] receives recorded frames (pcap or pcapng). [`create`] writes sent frames (pcap with nanoseconds). A file
+//! port has one queue pair that is open in one direction; the other half lends and receives nothing. Only Ethernet
+//! files are supported.
 
 mod replay;
 mod writer;
@@ -16,19 +16,19 @@ use crate::{PortError, PortFacts, QueuePair, StampSource};
 pub use replay::{FileRx, Timing};
 pub use writer::FileTx;
 
-/// Larger files are not replayed, as the whole file is held in memory.
+/// Maximum size of a replayed file in bytes, because the file is held in memory.
 pub const MAX_FILE: u64 = 1 << 30;
 
 /// An open capture file.
 #[derive(Debug)]
 pub struct FilePort {
-    /// What is known of it.
+    /// Properties of the port.
     pub facts: PortFacts,
-    /// Its one queue pair.
+    /// Its only queue pair.
     pub queue: FileQueue,
 }
 
-/// The queue pair of a file.
+/// Queue pair of a file.
 #[derive(Debug)]
 pub struct FileQueue {
     tx: FileTx,
@@ -36,7 +36,7 @@ pub struct FileQueue {
 }
 
 impl FileQueue {
-    /// The two halves, for wrapping.
+    /// Splits the pair into its halves, for wrappers.
     #[must_use]
     pub fn into_halves(self) -> (FileTx, FileRx) {
         (self.tx, self.rx)
@@ -54,12 +54,12 @@ impl QueuePair for FileQueue {
 
 /// Opens a capture file for replay.
 ///
-/// A file that is damaged or cut somewhere is replayed up to there, with a warning; so is one without
-/// frames.
+/// A damaged or truncated file is replayed up to the damage, with a warning. A file without frames causes a warning
+/// too.
 ///
 /// # Errors
-/// The file cannot be read, is larger than [`MAX_FILE`], is no capture file, is damaged before its
-/// first frame ends, or holds frames that are not Ethernet.
+/// The file cannot be read, is larger than [`MAX_FILE`], is not a capture file, is damaged before the end of its first
+/// frame, or holds frames that are not Ethernet.
 pub fn open(path: &Path, timing: Timing, clock: Clock) -> Result<FilePort, PortError> {
     let port = locator(path);
     let size = std::fs::metadata(path)
@@ -93,8 +93,7 @@ pub fn open(path: &Path, timing: Timing, clock: Clock) -> Result<FilePort, PortE
     })
 }
 
-/// Creates a capture file, or empties one that is there, and writes what is sent into it, stamped
-/// with this clock when flushed.
+/// Creates or truncates a capture file and writes sent frames into it, with the time of `clock` at the flush.
 ///
 /// # Errors
 /// The file cannot be created or written.

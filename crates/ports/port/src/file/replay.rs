@@ -1,4 +1,4 @@
-//! The receiving half: hands out recorded frames.
+//! Receiving half: returns recorded frames.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use wb_pcapng::{LINK_ETHERNET, Reader};
 use crate::clock::Clock;
 use crate::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource};
 
-/// When recorded frames arrive.
+/// Arrival times of recorded frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timing {
-    /// At once.
+    /// All frames arrive at once.
     AsFastAsPossible,
-    /// As far apart as they were, from the first call of `receive` or `wait` on.
+    /// Frames keep their recorded spacing, starting at the first call of `receive` or `wait`.
     Recorded {
-        /// 1 is as recorded, 2 twice as fast.
+        /// Factor: 1 is the recorded speed, 2 is twice as fast.
         speed: f64,
     },
 }
 
-/// Where a frame is in the file, and what the file says of it.
+/// Position and description of a frame in the file.
 #[derive(Clone, Copy)]
 struct Entry {
     stamp_ns: u64,
@@ -29,23 +29,23 @@ struct Entry {
     original_len: u32,
 }
 
-/// The receiving half of a file port. Stamps are those of the file.
+/// Receiving half of a file port. Timestamps are those of the file.
 pub struct FileRx {
     file: Vec<u8>,
     entries: Vec<Entry>,
     next: usize,
     open: bool,
-    /// Recorded time units per unit of the clock; none to hand out all at once.
+    /// Recorded time per clock time; `None` to return all frames at once.
     speed: Option<f64>,
     clock: Clock,
-    /// The clock at the first look.
+    /// Time of the first call.
     started_ns: Option<u64>,
     port: String,
     counters: RxCounters,
 }
 
 impl FileRx {
-    /// Finds all frames of the file, so that a fault shows before the replay and not in it.
+    /// Indexes all frames of the file, so that a fault is found before the replay.
     pub(super) fn new(
         file: Vec<u8>,
         port: String,
@@ -105,7 +105,7 @@ impl FileRx {
         Ok((rx, warnings))
     }
 
-    /// The receiving half of a file that is written.
+    /// Receiving half of a file that is written.
     pub(super) fn closed(port: String, clock: Clock) -> Self {
         Self {
             file: Vec::new(),
@@ -126,7 +126,7 @@ impl FileRx {
         self.entries.len()
     }
 
-    /// From the first frame to the last, as recorded.
+    /// Recorded time from the first frame to the last, in ns.
     #[must_use]
     pub fn recorded_ns(&self) -> u64 {
         match (self.entries.first(), self.entries.last()) {
@@ -135,14 +135,13 @@ impl FileRx {
         }
     }
 
-    /// Hands out the file from its beginning again; recorded timing starts anew.
+    /// Restarts the replay at the first frame and restarts the recorded timing.
     pub fn rewind(&mut self) {
         self.next = 0;
         self.started_ns = None;
     }
 
-    /// Recorded time up to which frames have arrived. A stamp before its predecessor's has simply
-    /// passed.
+    /// Recorded time up to which frames have arrived. A timestamp before the previous one counts as passed.
     fn due_ns(&mut self) -> u64 {
         let (Some(speed), Some(first)) = (self.speed, self.entries.first()) else {
             return u64::MAX;
@@ -164,7 +163,7 @@ impl FileRx {
 
 fn entry(file: &[u8], record: &wb_pcapng::Record<'_>, fcs: usize) -> Entry {
     let captured = record.captured.len();
-    // Less than the captured length is a damaged value.
+    // A length below the captured length is invalid.
     let original = (record.original_len as usize).max(captured);
     let original_len = original.saturating_sub(fcs);
     let start = record.captured.as_ptr() as usize - file.as_ptr() as usize;
@@ -206,7 +205,7 @@ impl RxQueue for FileRx {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
-        /// Keeps the sleep short enough to notice a clock that jumps.
+        /// Limits one sleep to 1 ms, so that clock jumps are noticed.
         const NAP_NS: u64 = 1_000_000;
         self.ended()?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The sending half: writes frames to a pcap file.
+//! Sending half: writes frames to a pcap file.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use super::io_error;
 use crate::clock::Clock;
 use crate::{PortError, Slot, TxCounters, TxQueue};
 
-/// Largest packet that a file port takes: jumbo frames as common cards have them.
+/// Largest packet of a file port in bytes: jumbo frames of common cards.
 pub(super) const MTU: u32 = 9216;
 
 const CAPACITY: usize = MTU as usize + 14 + 8;
@@ -29,14 +29,14 @@ struct Mark {
     cookie: u64,
 }
 
-/// The sending half of a file port. A flush is one write.
+/// Sending half of a file port. Each flush is one write.
 pub struct FileTx {
     output: Option<Output>,
     clock: Clock,
     port: String,
     frames: Vec<u8>,
     marks: Vec<Mark>,
-    /// The first so many slots are submitted, the next `lent` are lent.
+    /// Number of submitted slots at the start; the next `lent` slots are lent.
     pending: usize,
     lent: usize,
     counters: TxCounters,
@@ -58,7 +58,7 @@ impl FileTx {
         })
     }
 
-    /// The sending half of a file that is replayed.
+    /// Sending half of a file that is replayed.
     pub(super) fn closed(port: String, clock: Clock) -> Self {
         Self {
             output: None,
@@ -113,8 +113,8 @@ impl TxQueue for FileTx {
     }
 
     /// # Errors
-    /// The file cannot be written; the frames stay in flight. What of them is in the file already is
-    /// unknown, so the file ends there.
+    /// The file cannot be written. The frames stay in flight. The file may end with a part of them and is not written
+    /// any more.
     fn flush(&mut self) -> Result<(), PortError> {
         if self.pending == 0 {
             return Ok(());

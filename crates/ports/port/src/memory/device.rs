@@ -1,4 +1,4 @@
-//! The impairing device in one lane of a link: keeps the frames while [`Impairer`] decides.
+//! Impairing device in one lane of a link: stores the frames while [`Impairer`] decides.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ impl Device {
         })
     }
 
-    /// Takes in all that has arrived.
+    /// Accepts all frames that have arrived.
     pub(super) fn take_in(&mut self, ring: &mut spsc::Receiver) {
         let n = ring.available(usize::MAX);
         for i in 0..n {
@@ -45,7 +45,7 @@ impl Device {
         ring.release(n);
     }
 
-    /// Shows up to `max` frames that are due, with the time they were; returns how many.
+    /// Passes up to `max` due frames to `on_frame`, with their due times. Returns the number of frames.
     pub(super) fn let_out(
         &mut self,
         now_ns: u64,
@@ -80,7 +80,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Frames under way. Grows to the most that were ever inside at once.
+/// Frames in flight. Grows to the largest number that was ever inside.
 struct Store {
     capacity: usize,
     bytes: Vec<u8>,
@@ -90,7 +90,7 @@ struct Store {
 
 struct Kept {
     len: usize,
-    /// How often it will leave.
+    /// Number of departures left.
     users: u32,
 }
 

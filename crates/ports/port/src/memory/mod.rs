@@ -1,16 +1,13 @@
-//! The driver `memory:NAME`: a link of two ports inside the process.
+//! Driver `memory:NAME`: a link of two ports inside the process.
 //!
-//! Each lane of the link and each direction is a ring of frame slots; a frame is read where it was
-//! written. A frame arrives when its sender flushes, and has the clock's time of that moment as
-//! its stamp (plus the delay, if the link impairs). The clock is the caller's: real time for the
-//! engine's own ceiling, time that a test turns for everything else.
+//! Each direction of each lane is a ring of frame slots. The receiver reads a frame in place. A frame arrives when its
+//! sender flushes; the clock's time at that moment (plus the delay, if the link impairs) is its timestamp. The caller
+//! supplies the clock: real time to measure the maximum speed of the engine, virtual time in tests.
 //!
-//! A direction may impair its frames ([`crate::fault`]), each lane by itself: it has the
-//! impairment's capacity and a seed of its own. Frames that the impairment has taken in are no
-//! longer in the ring, so they do not fill it.
+//! A direction may impair its frames ([`crate::fault`]). Each lane does so separately, with the full capacity of the
+//! impairment and a separate seed. Frames that the impairment has accepted no longer occupy the ring.
 //!
-//! A port whose other end was dropped is a cable into nowhere: it sends at full rate and nobody
-//! receives.
+//! If the peer of a port was dropped, the port sends at full rate and the frames are lost.
 
 mod device;
 mod queue;
@@ -29,29 +26,29 @@ pub use registry::Registry;
 
 use device::Device;
 
-/// How a link is made. [`LinkOptions::new`] gives the common choice for all but name and clock.
+/// Options of a link. [`LinkOptions::new`] sets common values for all except name and clock.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// What comes after `memory:`.
+    /// Name, without `memory:`.
     pub name: String,
-    /// Time for stamps and for the impairment.
+    /// Time source of timestamps and of the impairment.
     pub clock: Clock,
-    /// Queue pairs of each end; lane `i` of one is connected with lane `i` of the other.
+    /// Queue pairs of each end. Lane `i` of one end is connected with lane `i` of the other.
     pub queues: u32,
-    /// Frames that may wait for the receiver in each lane; rounded up to a power of two. As many
-    /// again may be lent or in flight at the sender.
+    /// Frames that may wait for the receiver in each lane, rounded up to a power of two. The same number may in
+    /// addition be lent or in flight at the sender.
     pub depth: u32,
-    /// Largest IP packet. Frames may have this plus the Ethernet header and two VLAN tags.
+    /// Largest IP packet in bytes. Frames may have this plus the Ethernet header and two VLAN tags.
     pub mtu: u32,
-    /// What [`crate::TxQueue::batch_hint`] says.
+    /// Value of [`crate::TxQueue::batch_hint`].
     pub batch: u32,
-    /// Frames for which the receiver has no room are refused instead of staying in flight.
+    /// True to refuse frames for which the receiver has no room instead of keeping them in flight.
     pub drop_when_full: bool,
-    /// Speed to claim.
+    /// Link speed to report.
     pub speed: Option<Speed>,
-    /// What happens to frames from the first end to the second.
+    /// Impairment of frames from the first end to the second.
     pub forward: Impairment,
-    /// What happens to frames from the second end to the first.
+    /// Impairment of frames from the second end to the first.
     pub backward: Impairment,
 }
 
@@ -73,7 +70,7 @@ impl LinkOptions {
         }
     }
 
-    /// The same with one impairment for both directions, of different seeds.
+    /// Sets one impairment for both directions, with different seeds.
     #[must_use]
     pub fn impaired(mut self, impairment: &Impairment) -> Self {
         self.backward = impairment.with_seed(impairment.seed ^ 0x5555_5555);
@@ -85,7 +82,7 @@ impl LinkOptions {
         format!("memory:{}", self.name)
     }
 
-    /// Ethernet header and two VLAN tags above the packet.
+    /// Ethernet header and two VLAN tags in addition to the packet.
     fn frame_capacity(&self) -> usize {
         self.mtu as usize + 14 + 8
     }
@@ -118,16 +115,16 @@ impl LinkOptions {
 /// One end of a link.
 #[derive(Debug)]
 pub struct MemoryPort {
-    /// What is known of it.
+    /// Properties of the port.
     pub facts: PortFacts,
-    /// Its queue pairs, to be given to workers.
+    /// Queue pairs, to move to the workers.
     pub queues: Vec<MemoryQueue>,
-    /// Stays behind when the queues have gone to their workers.
+    /// Control of the link, which remains after the queues have moved to workers.
     pub control: LinkControl,
 }
 
-/// Pulls the plug of a link, and says what its impairment did. All clones and both ends control the
-/// same link.
+/// Connects, disconnects or removes a link, and returns the counters of its impairments. All clones and both ends
+/// control the same link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkControl(Arc<LinkState>);
 
@@ -143,25 +140,25 @@ const DOWN: u8 = 1;
 const GONE: u8 = 2;
 
 impl LinkControl {
-    /// Connects or disconnects the link: meanwhile frames stay in flight.
+    /// Connects or disconnects the link. Frames stay in flight while it is disconnected.
     pub fn set_up(&self, up: bool) {
         let to = if up { UP } else { DOWN };
         self.0.status.store(to, Ordering::Release);
     }
 
-    /// Removes the link, as if the interfaces had vanished.
+    /// Removes the link, as if the interfaces had been removed.
     pub fn remove(&self) {
         self.0.status.store(GONE, Ordering::Release);
     }
 
-    /// What the impairment from the first end to the second did, over all lanes, up to their last
-    /// call of `receive`.
+    /// Totals of the impairment from the first end to the second, over all lanes, as of the last call of `receive` per
+    /// lane.
     #[must_use]
     pub fn forward_counters(&self) -> ImpairCounters {
         sum(&self.0.forward)
     }
 
-    /// What the impairment from the second end to the first did.
+    /// Totals of the impairment from the second end to the first.
     #[must_use]
     pub fn backward_counters(&self) -> ImpairCounters {
         sum(&self.0.backward)
@@ -169,8 +166,7 @@ impl LinkControl {
 
     #[inline]
     fn status(&self) -> u8 {
-        // Acquire pairs with the Release of the setters; whoever turns the link off has done what
-        // comes before it.
+        // Acquire pairs with the Release of the setters: everything done before the link was disconnected is visible.
         self.0.status.load(Ordering::Acquire)
     }
 }
@@ -183,10 +179,10 @@ fn sum(lanes: &[Arc<Mutex<ImpairCounters>>]) -> ImpairCounters {
     sum
 }
 
-/// Makes a link and gives its two ends.
+/// Creates a link and returns its two ends.
 ///
 /// # Errors
-/// An option is out of its range.
+/// If an option is out of range.
 pub fn link(options: &LinkOptions) -> Result<(MemoryPort, MemoryPort), PortError> {
     options.validate()?;
     let lanes = |impairment: &Impairment| {
@@ -227,18 +223,18 @@ pub fn link(options: &LinkOptions) -> Result<(MemoryPort, MemoryPort), PortError
     ))
 }
 
-/// Makes a port that takes frames at full rate and drops them as sent.
+/// Creates a port that accepts frames at full rate, drops them and counts them as sent.
 ///
 /// # Errors
-/// An option is out of its range.
+/// If an option is out of range.
 pub fn sink(options: &LinkOptions) -> Result<MemoryPort, PortError> {
     link(options).map(|(port, _)| port)
 }
 
-/// Makes a port that receives what it sends, through the forward impairment.
+/// Creates a port that receives its sent frames, through the forward impairment.
 ///
 /// # Errors
-/// An option is out of its range.
+/// If an option is out of range.
 pub fn looped(options: &LinkOptions) -> Result<MemoryPort, PortError> {
     let (mut a, b) = link(options)?;
     for (near, far) in a.queues.iter_mut().zip(b.queues) {

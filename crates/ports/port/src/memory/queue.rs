@@ -12,7 +12,7 @@ use crate::{
     TxCounters, TxQueue,
 };
 
-/// A queue pair of a memory port.
+/// Queue pair of a memory port.
 #[derive(Debug)]
 pub struct MemoryQueue {
     tx: MemoryTx,
@@ -24,7 +24,7 @@ impl MemoryQueue {
         Self { tx, rx }
     }
 
-    /// The two halves, for wrapping or for two threads.
+    /// Splits the pair into its halves, for wrappers or for two threads.
     #[must_use]
     pub fn into_halves(self) -> (MemoryTx, MemoryRx) {
         (self.tx, self.rx)
@@ -179,7 +179,7 @@ impl MemoryRx {
         let Some(device) = &mut self.device else {
             return self.ring.available(1) > 0;
         };
-        // Read before looking into the ring: what is stamped by then is in it or taken in.
+        // Read the time before the ring: all frames with an earlier timestamp are then in the ring or already accepted.
         let now_ns = self.clock.now_ns();
         device.take_in(&mut self.ring);
         device.has_due(now_ns)
@@ -226,17 +226,16 @@ impl RxQueue for MemoryRx {
 
     #[inline]
     fn look_ahead<F: FnMut(&[u8])>(&mut self, max: usize, mut on_frame: F) {
-        // What a device will let out is known when it does.
+        // The frames that an impairing device will release are not known in advance.
         if self.device.is_none() {
             let n = self.ring.available(max);
             (0..n).for_each(|i| on_frame(self.ring.frame(i).0));
         }
     }
 
-    /// Looks again and again, as nobody wakes it; in virtual time once, as waiting does not turn
-    /// the clock.
+    /// Polls, because no wake-up exists. In virtual time it polls once, because waiting does not advance the clock.
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
-        /// Short against what a thread's wake-up takes, long against looking.
+        /// Short compared with the wake-up time of a thread, long compared with a poll.
         const NAP: Duration = Duration::from_micros(20);
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = self.clock.now_ns().saturating_add(timeout_ns);
@@ -273,7 +272,7 @@ fn frame(bytes: &[u8], stamp_ns: u64, stamp_source: StampSource) -> RxFrame<'_> 
     }
 }
 
-/// A receiver does not notice that the link is down; it just gets nothing.
+/// A receiver does not notice that the link is down; it receives nothing.
 #[inline]
 fn check(control: &LinkControl, port: &str, sending: bool) -> Result<(), PortError> {
     match control.status() {

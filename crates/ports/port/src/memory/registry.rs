@@ -1,12 +1,11 @@
-//! Brings the two ends of `memory:NAME` together.
+//! Connects the two ends of `memory:NAME`.
 
 use std::collections::HashMap;
 
 use super::{LinkOptions, MemoryPort, link};
 use crate::PortError;
 
-/// The memory links of one session. Whoever opens a name first gets the first end, the next one the
-/// second.
+/// Memory links of one session. The first caller that opens a name gets the first end, the next caller the second.
 #[derive(Debug, Default)]
 pub struct Registry {
     links: HashMap<String, Made>,
@@ -19,16 +18,15 @@ struct Made {
 }
 
 impl Registry {
-    /// No links yet.
+    /// Creates a registry without links.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives one end of the link named in the options; makes the link if it is the first.
+    /// Returns one end of the link named in the options, and creates the link on the first call.
     ///
-    /// The second end has what the first one asked for; the options given for it are only compared
-    /// in the number of queues.
+    /// The options of the first call apply to both ends. The second call only compares the number of queues.
     ///
     /// # Errors
     /// Both ends are taken, the ends differ in the number of queues, or an option is out of range.
@@ -60,8 +58,8 @@ impl Registry {
         }
     }
 
-    /// Lets go of the second ends that nobody opened: their links then lead nowhere, and a sender at
-    /// the first end is not held up by a receiver that never comes.
+    /// Drops the second ends that were never opened. A sender at the first end is then not blocked by a receiver that
+    /// never comes.
     pub fn drop_unopened(&mut self) {
         for made in self.links.values_mut() {
             made.second = None;

@@ -1,16 +1,15 @@
-//! A ring of frame slots between one sender and one receiver, in place.
+//! Single-producer, single-consumer ring of frame slots.
 //!
-//! The sender writes a frame where the receiver will read it; nothing is copied or allocated.
-//! Positions count up for ever and are masked to the ring. From the receiver's end the slots are,
-//! in order: *visible* (published, not yet released), *pending* (submitted, not yet published),
-//! *lent* (being written), free. `depth` bounds what is visible, so that a full receiver leaves
-//! frames pending, as a full device does.
+//! The sender writes each frame directly into the slot that the receiver reads; nothing is copied or allocated.
+//! Positions increase for ever and are masked to the ring. Starting at the receiver's end the slots are: *visible*
+//! (published, not yet released), *pending* (submitted, not yet published), *lent* (being written), free. `depth`
+//! limits the visible slots, so that a full receiver leaves frames pending, as a full device does.
 //!
-//! Both ends keep a copy of the other's position and look at the shared one only when the copy
-//! says there is too little.
+//! Each end keeps a copy of the other end's position and reads the shared position only if the copy shows too few
+//! slots.
 //!
-//! Knows nothing of ports, time or counters. With `--cfg loom` the shared parts are those of the
-//! model checker: `RUSTFLAGS="--cfg loom" cargo test -p wb-port --lib spsc`.
+//! This module does not know ports, time or counters. With `--cfg loom` the shared parts are those of the model
+//! checker: `RUSTFLAGS="--cfg loom" cargo test -p wb-port --lib spsc`.
 #![allow(
     unsafe_code,
     reason = "two threads use one buffer, by turns that only the two positions tell"
@@ -35,7 +34,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// What stands before the bytes of each slot.
+/// Header in front of the bytes of each slot.
 #[repr(C)]
 struct Header {
     stamp_ns: u64,
@@ -45,11 +44,11 @@ struct Header {
 
 const HEADER: usize = size_of::<Header>();
 
-/// The prefetcher of common processors fetches lines in pairs, hence 128 and not 64.
+/// The prefetcher of common processors fetches pairs of cache lines, hence 128 and not 64.
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// Where the slots are; the same for both ends.
+/// Memory of the slots, identical at both ends.
 #[derive(Clone, Copy)]
 struct Area {
     base: NonNull<u8>,
@@ -79,36 +78,36 @@ impl Area {
 }
 
 struct Shared {
-    /// First slot that the receiver has not released; written by the receiver.
+    /// First slot that the receiver has not released. Written by the receiver.
     head: Padded<AtomicUsize>,
-    /// First slot that is not visible; written by the sender.
+    /// First slot that is not visible. Written by the sender.
     tail: Padded<AtomicUsize>,
-    /// The receiver was dropped, and `head` now belongs to the sender.
+    /// True after the receiver was dropped; `head` then belongs to the sender.
     deserted: AtomicBool,
     area: Area,
-    /// The model checker's view of each slot: who touches it, and whether that is ordered.
+    /// Lets the model checker verify that all access to each slot is ordered.
     #[cfg(loom)]
     touched: Vec<UnsafeCell<()>>,
 }
 
-// SAFETY: the memory behind `area` is reached only by the one sender and the one receiver, each in
-// the slots that `head` and `tail` give it; it is freed when neither is left.
+// SAFETY: only the one sender and the one receiver access the memory behind `area`, each in the slots that `head` and
+// `tail` give it. The memory is freed when both are dropped.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: allocated in `ring` with this layout; both ends are gone.
+        // SAFETY: allocated in `ring` with this layout; both ends are dropped.
         unsafe { dealloc(self.area.base.as_ptr(), self.area.layout()) };
     }
 }
 
-/// Makes a ring of `slots` slots (a power of two) for frames of up to `capacity` bytes, of which
-/// `depth` may be visible at once.
+/// Creates a ring of `slots` slots (a power of two) for frames of up to `capacity` bytes, of which `depth` may be
+/// visible at once.
 ///
 /// # Panics
-/// Unless `slots` is a power of two, `1 <= depth <= slots`, and the whole fits in memory.
+/// Unless `slots` is a power of two, `1 <= depth <= slots`, and the ring fits in memory.
 pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Receiver) {
     assert!(slots.is_power_of_two() && (1..=slots).contains(&depth));
     // An odd number of cache lines, so that the headers spread over all sets of the caches.
@@ -157,7 +156,7 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
 pub(crate) struct Sender {
     area: Area,
     depth: usize,
-    /// First pending slot: our own copy of `tail`.
+    /// First pending slot: this end's copy of `tail`.
     visible_end: usize,
     /// First lent slot.
     pending_end: usize,
@@ -166,8 +165,8 @@ pub(crate) struct Sender {
     shared: Arc<Shared>,
 }
 
-// SAFETY: `area` points into memory that `shared` keeps alive, and only the slots from `tail` on are
-// used, which are this end's alone.
+// SAFETY: `area` points into memory that `shared` keeps alive. Only the slots from `tail` on are used, which belong to
+// this end.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -177,11 +176,11 @@ impl Sender {
 
     fn refresh_head(&mut self) {
         if self.shared.deserted.load(Ordering::Acquire) {
-            // Nobody will read what is visible.
+            // The visible frames will never be read.
             self.seen_head = self.visible_end;
             return;
         }
-        // Acquire pairs with the Release in `Receiver::release`: its reads of the slots are over.
+        // Acquire pairs with the Release in `Receiver::release`: the receiver has finished reading the slots.
         self.seen_head = self.shared.head.0.load(Ordering::Acquire);
     }
 
@@ -190,7 +189,7 @@ impl Sender {
         self.area.mask + 1 - self.pending_end.wrapping_sub(self.seen_head)
     }
 
-    /// Lends up to `n` slots; what was lent before is lent anew.
+    /// Lends up to `n` slots. Slots that were lent before are lent again.
     #[inline]
     pub(crate) fn lend(&mut self, n: usize) -> usize {
         if self.free() < n {
@@ -200,7 +199,7 @@ impl Sender {
         self.lent
     }
 
-    /// The `i`-th lent slot: bytes, length, cookie.
+    /// Bytes, length and cookie of the `i`-th lent slot.
     ///
     /// # Panics
     /// If fewer than `i + 1` are lent.
@@ -210,9 +209,9 @@ impl Sender {
         let position = self.pending_end.wrapping_add(i);
         self.touch_mut(position);
         let header = self.area.header(position);
-        // SAFETY: `lend` saw that the receiver has released this slot, it becomes visible again by
-        // `publish` only, and the borrow of `self` keeps that from being called meanwhile. The memory
-        // was zeroed when allocated, so it is initialised; header and bytes do not overlap.
+        // SAFETY: `lend` saw that the receiver has released this slot. Only `publish` makes it visible again, and the
+        // borrow of `self` prevents that call meanwhile. The memory was zeroed when allocated, so it is initialised.
+        // Header and bytes do not overlap.
         unsafe {
             let bytes =
                 std::slice::from_raw_parts_mut(Area::bytes(header).as_ptr(), self.area.capacity);
@@ -232,13 +231,13 @@ impl Sender {
         self.lent = 0;
     }
 
-    /// Slots submitted and not published.
+    /// Number of slots submitted and not published.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.pending_end.wrapping_sub(self.visible_end)
     }
 
-    /// How many of the pending slots the receiver has room for.
+    /// Number of pending slots that the receiver has room for.
     #[inline]
     pub(crate) fn room(&mut self) -> usize {
         let pending = self.pending();
@@ -250,11 +249,10 @@ impl Sender {
         pending.min(self.depth - self.visible_end.wrapping_sub(self.seen_head))
     }
 
-    /// Makes the first `n` pending slots visible, with this stamp; returns the sum of their lengths.
+    /// Makes the first `n` pending slots visible with this timestamp. Returns the sum of their lengths.
     ///
     /// # Panics
-    /// If there is no room for `n` ([`Sender::room`] has to be asked first), or the length of one is
-    /// more than its capacity.
+    /// If there is no room for `n` (check [`Sender::room`] first), or a length exceeds the capacity.
     #[inline]
     pub(crate) fn publish(&mut self, n: usize, stamp_ns: u64) -> u64 {
         let used = self.visible_end.wrapping_sub(self.seen_head);
@@ -264,7 +262,7 @@ impl Sender {
             let position = self.visible_end.wrapping_add(i);
             self.touch_mut(position);
             let header = self.area.header(position).as_ptr();
-            // SAFETY: a pending slot is ours until `tail` is stored below.
+            // SAFETY: a pending slot belongs to the sender until `tail` is stored below.
             let len = unsafe {
                 (*header).stamp_ns = stamp_ns;
                 (*header).len
@@ -285,16 +283,16 @@ impl Sender {
         octets
     }
 
-    /// The bytes of the `i`-th pending slot.
+    /// Bytes of the `i`-th pending slot.
     ///
     /// # Panics
-    /// If fewer than `i + 1` are pending, or its length is more than its capacity.
+    /// If fewer than `i + 1` are pending, or the length exceeds the capacity.
     pub(crate) fn pending_bytes(&self, i: usize) -> &[u8] {
         assert!(i < self.pending());
         let position = self.visible_end.wrapping_add(i);
         self.touch(position);
         let header = self.area.header(position);
-        // SAFETY: a pending slot is ours; it is not written while `self` is borrowed.
+        // SAFETY: a pending slot belongs to the sender and is not written while `self` is borrowed.
         let bytes =
             unsafe { std::slice::from_raw_parts(Area::bytes(header).as_ptr(), self.area.capacity) };
         // SAFETY: as above.
@@ -302,7 +300,7 @@ impl Sender {
         &bytes[..len as usize]
     }
 
-    /// Takes all pending slots back, and what is lent with them.
+    /// Takes back all pending and lent slots.
     pub(crate) fn retract(&mut self) {
         self.pending_end = self.visible_end;
         self.lent = 0;
@@ -324,18 +322,18 @@ impl Sender {
 /// The reading end.
 pub(crate) struct Receiver {
     area: Area,
-    /// Our own copy of `head`.
+    /// This end's copy of `head`.
     head: usize,
     seen_tail: usize,
     shared: Arc<Shared>,
 }
 
-// SAFETY: `area` points into memory that `shared` keeps alive, and only visible slots are read, which
-// the sender does not touch.
+// SAFETY: `area` points into memory that `shared` keeps alive. Only visible slots are read, which the sender does not
+// access.
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    /// How many frames are visible, up to `max`.
+    /// Number of visible frames, up to `max`.
     #[inline]
     pub(crate) fn available(&mut self, max: usize) -> usize {
         if self.seen_tail.wrapping_sub(self.head) < max {
@@ -345,18 +343,18 @@ impl Receiver {
         max.min(self.seen_tail.wrapping_sub(self.head))
     }
 
-    /// The `i`-th visible frame and its stamp.
+    /// The `i`-th visible frame and its timestamp.
     ///
     /// # Panics
-    /// If [`Receiver::available`] did not show `i + 1` frames.
+    /// If [`Receiver::available`] did not return at least `i + 1`.
     #[inline]
     pub(crate) fn frame(&self, i: usize) -> (&[u8], u64) {
         assert!(i < self.seen_tail.wrapping_sub(self.head));
         let position = self.head.wrapping_add(i);
         self.touch(position);
         let header = self.area.header(position);
-        // SAFETY: a visible slot is not written until `release` stores a later `head`, which the borrow
-        // of `self` keeps from happening; `publish` has checked its length.
+        // SAFETY: a visible slot is not written until `release` stores a later `head`, which the borrow of `self`
+        // prevents. `publish` has checked the length.
         unsafe {
             let len = (*header.as_ptr()).len as usize;
             let bytes = std::slice::from_raw_parts(Area::bytes(header).as_ptr(), len);
@@ -364,24 +362,24 @@ impl Receiver {
         }
     }
 
-    /// What the sender has noted of the `i`-th visible frame.
+    /// Cookie that the sender stored with the `i`-th visible frame.
     ///
     /// # Panics
-    /// If [`Receiver::available`] did not show `i + 1` frames.
+    /// If [`Receiver::available`] did not return at least `i + 1`.
     #[inline]
     pub(crate) fn mark(&self, i: usize) -> u64 {
         assert!(i < self.seen_tail.wrapping_sub(self.head));
         let position = self.head.wrapping_add(i);
         self.touch(position);
         let header = self.area.header(position);
-        // SAFETY: as in `frame`; the sender set the whole header before the slot became visible.
+        // SAFETY: see `frame`. The sender set the whole header before the slot became visible.
         unsafe { (*header.as_ptr()).cookie }
     }
 
-    /// Gives the first `n` visible slots back.
+    /// Releases the first `n` visible slots.
     ///
     /// # Panics
-    /// If [`Receiver::available`] did not show `n` frames.
+    /// If [`Receiver::available`] did not return at least `n`.
     #[inline]
     pub(crate) fn release(&mut self, n: usize) {
         assert!(n <= self.seen_tail.wrapping_sub(self.head));
@@ -399,7 +397,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `Sender::refresh_head`: our reads are over.
+        // Release pairs with the Acquire in `Sender::refresh_head`: all reads have ended.
         self.shared.deserted.store(true, Ordering::Release);
     }
 }

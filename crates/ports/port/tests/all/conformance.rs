@@ -1,4 +1,4 @@
-//! The conformance suite finds broken promises: good ports are broken one by one.
+//! The conformance suite finds contract violations: each test breaks a correct port in one way.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The file driver through its public face.
+//! Tests of the public interface of the file driver.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn still() -> Clock {
     VirtualClock::new(5).into()
 }
 
-/// A file of frames with these stamps after START; the n-th has length 60 + n.
+/// Writes a file of frames with these timestamps after START. The n-th frame has length 60 + n.
 fn write(dir: &Path, link_type: u16, stamps: &[u64]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut writer = PcapWriter::new(link_type, &mut bytes);
@@ -73,7 +73,7 @@ fn replays_as_fast_as_possible_to_the_end() {
 #[test]
 fn replays_in_recorded_timing() {
     let dir = tempfile::tempdir().unwrap();
-    // The third goes back in time: it comes with the one before it.
+    // The third timestamp goes back in time: the frame arrives with the previous one.
     let path = write(dir.path(), LINK_ETHERNET, &[100, 200, 150, 400]);
     let clock = VirtualClock::new(77);
     let timing = Timing::Recorded { speed: 2.0 };
@@ -195,7 +195,7 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
     assert!(refused(&text, Timing::AsFastAsPossible).contains("neither pcap nor pcapng"));
     let missing = dir.path().join("missing");
     assert!(refused(&missing, Timing::AsFastAsPossible).starts_with("cannot open the file: "));
-    // Sparse: takes no room on the disk.
+    // Sparse: uses no disk space.
     let large = dir.path().join("large");
     std::fs::File::create(&large)
         .unwrap()

@@ -1,4 +1,4 @@
-//! Laws of the impairing device, with an observer of its own at the output.
+//! Laws of the impairing device, checked by an independent observer at the output.
 
 use proptest::prelude::*;
 use wb_port::fault::{Capacity, Impairer, Impairment, Loss, Rate};
@@ -63,13 +63,13 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u32)>> {
 
 #[derive(Default)]
 struct Observer {
-    /// (number, due) of all that left.
+    /// (number, due) of all frames that left.
     left: Vec<(usize, u64)>,
     dropped: u64,
     arrivals: Vec<u64>,
 }
 
-/// Plays the traffic; `look` says after which arrivals the output is asked.
+/// Feeds the traffic. `look` selects the arrivals after which the output is polled.
 fn play(
     impairment: &Impairment,
     traffic: &[(u64, u32)],
@@ -80,7 +80,7 @@ fn play(
     let mut now = 1_000_000;
     for (number, (gap, len)) in traffic.iter().enumerate() {
         now += gap;
-        // What is due before this arrival leaves before it.
+        // Frames due before this arrival leave before it.
         if look(number) {
             while let Some(frame) = device.depart(now.saturating_sub(1)) {
                 seen.left.push(frame);
@@ -186,7 +186,7 @@ proptest! {
 
 #[test]
 fn memory_is_used_again() {
-    // A device in balance: what it holds stays bounded however long it runs.
+    // A device in balance: the number of held frames stays bounded in a run of any length.
     let device = Impairment {
         loss: Loss::Ratio(0.01),
         duplicate: 0.01,

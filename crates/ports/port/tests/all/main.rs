@@ -1,4 +1,4 @@
-//! Ports without a kernel through the public face of the crate.
+//! Tests of the public interface of ports without a kernel.
 
 mod conformance;
 mod file;

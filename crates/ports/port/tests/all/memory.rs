@@ -1,4 +1,4 @@
-//! The memory driver through its public face.
+//! Tests of the public interface of the memory driver.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ fn one(port: MemoryPort) -> MemoryQueue {
     port.queues.into_iter().next().unwrap()
 }
 
-/// Frames of 60 bytes that begin with these numbers.
+/// Sends frames of 60 bytes with these first bytes.
 fn send(tx: &mut impl TxQueue, numbers: &[u8]) {
     assert_eq!(tx.lend(numbers.len()), numbers.len());
     for (i, number) in numbers.iter().enumerate() {
@@ -40,7 +40,7 @@ fn send(tx: &mut impl TxQueue, numbers: &[u8]) {
     tx.submit(numbers.len());
 }
 
-/// First byte and stamp of all that is there.
+/// Receives all waiting frames and returns the first byte and timestamp of each.
 fn receive(rx: &mut impl RxQueue) -> Vec<(u8, u64)> {
     let mut seen = Vec::new();
     rx.receive(usize::MAX, |frame| {
@@ -273,7 +273,7 @@ fn an_impaired_link_does_what_it_was_told() {
     assert_eq!((counters.arrived, counters.lost, counters.left), (5, 1, 4));
     assert_eq!((counters.delay_min_ns, counters.delay_max_ns), (100, 130));
 
-    // The other way is a wire.
+    // The other direction is not impaired.
     send(b.tx(), &[9]);
     b.tx().flush().unwrap();
     assert_eq!(receive(a.rx()), [(9, 2_000)]);
