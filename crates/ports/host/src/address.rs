@@ -10,16 +10,16 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use crate::error::Result;
 use crate::netlink::{Ask, Netlink};
 
-/// An address an interface has.
+/// Address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The address.
+    /// IP address.
     pub address: IpAddr,
-    /// How many of its bits name the network.
+    /// Length of the network prefix in bits.
     pub prefix_len: u8,
-    /// Whether it means something on this link only (IPv6 `fe80::/10`).
+    /// True for addresses that are valid on this link only (IPv6 `fe80::/10`).
     pub link_local: bool,
-    /// Whether duplicate detection is still going on, so that it cannot be used yet.
+    /// True while duplicate address detection is running, so that the address cannot be used yet.
     pub tentative: bool,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for InterfaceAddress {
 }
 
 impl Netlink {
-    /// The addresses of the interface called `name`.
+    /// Addresses of the interface `name`.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface).
@@ -41,7 +41,7 @@ impl Netlink {
         let answers = self
             .ask(RouteNetlinkMessage::GetAddress(request), Ask::Dump)
             .map_err(|refusal| refusal.on("list the addresses of", name))?;
-        // Without strict checking the kernel lists those of all interfaces.
+        // Without strict checking the kernel lists the addresses of all interfaces.
         Ok(answers
             .iter()
             .filter_map(|answer| match answer {
@@ -51,10 +51,10 @@ impl Netlink {
             .collect())
     }
 
-    /// Every address of every interface of the namespace.
+    /// All addresses of all interfaces of the namespace.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn all_addresses(&self) -> Result<Vec<InterfaceAddress>> {
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self
@@ -69,12 +69,11 @@ impl Netlink {
             .collect())
     }
 
-    /// Gives the interface an address, or changes nothing where it has it. An IPv6 address can be
-    /// used at once: duplicate detection is left out.
+    /// Adds an address to the interface; does nothing if the interface has it already. An IPv6 address is usable at
+    /// once, without duplicate address detection.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal where
-    /// privileges are missing.
+    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal without the required privileges.
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
         let mut message = self.message(name, address, prefix_len)?;
         match address {
@@ -103,10 +102,10 @@ impl Netlink {
             })
     }
 
-    /// Takes an address away from the interface.
+    /// Removes an address from the interface.
     ///
     /// # Errors
-    /// As [`Netlink::add_address`]; a refusal where the interface does not have it.
+    /// See [`Netlink::add_address`]; a refusal if the interface does not have the address.
     pub fn remove_address(&self, name: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
         let message = self.message(name, address, prefix_len)?;
         self.ask(RouteNetlinkMessage::DelAddress(message), Ask::Plain)
@@ -124,8 +123,7 @@ impl Netlink {
         message.header.index = self.link(name)?.index;
         message.header.family = family(address);
         message.header.prefix_len = prefix_len;
-        // Broadcast addresses are only looked at by IPv4, which wants the address as its own and
-        // as the peer's.
+        // Only IPv4 reads broadcast addresses. It expects the address both as local and as peer address.
         message.attributes = vec![
             AddressAttribute::Local(address),
             AddressAttribute::Address(address),
@@ -134,7 +132,7 @@ impl Netlink {
     }
 }
 
-/// The family netlink files an address under.
+/// Netlink family of an address.
 pub(crate) fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() {
         AddressFamily::Inet

@@ -1,7 +1,7 @@
-//! Interrupts sent to other CPUs for a while.
+//! Moves interrupts to other CPUs for a limited time.
 //!
-//! A record of where each was sent stands in a file before any is moved. Whoever is killed leaves it behind, and the next
-//! one puts things right: [`repair`].
+//! A file records the previous CPUs before any interrupt is moved. If the process is killed, [`repair`] of a later
+//! process uses the file to restore the interrupts.
 
 use std::fs;
 use std::io::Write;
@@ -11,12 +11,12 @@ use crate::error::{HostError, Result};
 use crate::folder::own_folder;
 use crate::process;
 
-/// The folder of the records.
+/// Folder of the records.
 const FOLDER: &str = "affinity";
-/// Where the kernel has them.
+/// Folder of the interrupts.
 const IRQS: &str = "/proc/irq";
 
-/// Interrupts that are sent elsewhere for as long as this lives.
+/// Interrupts that are moved until the value is dropped.
 #[derive(Debug)]
 pub struct Moved {
     irqs: PathBuf,
@@ -25,11 +25,11 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Sends each interrupt to the CPU beside it.
+    /// Moves each interrupt to the CPU of its pair (interrupt, CPU).
     ///
     /// # Errors
-    /// When the kernel refuses (some interrupts are managed by it), or the record cannot be written. What was moved
-    /// until then is put back.
+    /// If the kernel refuses (it manages some interrupts itself), or the record cannot be written. Interrupts that were
+    /// already moved are restored.
     pub fn to(moves: &[(u32, u32)]) -> Result<Self> {
         Self::below(Path::new(IRQS), &own_folder(FOLDER)?, moves)
     }
@@ -46,7 +46,7 @@ impl Moved {
                 .map_err(HostError::refused("read", path.display().to_string()))?;
             record.were.push((*irq, text.trim().to_owned()));
         }
-        // The first of the numbers tells several of a process apart.
+        // The first number distinguishes several records of one process.
         let first = moves.first().map_or(0, |(irq, _)| *irq);
         let path = folder.join(format!("{}-{first}", record.pid));
         fs::write(&path, record.text())
@@ -65,7 +65,7 @@ impl Moved {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        // A device that is gone has taken its interrupts with it.
+        // A removed device has no interrupts left.
         let _ = self.record.put_back(&self.irqs);
         let _ = fs::remove_file(&self.path);
     }
@@ -92,7 +92,7 @@ fn set(irqs: &Path, irq: u32, list: &str) -> Result<()> {
         .map_err(|e| e.or_privilege(|| "run as root".into()))
 }
 
-/// Puts back what processes of this user that were killed had moved, and says so in a line for each.
+/// Restores interrupts that killed processes of this user had moved. Returns a line for each.
 #[must_use]
 pub fn repair() -> Vec<String> {
     own_folder(FOLDER).map_or_else(|_| Vec::new(), |folder| repair_in(Path::new(IRQS), &folder))
@@ -105,7 +105,7 @@ fn repair_in(irqs: &Path, folder: &Path) -> Vec<String> {
         let record = fs::read_to_string(&path)
             .ok()
             .and_then(|text| Record::of(&text));
-        // One that was cut short by the end of its writer: nothing was moved then.
+        // A truncated record: its writer ended before it moved an interrupt.
         let Some(record) = record else { continue };
         if process::is_alive(record.pid, record.start_time) {
             continue;
@@ -127,12 +127,12 @@ fn repair_in(irqs: &Path, folder: &Path) -> Vec<String> {
     told
 }
 
-/// What stands in a file.
+/// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     pid: u32,
     start_time: u64,
-    /// Interrupts and the lists of CPUs to which they were sent.
+    /// Interrupts and their previous CPU lists.
     were: Vec<(u32, String)>,
 }
 
@@ -162,7 +162,7 @@ impl Record {
         })
     }
 
-    /// Tries all, whatever the kernel says of one. One that is gone needs nothing.
+    /// Restores all interrupts and continues after an error. A removed interrupt is skipped.
     fn put_back(&self, irqs: &Path) -> Result<()> {
         let there = self
             .were
@@ -224,7 +224,7 @@ mod tests {
             ("0-3".into(), "0-3".into())
         );
         assert_eq!(machine.records(), 0);
-        // One of them is none: nothing is moved.
+        // One interrupt does not exist: nothing is moved.
         assert!(machine.moved(&[(40, 1), (99, 1)]).is_err());
         assert_eq!((machine.list(40), machine.records()), ("0-3".into(), 0));
     }
@@ -235,7 +235,7 @@ mod tests {
         let moved = machine.moved(&[(40, 2)]).unwrap();
         let repair = || repair_in(machine.irqs.path(), machine.folder.path());
         assert_eq!(repair(), [""; 0], "its process lives");
-        // As if it had been another's, who was killed.
+        // A record as if from another process that was killed.
         let record = Record {
             start_time: 1,
             ..moved.record.clone()

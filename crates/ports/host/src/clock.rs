@@ -1,43 +1,43 @@
-//! The clocks: what they say, how they differ, what a look at them costs.
+//! Clocks: readings, offset, resolution and cost.
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+/// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     /// Wall minus monotonic, in nanoseconds.
     pub ns: i64,
-    /// The most it can be wrong by, either way: half the time the three readings took.
+    /// Maximum error in both directions, in ns: half the duration of the three readings.
     pub error_ns: u64,
 }
 
 impl ClockOffset {
-    /// The wall time that belongs to a monotonic one.
+    /// Converts a monotonic time to wall-clock time.
     pub fn wall_of(&self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_add_signed(self.ns)
     }
 
-    /// The monotonic time that belongs to a wall time.
+    /// Converts a wall-clock time to monotonic time.
     pub fn monotonic_of(&self, wall_ns: u64) -> u64 {
         wall_ns.saturating_add_signed(-self.ns)
     }
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: for pacing and durations.
+/// CLOCK_MONOTONIC in nanoseconds, for pacing and durations.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-/// CLOCK_REALTIME in nanoseconds: for the stamps of frames.
+/// CLOCK_REALTIME in nanoseconds, for timestamps of frames.
 #[inline]
 pub fn wall_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }
 
-/// How the two clocks differ now. The wall clock is steered, so a long run asks again.
+/// Current offset of the two clocks. The wall clock is steered, so a long run must repeat the call.
 pub fn wall_minus_monotonic() -> ClockOffset {
-    // An interrupt between the readings spoils one sample; of five the tightest is good.
+    // An interrupt between the readings spoils a sample; the tightest of five is good.
     const SAMPLES: usize = 5;
     (0..SAMPLES)
         .map(|_| offset(monotonic_ns(), wall_ns(), monotonic_ns()))
@@ -45,14 +45,14 @@ pub fn wall_minus_monotonic() -> ClockOffset {
         .expect("there are samples")
 }
 
-/// The steps in which CLOCK_MONOTONIC moves, in nanoseconds. What the kernel says of it (`clock_getres`) is 1 with every
-/// clock that counts nanoseconds, though the counter behind it may move by 10 or 40 at a time; so it is measured.
+/// Step size of CLOCK_MONOTONIC in ns, measured. `clock_getres` returns 1 for every clock that counts nanoseconds,
+/// although the underlying counter may advance by 10 or 40 at a time.
 pub fn resolution_ns() -> u64 {
     const READINGS: usize = 2_000;
     let mut differences = Vec::with_capacity(READINGS);
     let mut last = monotonic_ns();
     for n in 0..READINGS {
-        // Readings that follow at once may all be as far apart.
+        // Vary the interval, because back-to-back readings may all have the same distance.
         for spin in 0..n % 64 {
             std::hint::black_box(spin);
         }
@@ -63,8 +63,8 @@ pub fn resolution_ns() -> u64 {
     step(differences).unwrap_or_else(|| nanoseconds(clock_getres(ClockId::Monotonic)))
 }
 
-/// The step of a clock whose readings differ so: the least distance between two of the values that occur, where those that
-/// are 1 apart are one, as nanoseconds are rounded. `None` where there is one alone.
+/// Step size of a clock with these differences between readings: the smallest distance between two values. Values that
+/// differ by 1 count as one, because nanoseconds are rounded. `None` if there is only one value.
 fn step(mut differences: Vec<u64>) -> Option<u64> {
     differences.sort_unstable();
     differences.dedup();
@@ -78,7 +78,7 @@ fn step(mut differences: Vec<u64>) -> Option<u64> {
     firsts.windows(2).map(|pair| pair[1] - pair[0]).min()
 }
 
-/// The device the kernel reads time from: `tsc`, `kvm-clock`, `hpet`.
+/// Clock source of the kernel: `tsc`, `kvm-clock`, `hpet`.
 pub fn clocksource() -> Option<String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path)
@@ -86,10 +86,10 @@ pub fn clocksource() -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
-/// What one reading of the wall clock costs, in nanoseconds.
+/// Cost of one reading of the wall clock, in nanoseconds.
 pub fn read_cost_ns() -> f64 {
     const READS: u32 = 1_000;
-    // The best of a few rounds: the others were interrupted.
+    // Take the best of a few rounds, because the others were interrupted.
     (0..5)
         .map(|_| {
             let start = monotonic_ns();
@@ -111,7 +111,7 @@ fn offset(before: u64, wall: u64, after: u64) -> ClockOffset {
 
 #[inline]
 fn nanoseconds(time: Timespec) -> u64 {
-    // Both clocks count from zero upwards.
+    // Both clocks count up from zero.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn steps_are_those_of_the_counter() {
-        // Of a counter of 100 MHz, as differences of 20, 21, 30 and 31 ns.
+        // A counter of 100 MHz, with differences of 20, 21, 30 and 31 ns.
         assert_eq!(step(vec![20, 21, 20, 30, 31, 20, 1_280]), Some(10));
-        // One of 24 MHz, slower than its readings.
+        // A counter of 24 MHz, slower than the readings.
         assert_eq!(step(vec![0, 0, 42, 0, 41, 83]), Some(41));
-        // One of which each nanosecond is seen.
+        // A counter that shows every nanosecond.
         assert_eq!(step(vec![23, 20, 21, 22, 45, 20]), Some(1));
         assert_eq!(step(vec![20, 20]), None);
         assert_eq!(step(vec![]), None);

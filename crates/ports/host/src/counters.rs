@@ -1,5 +1,5 @@
-//! What interfaces and CPUs have counted, read again and again: one question to the kernel for each namespace, or for
-//! each interface where these are few.
+//! Counters of interfaces and CPUs, for repeated reading: one kernel request per namespace, or one per interface if
+//! there are few.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::netlink::Netlink;
 use crate::netns::Namespace;
 use crate::queues::QueueStatistics;
 
-/// Up to so many interfaces of a namespace are asked for one by one; beyond it, all are listed at once.
+/// Maximum number of interfaces of a namespace that are requested one by one. Above it, all are listed at once.
 const ONE_BY_ONE: usize = 4;
 
-/// Drivers that count the FCS, against the kernel's rule: their registers hold what came over the wire.
+/// Drivers that include the FCS in byte counts, against the kernel's rule: their registers count all bytes on the wire.
 const COUNTS_FCS: [&str; 2] = ["tg3", "e1000e"];
 
 /// Interfaces that are read together.
@@ -28,24 +28,24 @@ pub struct Interfaces {
     places: Vec<Place>,
 }
 
-/// Those of one namespace.
+/// Interfaces of one namespace.
 struct Place {
-    /// What stands before their names: `NODE/`.
+    /// Prefix of their names: `NODE/`.
     prefix: String,
     netlink: Netlink,
     ethtool: Ethtool,
-    /// Names that were asked for, and the index of each while it is there; all interfaces where none was.
+    /// Requested names, and the index of each while the interface exists; empty for all interfaces.
     wanted: Vec<(String, Option<u32>)>,
-    /// By index: for which name and carrier they hold.
+    /// Facts by index, with the name and carrier for which they were read.
     facts: HashMap<u32, (String, Facts)>,
     statistics: HashMap<u32, Vec<String>>,
-    /// The kernel's own statistics of queues, once they were asked for, where it has them.
+    /// The kernel's queue statistics, if it has them; outer `None` before the first request.
     queues: Option<Option<QueueStatistics>>,
 }
 
 impl Interfaces {
-    /// Those that are asked for: a namespace and a name in it; all of the namespace where the name is missing. All of
-    /// this namespace where nothing is asked for.
+    /// Selects interfaces by namespace and name. Without a name, selects the whole namespace. An empty list selects all
+    /// interfaces of the current namespace.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`], an unknown namespace, or one that cannot be entered.
@@ -85,11 +85,11 @@ impl Interfaces {
         Ok(Self { places })
     }
 
-    /// All that are there now, with what they have counted. One that is gone is looked for by its name again; one that
-    /// was renamed is followed by its index.
+    /// Reads all selected interfaces that exist now. A removed interface is searched by its name again. A renamed one
+    /// is found by its index.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn read(&mut self) -> Result<Vec<LinkReading>> {
         let mut readings = Vec::new();
         for (n, place) in self.places.iter_mut().enumerate() {
@@ -107,8 +107,8 @@ impl Interfaces {
         Ok(readings)
     }
 
-    /// The statistics that drivers name themselves, and those of queues that the kernel names (`netdev_rx_0_packets`), by interface as [`read`](Self::read) calls it. One that is gone,
-    /// or has none, is left out.
+    /// Driver statistics and the kernel's queue statistics (`netdev_rx_0_packets`), by the interface names of
+    /// [`read`](Self::read). Interfaces that are removed or have no statistics are left out.
     pub fn statistics(&mut self) -> Vec<(String, Vec<(String, u64)>)> {
         let mut all = Vec::new();
         for place in &mut self.places {
@@ -130,7 +130,7 @@ impl Interfaces {
         all
     }
 
-    /// The namespaces and names of what was read last.
+    /// Namespaces and names of the last read.
     #[must_use]
     pub fn known(&self) -> Vec<(Namespace, String)> {
         let of = |place: &Place| {
@@ -150,7 +150,7 @@ impl Place {
     fn links(&mut self) -> Result<Vec<(u64, Link, LinkCounters)>> {
         if self.wanted.is_empty() || self.wanted.len() > ONE_BY_ONE {
             let all = self.netlink.all_counters()?;
-            // Taken with the read and not before it: a list of thousands takes its time.
+            // Taken with the read and not before it, because a list of thousands takes time.
             let at_ns = monotonic_ns();
             let mut found: Vec<_> = all
                 .into_iter()
@@ -193,7 +193,7 @@ impl Place {
         Ok(kept)
     }
 
-    /// Asked for again when its name or its carrier has changed: a speed is one of a link that is up.
+    /// Facts of a link, read again after a change of name or carrier: only a link that is up has a speed.
     fn facts_of(&mut self, link: &Link) -> Facts {
         let running = link.up && link.carrier;
         if let Some((name, facts)) = self.facts.get(&link.index)
@@ -206,7 +206,7 @@ impl Place {
         let driver = self.ethtool.driver(&link.name).ok().flatten();
         let facts = Facts {
             speed_bps: speed.map(|speed| speed.bits_per_second),
-            // Of no device is the speed real that is made by software.
+            // A software device never has a real speed.
             nominal: speed.is_some_and(|speed| speed.nominal) || link.kind.is_virtual(),
             half_duplex: speed.is_some_and(|speed| speed.half_duplex),
             ethernet: link.ethernet && link.kind != LinkKind::Loopback,
@@ -243,7 +243,7 @@ impl Place {
             return None;
         }
         if values.len() != names.len() {
-            // It has other queues now: the names are asked for again.
+            // The number of queues has changed: read the names again.
             self.statistics.remove(&index);
             return None;
         }
@@ -251,7 +251,7 @@ impl Place {
     }
 }
 
-/// What each CPU did for packets that came in, on the whole machine; nothing where the kernel does not tell.
+/// Receive statistics of each CPU of the machine; empty if the kernel does not report them.
 #[must_use]
 pub fn softnet() -> Vec<Softnet> {
     let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
@@ -263,8 +263,8 @@ pub fn softnet() -> Vec<Softnet> {
     })
 }
 
-/// Number of repeated SYN segments in the network namespace of the calling thread; `None` if the kernel has no such
-/// counter.
+/// Number of retransmitted SYN segments in the network namespace of the calling thread; `None` if the kernel has no
+/// such counter.
 #[must_use]
 pub fn repeated_syns() -> Option<u64> {
     named(
@@ -274,7 +274,7 @@ pub fn repeated_syns() -> Option<u64> {
     )
 }
 
-/// A counter of `/proc/net/netstat`: a line of names and one of values for each group.
+/// Counter in `/proc/net/netstat`, which has a line of names and a line of values for each group.
 fn named(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -282,7 +282,7 @@ fn named(text: &str, group: &str, name: &str) -> Option<u64> {
     pairs.find(|(of, _)| *of == name)?.1.parse().ok()
 }
 
-/// All interrupts and how often each has come on each CPU; nothing where the kernel does not tell.
+/// All interrupts with their counts on each CPU; empty if the kernel does not report them.
 #[must_use]
 pub fn interrupts() -> Vec<Interrupt> {
     interrupts::parse(&fs::read_to_string("/proc/interrupts").unwrap_or_default())

@@ -1,7 +1,6 @@
-//! CPUs: which there are, which we may use, how they hang together; where workers go; which of
-//! them serve an interface's interrupts.
+//! CPU topology, affinity, worker placement, and the interrupts of interfaces.
 //!
-//! Says where a worker should run and can put the calling thread there; it starts nothing.
+//! Chooses CPUs for workers and can pin the calling thread. Starts no threads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,31 +17,31 @@ use crate::sysfs::Sysfs;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// One CPU as the kernel counts them: a hardware thread.
+/// CPU as the kernel counts them: a hardware thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
+    /// CPU number.
     pub id: u32,
-    /// The memory node it is close to; 0 where the machine has one only.
+    /// NUMA node; 0 on machines with one node.
     pub node: u32,
-    /// The hardware threads of its core, itself included.
+    /// Hardware threads of the same core, including this one.
     pub siblings: Vec<u32>,
-    /// What decides on its frequency: `performance`, `powersave`; absent in most virtual machines.
+    /// Frequency governor: `performance`, `powersave`; `None` in most virtual machines.
     pub governor: Option<String>,
-    /// Whether the scheduler keeps other work away from it (`isolcpus=`).
+    /// True if the scheduler keeps other work away (`isolcpus=`).
     pub isolated: bool,
-    /// Whether this thread may run there.
+    /// True if this thread may run on the CPU.
     pub allowed: bool,
 }
 
-/// Where workers go.
+/// CPUs for workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The CPU of each sending worker.
+    /// CPU of each sending worker.
     pub tx: Vec<u32>,
-    /// The CPU of each receiving worker.
+    /// CPU of each receiving worker.
     pub rx: Vec<u32>,
-    /// What is not as it should be, as where workers share a CPU.
+    /// Problem of the placement, for example workers that share a CPU.
     pub warning: Option<String>,
 }
 
@@ -59,10 +58,10 @@ pub struct Irq {
     pub count: u64,
 }
 
-/// All CPUs that are online.
+/// All online CPUs.
 ///
 /// # Errors
-/// When the kernel does not list them: `/sys` is not mounted.
+/// If `/sys` is not mounted.
 pub fn online() -> Result<Vec<Cpu>> {
     let path = format!("{CPUS}/online");
     let text = fs::read_to_string(&path).map_err(HostError::refused("read", &path))?;
@@ -92,10 +91,10 @@ pub fn online() -> Result<Vec<Cpu>> {
         .collect())
 }
 
-/// The CPUs this thread may run on.
+/// CPUs that this thread may run on.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// If the kernel does not report them.
 pub fn allowed() -> Result<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(None)
         .map_err(HostError::refused("read", "the CPUs this thread may use"))?;
@@ -105,24 +104,24 @@ pub fn allowed() -> Result<Vec<u32>> {
         .collect())
 }
 
-/// The CPUs kept free of other work.
+/// Isolated CPUs.
 pub fn isolated() -> Vec<u32> {
     read_list(Path::new(&format!("{CPUS}/isolated"))).unwrap_or_default()
 }
 
-/// The memory nodes that the machine may have; 0 alone where nothing is said of any.
+/// Possible NUMA nodes; only 0 if the kernel does not list any.
 pub fn possible_nodes() -> Vec<u32> {
     read_list(Path::new("/sys/devices/system/node/possible")).unwrap_or_else(|| vec![0])
 }
 
-/// Whether cores run two threads at once now.
+/// True if simultaneous multithreading is active.
 pub fn smt_active() -> bool {
     fs::read_to_string(format!("{CPUS}/smt/active")).is_ok_and(|text| text.trim() == "1")
 }
 
-/// Clock ticks that each CPU has spent since boot, with its number: user, nice, system, idle, iowait,
-/// irq, softirq, steal, guest, guest nice (proc(5), `/proc/stat`). Columns that the kernel does not
-/// have are 0. `None` where it does not tell.
+/// Clock ticks of each CPU since boot, with the CPU number: user, nice, system, idle, iowait, irq, softirq, steal,
+/// guest, guest nice (proc(5), `/proc/stat`). Columns that the kernel does not have are 0. `None` if the kernel does
+/// not report them.
 pub fn times() -> Option<Vec<(u32, [u64; 10])>> {
     read_times(&fs::read_to_string("/proc/stat").ok()?)
 }
@@ -144,10 +143,10 @@ fn read_times(text: &str) -> Option<Vec<(u32, [u64; 10])>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// Keeps the calling thread on one CPU from now on.
+/// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// When there is no such CPU, or this process may not use it.
+/// If the CPU does not exist, or this process may not use it.
 pub fn pin(cpu: u32) -> Result<()> {
     let mut set = CpuSet::new();
     let object = || format!("this thread to CPU {cpu}");
@@ -159,30 +158,30 @@ pub fn pin(cpu: u32) -> Result<()> {
     rustix::thread::sched_setaffinity(None, &set).map_err(HostError::refused("pin", object()))
 }
 
-/// Sets how the scheduler prefers the calling thread: -20 (most) to 19 (least).
+/// Sets the nice value of the calling thread: -20 (highest priority) to 19 (lowest).
 ///
 /// # Errors
-/// Without CAP_SYS_NICE, for more than it has.
+/// Without CAP_SYS_NICE, if the priority is above the limit.
 pub fn set_nice(nice: i32) -> Result<()> {
-    // On Linux "this process" means the calling thread here.
+    // On Linux this call affects only the calling thread.
     rustix::process::setpriority_process(None, nice).map_err(HostError::refused(
         "set",
         format!("the priority of this thread to {nice}"),
     ))
 }
 
-/// Spreads sending and receiving workers over `cpus`: each on a core of its own while there are
-/// enough, senders and receivers on different CPUs while there are two, isolated CPUs first and
-/// CPU 0, which has the most other work, last.
+/// Distributes sending and receiving workers over `cpus`. Each worker gets a separate core if there are enough, and
+/// senders and receivers get different CPUs if there are at least two. Isolated CPUs come first. CPU 0 comes last,
+/// because it has the most other work.
 ///
 /// # Panics
-/// When `cpus` is empty: a process runs somewhere.
+/// If `cpus` is empty.
 pub fn place_workers(tx: usize, rx: usize, cpus: &[Cpu]) -> Placement {
     let order = preferred(cpus);
     assert!(!order.is_empty(), "no CPU to place workers on");
     let workers = tx + rx;
     if workers <= order.len() {
-        // A sender and the receiver beside it come from one node where they can.
+        // A sender and its receiver get CPUs of one node if possible.
         let pairs = tx.min(rx);
         let (mut tx_cpus, mut rx_cpus) = (Vec::new(), Vec::new());
         for (slot, &cpu) in order.iter().take(workers).enumerate() {
@@ -204,7 +203,7 @@ pub fn place_workers(tx: usize, rx: usize, cpus: &[Cpu]) -> Placement {
             warning,
         };
     }
-    // Each side gets its share of the CPUs, at least one, and goes round in it.
+    // Each side gets its share of the CPUs, at least one, and reuses them in turn.
     let share = match (tx, rx, order.len()) {
         (_, _, 1) | (_, 0, _) => order.len(),
         (0, _, _) => 0,
@@ -227,13 +226,13 @@ pub fn place_workers(tx: usize, rx: usize, cpus: &[Cpu]) -> Placement {
     }
 }
 
-/// The CPU that [`place_workers`] takes last, if it takes another one first.
+/// CPU that [`place_workers`] uses last, unless it is the only one.
 pub fn placed_last(cpus: &[Cpu]) -> Option<u32> {
     preferred(cpus).get(1..)?.last().copied()
 }
 
-/// The interrupts of an interface, and where they go. Empty for virtual interfaces, and where the
-/// namespace's `/sys` cannot be had.
+/// Interrupts of an interface and their CPUs. Empty for virtual interfaces, or if the namespace's `/sys` is not
+/// available.
 ///
 /// # Errors
 /// [`HostError::UnknownInterface`].
@@ -247,7 +246,7 @@ pub fn irqs(namespace: &Namespace, interface: &str) -> Result<Vec<Irq>> {
 
     let mut numbers = msi_irqs(&device);
     if numbers.is_empty() {
-        // The link is what names the device (`virtio2`); there is none on a virtual interface.
+        // The link contains the name of the device (`virtio2`). A virtual interface has none.
         let device = fs::read_link(&device).unwrap_or_default();
         let device = device
             .file_name()
@@ -275,16 +274,16 @@ pub fn irqs(namespace: &Namespace, interface: &str) -> Result<Vec<Irq>> {
         .collect())
 }
 
-/// The NUMA node of an interface's device; nothing for virtual interfaces, and where there is one node only.
+/// NUMA node of an interface's device; `None` for virtual interfaces and on machines with one node.
 pub fn node_of_interface(namespace: &Namespace, interface: &str) -> Option<u32> {
     let link = link_by_name(namespace, interface).ok()?;
     let device = Sysfs::showing(namespace, &link)?.interface(interface);
-    // -1 where it belongs to none.
+    // -1 without a node.
     let node = fs::read_to_string(device.join("device/numa_node")).ok()?;
     node.trim().parse().ok()
 }
 
-/// A list of CPUs as the kernel writes it: `0-3,8`.
+/// Parses a CPU list in kernel format: `0-3,8`.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();
     if text.is_empty() {
@@ -302,7 +301,7 @@ pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus.into_iter().collect())
 }
 
-/// Sorted CPU numbers as the kernel writes them: `0-3,8`.
+/// Formats sorted CPU numbers as the kernel does: `0-3,8`.
 pub fn format_list(cpus: &[u32]) -> String {
     let runs = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [one] => one.to_string(),
@@ -312,7 +311,7 @@ pub fn format_list(cpus: &[u32]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// The numbers of `cpus` in the order they are handed out.
+/// CPU numbers in the order of assignment.
 fn preferred(cpus: &[Cpu]) -> Vec<u32> {
     let mut order: Vec<&Cpu> = cpus.iter().collect();
     order.sort_by_key(|cpu| {
@@ -347,9 +346,9 @@ fn node_of(folder: &Path) -> u32 {
         .unwrap_or(0)
 }
 
-/// The message interrupts of a PCI device, or of the PCI device a virtio device is on.
+/// Message-signalled interrupts of a PCI device, or of the PCI device under a virtio device.
 fn msi_irqs(device: &Path) -> Vec<u32> {
-    // Left to the kernel to resolve: a path into a detached mount cannot be made canonical.
+    // Let the kernel resolve the path: a path into a detached mount cannot be made canonical.
     for folder in ["msi_irqs", "../msi_irqs"] {
         if let Ok(entries) = fs::read_dir(device.join(folder)) {
             let mut numbers: Vec<u32> = entries
@@ -363,7 +362,7 @@ fn msi_irqs(device: &Path) -> Vec<u32> {
     Vec::new()
 }
 
-/// The CPUs an interrupt really goes to, or else those it may go to.
+/// Effective CPUs of an interrupt, or its allowed CPUs if these are unknown.
 fn affinity(irq: u32) -> Vec<u32> {
     ["effective_affinity_list", "smp_affinity_list"]
         .iter()
@@ -378,7 +377,7 @@ struct InterruptLine {
     count: u64,
 }
 
-/// The numbered lines of `/proc/interrupts`.
+/// Numbered lines of `/proc/interrupts`.
 fn interrupts(text: &str) -> Vec<InterruptLine> {
     let mut lines = text.lines();
     let columns = lines
@@ -401,7 +400,7 @@ fn interrupts(text: &str) -> Vec<InterruptLine> {
         .collect()
 }
 
-/// Whether an interrupt's name is that of a device or of one of its queues.
+/// Returns true if an interrupt has the name of a device or of one of its queues.
 fn belongs(interrupt: &str, device: &str) -> bool {
     !device.is_empty()
         && interrupt
@@ -413,7 +412,7 @@ fn belongs(interrupt: &str, device: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// `cores` cores of `threads` hardware threads, numbered as Linux does: first one of each.
+    /// `cores` cores of `threads` hardware threads, numbered as in Linux: first one thread of each core.
     fn machine(cores: u32, threads: u32) -> Vec<Cpu> {
         (0..cores * threads)
             .map(|id| Cpu {

@@ -1,8 +1,7 @@
-//! Looks over the machine and one interface: what is well, what limits a measurement, and the
-//! command that would change it.
+//! Checks the machine and one interface: what is in order, what limits a measurement, and the command that changes it.
 //!
-//! Only looks; changes nothing. What cannot be found out is left out rather than guessed. The rules about interfaces
-//! are pure functions of a [`Description`].
+//! Changes nothing. Unknown facts are left out rather than guessed. The rules about interfaces are pure functions of a
+//! [`Description`].
 
 mod description;
 mod drivers;
@@ -23,23 +22,23 @@ use crate::offloads::{self, LeftOff};
 use crate::privilege::{self, Capability, Privileges};
 use crate::sysctl;
 
-/// Kernel versions: bpf_link for XDP; the oldest we are tested against.
+/// Kernel versions: bpf_link for XDP; the oldest tested version.
 const OLDEST_FOR_XDP: (u32, u32) = (5, 9);
 const OLDEST_TESTED: (u32, u32) = (5, 15);
 
-/// Enough locked memory for one AF_XDP area of 4096 frames and its rings, with some to spare.
+/// Locked memory for an AF_XDP area of 4096 frames and its rings, with a margin.
 const ENOUGH_MEMLOCK: u64 = 64 << 20;
 
-/// How a finding is meant.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// As it should be.
+    /// In order.
     Ok,
-    /// Good to know.
+    /// For information.
     Note,
-    /// Spoils some measurements.
+    /// Affects some measurements.
     Warn,
-    /// Prevents something.
+    /// Prevents an operation.
     Problem,
 }
 
@@ -54,16 +53,16 @@ impl fmt::Display for Level {
     }
 }
 
-/// One thing found.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How it is meant.
+    /// Severity.
     pub level: Level,
-    /// What it is about: `kernel`, `queues`.
+    /// Topic: `kernel`, `queues`.
     pub topic: String,
-    /// What was found, in a sentence.
+    /// Result, in a sentence.
     pub text: String,
-    /// The command that would change it.
+    /// Command that changes the state.
     pub fix: Option<String>,
 }
 
@@ -83,7 +82,7 @@ impl Finding {
     }
 }
 
-/// Judges this machine and the interface of a description of it.
+/// Judges this machine and, if the description has one, its interface.
 pub fn examine(about: &Description) -> Vec<Finding> {
     let privileges = Privileges::of_this_process();
     let mut findings = Vec::new();
@@ -101,13 +100,13 @@ pub fn examine(about: &Description) -> Vec<Finding> {
     findings
 }
 
-/// Puts right what killed runs have left behind, and says so in lines.
+/// Repairs changes that killed runs have left behind. Returns a line for each.
 #[must_use]
 pub fn repair() -> Vec<String> {
     offloads::repair()
 }
 
-/// Which Linux this is; `None` where its name does not say.
+/// Kernel version; `None` if the release does not contain one.
 pub fn kernel_version() -> Option<(u32, u32)> {
     version(&rustix::system::uname().release().to_string_lossy())
 }
@@ -157,7 +156,7 @@ fn privilege_findings(privileges: &Privileges) -> Vec<Finding> {
         ));
     }
     for each in missing {
-        // Labs have their own way out (`lab run` in a user namespace), sending has not.
+        // Labs have an alternative (`lab run` in a user namespace), sending has none.
         let level = match each.capability {
             Capability::NetRaw => Level::Problem,
             _ => Level::Warn,
@@ -173,7 +172,7 @@ fn privilege_findings(privileges: &Privileges) -> Vec<Finding> {
 
 fn memlock(privileges: &Privileges, kernel: Option<(u32, u32)>) -> Option<Finding> {
     let limit = privileges.memlock?;
-    // Who has CAP_IPC_LOCK is not bound by it, and since 5.11 eBPF maps do not count.
+    // CAP_IPC_LOCK lifts the limit, and since 5.11 eBPF maps do not count.
     (limit < ENOUGH_MEMLOCK && !privilege::is_root()).then(|| {
         let maps = if kernel.is_some_and(|v| v < (5, 11)) {
             " and eBPF maps"
@@ -274,7 +273,7 @@ fn cpus_found(cpus: &[Cpu], smt: bool) -> Vec<Finding> {
 }
 
 fn clocksource(name: &str, cost: f64) -> Finding {
-    // Others leave the vDSO and make a system call of each reading.
+    // Other clock sources cannot be read through the vDSO, so each reading is a system call.
     const FAST: [&str; 4] = [
         "tsc",
         "kvm-clock",
@@ -303,9 +302,9 @@ fn clocksource(name: &str, cost: f64) -> Finding {
     }
 }
 
-/// Settings of the first namespace that bound everybody.
+/// Settings of the first namespace that limit all namespaces.
 fn settings() -> Vec<Finding> {
-    // (key, least, what it bounds, level)
+    // (key, minimum, limited resource, level)
     const LEAST: [(&str, u64, &str, Level); 3] = [
         (
             "net.core.bpf_jit_enable",
@@ -347,7 +346,7 @@ fn setting(key: &str, value: u64, least: u64, bound: &str, level: Level) -> Find
         .fix(sudo(&format!("sysctl -w {key}={least}")))
 }
 
-/// Offloads that a killed run has left off.
+/// Finding about offloads that a killed run has left off.
 fn left_off(left: &LeftOff) -> Finding {
     let text = format!(
         "{}: {} off, by process {} (capture --offloads off), which was killed; the next run of this user puts it right",

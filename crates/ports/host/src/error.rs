@@ -1,96 +1,96 @@
-//! What can go wrong between us and the machine, in one line each.
+//! Errors of this machine, one line each.
 
 use std::io;
 
-/// The result of asking this machine for something.
+/// Result of a request to this machine.
 pub type Result<T, E = HostError> = std::result::Result<T, E>;
 
-/// Why the machine did not do what was asked.
+/// Failed request to this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("cannot {operation} {object}: {cause}{}{}", bracketed(.detail), hinted(.hint))]
     Refused {
-        /// What was tried, as a verb: `create`, `bring up`.
+        /// Operation, as a verb: `create`, `bring up`.
         operation: &'static str,
-        /// What it was tried on: `namespace wb-pair-a`, `a0`.
+        /// Object: `namespace wb-pair-a`, `a0`.
         object: String,
-        /// The error number's text.
+        /// Text of the error number.
         #[source]
         cause: io::Error,
-        /// What the kernel added to the number, where it did (extended netlink acknowledgement).
+        /// Additional message of the kernel, if there is one (extended netlink acknowledgement).
         detail: Option<String>,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
-    /// There is no such interface where it was looked for.
+    /// The interface does not exist in this namespace.
     #[error("no interface {name} in {place}{}", alternatives(.nearest, .existing))]
     UnknownInterface {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// Where it was looked for: `this network namespace`, `namespace wb-pair-a`.
+        /// Searched place: `this network namespace`, `namespace wb-pair-a`.
         place: String,
-        /// Existing names that look alike, best first.
+        /// Similar existing names, best first.
         nearest: Vec<String>,
-        /// Every interface there is.
+        /// All existing interfaces.
         existing: Vec<String>,
     },
-    /// There is no such named network namespace.
+    /// The named network namespace does not exist.
     #[error("no network namespace {name}{}", alternatives(.nearest, .existing))]
     UnknownNamespace {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// Existing names that look alike, best first.
+        /// Similar existing names, best first.
         nearest: Vec<String>,
-        /// Every named namespace there is.
+        /// All existing named namespaces.
         existing: Vec<String>,
     },
-    /// The name to be given is in use.
+    /// The name is already in use.
     #[error("{object} exists already; remove it with `{command}`")]
     Exists {
-        /// What exists: `namespace wb-pair-a`.
+        /// Existing object: `namespace wb-pair-a`.
         object: String,
-        /// The command that removes it.
+        /// Command that removes it.
         command: String,
     },
-    /// The name cannot be used.
+    /// Invalid name.
     #[error("{name:?} cannot be the name of {what}: {why}")]
     BadName {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// What it should have named.
+        /// Kind of the object to be named.
         what: &'static str,
-        /// The rule that was broken.
+        /// Violated rule.
         why: &'static str,
     },
-    /// Another run works on the same queue.
+    /// Another run uses the same queue.
     #[error(
         "queue {queue} ({direction}) of {interface} is in use by {holder}; wait for it to end or stop it"
     )]
     QueueHeld {
-        /// The interface.
+        /// Interface.
         interface: String,
-        /// The queue's number.
+        /// Queue number.
         queue: u32,
         /// `tx` or `rx`.
         direction: &'static str,
-        /// Who has it: `process 4711 (wirebench tx -i eth0)`.
+        /// Owner: `process 4711 (wirebench tx -i eth0)`.
         holder: String,
     },
-    /// A file of the kernel says something that was not expected.
+    /// A kernel file has unexpected content.
     #[error("cannot make sense of {path}: {text:?} where {expected} was expected")]
     Unreadable {
-        /// The file.
+        /// File.
         path: String,
-        /// What it says.
+        /// Content.
         text: String,
-        /// What it should say.
+        /// Expected content.
         expected: &'static str,
     },
 }
 
 impl HostError {
-    /// A refusal with nothing to add, for `map_err`.
+    /// Refusal without detail or hint, for `map_err`.
     pub(crate) fn refused<E: Into<io::Error>>(
         operation: &'static str,
         object: impl Into<String>,
@@ -115,7 +115,7 @@ impl HostError {
         matches!(self.errno(), Some(libc::EMFILE | libc::ENFILE))
     }
 
-    /// The same error with advice, which is given only where privileges were the cause.
+    /// Adds advice to the error if missing privileges were the cause.
     pub(crate) fn or_privilege(mut self, advice: impl FnOnce() -> String) -> Self {
         if let HostError::Refused { cause, hint, .. } = &mut self
             && matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES))
@@ -125,7 +125,7 @@ impl HostError {
         self
     }
 
-    /// The kernel's error number, where the kernel gave one.
+    /// Error number of the kernel, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             HostError::Refused { cause, .. } => cause.raw_os_error(),
@@ -133,7 +133,7 @@ impl HostError {
         }
     }
 
-    /// Whether privileges are what is missing.
+    /// Returns true if privileges are missing.
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
@@ -151,7 +151,7 @@ fn hinted(hint: &Option<String>) -> String {
 }
 
 fn alternatives(nearest: &[String], existing: &[String]) -> String {
-    // A host with hundreds of containers would drown the sentence.
+    // A host with hundreds of containers would make the message too long.
     const SHOWN: usize = 20;
     let mut text = String::new();
     if !nearest.is_empty() {
@@ -171,7 +171,7 @@ fn alternatives(nearest: &[String], existing: &[String]) -> String {
     text
 }
 
-/// Those of `existing` that `name` may have meant: at most three, best first.
+/// Up to three names of `existing` that are similar to `name`, best first.
 pub(crate) fn nearest(name: &str, existing: &[String]) -> Vec<String> {
     wb_model::nearest(name, existing.iter().map(String::as_str))
         .into_iter()

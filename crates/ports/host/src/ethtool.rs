@@ -1,7 +1,7 @@
-//! What only ethtool knows of an interface: driver, speed, channels, rings, offloads, timestamping.
+//! Properties of an interface that only ethtool reports: driver, speed, channels, rings, offloads, timestamping.
 //!
-//! Speaks `SIOCETHTOOL`, whose structures are small and settled, from a socket that was opened in
-//! the interface's namespace. What a driver does not support is `None`, not an error.
+//! Uses `SIOCETHTOOL`, which has small and stable structures, on a socket that was opened in the interface's namespace.
+//! A property that a driver does not support is `None`, not an error.
 #![allow(unsafe_code)] // one ioctl
 
 use std::ffi::c_char;
@@ -44,7 +44,7 @@ const TIMESTAMPING_RX_HARDWARE: u32 = 1 << 2;
 const TIMESTAMPING_RX_SOFTWARE: u32 = 1 << 3;
 const FILTER_ALL: u32 = 1 << 1;
 
-/// Drivers whose speed is a figure somebody chose, because no wire sets the pace.
+/// Drivers that report an arbitrary speed, because no wire limits them.
 const NOMINAL: &[&str] = &[
     "veth",
     "tun",
@@ -61,27 +61,27 @@ const NOMINAL: &[&str] = &[
     "netdevsim",
 ];
 
-/// The ethtool side of one namespace.
+/// Ethtool requests in one namespace.
 pub struct Ethtool {
     socket: OwnedFd,
     namespace: Namespace,
 }
 
-/// Which driver an interface has.
+/// Driver of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// Its name: `ixgbe`, `veth`.
+    /// Name: `ixgbe`, `veth`.
     pub name: String,
-    /// Its version, or that of the kernel.
+    /// Version of the driver or of the kernel.
     pub version: String,
-    /// The firmware's version; often empty.
+    /// Firmware version; often empty.
     pub firmware: String,
-    /// Where the device sits: `0000:03:00.0`; empty for virtual ones.
+    /// Bus address of the device: `0000:03:00.0`; empty for virtual devices.
     pub bus: String,
 }
 
 impl Driver {
-    /// Whether the speed of such interfaces is nominal.
+    /// Returns true if such interfaces have a nominal speed.
     pub fn has_nominal_speed(&self) -> bool {
         NOMINAL.contains(&self.name.as_str())
     }
@@ -154,29 +154,29 @@ pub struct Timestamping {
     pub clock: Option<u32>,
 }
 
-/// Work that can be left to the device or done for many frames at once.
+/// Work that the device does, or that is done for many frames at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Checksums of sent frames are filled in by the device.
+    /// The device fills in checksums of sent frames.
     TxChecksum,
-    /// Checksums of received frames are checked by the device.
+    /// The device checks checksums of received frames.
     RxChecksum,
-    /// TCP segments are cut by the device.
+    /// The device splits TCP segments.
     Tso,
-    /// Segments are cut as late as possible.
+    /// The kernel splits segments as late as possible.
     Gso,
-    /// Received segments are joined by the kernel.
+    /// The kernel joins received segments.
     Gro,
-    /// Received segments are joined by the device.
+    /// The device joins received segments.
     Lro,
-    /// VLAN tags are taken off by the device.
+    /// The device removes VLAN tags.
     RxVlan,
-    /// VLAN tags are put on by the device.
+    /// The device inserts VLAN tags.
     TxVlan,
 }
 
 impl Offload {
-    /// All of them.
+    /// All offloads.
     pub const ALL: [Offload; 8] = [
         Offload::TxChecksum,
         Offload::RxChecksum,
@@ -188,7 +188,7 @@ impl Offload {
         Offload::TxVlan,
     ];
 
-    /// Its name after `ethtool -K IF`.
+    /// Keyword for `ethtool -K IF`.
     pub fn keyword(self) -> &'static str {
         match self {
             Offload::TxChecksum => "tx",
@@ -202,8 +202,8 @@ impl Offload {
         }
     }
 
-    /// Whether one of the kernel's features belongs to it, as `ethtool -k` groups them. The older
-    /// command per offload forgets features that came later (`tx-tcp-accecn-segmentation`).
+    /// Returns true if a kernel feature belongs to the offload, as `ethtool -k` groups them. The older command per
+    /// offload misses newer features (`tx-tcp-accecn-segmentation`).
     fn covers(self, feature: &str) -> bool {
         match self {
             Offload::TxChecksum => feature.starts_with("tx-checksum-"),
@@ -218,7 +218,7 @@ impl Offload {
     }
 }
 
-/// The features an offload covers: which there are, which can be switched, which are on.
+/// Features of an offload: which of them exist, can be changed, and are active.
 struct Features {
     covered: Vec<u32>,
     available: Vec<u32>,
@@ -233,7 +233,7 @@ impl Features {
             .any(|(covered, active)| covered & active != 0)
     }
 
-    /// Per block of 32: the bits to be changed.
+    /// Bits that can be changed, per block of 32.
     fn changeable(&self) -> impl Iterator<Item = u32> {
         self.covered
             .iter()
@@ -242,7 +242,7 @@ impl Features {
     }
 }
 
-// The kernel's structures. All of them begin with the command.
+// Kernel structures. All of them begin with the command.
 
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -265,7 +265,7 @@ struct RawLinkSettings {
     duplex_port_phy_autoneg_mdio_mdix_ctrl: [u8; 7],
     mask_words: i8,
     rest: [u8; 4 + 28],
-    /// Three bit maps of at most 127 words.
+    /// Three bit maps of up to 127 words.
     masks: [[u32; 127]; 3],
 }
 
@@ -328,10 +328,10 @@ const _: () = {
 };
 
 impl Ethtool {
-    /// Opens a socket inside `namespace`.
+    /// Opens a socket in `namespace`.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// If the namespace cannot be entered.
     pub fn open(namespace: &Namespace) -> Result<Self> {
         let open = || {
             let flags = SocketFlags::CLOEXEC;
@@ -349,7 +349,7 @@ impl Ethtool {
         })
     }
 
-    /// The driver of an interface.
+    /// Driver of an interface.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -363,7 +363,7 @@ impl Ethtool {
         }))
     }
 
-    /// The speed of an interface; `None` where it is unknown, as without carrier.
+    /// Speed of an interface; `None` if unknown, for example without carrier.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -372,7 +372,7 @@ impl Ethtool {
         let Some(asked) = self.get::<RawLinkSettings>(interface, GLINKSETTINGS, operation)? else {
             return Ok(None);
         };
-        // The first answer only says, negated, how many words the bit maps have here.
+        // The first answer contains only the length of the bit maps in words, negated.
         let mut raw = RawLinkSettings::new_zeroed();
         raw.command = GLINKSETTINGS;
         raw.mask_words = asked.mask_words.saturating_neg();
@@ -391,7 +391,7 @@ impl Ethtool {
         }))
     }
 
-    /// The names of the driver's own statistics; none where it has none.
+    /// Names of the driver's statistics; empty if there are none.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -399,13 +399,13 @@ impl Ethtool {
         self.strings(interface, SS_STATS, "list the statistics of")
     }
 
-    /// The values of the driver's own statistics, in the order of their names, of which there are `count`.
+    /// Values of the driver's `count` statistics, in the order of their names.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
     pub fn statistics(&self, interface: &str, count: usize) -> Result<Vec<u64>> {
         let mut answer = words(&[GSTATS, u32::try_from(count).unwrap_or(0)]);
-        // The kernel writes as many as there are now.
+        // The kernel writes the current number of values.
         answer.resize(8 + roomy(count) * 8, 0);
         if count == 0 || !self.exchange(interface, &mut answer, "read the statistics of")? {
             return Ok(Vec::new());
@@ -415,7 +415,7 @@ impl Ethtool {
         Ok(answer[8..].chunks_exact(8).map(value).take(now).collect())
     }
 
-    /// The channels of an interface.
+    /// Channels of an interface.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -431,11 +431,11 @@ impl Ethtool {
         }))
     }
 
-    /// Switches channels on and off; the maxima in `wanted` are not looked at.
+    /// Sets the number of channels; ignores the maxima in `wanted`.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`]; a refusal for counts the device cannot have, or where an
-    /// AF_XDP socket holds a queue that would go.
+    /// [`HostError::UnknownInterface`]; a refusal for unsupported numbers, or if an AF_XDP socket uses a queue that
+    /// would be removed.
     pub fn set_channels(&self, interface: &str, wanted: &Channels) -> Result<()> {
         let operation = "set the channels of";
         let Some(mut raw) = self.get::<RawChannels>(interface, GCHANNELS, operation)? else {
@@ -450,7 +450,7 @@ impl Ethtool {
         }
     }
 
-    /// The ring sizes of an interface.
+    /// Ring sizes of an interface.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -464,7 +464,7 @@ impl Ethtool {
         }))
     }
 
-    /// Which timestamps an interface can take.
+    /// Timestamps that an interface supports.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -472,7 +472,7 @@ impl Ethtool {
         let raw =
             self.get::<RawTimestamping>(interface, GET_TS_INFO, "read the timestamping of")?;
         Ok(raw.map(|raw| Timestamping {
-            // A device that only stamps PTP messages is of no use to us.
+            // Hardware timestamps of PTP messages alone do not count.
             hardware_rx: raw.capabilities & TIMESTAMPING_RX_HARDWARE != 0
                 && raw.rx_filters & FILTER_ALL != 0,
             hardware_tx: raw.capabilities & TIMESTAMPING_TX_HARDWARE != 0,
@@ -481,7 +481,7 @@ impl Ethtool {
         }))
     }
 
-    /// Whether an offload is on; where it stands for several features, whether any is.
+    /// Returns true if any feature of the offload is active; `None` if the offload is not supported.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -490,11 +490,11 @@ impl Ethtool {
         Ok(features.map(|features| features.on()))
     }
 
-    /// Switches an offload. Nothing happens where it is as wanted already, also where the device
-    /// has it fixed so.
+    /// Switches an offload on or off. Does nothing if it has the wanted state already, even if the device does not
+    /// allow changes.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`]; a refusal where the device has it fixed otherwise.
+    /// [`HostError::UnknownInterface`]; a refusal if the device does not allow the change.
     pub fn set_offload(&self, interface: &str, offload: Offload, on: bool) -> Result<()> {
         let operation = if on {
             "switch an offload on for"
@@ -513,7 +513,7 @@ impl Ethtool {
             command.extend(words(&[bits, if on { bits } else { 0 }]));
         }
         self.exchange(interface, &mut command, operation)?;
-        // The kernel takes a wish it cannot fulfil, and says so only in a bit of its answer.
+        // The kernel accepts requests that it cannot fulfil and reports this only in a bit of its answer.
         if self.offload(interface, offload)? == Some(on) {
             Ok(())
         } else {
@@ -536,7 +536,7 @@ impl Ethtool {
         }
         let mut features = Features {
             covered: vec![0; blocks],
-            // A block is: available, requested, active, never changed.
+            // Words of a block: available, requested, active, never changed.
             available: (0..blocks)
                 .map(|block| get_u32(&answer, 8 + block * 16))
                 .collect(),
@@ -558,11 +558,11 @@ impl Ethtool {
             .then_some(features))
     }
 
-    /// A set of names the driver or the kernel has for an interface.
+    /// Set of names of the driver or the kernel for an interface.
     fn strings(&self, interface: &str, set: u32, operation: &'static str) -> Result<Vec<String>> {
         let mut size = RawSetSize::new_zeroed();
         (size.command, size.mask) = (GSSET_INFO, 1 << set);
-        // The kernel clears the bit of a set that is not there.
+        // The kernel clears the bit of a missing set.
         if !self.exchange(interface, size.as_mut_bytes(), operation)? || size.mask == 0 {
             return Ok(Vec::new());
         }
@@ -591,15 +591,15 @@ impl Ethtool {
         Ok(self.exchange(interface, bytes, operation)?.then_some(raw))
     }
 
-    /// Hands `command` to the driver, which answers into it. False where it is not supported.
-    /// `command` must be as large as the kernel's structure for the command it begins with.
+    /// Passes `command` to the driver, which writes the answer into it. Returns false if the command is not supported.
+    /// `command` must be as large as the kernel's structure for this command.
     fn exchange(
         &self,
         interface: &str,
         command: &mut [u8],
         operation: &'static str,
     ) -> Result<bool> {
-        // SAFETY: ifreq is plain bytes and pointers, for which zero is a value.
+        // SAFETY: ifreq consists of plain bytes and pointers, for which zero is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if interface.is_empty() || interface.len() > room {
@@ -609,8 +609,8 @@ impl Ethtool {
             *slot = byte as c_char;
         }
         request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
-        // SAFETY: `request` outlives the call, its name is terminated, and its data points to
-        // `command`, which the callers size for what the kernel writes.
+        // SAFETY: `request` outlives the call, its name is terminated, and its data points to `command`, which the
+        // callers make large enough for the answer.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
         if done >= 0 {
             return Ok(true);
@@ -627,7 +627,7 @@ impl Ethtool {
         }
     }
 
-    /// The error netlink has for an interface that is not there, with the names that are.
+    /// Netlink's error for a missing interface, with the names of the existing ones.
     fn unknown(&self, interface: &str, operation: &'static str) -> HostError {
         let gone =
             || HostError::refused(operation, interface)(io::Error::from_raw_os_error(libc::ENODEV));
@@ -650,8 +650,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Room for a set of `count`. The kernel writes as many as there are at the time, whatever room was
-/// announced, and switching channels changes their number.
+/// Buffer size for a set of `count`. The kernel writes the current number regardless of the announced size, and a
+/// change of channels changes the number.
 fn roomy(count: usize) -> usize {
     count * 2 + 1024
 }

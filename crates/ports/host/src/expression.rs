@@ -1,6 +1,6 @@
-//! Filter expressions (`tcp port 80 and not host 10.0.0.1`) to programs, by libpcap.
+//! Compiles filter expressions (`tcp port 80 and not host 10.0.0.1`) to programs, with libpcap.
 //!
-//! Needs no privileges and no interface. A name in an expression may make libpcap ask the resolver.
+//! Needs no privileges and no interface. libpcap may resolve names in an expression.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,17 +19,16 @@ pub const LINK_COOKED: u16 = 113;
 /// Link type of a Linux cooked capture, second version: LINKTYPE_LINUX_SLL2.
 pub const LINK_COOKED_2: u16 = 276;
 
-/// An expression that makes no program.
+/// Expression that cannot be compiled.
 ///
-/// Displayed it is one line; [`ExpressionError::render`] shows where.
+/// The displayed text is one line; [`ExpressionError::render`] marks the place of the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// The expression as given.
+    /// Expression as given.
     pub expression: String,
-    /// What libpcap says.
+    /// Message of libpcap.
     pub message: String,
-    /// The bytes of the expression at fault, where that could be found. Empty at the end: more
-    /// should follow.
+    /// Byte range of the error, if it could be found. Empty at the end of the expression if more text is expected.
     pub place: Option<Range<usize>>,
 }
 
@@ -47,7 +46,7 @@ impl fmt::Display for ExpressionError {
 impl std::error::Error for ExpressionError {}
 
 impl ExpressionError {
-    /// The line of the expression at fault, carets below it, and the message.
+    /// The faulty line of the expression, carets below the error, and the message.
     pub fn render(&self) -> String {
         let Some(place) = &self.place else {
             return format!("{}\n{}", self.expression, self.message);
@@ -56,7 +55,7 @@ impl ExpressionError {
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
         let line = &self.expression[line_start..];
         let line = line.lines().next().unwrap_or_default();
-        // A tab in front of the caret is as wide as the one above it.
+        // A tab in front of the caret has the width of the tab above it.
         let indent: String = before[line_start..]
             .chars()
             .map(|character| if character == '\t' { '\t' } else { ' ' })
@@ -66,16 +65,14 @@ impl ExpressionError {
     }
 }
 
-/// Compiles `expression` for whole frames of `link_type` (a LINKTYPE value), of which `snap_len`
-/// bytes are kept.
+/// Compiles `expression` for whole frames of `link_type` (a LINKTYPE value) and keeps `snap_len` bytes of each.
 ///
-/// VLAN tags are looked for in the bytes, as they are in files, in frames from an AF_XDP socket, and
-/// where a tag was put back; see [`compile_for_tap`] for sockets where the kernel has taken it out.
-/// An empty expression keeps every frame. Optimized, an expression that no frame can match
-/// (`1 = 2`) is an error.
+/// The program expects VLAN tags in the bytes, as in files, in frames of an AF_XDP socket, and in frames with a
+/// restored tag. Packet sockets without the tag need [`compile_for_tap`]. An empty expression keeps every
+/// frame. If optimisation shows that no frame can match (`1 = 2`), the expression is an error.
 ///
 /// # Errors
-/// libpcap's message and, where it can be found, the place.
+/// libpcap's message and, if found, the place of the error.
 pub fn compile(
     expression: &str,
     link_type: u16,
@@ -91,24 +88,23 @@ pub fn compile(
         })
 }
 
-/// How a filter is to run on an `AF_PACKET` socket.
+/// Filter for an `AF_PACKET` socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapFilter {
-    /// For frames with all their tags in the bytes.
+    /// Program for frames with all tags in the bytes.
     pub whole: Program,
-    /// What to attach to the socket. Where it cannot be made, the reason; the caller then runs
-    /// `whole` in user space on frames whose tag was put back.
+    /// Program for the socket, or the reason why there is none. In that case the caller runs `whole` in user space on
+    /// frames with a restored tag.
     pub attach: Result<Program, TapError>,
 }
 
-/// Compiles `expression` for the taps of Ethernet interfaces, where the kernel takes the outer VLAN
-/// tag out of the bytes: `attach` chooses the same frames as `whole` does before.
+/// Compiles `expression` for taps of Ethernet interfaces. The kernel removes the outer VLAN tag from their frames.
+/// `attach` selects the same frames as `whole` does before the removal.
 ///
-/// libpcap itself makes such filters for opened interfaces only, which needs privileges; this does
-/// not.
+/// libpcap makes such filters only for opened interfaces, which needs privileges; this function does not.
 ///
 /// # Errors
-/// The errors of [`compile`].
+/// See [`compile`].
 pub fn compile_for_tap(
     expression: &str,
     snap_len: u32,
@@ -129,21 +125,20 @@ pub struct LiveFilter {
     pub attach: Result<Program, TapError>,
 }
 
-/// Compiles `expression` for a capture on Ethernet interfaces. It chooses the frames that libpcap chooses on an
-/// opened interface.
+/// Compiles `expression` for a capture on Ethernet interfaces. It selects the same frames as libpcap on an opened
+/// interface.
 ///
-/// The first `vlan` tests the tag that the kernel took out of the frame, and everything else tests the
-/// frame without that tag: `udp` also finds the datagrams of tagged frames, unlike in a file. Frames without
-/// such a tag are filtered as those of a file.
+/// The first `vlan` tests the tag that the kernel removed from the frame. All other terms test the frame without that
+/// tag: `udp` also finds the datagrams of tagged frames, unlike in a file. Frames without such a tag are filtered like
+/// frames of a file.
 ///
-/// libpcap itself makes such filters for opened interfaces only, which needs privileges; this does
-/// not.
+/// libpcap makes such filters only for opened interfaces, which needs privileges; this function does not.
 ///
 /// # Errors
-/// The errors of [`compile`].
+/// See [`compile`].
 pub fn compile_live(expression: &str, snap_len: u32) -> Result<LiveFilter, ExpressionError> {
     let compile = |text: &str| compile(text, LINK_ETHERNET, snap_len, true);
-    // If no frame can match, only the other kind of frame is left.
+    // If no frame of one kind can match, only the other kind is left.
     let matches_nothing = |error: &ExpressionError| error.message.contains("rejects all packets");
     let (untagged, tagged) = match first_tag(expression) {
         None => {
@@ -172,8 +167,8 @@ pub fn compile_live(expression: &str, snap_len: u32) -> Result<LiveFilter, Expre
     })
 }
 
-/// `vlan 5 and udp` as `ether[TAG_CONTROL:2] & 0xfff = 5 and udp`: the test of a frame with its tag outside
-/// its bytes. None without `vlan`.
+/// Rewrites `vlan 5 and udp` as `ether[TAG_CONTROL:2] & 0xfff = 5 and udp`: the test of a frame with a removed tag.
+/// `None` without `vlan`.
 fn first_tag(expression: &str) -> Option<String> {
     let tokens = tokens(expression);
     let word = |at: usize| tokens.get(at).map(|token| &expression[token.clone()]);
@@ -195,7 +190,7 @@ fn first_tag(expression: &str) -> Option<String> {
     Some(format!("{before}({test}){behind}"))
 }
 
-/// The number that libpcap has inside (a DLT value, pcap/dlt.h) for a LINKTYPE value of a file.
+/// libpcap's internal number (a DLT value, pcap/dlt.h) for a LINKTYPE value of a file.
 const fn inside(link_type: u16) -> i32 {
     match link_type {
         100 => 11,      // LLC over ATM, RFC 1483
@@ -245,9 +240,9 @@ impl Compiler {
 
     fn program(&self, expression: &str, snap_len: u32, optimize: bool) -> Result<Program, String> {
         let instructions = self.instructions(expression, optimize)?;
-        // The loops of `protochain`; no other jump goes back.
+        // Unroll the loops of `protochain`; no other jump goes back.
         let program = Program::new(unroll(instructions)).map_err(|error| error.to_string())?;
-        // The handle has a snap length of its own, which the crate does not let us choose.
+        // The handle has a fixed snap length, which the crate does not let us choose.
         Ok(program.keeping(snap_len))
     }
 
@@ -264,8 +259,8 @@ fn text(error: pcap::Error) -> String {
     }
 }
 
-/// libpcap does not say where it stopped. A message often quotes the word; otherwise it is the
-/// first word with which no beginning of an expression ends.
+/// Finds the error, because libpcap does not report its place. A message often quotes the word. Otherwise the error is
+/// at the first word that cannot end any beginning of an expression.
 fn place(expression: &str, link_type: u16, message: &str) -> Option<Range<usize>> {
     let tokens = tokens(expression);
     quoted(expression, &tokens, message).or_else(|| {
@@ -277,7 +272,7 @@ fn place(expression: &str, link_type: u16, message: &str) -> Option<Range<usize>
     })
 }
 
-/// The words and signs of an expression.
+/// Words and operators of an expression.
 fn tokens(expression: &str) -> Vec<Range<usize>> {
     let mut tokens: Vec<Range<usize>> = Vec::new();
     let mut joins = false;
@@ -312,7 +307,7 @@ fn quoted(expression: &str, tokens: &[Range<usize>], message: &str) -> Option<Ra
         let mut same = tokens
             .iter()
             .filter(|token| &expression[(*token).clone()] == word);
-        // A word that stands there twice does not say where.
+        // A word that occurs twice does not identify the place.
         if let (Some(token), None) = (same.next(), same.next()) {
             found = Some(token.clone());
         }
@@ -320,14 +315,14 @@ fn quoted(expression: &str, tokens: &[Range<usize>], message: &str) -> Option<Ra
     found
 }
 
-/// The first token that cannot follow those in front of it: no way to go on makes an expression.
+/// The first token that cannot follow the tokens before it: no continuation makes a valid expression.
 fn unexpected(
     expression: &str,
     tokens: &[Range<usize>],
     message: &str,
     compiler: &Compiler,
 ) -> Option<Range<usize>> {
-    // Something for each state that libpcap's grammar can be left in.
+    // One continuation for each state of libpcap's grammar.
     const WAYS_ON: [&str; 14] = [
         "",
         " 1",
@@ -344,7 +339,7 @@ fn unexpected(
         " tcp",
         "[0] = 1",
     ];
-    // A name is looked up each time; a long expression of names must not take minutes.
+    // libpcap resolves names on each attempt; a long expression of names must not take minutes.
     const TIMEOUT: Duration = Duration::from_millis(500);
     if !message.contains("syntax error") {
         return None;
@@ -370,8 +365,8 @@ fn unexpected(
             })
         })
     };
-    // From the longest beginning down: one that can go on proves all shorter ones, whereas the ways
-    // above need not be all there are.
+    // Start with the longest beginning: if it can be continued, so can all shorter ones, whereas the list of
+    // continuations may be incomplete.
     for count in (0..=tokens.len()).rev() {
         if can_go_on(count) {
             let end = expression.trim_end().len();
@@ -443,7 +438,7 @@ mod tests {
         let program = compile("ip", LINK_RAW, 96, true).unwrap();
         assert_eq!(program.accepts(&raw, 40, &Ancillary::default()), 96);
         assert!(compile("ip", 147, 96, true).is_err());
-        // LLC and SNAP over ATM, and over SLIP and PPP of BSD/OS: inside libpcap they have other numbers.
+        // LLC and SNAP over ATM, and over SLIP and PPP of BSD/OS, have other numbers inside libpcap.
         let mut atm = vec![0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
         atm.extend(raw);
         let program = compile("ip", 100, 96, true).unwrap();
@@ -479,7 +474,7 @@ mod tests {
 
     #[test]
     fn live_filters_choose_what_libpcap_chooses_on_an_interface() {
-        // UDP to port 9: plain, of VLAN 31, with priority only, and of VLAN 31 in 100.
+        // UDP to port 9: untagged, in VLAN 31, with a priority tag, and in VLAN 31 inside VLAN 100.
         let frame = |tags: &[(u16, u16)]| {
             let mut frame = vec![2_u8; 12];
             for (tpid, tci) in tags {
@@ -530,7 +525,7 @@ mod tests {
             });
             assert_eq!((by_whole, by_tap), (chosen, chosen), "{text}");
         }
-        // What nothing can match stays an error.
+        // An expression that no frame can match remains an error.
         assert!(compile_live("ip6 and arp and vlan", 96).is_err());
         assert!(compile_live("vlan and and udp", 96).is_err());
         assert_eq!(first_tag("ether host \\vlan"), None);

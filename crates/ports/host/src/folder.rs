@@ -1,8 +1,8 @@
-//! Folders of small files that runs leave for each other, where nobody else can put any.
+//! Private folders of small files that runs leave for later runs.
 //!
-//! Each user has one of his own: root below `/run/wirebench`, others below their runtime folder or
-//! `/tmp`. On the whole way there no folder may be a link or another user's, nor be writable by others,
-//! unless only owners can rename in it.
+//! Each user has a separate folder: root below `/run/wirebench`, other users below their runtime folder or `/tmp`. No
+//! folder on the path may be a link, belong to another user or be writable by others, unless only owners can rename
+//! files in it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{HostError, Result};
 use crate::privilege;
 
-/// The folder called `name` of this user, made if it is not there.
+/// Returns the folder `name` of this user, and creates it if necessary.
 ///
 /// # Errors
-/// Why the last of the places cannot be used.
+/// The reason why the last candidate cannot be used.
 pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
-    // In a user namespace everybody is user 0.
+    // In a user namespace every user has id 0.
     let outer = privilege::outer_uid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     let places = [
@@ -28,7 +28,7 @@ pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     ];
     let mut refused = None;
     for place in places.into_iter().flatten() {
-        // A name of its own: what older versions left at the plain one, everybody could write.
+        // The name includes the user, because folders of older versions at the plain name were writable by all users.
         let folder = place.join(format!("{name}-{outer}"));
         match settle(&folder, uid) {
             Ok(()) => return Ok(folder),
@@ -38,12 +38,12 @@ pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     Err(refused.expect("at least one folder was tried"))
 }
 
-/// Makes the folder and its parent, and checks that they are safe.
+/// Creates the folder and its parent, and checks that they are safe.
 fn settle(folder: &Path, uid: u32) -> io::Result<()> {
     for (path, mode) in [(folder.parent(), 0o755), (Some(folder), 0o700)] {
         let Some(path) = path else { continue };
         match DirBuilder::new().mode(mode).create(path) {
-            // The mask of the process may have taken more.
+            // The umask may have removed permissions.
             Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode))?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
@@ -57,7 +57,7 @@ fn check(folder: &Path, uid: u32) -> io::Result<()> {
         let text = format!("{} {why}", path.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
     };
-    // In a user namespace root's files are seen as nobody's.
+    // In a user namespace root's files belong to nobody.
     let root = fs::symlink_metadata("/")?.uid();
     for path in folder.ancestors() {
         let found = fs::symlink_metadata(path)?;
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
         settle(&folder, uid).unwrap();
 
-        // Whoever can write the parent can put another folder in its place.
+        // A user who can write the parent can replace the folder.
         set(&parent, 0o777);
         assert!(settle(&folder, uid).is_err());
         set(&parent, 0o1777);
@@ -106,9 +106,9 @@ mod tests {
         set(&folder, 0o1777);
         assert!(settle(&folder, uid).is_err());
         set(&folder, 0o700);
-        // Not mine.
+        // Belongs to another user.
         assert!(check(&folder, uid + 1).is_err());
-        // A link, as the folder and on the way to it.
+        // A link, as the folder and as a part of its path.
         std::os::unix::fs::symlink(&folder, parent.join("link")).unwrap();
         std::os::unix::fs::symlink(&parent, base.join("way")).unwrap();
         assert!(check(&parent.join("link"), uid).is_err());

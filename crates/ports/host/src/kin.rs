@@ -1,9 +1,9 @@
-//! Interfaces that belong together: what an interface is a part of, what stands on it, and by which of
-//! them the world is reached.
+//! Related interfaces: masters and parents of an interface, interfaces stacked on it, and those that lead to the
+//! default route.
 //!
-//! Bridges, bonds and teams have their ports, VLANs and MACVLANs their parent, and either may be in
-//! another namespace. Whoever sends out of one of them may reach what is behind the others; whoever
-//! takes its frames away takes them from the others. What cannot be found out is an error, never a no.
+//! Bridges, bonds and teams have ports, VLANs and MACVLANs have a parent, and both may be in another namespace. Frames
+//! sent on one related interface may reach the networks behind the others, and a program that takes its frames takes
+//! them from the others. An unknown relation is an error, never a no.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,17 +15,16 @@ use crate::netns::Namespace;
 use crate::peer::candidates;
 use crate::route::Route;
 
-/// A route by which most of the world is reached.
+/// Route to most of the address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WayOut {
-    /// The interface that was asked about.
+    /// Requested interface.
     pub asked: String,
-    /// The interface it leads out of, `NODE/IF` where that is in another namespace; absent where the
-    /// kernel does not say.
+    /// Outgoing interface, `NODE/IF` in another namespace; `None` if the kernel does not name it.
     pub interface: Option<String>,
-    /// It: `the default route`, or the widest part of several that come to the same.
+    /// Route: `the default route`, or the widest of several routes that together are equivalent.
     pub route: String,
-    /// Its table; 254 is the main one.
+    /// Routing table; 254 is the main table.
     pub table: u32,
 }
 
@@ -45,16 +44,15 @@ impl std::fmt::Display for WayOut {
 
 /// linux/rtnetlink.h: RT_TABLE_MAIN
 const MAIN: u32 = 254;
-/// The part of all addresses that is most of the world: an eighth, as `2000::/3` is of IPv6.
+/// Share of the address space that counts as most of it: an eighth, the size of `2000::/3` in IPv6.
 const WORLD: f64 = 0.125;
 
 impl Netlink {
-    /// The way to the rest of the world that frames out of the interface called `name` may take: a
-    /// route as wide as the default route, of any table and either family, out of this interface or
-    /// one that it belongs to.
+    /// Route to the rest of the network that frames on the interface `name` may take: a route as wide as the default
+    /// route, in any table and family, through this interface or a related one.
     ///
     /// # Errors
-    /// Whatever keeps it from being found out.
+    /// Any failure that leaves the answer unknown.
     pub fn way_out(&self, name: &str) -> Result<Option<WayOut>> {
         let world = World::around(self, name)?;
         let family = world.family(Reach::Wire)?;
@@ -86,14 +84,14 @@ impl Netlink {
         Ok(None)
     }
 
-    /// What of the host uses the interface called `name`, so that its frames must not be taken away:
-    /// an address, a route, a bridge or bond that it is a port of, a VLAN or the like on it.
+    /// Use of the interface `name` by the host, which forbids taking its frames: an address, a route, membership in a
+    /// bridge or bond, a VLAN or similar on top.
     ///
     /// # Errors
-    /// Whatever keeps it from being found out.
+    /// Any failure that leaves the answer unknown.
     pub fn host_use(&self, name: &str) -> Result<Option<String>> {
         let own = self.addresses(name)?;
-        // Every interface that is up has a link-local address; it does not make it the host's.
+        // Every interface that is up has a link-local address, which is not a sign of use by the host.
         let mut own = own.iter().filter(|address| !address.link_local);
         if let Some(address) = own.next() {
             return Ok(Some(format!("the host uses {name} ({address})")));
@@ -129,7 +127,7 @@ impl Netlink {
     }
 }
 
-/// Whether a route is one that every interface has: to neighbours on the link, and multicast.
+/// Returns true for routes that every interface has: to neighbours on the link, and multicast.
 fn is_of_the_link(route: &Route) -> bool {
     match route.destination {
         IpAddr::V4(to) => to.is_multicast() || (to.is_link_local() && route.prefix_len >= 16),
@@ -139,8 +137,8 @@ fn is_of_the_link(route: &Route) -> bool {
     }
 }
 
-/// The widest of the routes by these interfaces, where those of a table together reach the world, and
-/// the interface it leaves by.
+/// The widest route through these interfaces, if the routes of one table together cover most of the address space, and
+/// its outgoing interface.
 fn widest<'a>(
     routes: &'a [Route],
     members: &BTreeMap<u32, &str>,
@@ -149,7 +147,7 @@ fn widest<'a>(
         let by = route.hops.iter().map(|(by, _)| *by);
         match by.clone().find(|by| members.contains_key(by)) {
             Some(by) => Some(Some(by)),
-            // A next hop that the kernel keeps by number only.
+            // A next hop that the kernel stores as a nexthop object.
             None => route.hops.is_empty().then_some(None),
         }
     };
@@ -168,19 +166,19 @@ fn widest<'a>(
     Some((widest, leaves(widest).flatten()))
 }
 
-/// An interface: the number of its view, and its own there.
+/// Interface: the number of its view, and its index there.
 type At = (usize, u32);
 
-/// How far to look.
+/// Direction of the search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// To all that shares the wire, one way or another.
+    /// All interfaces that share the wire, in any way.
     Wire,
-    /// To what stands on it.
+    /// Interfaces stacked on it.
     Above,
 }
 
-/// A namespace and what is in it.
+/// Namespace and its contents.
 struct NamespaceView {
     namespace: Namespace,
     netlink: Netlink,
@@ -197,7 +195,7 @@ impl NamespaceView {
         })
     }
 
-    /// [`look`](Self::look), some times: others' namespaces change while they are looked at.
+    /// Retries [`look`](Self::look) a few times, because other namespaces may change while they are read.
     fn look_again(namespace: Namespace) -> Result<Self> {
         const TRIES: usize = 5;
         for _ in 1..TRIES {
@@ -216,7 +214,7 @@ impl NamespaceView {
     }
 }
 
-/// All namespaces that can be spoken of; the first is the one that is asked about.
+/// All known namespaces; the first is the one of the request.
 struct World {
     views: Vec<NamespaceView>,
     start: At,
@@ -233,8 +231,7 @@ impl World {
             }
             match NamespaceView::look_again(candidate) {
                 Ok(view) => views.push(view),
-                // Nobody without the right to enter a namespace can be told what is in it; most have
-                // nothing to do with this one.
+                // Only a privileged user can enter a namespace, and most are unrelated to this one.
                 Err(error) if error.is_permission() => {}
                 Err(error) => return Err(error),
             }
@@ -242,8 +239,7 @@ impl World {
         Ok(Self { views, start })
     }
 
-    /// Where an interface is that a link of `view` knows by its number, and the namespace's if that
-    /// is another one.
+    /// Location of an interface that a link of `view` refers to by index, and of its namespace if that is another one.
     fn find(&self, view: usize, link: &Link) -> Result<Option<At>> {
         let Some(index) = link.peer_index else {
             return Ok(None);
@@ -259,7 +255,7 @@ impl World {
         Ok(None)
     }
 
-    /// The interface and its kin.
+    /// Interface and its related interfaces.
     fn family(&self, reach: Reach) -> Result<BTreeSet<At>> {
         let links: Vec<&[Link]> = self.views.iter().map(|view| &*view.links).collect();
         let find = |view: usize, link: &Link| self.find(view, link);
@@ -274,7 +270,7 @@ impl World {
 /// All links, by namespace.
 struct Graph<'a> {
     links: &'a [&'a [Link]],
-    /// The interface that a link names beside itself.
+    /// Finds the other interface that a link refers to.
     find: &'a dyn Fn(usize, &Link) -> Result<Option<At>>,
 }
 
@@ -304,12 +300,12 @@ impl Graph<'_> {
             return Ok(next);
         }
         next.extend(link.master_index.map(|master| (view, master)));
-        // The members of a VRF have a routing table in common, and no wire.
+        // The members of a VRF share a routing table but no wire.
         if link.kind != LinkKind::Other("vrf".into()) {
             let ports = here.iter().filter(|l| l.master_index == Some(index));
             next.extend(ports.map(|l| (view, l.index)));
         }
-        // Which ports of Open vSwitch meet is the switch's own business.
+        // Open vSwitch decides internally which of its ports are connected.
         let open_vswitch = LinkKind::Other("openvswitch".into());
         if link.kind == open_vswitch {
             let others = here.iter().filter(|l| l.kind == open_vswitch);
@@ -318,7 +314,7 @@ impl Graph<'_> {
         match (is_a_wire(link), (self.find)(view, link)?) {
             (false, Some(below)) => next.push(below),
             (false, None) if link.peer_index.is_some() => return Err(lost(index)),
-            // The other end is another interface, and ends the wire unless it is a port of something.
+            // The peer is another interface and ends the wire, unless it is a port of another device.
             (true, Some(peer)) => {
                 let is_port = |l: &Link| l.master_index.is_some();
                 next.extend(self.link(peer).is_some_and(is_port).then_some(peer));
@@ -328,7 +324,7 @@ impl Graph<'_> {
         Ok(next)
     }
 
-    /// What stands on an interface: its VLANs, MACVLANs and the like, in any namespace.
+    /// Interfaces stacked on an interface: VLANs, MACVLANs and similar, in any namespace.
     fn uppers(&self, at: At) -> Result<Vec<At>> {
         let mut uppers = Vec::new();
         for (view, there) in self.links.iter().enumerate() {
@@ -345,7 +341,7 @@ impl Graph<'_> {
     }
 }
 
-/// Whether the other interface that a link names is its other end, and not what it stands on.
+/// Returns true if the other interface that a link refers to is its peer, and not its parent.
 fn is_a_wire(link: &Link) -> bool {
     match &link.kind {
         LinkKind::Veth => true,
@@ -437,9 +433,9 @@ mod tests {
         }
     }
 
-    /// The numbers of the interface's kin, of views 0 and 1: those of 1 from 100 on.
+    /// Indexes of the related interfaces in views 0 and 1; those of view 1 are offset by 100.
     fn kin(links: &[Link], elsewhere: &[Link], start: u32, reach: Reach) -> Result<Vec<u32>> {
-        // Whoever is in another namespace than what it names has 1 as its number.
+        // A link with `peer_netnsid` 1 refers to an interface in the other view.
         let find = |view: usize, link: &Link| {
             let there = if link.peer_netnsid == Some(1) {
                 1 - view
@@ -555,7 +551,7 @@ mod tests {
         let own = [link(1, "", 0, 0)];
         let mut container = link(4, "macvlan", 0, 1);
         container.peer_netnsid = Some(1);
-        // A neighbour's interface that happens to stand on his number 1.
+        // A neighbour's interface that refers to index 1 of its namespace.
         let his = [container.clone(), link(1, "", 0, 0), link(5, "vlan", 0, 1)];
         assert_eq!(kin(&own, &his, 1, Reach::Above).unwrap(), [104]);
         // From the container down to the parent.

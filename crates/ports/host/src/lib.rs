@@ -1,11 +1,10 @@
-//! What the machine is and does: namespaces, links, CPUs, clocks, and what limits them.
+//! State of the machine: namespaces, links, CPUs, clocks, and their limits.
 //!
-//! The one crate that reads `/proc`, `/sys` and netlink. It moves no frames and knows no plan; it
-//! answers questions and makes the changes it is told to, and it never prints.
+//! This is the only crate that reads `/proc`, `/sys` and netlink. It moves no frames and does not know plans. It reads
+//! and changes the machine's state on request and never prints.
 //!
-//! A network namespace belongs to a thread. [`Netlink`] and [`Ethtool`] open their socket inside
-//! the namespace once and can then be used from any thread; whatever has no socket to hold on to
-//! (sysctls, a new packet socket) runs in [`in_namespace`].
+//! A network namespace belongs to a thread. [`Netlink`] and [`Ethtool`] open their socket in the namespace once and can
+//! then be used from any thread. Operations without a socket (sysctls, a new packet socket) run in [`in_namespace`].
 
 pub mod address;
 pub mod affinity;

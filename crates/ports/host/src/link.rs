@@ -1,8 +1,6 @@
-//! Links: what interfaces there are, what they are made of, what they have counted; making veth
-//! pairs and changing what `ip link` can change.
+//! Links: lists interfaces with their kind and counters, creates veth pairs, and makes the changes of `ip link`.
 //!
-//! Knows nothing of addresses and routes, nor of what only ethtool can tell (speed, channels,
-//! offloads).
+//! Does not know addresses, routes or the properties that only ethtool reports (speed, channels, offloads).
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -18,43 +16,43 @@ use crate::error::{self, HostError, Result};
 use crate::netlink::{Ask, Netlink, Refusal};
 use crate::netns::{self, Namespace};
 
-/// net/if.h: IFNAMSIZ, less the terminating zero.
+/// net/if.h: IFNAMSIZ without the terminating zero.
 const NAME_MAX: usize = 15;
 
-/// An interface as the kernel describes it.
+/// Interface as described by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number in its namespace.
+    /// Index in its namespace.
     pub index: u32,
-    /// Its name there.
+    /// Name in its namespace.
     pub name: String,
-    /// Its hardware address; zeros where it has none.
+    /// Hardware address; zeros if there is none.
     pub mac: [u8; 6],
-    /// Its MTU: bytes of a frame after the Ethernet header.
+    /// MTU in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// The largest MTU it can be given, where the driver says so.
+    /// Largest MTU in bytes, if the driver reports it.
     pub max_mtu: Option<u32>,
-    /// Whether it was brought up (IFF_UP).
+    /// True if the interface is up (IFF_UP).
     pub up: bool,
-    /// Whether there is somebody at the other end.
+    /// True if the interface has a carrier.
     pub carrier: bool,
-    /// Whether it takes frames for other hosts as well, by `ip link` or by a socket's wish.
+    /// True if the interface is promiscuous, set by `ip link` or by a socket.
     pub promiscuous: bool,
-    /// What it is.
+    /// Kind of the interface.
     pub kind: LinkKind,
-    /// Whether it carries Ethernet frames (ARPHRD_ETHER).
+    /// True if the interface carries Ethernet frames (ARPHRD_ETHER).
     pub ethernet: bool,
-    /// Index of the bridge, bond or the like that it is a port of.
+    /// Index of the bridge, bond or other device of which the interface is a port.
     pub master_index: Option<u32>,
-    /// The other end of a veth, or the device beneath: its index, in its own namespace.
+    /// Index of the veth peer or of the parent device, in its namespace.
     pub peer_index: Option<u32>,
-    /// The id by which this namespace knows that of the peer; absent where it is the same one.
+    /// Id of the peer's namespace in this namespace; `None` if both are in the same one.
     pub peer_netnsid: Option<i32>,
-    /// Transmit queues it was made with; `ethtool -l` tells how many are on.
+    /// Allocated transmit queues; `ethtool -l` lists the active ones.
     pub num_tx_queues: u32,
-    /// Receive queues it was made with.
+    /// Allocated receive queues.
     pub num_rx_queues: u32,
-    /// The XDP program on it.
+    /// Attached XDP program.
     pub xdp_attached: Option<XdpProgram>,
 }
 
@@ -78,7 +76,7 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// Whether frames on it never see a wire, so that its speed is a figure of speech.
+    /// Returns true if frames on the interface never reach a wire, so that its speed has no meaning.
     pub fn is_virtual(&self) -> bool {
         !matches!(self, LinkKind::Physical)
     }
@@ -126,8 +124,7 @@ pub struct XdpProgram {
 }
 
 impl XdpProgram {
-    /// Returns the warning for captures behind this program; names the process that holds the program, if one is
-    /// found.
+    /// Warning for captures behind this program. Includes the process that holds the program, if found.
     pub fn warning(&self) -> String {
         let holder = crate::process::holder_of_program(self.id).map_or(String::new(), |pid| {
             let command = crate::process::command_of(pid).unwrap_or_default();
@@ -165,41 +162,41 @@ impl std::fmt::Display for XdpMode {
     }
 }
 
-/// One end of a veth pair to be made.
+/// Description of one end of a new veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
-    /// Where it shall be.
+    /// Namespace.
     pub namespace: &'a Namespace,
-    /// What it shall be called there.
+    /// Name.
     pub name: &'a str,
-    /// Its address; the kernel draws one otherwise.
+    /// Hardware address; `None` for a random one.
     pub mac: Option<[u8; 6]>,
-    /// Transmit queues, and as many receive queues, all of them on.
+    /// Number of transmit and of receive queues, all active.
     pub queues: u32,
-    /// Its MTU; 1500 otherwise.
+    /// MTU in bytes; `None` for 1500.
     pub mtu: Option<u32>,
 }
 
 /// All interfaces of a namespace, by index.
 ///
 /// # Errors
-/// When the namespace cannot be entered.
+/// If the namespace cannot be entered.
 pub fn links(namespace: &Namespace) -> Result<Vec<Link>> {
     Netlink::open(namespace)?.links()
 }
 
-/// The interface called `name` in a namespace.
+/// The interface `name` of a namespace.
 ///
 /// # Errors
-/// [`HostError::UnknownInterface`], with the names that are near and those there are.
+/// [`HostError::UnknownInterface`], with similar names and all existing names.
 pub fn link_by_name(namespace: &Namespace, name: &str) -> Result<Link> {
     Netlink::open(namespace)?.link(name)
 }
 
-/// Makes a veth pair with its ends straight where they belong. Both are down.
+/// Creates a veth pair directly in the final namespaces. Both ends are down.
 ///
 /// # Errors
-/// [`HostError::Exists`] where a name is taken; a refusal where privileges are missing.
+/// [`HostError::Exists`] if a name is in use; a refusal without the required privileges.
 pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
     check_name(a.name)?;
     check_name(b.name)?;
@@ -221,7 +218,7 @@ pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
             if refusal.errno() != Some(libc::EEXIST) {
                 return refusal.on("create", format!("the veth pair {} - {}", a.name, b.name));
             }
-            // Either may be the one in the way; the kernel does not say which.
+            // Either name may be in use; the kernel does not report which.
             let taken = if netlink.link(a.name).is_ok() { a } else { b };
             HostError::Exists {
                 object: format!("interface {} in {}", taken.name, taken.namespace.place()),
@@ -236,7 +233,7 @@ pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
 
 impl VethEnd<'_> {
     fn attributes(&self) -> Vec<LinkAttribute> {
-        // Where the counts are given, veth switches all queues on; otherwise only the first.
+        // If the counts are given, veth activates all queues, otherwise only the first.
         let mut attributes = vec![
             LinkAttribute::IfName(self.name.into()),
             LinkAttribute::NumTxQueues(self.queues),
@@ -252,7 +249,7 @@ impl Netlink {
     /// All interfaces of the namespace, by index.
     ///
     /// # Errors
-    /// When the kernel refuses the list.
+    /// If the kernel refuses the list.
     pub fn links(&self) -> Result<Vec<Link>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self
@@ -263,7 +260,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// [`links`](Self::links), and an error if one of them cannot be read.
+    /// Like [`links`](Self::links), but returns an error if one of them cannot be read.
     pub(crate) fn all_links(&self) -> Result<Vec<Link>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self
@@ -272,15 +269,15 @@ impl Netlink {
         Ok(answers.iter().filter_map(as_link).map(Link::from).collect())
     }
 
-    /// The interface called `name`.
+    /// The interface `name`.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`], with the names that are near and those there are.
+    /// [`HostError::UnknownInterface`], with similar names and all existing names.
     pub fn link(&self, name: &str) -> Result<Link> {
         self.message_of(name).map(|message| Link::from(&message))
     }
 
-    /// Everything the interface has counted since it was made.
+    /// Counters of the interface since its creation.
     ///
     /// # Errors
     /// [`HostError::UnknownInterface`].
@@ -292,10 +289,10 @@ impl Netlink {
         })
     }
 
-    /// Brings the interface up.
+    /// Sets the interface up.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`]; a refusal where privileges are missing.
+    /// [`HostError::UnknownInterface`]; a refusal without the required privileges.
     pub fn set_up(&self, name: &str) -> Result<()> {
         self.change(name, "bring up", |message| {
             message.header.flags = LinkFlags::Up;
@@ -303,10 +300,10 @@ impl Netlink {
         })
     }
 
-    /// Takes the interface down.
+    /// Sets the interface down.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// See [`Netlink::set_up`].
     pub fn set_down(&self, name: &str) -> Result<()> {
         self.change(name, "take down", |message| {
             message.header.change_mask = LinkFlags::Up
@@ -316,7 +313,7 @@ impl Netlink {
     /// Sets the MTU.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; a refusal for an MTU the device cannot have.
+    /// See [`Netlink::set_up`]; a refusal for an MTU that the device does not support.
     pub fn set_mtu(&self, name: &str, mtu: u32) -> Result<()> {
         self.change(name, "set the MTU of", |m| {
             m.attributes.push(LinkAttribute::Mtu(mtu))
@@ -326,7 +323,7 @@ impl Netlink {
     /// Sets the hardware address.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// See [`Netlink::set_up`].
     pub fn set_mac(&self, name: &str, mac: [u8; 6]) -> Result<()> {
         self.change(name, "set the hardware address of", |message| {
             message
@@ -335,10 +332,10 @@ impl Netlink {
         })
     }
 
-    /// Removes the interface; of a veth pair both ends go.
+    /// Removes the interface, with its peer if it is a veth.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// See [`Netlink::set_up`].
     pub fn delete_link(&self, name: &str) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = self.link(name)?.index;
@@ -361,7 +358,7 @@ impl Netlink {
             .map_err(|refusal| refusal.on(operation, name))
     }
 
-    /// All interfaces with what they have counted.
+    /// All interfaces with their counters.
     pub(crate) fn all_counters(&self) -> Result<Vec<(Link, LinkCounters)>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self
@@ -375,7 +372,7 @@ impl Netlink {
             .collect())
     }
 
-    /// The interface with that index and what it has counted; nothing if it is gone.
+    /// Interface with this index and its counters; `None` if it was removed.
     pub(crate) fn counters_at(&self, index: u32) -> Result<Option<(Link, LinkCounters)>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -525,7 +522,7 @@ fn xdp_of(facts: &[LinkXdp]) -> Option<XdpProgram> {
         XdpAttached::Hardware => XdpMode::Offloaded,
         _ => XdpMode::Several,
     };
-    // With several there is no single id; the driver's is the one that meets the frames first.
+    // Several programs have no common id. Use the program in the driver, which receives the frames first.
     let id = facts.iter().find_map(|fact| match fact {
         LinkXdp::ProgId(id) => Some(*id),
         LinkXdp::DrvProgId(id) if mode == XdpMode::Several => Some(*id),
@@ -537,7 +534,7 @@ fn xdp_of(facts: &[LinkXdp]) -> Option<XdpProgram> {
     })
 }
 
-/// The counters of a link's message, where the kernel gives any.
+/// Counters in a link's message, if the kernel included any.
 pub(crate) fn counters_of(message: &LinkMessage) -> Option<LinkCounters> {
     let downs = message
         .attributes

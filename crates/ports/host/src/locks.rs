@@ -1,7 +1,7 @@
-//! One run per queue: the second one is told who has it.
+//! Locks that limit each queue to one run and identify the owner.
 //!
-//! An advisory lock on a small file, which the kernel lets go of when its holder dies, however it
-//! dies. The file names the holder. Knows nothing of who is entitled to the queue.
+//! Each lock is an advisory lock on a small file. The kernel releases it when the owner ends in any way. The file names
+//! the owner. The locks do not check permissions.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,12 +15,12 @@ use crate::folder::own_folder;
 use crate::netns::Namespace;
 use crate::process;
 
-/// Which half of a queue pair.
+/// Half of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// The sending half.
+    /// Sending half.
     Tx,
-    /// The receiving half.
+    /// Receiving half.
     Rx,
 }
 
@@ -34,7 +34,7 @@ impl Direction {
     }
 }
 
-/// The right to use one half of a queue, for as long as it lives.
+/// Lock on one half of a queue, held until the value is dropped.
 #[derive(Debug)]
 pub struct QueueLock {
     file: File,
@@ -42,11 +42,11 @@ pub struct QueueLock {
 }
 
 impl QueueLock {
-    /// Takes half a queue of the interface `interface`, whose number is `ifindex`, in `namespace`.
+    /// Locks half a queue of the interface `interface` with index `ifindex` in `namespace`.
     ///
     /// # Errors
-    /// [`HostError::QueueHeld`] with the holder's process and command; a refusal where no folder
-    /// for locks can be written.
+    /// [`HostError::QueueHeld`] with the process and command of the owner; a refusal if no folder for locks is
+    /// writable.
     pub fn take(
         namespace: &Namespace,
         interface: &str,
@@ -75,10 +75,10 @@ impl QueueLock {
                 }
                 Err(e) => return Err(HostError::refused("take", object())(e)),
             }
-            // The one before removed the file between our opening and locking it: what we hold
-            // then has no name, and the next one would not meet us.
+            // The previous owner may have removed the file between our open and our lock. A lock on a removed file
+            // has no effect, so try again.
             if same_file(&file, &path) {
-                // Without the name it is a lock all the same.
+                // The lock works even without the name.
                 let _ = sign(&mut file);
                 return Ok(QueueLock { file, path });
             }
@@ -88,7 +88,7 @@ impl QueueLock {
 
 impl Drop for QueueLock {
     fn drop(&mut self) {
-        // Removed while still locked, so that nobody can lock a name that is about to go.
+        // Remove the file while it is locked, so that no other process can lock a name that will be removed.
         let _ = fs::remove_file(&self.path);
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
@@ -100,7 +100,7 @@ fn in_place(interface: &str, namespace: &Namespace) -> String {
         .map_or_else(|| interface.into(), |node| format!("{node}/{interface}"))
 }
 
-/// Where locks are: with those of this user only. Whoever could open root's could hold them.
+/// Folder of the locks, separate for each user. A user who could open root's locks could hold them.
 fn directory() -> Result<PathBuf> {
     own_folder("locks")
 }
@@ -116,11 +116,10 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Who works on a queue in this namespace: `process 4711 (wirebench tx -i eth0)`, as far as processes of
-/// this user do.
+/// Owners of queues in this namespace, limited to processes of this user: `process 4711 (wirebench tx -i eth0)`.
 ///
 /// # Errors
-/// When the folder of the locks cannot be used.
+/// If the folder of the locks cannot be used.
 pub fn holders(namespace: &Namespace) -> Result<Vec<String>> {
     let prefix = format!("{}-", namespace.inode());
     let mut found = Vec::new();
@@ -131,7 +130,7 @@ pub fn holders(namespace: &Namespace) -> Result<Vec<String>> {
         let Ok(mut file) = open_existing(&entry.path()) else {
             continue;
         };
-        // Shared, so that two who look do not see each other; let go of at once.
+        // A shared lock, so that concurrent readers do not see each other; released at once.
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(rustix::io::Errno::WOULDBLOCK) => found.push(holder(&mut file)),
             _ => drop(file),
@@ -175,7 +174,7 @@ fn describe(text: &str) -> String {
         lines.next().unwrap_or_default(),
         lines.next().unwrap_or_default(),
     ) {
-        // It has the lock and has not yet written its name.
+        // The owner has the lock and has not yet written its name.
         ("", _) => "a process that has only just started".into(),
         (pid, "") => format!("process {pid}"),
         (pid, command) => format!("process {pid} ({command})"),
@@ -189,7 +188,7 @@ mod tests {
     #[test]
     fn the_second_one_is_told_who_was_first() {
         let here = Namespace::current().unwrap();
-        // No interface has such an index, so nobody else is in the way.
+        // No interface has such an index, so no other process uses it.
         let index = 0x7f00_0000 + std::process::id();
         let take = |queue, direction| QueueLock::take(&here, "eth0", index, queue, direction);
 

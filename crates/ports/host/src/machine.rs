@@ -1,27 +1,27 @@
-//! Which machine this is: what a result must say of where it was measured.
+//! Identity of this machine, which is part of each result.
 
 use std::fs;
 
 use crate::cpu::parse_list;
 
-/// A machine by its names. What it does not tell is empty or 0.
+/// Names and size of a machine. Unknown values are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Name of the host.
     pub host: String,
     /// System, release and version.
     pub kernel: String,
-    /// `x86_64`.
+    /// Architecture: `x86_64`.
     pub architecture: String,
     /// Model of the first CPU.
     pub cpu: String,
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// This machine.
+/// Identity of this machine.
 #[must_use]
 pub fn identity() -> Identity {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn identity() -> Identity {
     }
 }
 
-/// What `/proc/cpuinfo` calls the first CPU; the word differs between architectures.
+/// Name of the first CPU in `/proc/cpuinfo`; the key differs between architectures.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let named = |key: &str| {
         let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

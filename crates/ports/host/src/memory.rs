@@ -1,8 +1,8 @@
-//! How much memory there is.
+//! Available memory.
 
 use std::fs;
 
-/// Bytes that can be used without swapping, as the kernel estimates them; `None` where it does not.
+/// Memory in bytes that can be used without swapping, as estimated by the kernel; `None` if unknown.
 pub fn available() -> Option<u64> {
     parse(&fs::read_to_string("/proc/meminfo").ok()?)
 }

@@ -1,13 +1,13 @@
-//! Mounts: which there are, and a mount namespace of one's own that changes what programs see.
+//! Mount table, and private mount namespaces that change the view of programs.
 //!
-//! A mount namespace belongs to a thread, as a network namespace does. [`PrivateMounts`] keeps one
-//! such thread: what is run or started there, and only that, sees its mounts, which are gone with
-//! the last process in there, however it ends.
+//! A mount namespace belongs to a thread, as a network namespace does. [`PrivateMounts`] keeps one such thread. Only
+//! programs that run there see its mounts. The mounts disappear with the last process in the namespace, however it
+//! ends.
 //!
-//! `/proc/net` is a symbolic link into `/proc/self`, where nothing can be added. So another
-//! symbolic link is mounted on it, and points to a folder with links to everything that was there
-//! and what is to be added. The folder is a tmpfs on `/proc/tty/ldisc`, which the kernel keeps for
-//! old programs and which is always empty: nothing has to be made that could be left behind.
+//! `/proc/net` is a symbolic link into `/proc/self`, and nothing can be added to that folder. So another symbolic link
+//! is mounted on `/proc/net`. It points to a folder with links to all existing entries and the added ones. The folder
+//! is a tmpfs on `/proc/tty/ldisc`, which the kernel keeps for old programs and which is always empty. So no files are
+//! left behind.
 
 mod module;
 mod private;

@@ -1,4 +1,4 @@
-//! Neighbours: which hardware address stands for which IP address.
+//! Neighbour entries: hardware addresses of IP addresses.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,10 @@ use crate::error::Result;
 use crate::netlink::{Ask, Netlink};
 
 impl Netlink {
-    /// Says for good which hardware address stands for `address`; replaces what was known.
+    /// Adds a permanent neighbour entry for `address`, or replaces the existing entry.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal where
-    /// privileges are missing.
+    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal without the required privileges.
     pub fn add_neighbour(&self, name: &str, address: IpAddr, mac: [u8; 6]) -> Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);

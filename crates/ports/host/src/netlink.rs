@@ -1,7 +1,7 @@
-//! A route netlink socket in one namespace: asks, waits for the answer, tells the kernel's reason.
+//! Route netlink socket in one namespace: sends requests, waits for answers, and reports the kernel's reasons.
 //!
-//! Knows messages and acknowledgements; what they say is the business of the modules that add
-//! methods to [`Netlink`]: `link`, `address`, `route`, `neighbour`.
+//! Handles messages and acknowledgements. The modules that add methods to [`Netlink`] handle their content: `link`,
+//! `address`, `route`, `neighbour`.
 
 use std::cell::Cell;
 use std::io;
@@ -22,34 +22,34 @@ use crate::netns::{Namespace, in_namespace};
 /// linux/netlink.h: NLMSGERR_ATTR_MSG
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// The kernel answers while it is asked, but waits for other changes to links before.
+/// The kernel answers within the request, but first waits for other changes of links.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection to the network configuration of one namespace.
+/// Connection to the network configuration of one namespace.
 ///
-/// Opened there once, it goes on speaking of that namespace whichever thread uses it.
+/// The socket stays in the namespace in which it was opened, whichever thread uses it.
 pub struct Netlink {
     socket: Socket,
     namespace: Namespace,
     sequence: Cell<u32>,
-    /// Entries that could not be read.
+    /// Number of unreadable entries.
     skipped: Cell<u64>,
 }
 
-/// What a request does about a thing that exists already.
+/// Kind of a request, and its treatment of existing objects.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask {
-    /// Answer or change; creates nothing.
+    /// Read or change; creates nothing.
     Plain,
-    /// Create, and fail where it exists.
+    /// Create, and fail if the object exists.
     Create,
     /// Create or overwrite.
     Replace,
-    /// List everything of that kind.
+    /// List all objects of the kind.
     Dump,
 }
 
-/// The kernel's no: the error number and, often, its words.
+/// Refusal of the kernel: the error number and often a message.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) cause: io::Error,
@@ -61,7 +61,7 @@ impl Refusal {
         self.cause.raw_os_error()
     }
 
-    /// As an error that names what was tried.
+    /// Converts the refusal to an error with operation and object.
     pub(crate) fn on(self, operation: &'static str, object: impl Into<String>) -> HostError {
         HostError::Refused {
             operation,
@@ -84,17 +84,17 @@ impl From<io::Error> for Refusal {
 }
 
 impl Netlink {
-    /// Opens a socket inside `namespace`.
+    /// Opens a socket in `namespace`.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// If the namespace cannot be entered.
     pub fn open(namespace: &Namespace) -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
-            // Reasons in words, without an echo of the request before them; older kernels that
-            // know neither still give the number.
+            // Request messages, and no echo of the request in front of them. Older kernels that support neither still
+            // return the number.
             let _ = socket.set_ext_ack(true);
             let _ = socket.set_cap_ack(true);
             set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
@@ -114,18 +114,18 @@ impl Netlink {
         })
     }
 
-    /// The namespace it speaks of.
+    /// Namespace of the socket.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Sends one request and collects what comes back until the kernel says it is done.
+    /// Sends one request and collects the answers up to the final message.
     pub(crate) fn ask(
         &self,
         request: RouteNetlinkMessage,
         how: Ask,
     ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
-        // A table that changes while it is listed may come out with holes; the kernel says so.
+        // A list of a table that changes meanwhile may be incomplete; the kernel reports this.
         const TRIES: usize = 5;
         for _ in 1..TRIES {
             if let Some(answers) = self.ask_once(request.clone(), how)? {
@@ -136,8 +136,7 @@ impl Netlink {
             .ok_or_else(|| io::Error::other("the table kept changing while it was read").into())
     }
 
-    /// Lists everything of a kind for somebody who must not miss any: an entry that cannot be read is
-    /// an error.
+    /// Lists all objects of a kind for callers that need a complete list: an unreadable entry is an error.
     pub(crate) fn ask_whole(
         &self,
         request: RouteNetlinkMessage,
@@ -169,7 +168,7 @@ impl Netlink {
                 let message = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
                     Ok(message) => message,
                     Err(e) => {
-                        // One entry the library cannot read must not hide all others.
+                        // One entry that the library cannot read must not hide all others.
                         tracing::warn!("netlink: skipped an answer: {e}");
                         self.skipped.set(self.skipped.get() + 1);
                         continue;
@@ -205,7 +204,7 @@ impl Netlink {
         loop {
             match self.socket.recv_from_full() {
                 Ok((datagram, _)) => return Ok(datagram),
-                // With a time limit the kernel does not take the call up again itself.
+                // With a timeout the kernel does not restart the call.
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let what = format!(
@@ -237,7 +236,7 @@ impl Netlink {
     }
 }
 
-/// The first message of a datagram and what follows it.
+/// Splits a datagram into its first message and the rest.
 pub(crate) fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = NetlinkBuffer::new_checked(datagram).ok()?.length() as usize;
     if length < NetlinkHeader::default().buffer_len() {
@@ -247,8 +246,7 @@ pub(crate) fn split_message(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&datagram[..length], &datagram[next..]))
 }
 
-/// The kernel's words in an extended acknowledgement: `capped` is the request's header followed by
-/// attributes.
+/// Message of the kernel in an extended acknowledgement: `capped` is the request's header followed by attributes.
 fn reason(capped: &[u8]) -> Option<String> {
     let attributes = capped.get(NetlinkHeader::default().buffer_len()..)?;
     NlasIterator::new(attributes)

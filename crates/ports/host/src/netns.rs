@@ -1,10 +1,9 @@
-//! Network namespaces: find, make, enter and remove them, alongside `ip netns`.
+//! Network namespaces: finds, creates, enters and removes them, compatible with `ip netns`.
 //!
-//! A name is a bind mount in `/run/netns`, which is a shared mount as iproute2 makes it, so that
-//! `ip netns exec NAME` works on our namespaces and ours on its. Where `/run` is not ours to write
-//! to (an unprivileged user after `unshare -Urnm`), a tmpfs of our own is put over `/run/netns` in
-//! the private mount namespace; if not even that folder exists, over `/run`, with everything that
-//! was in `/run` bound back into it. Both disappear with the mount namespace.
+//! A name is a bind mount in `/run/netns`, which is a shared mount as in iproute2, so that `ip netns exec NAME` works
+//! on our namespaces, and wirebench on those of iproute2. If `/run` is not writable (an unprivileged user after
+//! `unshare -Urnm`), a private tmpfs covers `/run/netns` in the private mount namespace. If that folder does not exist
+//! either, the tmpfs covers `/run`, with all entries of `/run` bound into it. Both disappear with the mount namespace.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -27,7 +26,7 @@ const VAR_RUN: &str = "/var/run/netns";
 /// linux/magic.h: NSFS_MAGIC
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
-/// One network namespace, kept alive for as long as this (or a clone of it) lives.
+/// Network namespace, kept alive by this value and its clones.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,
@@ -36,19 +35,18 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace of the calling thread.
+    /// Namespace of the calling thread.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     pub fn current() -> Result<Self> {
         Self::open(Path::new("/proc/thread-self/ns/net"), None)
     }
 
-    /// The namespace that `ip netns` knows by `name`.
+    /// Namespace with the name `name` in `ip netns`.
     ///
     /// # Errors
-    /// [`HostError::UnknownNamespace`], with the names there are; a refusal where the name is a
-    /// left-over file.
+    /// [`HostError::UnknownNamespace`], with the existing names; a refusal if the name is a left-over file.
     pub fn named(name: &str) -> Result<Self> {
         check_name(name)?;
         let Some(path) = path_of(name) else {
@@ -63,10 +61,10 @@ impl Namespace {
         Self::open(&path, Some(name.into()))
     }
 
-    /// The namespace a process lives in.
+    /// Namespace of a process.
     ///
     /// # Errors
-    /// When there is no such process or it belongs to somebody else.
+    /// If the process does not exist or belongs to another user.
     pub fn of_process(pid: u32) -> Result<Self> {
         Self::open(&PathBuf::from(format!("/proc/{pid}/ns/net")), None)
     }
@@ -98,17 +96,17 @@ impl Namespace {
         })
     }
 
-    /// The name it was opened or created by.
+    /// Name with which the namespace was opened or created.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The number that tells namespaces apart, whatever their names.
+    /// Number that identifies the namespace, independent of its names.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// How to speak of it in a sentence: `namespace wb-pair-a`, `this network namespace`.
+    /// Name for messages: `namespace wb-pair-a`, `this network namespace`.
     pub fn place(&self) -> String {
         self.name.as_ref().map_or_else(
             || "this network namespace".into(),
@@ -116,7 +114,7 @@ impl Namespace {
         )
     }
 
-    /// What to put before a command so that it acts in here: `ip netns exec wb-pair-a ` or nothing.
+    /// Prefix that makes a command run in the namespace: `ip netns exec wb-pair-a ` or empty.
     pub fn command_prefix(&self) -> String {
         self.name
             .as_ref()
@@ -124,18 +122,18 @@ impl Namespace {
             .unwrap_or_default()
     }
 
-    /// Whether the calling thread is in this namespace.
+    /// Returns true if the calling thread is in this namespace.
     pub fn is_current(&self) -> bool {
         fs::metadata("/proc/thread-self/ns/net").is_ok_and(|m| m.ino() == self.inode)
     }
 
-    /// Moves the calling thread into this namespace, for good. Meant for worker threads; anything
-    /// else uses [`in_namespace`].
+    /// Moves the calling thread into this namespace permanently. For worker threads; all other callers use
+    /// [`in_namespace`].
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN, unless the thread is there already.
+    /// Without CAP_SYS_ADMIN, unless the thread is already there.
     pub fn enter(&self) -> Result<()> {
-        // The kernel asks for CAP_SYS_ADMIN even where nothing would change.
+        // The kernel requires CAP_SYS_ADMIN even if nothing would change.
         if self.is_current() {
             return Ok(());
         }
@@ -159,14 +157,14 @@ impl PartialEq for Namespace {
 
 impl Eq for Namespace {}
 
-/// Runs `f` inside `namespace`, on a thread of its own that ends with it.
+/// Runs `f` inside `namespace`, on a separate thread that ends with it.
 ///
-/// What `f` opens there may be taken out: sockets stay in the namespace they were made in. In `f`,
-/// `/proc/sys/net` is that of the namespace and so is `/proc/thread-self/net`; but `/proc/net`
-/// (that of the main thread) and `/sys/class/net` (that of whoever mounted it) are not.
+/// Sockets that `f` opens stay in the namespace and may be returned. In `f`, `/proc/sys/net` and
+/// `/proc/thread-self/net` belong to the namespace, but `/proc/net` belongs to the main thread and `/sys/class/net` to
+/// the namespace in which it was mounted.
 ///
 /// # Errors
-/// When the namespace cannot be entered. A panic in `f` goes on in the caller.
+/// If the namespace cannot be entered. A panic in `f` propagates to the caller.
 pub fn in_namespace<T: Send>(namespace: &Namespace, f: impl FnOnce() -> T + Send) -> Result<T> {
     on_own_thread(|| {
         namespace.enter()?;
@@ -174,7 +172,7 @@ pub fn in_namespace<T: Send>(namespace: &Namespace, f: impl FnOnce() -> T + Send
     })
 }
 
-/// Runs `f` on a thread that may change its namespaces without spoiling a pool or the caller.
+/// Runs `f` on a separate thread, so that it may change namespaces without affecting a thread pool or the caller.
 fn on_own_thread<T: Send>(f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         thread::Builder::new()
@@ -186,10 +184,10 @@ fn on_own_thread<T: Send>(f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     })
 }
 
-/// Makes an empty network namespace called `name`, as `ip netns add` does.
+/// Creates an empty network namespace `name`, as `ip netns add` does.
 ///
 /// # Errors
-/// [`HostError::Exists`]; a refusal with what to type where privileges are missing.
+/// [`HostError::Exists`]; a refusal with a command that helps, without the required privileges.
 pub fn create(name: &str) -> Result<Namespace> {
     check_name(name)?;
     let directory = directory();
@@ -206,9 +204,9 @@ fn is_not_ours(error: &HostError) -> bool {
     )
 }
 
-/// Creates where the folder of names turned out to belong to somebody else.
+/// Creates a namespace if the folder of names belongs to another user.
 fn in_private(directory: &Path, name: &str, refusal: HostError) -> Result<Namespace> {
-    // Whoever else came to this point at the same time must not cover the names of the first.
+    // A concurrent call must not cover the names of the first.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _in_process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let _among_processes = directory.parent().and_then(lock);
@@ -216,19 +214,18 @@ fn in_private(directory: &Path, name: &str, refusal: HostError) -> Result<Namesp
         Err(e) if is_not_ours(&e) => {}
         other => return other,
     }
-    // In a mount namespace that is not ours this fails too; the first refusal is then the one
-    // that tells the user something.
+    // This also fails in a mount namespace of another user. The first refusal is then the more helpful one.
     if private_directory(directory).is_err() {
         return Err(refusal.or_privilege(namespace_advice));
     }
     create_in(directory, name)
 }
 
-/// Takes the name away. The namespace itself goes when nobody is in it any more and no socket or
-/// [`Namespace`] holds it; its veth ends go with it, a moment later.
+/// Removes the name. The namespace itself is removed when no process, socket or [`Namespace`] uses it. Its veth ends
+/// are removed shortly afterwards.
 ///
 /// # Errors
-/// [`HostError::UnknownNamespace`]; a refusal where privileges are missing.
+/// [`HostError::UnknownNamespace`]; a refusal without the required privileges.
 pub fn delete(name: &str) -> Result<()> {
     check_name(name)?;
     let Some(path) = path_of(name) else {
@@ -242,7 +239,7 @@ pub fn delete(name: &str) -> Result<()> {
     };
     let object = format!("namespace {name}");
     match rustix::mount::unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-        // EINVAL: nothing is mounted there, only the file was left over.
+        // EINVAL: nothing is mounted there, only the file is left over.
         Ok(()) | Err(rustix::io::Errno::INVAL) => {}
         Err(e) => {
             return Err(HostError::refused("delete", object)(e).or_privilege(namespace_advice));
@@ -253,10 +250,10 @@ pub fn delete(name: &str) -> Result<()> {
         .map_err(|e| e.or_privilege(namespace_advice))
 }
 
-/// The names of all named namespaces, sorted.
+/// Names of all named namespaces, sorted.
 ///
 /// # Errors
-/// When a folder of names exists and cannot be read.
+/// If a folder of names exists and cannot be read.
 pub fn list() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for directory in [RUN, VAR_RUN] {
@@ -276,8 +273,7 @@ pub fn list() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Where new names go: where `ip` will look, which is `/var/run/netns`; on most systems that is
-/// `/run/netns`.
+/// Folder of new names: `/var/run/netns`, which `ip` reads; on most systems it is `/run/netns`.
 fn directory() -> &'static Path {
     match fs::canonicalize("/var/run") {
         Ok(path) if path != Path::new("/run") => Path::new(VAR_RUN),
@@ -350,14 +346,14 @@ fn create_in(directory: &Path, name: &str) -> Result<Namespace> {
     bound
         .and_then(|()| Namespace::open(&path, Some(name.into())))
         .inspect_err(|_| {
-            // Nothing but our own file can be lost here.
+            // Only a file created by this call can be removed here.
             let _ = rustix::mount::unmount(&path, UnmountFlags::DETACH);
             let _ = fs::remove_file(&path);
         })
 }
 
-/// Keeps two creators from both making the folder a mount point. Advisory, as in iproute2; who
-/// cannot have it within a second goes on without.
+/// Prevents two creators from both making the folder a mount point. Advisory, as in iproute2: continues without the
+/// lock after one second.
 fn lock(directory: &Path) -> Option<File> {
     let file = File::open(directory).ok()?;
     for _ in 0..100 {
@@ -369,8 +365,8 @@ fn lock(directory: &Path) -> Option<File> {
     None
 }
 
-/// Lets mounts in `directory` spread to other mount namespaces, or `ip netns exec` elsewhere could
-/// not see them, and deleted ones would stay alive there.
+/// Propagates mounts in `directory` to other mount namespaces. Otherwise `ip netns exec` elsewhere could not see them,
+/// and deleted ones would stay alive there.
 fn share(directory: &Path) -> rustix::io::Result<()> {
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
     match rustix::mount::mount_change(directory, shared) {
@@ -383,7 +379,7 @@ fn share(directory: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// A place for names in a mount namespace where `/run` belongs to somebody else.
+/// Creates a folder of names in a mount namespace if `/run` belongs to another user.
 fn private_directory(directory: &Path) -> rustix::io::Result<()> {
     if directory.is_dir() {
         return mount_tmpfs(directory);
@@ -403,7 +399,7 @@ fn shadow(directory: &Path) -> rustix::io::Result<()> {
     DirBuilder::new().mode(0o700).create(&stage).map_err(io)?;
     let shown = mount_tmpfs(&stage).and_then(|()| {
         for entry in fs::read_dir(directory).map_err(io)?.flatten() {
-            // Something we may not look at is no loss: it could not be used before either.
+            // An entry without read permission was not usable before either.
             let _ = mirror(&entry, &stage.join(entry.file_name()));
         }
         rustix::mount::mount_bind_recursive(&stage, directory)
@@ -432,7 +428,7 @@ fn unshare_network() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// The raw number of the namespace's descriptor, as netlink wants it in a message.
+/// Raw descriptor number of the namespace, for netlink messages.
 pub(crate) fn raw_fd(namespace: &Namespace) -> i32 {
     namespace.fd.as_raw_fd()
 }

@@ -1,7 +1,7 @@
-//! What joins and cuts segments on an interface, switched off for a while.
+//! Switches off segmentation and receive offloads of an interface for a limited time.
 //!
-//! A record of what is to be switched on again stands in a file before anything is switched. Whoever is
-//! killed leaves it behind, and the next one puts things right: [`repair`].
+//! A file records the offloads to restore before any of them is switched. If the process is killed, [`repair`] of a
+//! later process uses the file to restore them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::netlink::Netlink;
 use crate::netns::Namespace;
 use crate::process;
 
-/// The folder of the records.
+/// Folder of the records.
 const FOLDER: &str = "offloads";
-/// What is switched off, in this order; on again in the other one, as one may need the other.
+/// Offloads in the order of switching off. They are switched on in reverse order, because one may require another.
 const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
 
-/// Offloads that are off for as long as this lives.
+/// Offloads that are off until the value is dropped.
 pub struct OffloadsOff {
     ethtool: Ethtool,
     record: Record,
@@ -26,10 +26,10 @@ pub struct OffloadsOff {
 }
 
 impl OffloadsOff {
-    /// Switches off what joins and cuts segments on the interface called `name`.
+    /// Switches off the offloads that join or split segments on the interface `name`.
     ///
     /// # Errors
-    /// When the kernel refuses, or the record cannot be written: then nothing was switched.
+    /// If the kernel refuses, or the record cannot be written; in the latter case nothing was switched.
     pub fn on(namespace: &Namespace, name: &str) -> Result<Self> {
         let ethtool = Ethtool::open(namespace)?;
         let mut record = Record {
@@ -64,30 +64,30 @@ impl OffloadsOff {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        // An interface that has vanished needs nothing.
+        // A removed interface needs no restoration.
         let _ = self.record.put_back(&self.ethtool);
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Offloads that somebody left off.
+/// Offloads that an ended process left off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOff {
-    /// The interface, `NODE/IF` in a namespace.
+    /// Interface, `NODE/IF` in a namespace.
     pub place: String,
-    /// What is off: `gro tso`.
+    /// Offloads that are off: `gro tso`.
     pub offloads: String,
-    /// Who left them.
+    /// Process that left them off.
     pub pid: u32,
     record: Record,
     path: PathBuf,
 }
 
 impl LeftOff {
-    /// Switches them on again.
+    /// Switches the offloads on again.
     ///
     /// # Errors
-    /// When the kernel refuses, or the namespace has no name by which to find it.
+    /// If the kernel refuses, or the namespace has no name by which it can be found.
     pub fn repair(&self) -> Result<()> {
         let Some(namespace) = self.record.namespace()? else {
             let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -104,14 +104,14 @@ impl LeftOff {
     }
 }
 
-/// What processes of this user left off that were killed. Interfaces that are gone are forgotten.
+/// Offloads left off by killed processes of this user. Records of removed interfaces are deleted.
 #[must_use]
 pub fn left_off() -> Vec<LeftOff> {
     // Without a folder there are no records.
     own_folder(FOLDER).map_or_else(|_| Vec::new(), |folder| left_in(&folder))
 }
 
-/// Switches on again what was left off, and says so in a line for each interface.
+/// Switches on all offloads that were left off. Returns a line for each interface.
 #[must_use]
 pub fn repair() -> Vec<String> {
     let repaired = |left: &LeftOff| {
@@ -136,7 +136,7 @@ fn left_in(folder: &Path) -> Vec<LeftOff> {
             .ok()
             .and_then(|text| Record::of(&text));
         let Some(record) = record else {
-            // Cut short by the end of the process that wrote it: nothing was switched then.
+            // A truncated record was never completed, so nothing was switched.
             continue;
         };
         if process::is_alive(record.pid, record.start_time) {
@@ -161,12 +161,12 @@ fn left_in(folder: &Path) -> Vec<LeftOff> {
     found
 }
 
-/// What stands in a file.
+/// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     pid: u32,
     start_time: u64,
-    /// The namespace: its name, empty where it has none, and its number.
+    /// Namespace: its name, empty if it has none, and its number.
     node: String,
     inode: u64,
     interface: String,
@@ -210,7 +210,7 @@ impl Record {
         })
     }
 
-    /// The namespace, as long as it is the same one.
+    /// Namespace, if it is still the same one.
     fn namespace(&self) -> Result<Option<Namespace>> {
         let found = match self.node.as_str() {
             "" => Namespace::current()?,
@@ -219,7 +219,7 @@ impl Record {
         Ok(Some(found).filter(|namespace| namespace.inode() == self.inode))
     }
 
-    /// Whether the interface is gone for good.
+    /// Returns true if the interface was removed.
     fn is_gone(&self) -> bool {
         match self.namespace() {
             Ok(Some(namespace)) => {
@@ -229,13 +229,13 @@ impl Record {
                     Err(error) => matches!(error, HostError::UnknownInterface { .. }),
                 }
             }
-            // One without a name is perhaps somebody else's to find.
+            // A namespace without a name may be visible to other processes.
             Ok(None) => !self.node.is_empty(),
             Err(error) => matches!(error, HostError::UnknownNamespace { .. }),
         }
     }
 
-    /// Tries all, whatever the kernel says of one.
+    /// Restores all offloads and continues after an error.
     fn put_back(&self, ethtool: &Ethtool) -> Result<()> {
         let back = |offload: &Offload| ethtool.set_offload(&self.interface, *offload, true);
         let results: Vec<Result<()>> = self.offloads.iter().rev().map(back).collect();

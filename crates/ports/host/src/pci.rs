@@ -1,9 +1,9 @@
-//! Interfaces by the PCI address of their device.
+//! Finds interfaces by the PCI address of their device.
 
 use std::path::Path;
 
-/// The interface of the device at a PCI address (`0000:1b:00.0`, also without the domain), if the
-/// kernel has one there. A device with several interfaces gives the first by name.
+/// Interface of the device at a PCI address (`0000:1b:00.0`, also without the domain), if the kernel has one. If a
+/// device has several interfaces, returns the first by name.
 #[must_use]
 pub fn interface_at(address: &str) -> Option<String> {
     interface_under(Path::new("/sys/bus/pci/devices"), address)
@@ -22,14 +22,14 @@ fn interface_under(devices: &Path, address: &str) -> Option<String> {
     names.into_iter().next()
 }
 
-/// Vendor and device of what sits at a PCI address: `8086:10fb`.
+/// Vendor and device id at a PCI address: `8086:10fb`.
 #[must_use]
 pub fn id_at(address: &str) -> Option<String> {
     id_under(Path::new("/sys/bus/pci/devices"), address)
 }
 
 fn id_under(devices: &Path, address: &str) -> Option<String> {
-    // Drivers say what they like; only an address is one folder below.
+    // Drivers return arbitrary text; only an address is a folder.
     let plain = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     if address.is_empty() || !address.contains(':') || !address.chars().all(plain) {
         return None;

@@ -1,4 +1,4 @@
-//! The other end of a virtual wire, in whatever namespace it is.
+//! Finds the peer of a veth in any namespace.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
@@ -8,13 +8,11 @@ use crate::link::{Link, LinkKind};
 use crate::netlink::{Ask, Netlink};
 use crate::netns::{self, Namespace};
 
-/// The other end of the veth `name` in `namespace`: where it is and what it is called there.
-/// Nothing where `name` is no veth, or its other end is in a namespace that is neither this
-/// thread's nor has a name.
+/// Namespace and name of the peer of the veth `name` in `namespace`. `None` if `name` is not a veth, or its peer is in
+/// a namespace that has no name and is not the thread's.
 ///
 /// # Errors
-/// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); when a namespace cannot be
-/// entered.
+/// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); an error if a namespace cannot be entered.
 pub fn veth_peer(namespace: &Namespace, name: &str) -> Result<Option<(Namespace, String)>> {
     let netlink = Netlink::open(namespace)?;
     let end = netlink.link(name)?;
@@ -34,16 +32,16 @@ pub fn veth_peer(namespace: &Namespace, name: &str) -> Result<Option<(Namespace,
     Ok(None)
 }
 
-/// The namespaces that can be spoken of: this thread's and the named ones.
+/// Namespaces that can be searched: this thread's and all named ones.
 pub(crate) fn candidates() -> Result<Vec<Namespace>> {
     let mut all = vec![Namespace::current()?];
-    // One that goes away meanwhile, or a left-over file, is no candidate.
+    // Skip namespaces that are removed meanwhile, and left-over files.
     all.extend(
         netns::list()?
             .iter()
             .filter_map(|name| Namespace::named(name).ok()),
     );
-    // Named, it can be told to the user.
+    // Prefer named namespaces, because messages can show the name.
     all.sort_by_key(|namespace| namespace.name().is_none());
     Ok(all)
 }
@@ -58,7 +56,7 @@ fn other_end(links: &[Link], index: u32, end: &Link) -> Option<String> {
 }
 
 impl Netlink {
-    /// The id by which this namespace knows another one, where it has given it one.
+    /// Id of another namespace in this one, if it has been assigned.
     pub(crate) fn id_of(&self, other: &Namespace) -> Result<Option<i32>> {
         let mut message = NsidMessage::default();
         let fd = u32::try_from(netns::raw_fd(other)).expect("an open descriptor is not negative");

@@ -1,27 +1,27 @@
-//! What this process may do, and the command that would let it do more.
+//! Privileges of this process, and the command that grants more.
 
 use std::fmt;
 use std::fs;
 
-/// A capability we have a use for. linux/capability.h
+/// Capability that wirebench uses. linux/capability.h
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
     /// Configure interfaces; attach XDP programs.
     NetAdmin = 12,
     /// Open packet and AF_XDP sockets.
     NetRaw = 13,
-    /// Enter and make namespaces, mount.
+    /// Enter and create namespaces, mount.
     SysAdmin = 21,
     /// Raise priorities.
     SysNice = 23,
-    /// Programs that read kernel pointers, and performance counters.
+    /// Load programs that read kernel pointers, and use performance counters.
     Perfmon = 38,
-    /// Load eBPF programs and make maps.
+    /// Load eBPF programs and create maps.
     Bpf = 39,
 }
 
 impl Capability {
-    /// All of them.
+    /// All capabilities of this type.
     pub const ALL: [Capability; 6] = [
         Capability::NetAdmin,
         Capability::NetRaw,
@@ -31,7 +31,7 @@ impl Capability {
         Capability::Bpf,
     ];
 
-    /// Its name as setcap takes it.
+    /// Name for setcap.
     pub fn name(self) -> &'static str {
         match self {
             Capability::NetAdmin => "cap_net_admin",
@@ -43,7 +43,7 @@ impl Capability {
         }
     }
 
-    /// What it is needed for.
+    /// Purpose.
     pub fn purpose(self) -> &'static str {
         match self {
             Capability::NetAdmin => "configure interfaces and attach XDP programs",
@@ -55,8 +55,8 @@ impl Capability {
         }
     }
 
-    /// Whether a user namespace can give it: the kernel asks for CAP_BPF and CAP_PERFMON in the
-    /// first one, since eBPF programs are nobody's own.
+    /// Returns true if a user namespace can grant it. The kernel requires CAP_BPF and CAP_PERFMON in the initial user
+    /// namespace, because eBPF programs have no namespace.
     pub fn works_in_user_namespace(self) -> bool {
         !matches!(
             self,
@@ -71,14 +71,14 @@ impl fmt::Display for Capability {
     }
 }
 
-/// A capability that is needed and not there.
+/// Missing capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// Capability.
     pub capability: Capability,
-    /// What it is needed for.
+    /// Purpose.
     pub why: String,
-    /// The command that grants it.
+    /// Command that grants it.
     pub command: String,
 }
 
@@ -92,18 +92,18 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What this process may do.
+/// Privileges of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
     effective: u64,
-    /// Whether capabilities hold for a user namespace's own things only.
+    /// True if capabilities apply only to objects of a user namespace.
     pub in_user_namespace: bool,
-    /// Bytes that may be locked in memory; `None` is unlimited.
+    /// Limit of locked memory in bytes; `None` is unlimited.
     pub memlock: Option<u64>,
 }
 
 impl Privileges {
-    /// Asks the kernel. What it does not tell counts as not given.
+    /// Reads the privileges. Unknown ones count as missing.
     pub fn of_this_process() -> Self {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         let uid_map = fs::read_to_string("/proc/thread-self/uid_map").unwrap_or_default();
@@ -114,13 +114,13 @@ impl Privileges {
         }
     }
 
-    /// Whether the capability is effective here, and of use.
+    /// Returns true if the capability is effective and usable here.
     pub fn has(&self, capability: Capability) -> bool {
         self.effective & (1 << capability as u32) != 0
             && (!self.in_user_namespace || capability.works_in_user_namespace())
     }
 
-    /// Those of `needed` that are not there, each with the one command that grants them all.
+    /// Missing capabilities of `needed`, each with the command that grants them all.
     pub fn missing(&self, needed: &[Capability]) -> Vec<Missing> {
         let lacking: Vec<Capability> = needed.iter().copied().filter(|c| !self.has(*c)).collect();
         let command = command_granting(&lacking, self.in_user_namespace);
@@ -135,19 +135,19 @@ impl Privileges {
     }
 }
 
-/// Whether this process runs as user 0 of its user namespace.
+/// Returns true if this process runs as user 0 of its user namespace.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user this process is outside of its user namespace.
+/// User id of this process outside of its user namespace.
 pub fn outer_uid() -> u32 {
     let uid = rustix::process::getuid().as_raw();
     let map = fs::read_to_string("/proc/thread-self/uid_map").unwrap_or_default();
     outer(&map, uid).unwrap_or(uid)
 }
 
-/// What a `uid_map` (first inside, first outside, count) makes of a user.
+/// Translates a user id with a `uid_map` (first inside, first outside, count).
 fn outer(map: &str, uid: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
@@ -171,7 +171,7 @@ pub fn setcap_command() -> String {
 fn command_granting(lacking: &[Capability], in_user_namespace: bool) -> String {
     let beyond = lacking.iter().any(|c| !c.works_in_user_namespace());
     if in_user_namespace && beyond {
-        // File capabilities are no way out of a user namespace.
+        // File capabilities do not apply outside of a user namespace.
         return "sudo wirebench …, outside of any user namespace".into();
     }
     if lacking.contains(&Capability::SysAdmin) && !beyond {
@@ -180,7 +180,7 @@ fn command_granting(lacking: &[Capability], in_user_namespace: bool) -> String {
     setcap_command()
 }
 
-/// The line `CapEff:` of `/proc/PID/status`.
+/// Value of `CapEff:` in `/proc/PID/status`.
 fn effective(status: &str) -> Option<u64> {
     let line = status
         .lines()
@@ -188,7 +188,7 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Whether a `uid_map` is that of the first user namespace: everybody is who he is.
+/// Returns true if a `uid_map` is the identity map of the initial user namespace.
 fn is_first_map(map: &str) -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -1,9 +1,7 @@
-//! Counters of a device under test: a command that shows them, here, in a network namespace or over
-//! ssh, and the reading of what it prints.
+//! Counters of a device under test: runs a command locally, in a network namespace or over ssh, and parses its output.
 //!
-//! A probe runs beside the packet path and may fail without ending anything: it is given up after its
-//! time, with all processes that it started. Names of counters are `PROBE.COUNTER`, or
-//! `PROBE.INTERFACE.COUNTER`.
+//! A probe runs alongside the packet path, and its failure does not end the run. At its timeout it is killed with all
+//! processes that it started. Names of counters are `PROBE.COUNTER`, or `PROBE.INTERFACE.COUNTER`.
 
 mod parse;
 
@@ -22,79 +20,79 @@ use wb_model::bench::{ProbeKind, ProbePlan};
 
 use crate::{HostError, Namespace, descriptors::keep_limit, in_namespace};
 
-/// What a command may print; the rest is not read.
+/// Maximum output of a command in bytes; the rest is not read.
 const MOST_TEXT: u64 = 4 << 20;
 
-/// The counters of a device at an instant.
+/// Counters of a device at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Values that only rise.
+    /// Values that only increase.
     pub counters: BTreeMap<String, u64>,
-    /// Values that rise and fall.
+    /// Values that increase and decrease.
     pub gauges: BTreeMap<String, u64>,
 }
 
-/// Why a probe cannot be, or a reading failed.
+/// Error of the setup or of a reading of a probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// A regular expression that is none, or has no group.
+    /// Invalid regular expression, or one without a group.
     #[error("{name}: {what}")]
     Pattern {
-        /// The counter.
+        /// Counter.
         name: String,
-        /// What is wrong.
+        /// Problem.
         what: String,
     },
-    /// The namespace.
+    /// Namespace error.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The command could not be started or read.
     #[error("cannot run {command}: {cause}")]
     Run {
-        /// What was run.
+        /// Command.
         command: String,
-        /// Why.
+        /// Cause.
         #[source]
         cause: io::Error,
     },
-    /// It took too long.
+    /// The command exceeded its time limit.
     #[error("{command}: no end within {} ms", .after.as_millis())]
     Timeout {
-        /// What was run.
+        /// Command.
         command: String,
-        /// How long it was given.
+        /// Time limit.
         after: Duration,
     },
-    /// It said that it failed.
+    /// The command reported a failure.
     #[error("{command}: {said}")]
     Failed {
-        /// What was run.
+        /// Command.
         command: String,
-        /// The first line of its errors.
+        /// First line of its error output.
         said: String,
     },
-    /// What it printed is not what the kind prints.
+    /// The output does not have the expected format.
     #[error("{command}: {what}")]
     Text {
-        /// What was run.
+        /// Command.
         command: String,
-        /// What is wrong.
+        /// Problem.
         what: String,
     },
 }
 
-/// A command that shows counters, ready to be run again and again.
+/// Command that prints counters, for repeated runs.
 #[derive(Debug)]
 pub struct Probe {
     plan: ProbePlan,
     script: String,
     namespace: Option<Namespace>,
     patterns: Vec<Pattern>,
-    /// Counts of connection tracking from before its counters wrapped.
+    /// Connection tracking counts from before the counters wrapped.
     wraps: Mutex<parse::Wraps>,
 }
 
-/// A counter of kind `command`.
+/// Counter of a probe of kind `command`.
 #[derive(Debug)]
 struct Pattern {
     name: String,
@@ -103,10 +101,10 @@ struct Pattern {
 }
 
 impl Probe {
-    /// Makes a probe and reads nothing yet.
+    /// Creates a probe without a first reading.
     ///
     /// # Errors
-    /// An unknown namespace; a regular expression that is none.
+    /// An unknown namespace, or an invalid regular expression.
     pub fn new(plan: &ProbePlan) -> Result<Self, ProbeError> {
         let patterns = plan
             .counters
@@ -124,13 +122,13 @@ impl Probe {
         })
     }
 
-    /// The first word of its counters' names.
+    /// Name of the probe, the first part of its counters' names.
     #[must_use]
     pub fn name(&self) -> &str {
         self.plan.title()
     }
 
-    /// What is run, and where, as one would type it.
+    /// Command as a user would type it, including its place.
     #[must_use]
     pub fn command(&self) -> String {
         match (&self.plan.ssh, &self.namespace) {
@@ -142,24 +140,24 @@ impl Probe {
         }
     }
 
-    /// How long a reading may take.
+    /// Time limit of a reading.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.plan.timeout.0
     }
 
-    /// The counters now.
+    /// Reads the counters.
     ///
     /// # Errors
-    /// When the command cannot be run, fails, takes too long, or prints something else.
+    /// If the command cannot be run, fails, exceeds the time limit, or has unexpected output.
     pub fn read(&self) -> Result<Sample, ProbeError> {
         self.read_within(self.timeout())
     }
 
-    /// The counters now, given up after this time.
+    /// Reads the counters with a time limit.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn read_within(&self, limit: Duration) -> Result<Sample, ProbeError> {
         let text = self.run(limit)?;
         let prefix = self.name();
@@ -212,7 +210,7 @@ impl Probe {
             }
             Some(host) => {
                 let mut command = Command::new("ssh");
-                // Nobody is there to type a password, or to say yes.
+                // No user is present to type a password or confirm a key.
                 command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", host]);
                 command.arg(&self.script);
                 command
@@ -223,7 +221,8 @@ impl Probe {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for us, and the whole group ends when time is over.
+            // A separate process group: Ctrl-C does not reach the command, and the whole group can be killed at the
+            // timeout.
             .process_group(0);
         keep_limit(&mut command);
         command
@@ -297,7 +296,7 @@ impl Pattern {
         })
     }
 
-    /// The sum over all places that match.
+    /// Sum over all matches.
     fn sum(&self, text: &str) -> Result<u64, String> {
         let mut sum = None;
         for found in self.expression.captures_iter(text) {
@@ -319,7 +318,7 @@ impl Pattern {
     }
 }
 
-/// The command of a kind.
+/// Command of the probe's kind.
 fn script(plan: &ProbePlan) -> String {
     match plan.kind {
         ProbeKind::Ipvs => "ipvsadm -ln --stats --exact".to_owned(),
@@ -338,7 +337,7 @@ fn script(plan: &ProbePlan) -> String {
     }
 }
 
-/// Reads to the end on a thread of its own: a pipe has no time.
+/// Reads to the end on a separate thread, because a pipe has no timeout.
 fn read_aside(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -346,13 +345,13 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String
         if let Some(pipe) = pipe {
             let _ = pipe.take(MOST_TEXT).read_to_end(&mut bytes);
         }
-        // Nobody waits any more where time is over.
+        // Fails if the receiver has given up after the timeout.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     receiver
 }
 
-/// Ends a command and what it started.
+/// Kills a command and all processes that it started.
 fn end(child: &mut Child) {
     let group = rustix::process::Pid::from_child(child);
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -410,7 +409,7 @@ mod tests {
             failed.to_string().contains("no end within 50 ms"),
             "{failed}"
         );
-        // Closing its output is not the end either.
+        // The command continues although it closed its output.
         plan.command = Some("exec >&- 2>&-; sleep 600".to_owned());
         assert!(matches!(
             Probe::new(&plan).unwrap().read(),

@@ -1,9 +1,9 @@
-//! Other processes: is the one that left its number here still alive, and what is it?
+//! Other processes: state, command line and start time.
 
 use std::fs;
 
-/// The command line of a process, as one would type it; its short name where it has hidden the
-/// line; nothing where there is no such process.
+/// Command line of a process as a user would type it, or its short name if the command line is hidden. `None` if the
+/// process does not exist.
 pub fn command_of(pid: u32) -> Option<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = command_line(&line);
@@ -15,10 +15,11 @@ pub fn command_of(pid: u32) -> Option<String> {
         .map(|name| name.trim_end().to_owned())
 }
 
-/// A process that holds the BPF program with this id, or its attachment, open; the one with the lowest number.
+/// Process that holds the BPF program with this id, or its attachment, open. If there are several, the one with the
+/// lowest number.
 ///
-/// The kernel does not name an owner, so all processes are searched. None is found for a program without a
-/// holder (`ip link set … xdp`), or without the privilege to look.
+/// The kernel does not report an owner, so all processes are searched. `None` for a program without a holder (`ip link
+/// set … xdp`), or without the privilege to inspect processes.
 pub fn holder_of_program(id: u32) -> Option<u32> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = numbers
@@ -36,30 +37,30 @@ pub fn holder_of_program(id: u32) -> Option<u32> {
     })
 }
 
-/// Reads the `fdinfo` of a program or of a link to one.
+/// Returns true if an `fdinfo` describes the program or a link to it.
 fn holds_program(fdinfo: &str, id: u32) -> bool {
     let value = |line: &str| line.strip_prefix("prog_id:")?.trim().parse().ok();
     fdinfo.lines().any(|line| value(line) == Some(id))
 }
 
-/// Whether a process with this short name is at work.
+/// Returns true if a process with this short name is running.
 pub fn is_running(name: &str) -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut names = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
     names.any(|comm| comm.trim_end() == name)
 }
 
-/// When a process started, in clock ticks since boot: with its number this names it for good.
+/// Start time of a process in clock ticks since boot. Together with the process id it identifies the process uniquely.
 pub fn start_time(pid: u32) -> Option<u64> {
     Some(stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.1)
 }
 
-/// When this process started.
+/// Start time of this process.
 pub fn own_start_time() -> u64 {
     start_time(std::process::id()).unwrap_or(0)
 }
 
-/// Whether this process ignores a signal, as one started by `nohup` does SIGHUP.
+/// Returns true if this process ignores a signal. A process started by `nohup` ignores SIGHUP.
 pub fn ignores(signal: i32) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| ignored(&status, signal))
 }
@@ -70,8 +71,7 @@ fn ignored(status: &str, signal: i32) -> bool {
         .is_some_and(|m| (1..=64).contains(&signal) && m & (1 << (signal - 1)) != 0)
 }
 
-/// Whether the process that had this number and started then is still at work. One that has ended
-/// and waits for its parent to notice is not.
+/// Returns true if the process with this id and start time is running. A zombie does not count as running.
 pub fn is_alive(pid: u32, start_time: u64) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
@@ -81,7 +81,7 @@ pub fn is_alive(pid: u32, start_time: u64) -> bool {
 
 /// State and start time (fields 3 and 22) of a line of `/proc/PID/stat`.
 fn stat(line: &str) -> Option<(char, u64)> {
-    // The second field is the name in brackets, and a name may hold blanks and brackets.
+    // The second field is the name in parentheses, which may contain blanks and parentheses.
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
@@ -165,7 +165,7 @@ mod tests {
         let started = start_time(child.id()).unwrap();
         assert!(is_alive(child.id(), started));
         child.kill().unwrap();
-        // WNOWAIT leaves it unreaped: a zombie.
+        // WNOWAIT leaves the process unreaped: a zombie.
         let pid = rustix::process::Pid::from_child(&child);
         let options =
             rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;

@@ -1,5 +1,5 @@
-//! What queues of interfaces have counted, by the kernel's netdev family of generic netlink (since Linux 6.9), for
-//! drivers that tell: Documentation/netlink/specs/netdev.yaml, `qstats-get` with the scope `queue`.
+//! Counters of interface queues, from the kernel's netdev family of generic netlink (since Linux 6.9), for drivers that
+//! report them: Documentation/netlink/specs/netdev.yaml, `qstats-get` with the scope `queue`.
 
 use std::io;
 
@@ -29,7 +29,7 @@ const QSTATS_QUEUE_ID: u16 = 3;
 const QSTATS_SCOPE: u16 = 4;
 const SCOPE_QUEUE: u64 = 1;
 const QUEUE_TYPE_TX: u64 = 1;
-/// The number of the first counter, and the counters in order.
+/// Number of the first counter, and the counters in order.
 const FIRST: u16 = 8;
 const COUNTERS: [&str; 27] = [
     "packets",
@@ -61,21 +61,21 @@ const COUNTERS: [&str; 27] = [
     "wake",
 ];
 
-/// Headers of a message: netlink's, and generic netlink's behind it.
+/// Headers of a message: netlink and generic netlink.
 const HEADERS: usize = 16 + 4;
 
-/// The counters of the queues of a namespace.
+/// Queue counters of a namespace.
 pub(crate) struct QueueStatistics {
     socket: Socket,
     family: u16,
     sequence: u32,
 }
 
-/// A counter: the interface's index, its name with that of the queue, and its value.
+/// Counter: index of the interface, name including the queue, and value.
 pub(crate) type Counter = (u32, String, u64);
 
 impl QueueStatistics {
-    /// Nothing where the kernel has no such family, or does not say.
+    /// Opens the counters; `None` if the kernel lacks the family or refuses.
     pub(crate) fn open(namespace: &Namespace) -> Option<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_GENERIC)?;
@@ -99,17 +99,17 @@ impl QueueStatistics {
         Some(statistics)
     }
 
-    /// All counters of all queues whose drivers tell.
+    /// All counters of all queues of the drivers that report them.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub(crate) fn read(&mut self) -> io::Result<Vec<Counter>> {
         let scope = attribute(QSTATS_SCOPE, &SCOPE_QUEUE.to_ne_bytes());
         let answers = self.ask(NETDEV_CMD_QSTATS_GET, NLM_F_DUMP, &scope)?;
         Ok(answers.iter().flat_map(|answer| counters(answer)).collect())
     }
 
-    /// Sends a request; the attributes of each answer.
+    /// Sends a request and returns the attributes of each answer.
     fn ask(&mut self, command: u8, flags: u16, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.sequence = self.sequence.wrapping_add(1);
         let length = u32::try_from(HEADERS + attributes.len()).unwrap_or(u32::MAX);
@@ -134,7 +134,7 @@ impl QueueStatistics {
     }
 }
 
-/// Takes the answers to a request out of a datagram. Returns whether it was the last.
+/// Extracts the answers to a request from a datagram. Returns true after the last answer.
 fn collect(datagram: &[u8], sequence: u32, answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     let mut rest = datagram;
     while let Some((message, after)) = split_message(rest) {
@@ -166,7 +166,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A whole number of 2, 4 or 8 bytes: what the kernel calls `uint` has as many as it takes.
+/// Number of 2, 4 or 8 bytes: the kernel's type `uint` has a variable length.
 fn number(bytes: &[u8]) -> Option<u64> {
     match *bytes {
         [a, b] => Some(u16::from_ne_bytes([a, b]).into()),
@@ -190,7 +190,7 @@ fn family(answer: &[u8]) -> Option<u16> {
     u16::try_from(*id).ok()
 }
 
-/// The counters of a queue: `netdev_rx_0_packets`. Those that are not known by name are left out.
+/// Counters of a queue: `netdev_rx_0_packets`. Counters with unknown names are left out.
 fn counters(answer: &[u8]) -> Vec<Counter> {
     let numbers = numbers(answer);
     let one = |kind| numbers.iter().find(|(k, _)| *k == kind).map(|(_, n)| *n);
@@ -215,7 +215,7 @@ fn counters(answer: &[u8]) -> Vec<Counter> {
 mod tests {
     use super::*;
 
-    /// What Linux 6.18 answered for a virtio device with one pair of queues, and the end of the list.
+    /// Answer of Linux 6.18 for a virtio device with one pair of queues, and the end of the list.
     const RECORDED: &str = "3c0000001400000001000000fb1400000c01000008000100040000000800020000000000080003000000000008000800a5450000080009005c1dd71b4c0000001400000001000000fb1400000c01000008000100040000000800020001000000080003000000000008000a00312b000008000b002030100008002100000000000800220000000000140000000300020001000000fb14000000000000";
 
     fn bytes(hex: &str) -> Vec<u8> {
@@ -246,7 +246,7 @@ mod tests {
                 counter("netdev_tx_0_wake", 0),
             ]
         );
-        // An answer to somebody else's question is none.
+        // Answers to other requests are ignored.
         answers.clear();
         assert!(!collect(&bytes(RECORDED.split(' ').next().unwrap()), 2, &mut answers).unwrap());
         assert!(answers.is_empty());

@@ -1,11 +1,11 @@
-//! The realtime scheduler.
+//! Realtime scheduling.
 #![allow(unsafe_code)] // sched_setscheduler(2), which has no safe wrapper.
 
 use std::io;
 
 use crate::{HostError, Result};
 
-/// Has the calling thread run before all ordinary ones (SCHED_FIFO, priority 1), or as one of them.
+/// Sets the calling thread to SCHED_FIFO with priority 1, or back to normal scheduling.
 ///
 /// # Errors
 /// Without CAP_SYS_NICE or a limit (RLIMIT_RTPRIO) that allows it.

@@ -1,4 +1,4 @@
-//! Names to addresses, by the system's resolver, with the canonical name.
+//! Resolves names to addresses with the system's resolver, and returns the canonical name.
 #![allow(unsafe_code, reason = "getaddrinfo is where canonical names come from")]
 
 use std::{
@@ -7,24 +7,24 @@ use std::{
     ptr,
 };
 
-/// What a name stands for.
+/// Result of a name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The canonical name; an address given as such stays as it was typed.
+    /// Canonical name. An address stays as typed.
     pub name: String,
-    /// At least one, each once, in the resolver's order.
+    /// Addresses without duplicates in the resolver's order, at least one.
     pub addresses: Vec<IpAddr>,
-    /// The interface that a link-local address was given with (`fe80::1%eth0`), by its index; else 0.
+    /// Interface index of a link-local address (`fe80::1%eth0`); 0 otherwise.
     pub scope: u32,
 }
 
-/// Asks the resolver. `ipv6`: only that family; `None` is any.
+/// Resolves a name. `ipv6` selects a family; `None` allows both.
 ///
 /// # Errors
-/// What the resolver says (`Name or service not known`).
+/// The message of the resolver (`Name or service not known`).
 pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     let asked = CString::new(name).map_err(|_| "a name has no zero bytes".to_owned())?;
-    // SAFETY: all zeros is a valid value of the struct, which has pointers that may be null.
+    // SAFETY: all zeros is a valid value of the struct; its pointers may be null.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_family = match ipv6 {
         None => libc::AF_UNSPEC,
@@ -34,7 +34,7 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_flags = libc::AI_CANONNAME;
     let mut list: *mut libc::addrinfo = ptr::null_mut();
-    // SAFETY: name and hints live through the call; the list is taken over on success only.
+    // SAFETY: name and hints outlive the call; the list is used only on success.
     let failed =
         unsafe { libc::getaddrinfo(asked.as_ptr(), ptr::null(), &raw const hints, &raw mut list) };
     if failed != 0 {
@@ -49,8 +49,8 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     };
     let mut entry = list;
     while !entry.is_null() {
-        // SAFETY: the list's entries are valid until it is freed; a canonical name is a string, and
-        // an address has the length of its family.
+        // SAFETY: the list's entries are valid until it is freed. A canonical name is a string, and an address has the
+        // length of its family.
         let (found, canonical, next) = unsafe {
             let info = &*entry;
             let name = (!info.ai_canonname.is_null()).then(|| {
@@ -79,14 +79,14 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     }
 }
 
-/// Address and scope.
+/// Address and scope of an entry.
 ///
 /// # Safety
-/// The entry's address must be as long as its family asks.
+/// The entry's address must have the length of its family.
 unsafe fn address_of(info: &libc::addrinfo) -> Option<(IpAddr, u32)> {
     match info.ai_family {
         libc::AF_INET => {
-            // SAFETY: the family says which struct it is; the copy needs no alignment.
+            // SAFETY: the family determines the struct; the copy needs no alignment.
             let socket = unsafe { info.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             let address = Ipv4Addr::from(u32::from_be(socket.sin_addr.s_addr));
             Some((address.into(), 0))
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_interface_of_a_link_local_address_is_kept() {
-        // The loopback interface is the first of every namespace.
+        // The loopback interface has index 1 in every namespace.
         let host = resolve("fe80::1%lo", None).unwrap();
         assert_eq!((host.addresses.len(), host.scope), (1, 1));
         assert_eq!(resolve("::1", None).unwrap().scope, 0);

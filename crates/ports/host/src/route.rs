@@ -1,4 +1,4 @@
-//! Routes: which there are, and which one a packet would take.
+//! Routes: lists them and finds the route of a packet.
 
 use std::net::IpAddr;
 
@@ -15,43 +15,42 @@ use crate::netlink::{Ask, Netlink};
 /// A unicast route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The network it leads to.
+    /// Destination network.
     pub destination: IpAddr,
-    /// How many bits of the destination count; 0 is the default route.
+    /// Length of the prefix in bits; 0 is the default route.
     pub prefix_len: u8,
-    /// The next hops: interface index, and the router where there is one. Empty where the kernel names
-    /// them by number only (`ip nexthop`).
+    /// Next hops: interface index, and gateway if there is one. Empty for nexthop objects (`ip nexthop`).
     pub hops: Vec<(u32, Option<IpAddr>)>,
-    /// The table it is in; 254 is the main one.
+    /// Routing table; 254 is the main table.
     pub table: u32,
 }
 
-/// How the kernel would route a packet to one destination.
+/// The kernel's route for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedRoute {
-    /// The index of the interface it leaves by.
+    /// Index of the outgoing interface.
     pub interface: u32,
-    /// The router it is handed to; absent where the destination is on the link.
+    /// Gateway; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The source address the kernel would give it.
+    /// Source address that the kernel would choose.
     pub source: Option<IpAddr>,
 }
 
 impl Netlink {
-    /// The unicast routes of the main table, IPv4 first.
+    /// Unicast routes of the main table, IPv4 first.
     ///
     /// # Errors
-    /// When the kernel refuses the list.
+    /// If the kernel refuses the list.
     pub fn routes(&self) -> Result<Vec<Route>> {
         let mut routes = self.all_routes()?;
         routes.retain(|route| route.table == u32::from(RouteHeader::RT_TABLE_MAIN));
         Ok(routes)
     }
 
-    /// The unicast routes of all tables, those of VRFs and policy rules too, IPv4 first.
+    /// Unicast routes of all tables, including those of VRFs and policy rules, IPv4 first.
     ///
     /// # Errors
-    /// When the kernel refuses the list, or one of its answers cannot be read.
+    /// If the kernel refuses the list, or an answer cannot be read.
     pub fn all_routes(&self) -> Result<Vec<Route>> {
         let mut routes = Vec::new();
         for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
@@ -59,7 +58,7 @@ impl Netlink {
             request.header.address_family = family(any);
             let answers = match self.ask_whole(RouteNetlinkMessage::GetRoute(request)) {
                 Ok(answers) => answers,
-                // A kernel without that family has no routes of it.
+                // A kernel without this family has no routes of it.
                 Err(r) if matches!(r.errno(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT)) => {
                     continue;
                 }
@@ -73,12 +72,10 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// Adds a route to a network through a router, out of an interface, or both; replaces the one
-    /// there is.
+    /// Adds a route to a network through a gateway, an interface, or both. Replaces an existing route.
     ///
     /// # Errors
-    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal with the
-    /// kernel's reason.
+    /// [`HostError::UnknownInterface`](crate::HostError::UnknownInterface); a refusal with the kernel's reason.
     pub fn add_route(
         &self,
         destination: IpAddr,
@@ -118,20 +115,20 @@ impl Netlink {
             .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
     }
 
-    /// How a packet to `destination` would be routed now; `None` where there is no route.
+    /// Current route of a packet to `destination`; `None` if there is none.
     ///
     /// # Errors
-    /// When the kernel refuses for another reason than having no route.
+    /// If the kernel refuses for another reason than a missing route.
     pub fn route_to(&self, destination: IpAddr) -> Result<Option<ResolvedRoute>> {
         let found = self.find_route(destination, RouteFlags::empty())?;
         Ok(found.as_ref().and_then(resolved))
     }
 
-    /// Returns true if a packet to `destination` would leave by a default route; false if another route leads there, or
-    /// none does.
+    /// Returns true if a packet to `destination` would use a default route, false if it would use another route or has
+    /// none.
     ///
     /// # Errors
-    /// When the kernel refuses for another reason than having no route.
+    /// If the kernel refuses for another reason than a missing route.
     pub fn leaves_by_default(&self, destination: IpAddr) -> Result<bool> {
         let found = self.find_route(destination, RouteFlags::FibMatch)?;
         Ok(found.is_some_and(|message| {
@@ -140,7 +137,7 @@ impl Netlink {
         }))
     }
 
-    /// The kernel's answer for a packet to `destination`; with [`RouteFlags::FibMatch`] the route that it matches.
+    /// The kernel's answer for a packet to `destination`; with [`RouteFlags::FibMatch`] the matching route.
     fn find_route(&self, destination: IpAddr, flags: RouteFlags) -> Result<Option<RouteMessage>> {
         let mut message = RouteMessage::default();
         message.header.flags = flags;

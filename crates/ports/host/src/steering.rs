@@ -1,4 +1,4 @@
-//! How the machine spreads packets over CPUs and saves power: what advice is made of.
+//! Packet steering and power saving of the machine, as input for advice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::link::link_by_name;
 use crate::netns::Namespace;
 use crate::sysfs::Sysfs;
 
-/// What joins frames, or sends them joined.
+/// Offloads that join frames or send joined frames.
 const JOINS: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
 
-/// How packets of an interface are spread; nothing where it is gone.
+/// Packet steering of an interface; `None` if it was removed.
 #[must_use]
 pub fn of_interface(namespace: &Namespace, name: &str) -> Option<Steering> {
     let link = link_by_name(namespace, name).ok()?;
@@ -29,8 +29,8 @@ pub fn of_interface(namespace: &Namespace, name: &str) -> Option<Steering> {
     })
 }
 
-/// Has the kernel work on what comes in at the first queue of an interface on `cpu`, wherever it was sent from. Says
-/// whether the kernel does: it asks for privileges of the whole machine.
+/// Makes the kernel process packets of an interface's first queue on `cpu`, whichever CPU sent them. Returns true on
+/// success; this requires privileges of the initial user namespace.
 pub fn receive_on(namespace: &Namespace, name: &str, cpu: u32) -> bool {
     let written = || {
         let link = link_by_name(namespace, name).ok()?;
@@ -41,7 +41,7 @@ pub fn receive_on(namespace: &Namespace, name: &str, cpu: u32) -> bool {
     written().is_some()
 }
 
-/// A mask as the kernel reads it: words of 32 bits, the highest first.
+/// CPU mask in kernel format: words of 32 bits, highest first.
 fn mask_of(cpu: u32) -> String {
     format!(
         "{:x}{}",
@@ -53,7 +53,7 @@ fn mask_of(cpu: u32) -> String {
 fn below(interface: &Path) -> Steering {
     let masks = |direction: &str, file: &str| {
         let queue = |n: usize| interface.join(format!("queues/{direction}-{n}"));
-        // A device with one queue has no mask to read, and one without a mask has it of zeros.
+        // A device with one queue has no readable mask; a missing mask counts as zeros.
         let mask = |n| fs::read_to_string(queue(n).join(file)).ok();
         (0..)
             .take_while(|n| queue(*n).exists())
@@ -72,7 +72,7 @@ fn below(interface: &Path) -> Steering {
     }
 }
 
-/// How the CPUs of this machine save power.
+/// Power-saving settings of the CPUs.
 #[must_use]
 pub fn power() -> Power {
     power_below(Path::new("/sys/devices/system/cpu"))
@@ -106,7 +106,7 @@ fn power_below(cpus: &Path) -> Power {
     power
 }
 
-/// The threads of this tool, of any process, that stay on one CPU each.
+/// Threads of all wirebench processes that are pinned to one CPU.
 #[must_use]
 pub fn own_threads() -> Vec<PinnedThread> {
     threads_below(Path::new("/proc"))
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn masks_are_read_as_written() {
-        // Groups of 32, the highest first: the kernel's bitmaps.
+        // Groups of 32 bits, highest first, as in the kernel's bitmaps.
         assert_eq!([0, 33].map(mask_of), ["1", "2,00000000"]);
         for cpu in [0, 3, 31, 32, 100] {
             assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Files of a recorded tree.
+    /// Creates the files of a recorded tree.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

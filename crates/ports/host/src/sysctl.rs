@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use crate::error::{HostError, Result};
 use crate::netns::{Namespace, in_namespace};
 
-/// Reads a setting: `net.ipv4.ip_forward`. A key with slashes is taken as it is, for names with
-/// dots in them: `net/ipv6/conf/eth0.10/disable_ipv6`.
+/// Reads a setting: `net.ipv4.ip_forward`. A key with slashes is not translated, for names that contain dots:
+/// `net/ipv6/conf/eth0.10/disable_ipv6`.
 ///
 /// # Errors
-/// When there is no such setting there: many exist in the first namespace only.
+/// If the namespace has no such setting: many exist only in the initial namespace.
 pub fn get(namespace: &Namespace, key: &str) -> Result<String> {
     let path = path(key)?;
     in_namespace(namespace, || fs::read_to_string(path))?
@@ -24,10 +24,10 @@ pub fn get(namespace: &Namespace, key: &str) -> Result<String> {
 /// Changes a setting.
 ///
 /// # Errors
-/// As [`get`], and where privileges are missing or the kernel does not take the value.
+/// See [`get`]. Also fails without the required privileges, or if the kernel refuses the value.
 pub fn set(namespace: &Namespace, key: &str, value: &str) -> Result<()> {
     let path = path(key)?;
-    // Opened without O_CREAT: procfs would answer a missing setting with "permission denied".
+    // Open without O_CREAT: procfs would report a missing setting as "permission denied".
     in_namespace(namespace, || {
         use std::io::Write;
         fs::OpenOptions::new()
@@ -42,14 +42,13 @@ pub fn set(namespace: &Namespace, key: &str, value: &str) -> Result<()> {
     .map_err(|e| e.or_privilege(|| "run as root, or under `unshare -Urnm`".into()))
 }
 
-/// Makes an interface say nothing of its own accord over IPv6: no router solicitations, no
-/// automatic addresses, no duplicate detection. Best called before it comes up; IPv6 addresses
-/// can still be given to it.
+/// Stops unsolicited IPv6 traffic of an interface: router solicitations, automatic addresses and duplicate address
+/// detection. Call it before the interface is set up. IPv6 addresses can still be added.
 ///
 /// # Errors
-/// As [`set`]; none where the kernel has no IPv6.
+/// See [`set`]; no error on a kernel without IPv6.
 pub fn silence_ipv6(namespace: &Namespace, interface: &str) -> Result<()> {
-    // addr_gen_mode 1: no link-local address is made up.
+    // addr_gen_mode 1: no automatic link-local address.
     const QUIET: [(&str, &str); 5] = [
         ("accept_ra", "0"),
         ("autoconf", "0"),
@@ -62,10 +61,10 @@ pub fn silence_ipv6(namespace: &Namespace, interface: &str) -> Result<()> {
         .try_for_each(|(key, value)| set_ipv6(namespace, interface, key, value))
 }
 
-/// Switches IPv6 off on an interface.
+/// Disables IPv6 on an interface.
 ///
 /// # Errors
-/// As [`set`]; none where the kernel has no IPv6.
+/// See [`set`]; no error on a kernel without IPv6.
 pub fn disable_ipv6(namespace: &Namespace, interface: &str) -> Result<()> {
     set_ipv6(namespace, interface, "disable_ipv6", "1")
 }

@@ -1,8 +1,7 @@
-//! The `/sys` of a namespace.
+//! `/sys` of a namespace.
 //!
-//! `/sys/class/net` shows the interfaces of the namespace it was mounted in, not those of the
-//! reader. For any other namespace a fresh sysfs is mounted, detached: it is in nobody's tree and
-//! ends with its descriptor.
+//! `/sys/class/net` shows the interfaces of the namespace in which it was mounted, not those of the reader. For any
+//! other namespace, a new sysfs is mounted detached: it is part of no mount tree and disappears with its descriptor.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -12,14 +11,14 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use crate::link::Link;
 use crate::netns::{Namespace, in_namespace};
 
-/// A sysfs in which an interface can be looked up.
+/// Sysfs that shows an interface.
 pub(crate) struct Sysfs {
     root: PathBuf,
     _mount: Option<OwnedFd>,
 }
 
 impl Sysfs {
-    /// The sysfs that shows `link` of `namespace`; nothing where it cannot be had.
+    /// Returns a sysfs that shows `link` of `namespace`, or `None` if there is none.
     pub(crate) fn showing(namespace: &Namespace, link: &Link) -> Option<Self> {
         let as_mounted = Sysfs {
             root: "/sys".into(),
@@ -31,7 +30,7 @@ impl Sysfs {
             .find(|sysfs| sysfs.shows(link))
     }
 
-    /// As [`Sysfs::showing`], to be written to.
+    /// Like [`Sysfs::showing`], but writable.
     pub(crate) fn writable(namespace: &Namespace, link: &Link) -> Option<Self> {
         Self::fresh(namespace, MountAttrFlags::empty()).filter(|sysfs| sysfs.shows(link))
     }
@@ -55,8 +54,8 @@ impl Sysfs {
         })
     }
 
-    /// Index and name together tell an interface from its namesake in another namespace well
-    /// enough; the address settles the case of `eth0` with index 2 in two containers.
+    /// Index and name together usually identify an interface among those of other namespaces. The address distinguishes
+    /// `eth0` with index 2 in two containers.
     fn shows(&self, link: &Link) -> bool {
         let read = |file: &str| std::fs::read_to_string(self.interface(&link.name).join(file));
         let mac = link.mac.map(|b| format!("{b:02x}")).join(":");
@@ -64,7 +63,7 @@ impl Sysfs {
             && read("address").is_ok_and(|t| t.trim().is_empty() || t.trim() == mac)
     }
 
-    /// The folder of an interface.
+    /// Folder of an interface.
     pub(crate) fn interface(&self, name: &str) -> PathBuf {
         self.root.join("class/net").join(name)
     }

@@ -1,4 +1,4 @@
-//! Becoming another user, for good.
+//! Changes the process to another user permanently.
 #![allow(unsafe_code)] // The user database and the identities of a process, through libc.
 
 use std::ffi::{CStr, CString};
@@ -8,12 +8,12 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::{HostError, Result};
 
-/// What may be kept of the privileges of root when he becomes somebody else.
+/// Privileges of root that are kept after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Files are opened wherever root could (CAP_DAC_OVERRIDE).
+    /// Open any file that root could open (CAP_DAC_OVERRIDE).
     pub opens_anywhere: bool,
-    /// Maps of BPF programs are read and written (CAP_BPF); kernels before 5.19 ask for it at each access.
+    /// Read and write maps of BPF programs (CAP_BPF). Kernels before 5.19 check it on each access.
     pub bpf: bool,
 }
 
@@ -26,19 +26,18 @@ impl Kept {
     }
 }
 
-/// What is known of a user.
+/// Entry of the user database.
 struct User {
     name: CString,
     uid: libc::uid_t,
     gid: libc::gid_t,
 }
 
-/// Gives up the privileges of this process: from now on all of its threads are `name`, in the groups
-/// that he is in. Descriptors that are open stay so. The calling thread, and those that it starts, keep
-/// what `kept` says.
+/// Changes all threads of this process to the user `name` and the groups of that user. Open descriptors stay open. The
+/// calling thread and the threads that it starts keep the privileges in `kept`.
 ///
 /// # Errors
-/// No such user; or this process may not change who it is.
+/// If the user does not exist, or this process may not change its user.
 pub fn become_user(name: &str, kept: Kept) -> Result<()> {
     let object = || format!("user {name}");
     let user = look_up(name)
@@ -49,9 +48,9 @@ pub fn become_user(name: &str, kept: Kept) -> Result<()> {
                 "there is no such user",
             ))
         })?;
-    // Forgotten with the next program; else it would let all privileges through.
+    // Without this flag, the change of the user would clear all capabilities. The kernel resets the flag on exec.
     let keeps = |keep| rustix::thread::set_keep_capabilities(keep).map_err(io::Error::from);
-    // The user last: with him goes the privilege to change the groups. libc changes all threads.
+    // The user id comes last, because the change removes the privilege to change groups. libc changes all threads.
     keeps(true)
         // SAFETY: the name is a string that ends in a zero and outlives the call.
         .and_then(|()| done(unsafe { libc::initgroups(user.name.as_ptr(), user.gid) }))
@@ -64,10 +63,10 @@ pub fn become_user(name: &str, kept: Kept) -> Result<()> {
     keep_only(kept)
 }
 
-/// Gives up what [`become_user`] has kept, but for this. Root stays what he is.
+/// Drops the privileges that [`become_user`] kept, except for `kept`. Has no effect on root.
 ///
 /// # Errors
-/// What the kernel says.
+/// The error of the kernel.
 pub fn keep_only(kept: Kept) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -96,12 +95,12 @@ fn done(result: libc::c_int) -> io::Result<()> {
 
 fn look_up(name: &str) -> io::Result<Option<User>> {
     let name = CString::new(name)?;
-    // getpwnam_r(3): names and paths of the entry go here.
+    // getpwnam_r(3): buffer for the names and paths of the entry.
     let mut text = vec![0; 16 << 10];
-    // SAFETY: integers and pointers; all zeroes is a value.
+    // SAFETY: the struct has integers and pointers, for which zero is valid.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    // SAFETY: all places are ours, outlive the call, and have the lengths that are passed.
+    // SAFETY: all buffers belong to this function, outlive the call, and have the lengths that are passed.
     let result = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),

@@ -1,18 +1,18 @@
-//! Who waits for an answer of ours: has it been told to stop waiting?
+//! Detects whether a process that waits for our answer has been interrupted.
 //!
-//! A process that blocks in a `write(2)` on a FUSE file cannot take its signals: they stay pending
-//! until the write is answered. `/proc/TID/status` shows them. Knows nothing of FUSE.
+//! A process that blocks in a `write(2)` on a FUSE file cannot handle signals: they stay pending until the write is
+//! answered. `/proc/TID/status` shows them. This module does not know FUSE.
 
 use std::fs;
 use std::io;
 
-/// A set of signals, as the masks in `/proc/PID/status` have it.
+/// Set of signals, in the format of the masks in `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalSet(u64);
 
 impl SignalSet {
-    /// What ends a wait: Ctrl-C, `kill`, the end of the terminal, Ctrl-\, `kill -9`. The end of a
-    /// background job (CHLD) or a resized window (WINCH) does not.
+    /// Signals that end a wait: Ctrl-C, `kill`, hang-up, Ctrl-\, `kill -9`. The end of a background job (CHLD) and a
+    /// resized window (WINCH) do not end it.
     pub const STOPS: SignalSet = SignalSet(
         bit(libc::SIGINT)
             | bit(libc::SIGTERM)
@@ -21,17 +21,17 @@ impl SignalSet {
             | bit(libc::SIGKILL),
     );
 
-    /// Whether the signal of this number, `libc::SIGINT` for instance, is in it.
+    /// Returns true if the set contains the signal with this number, for example `libc::SIGINT`.
     pub fn contains(self, signal: i32) -> bool {
         (1..=64).contains(&signal) && self.0 & bit(signal) != 0
     }
 
-    /// Whether it has a signal in common with another set.
+    /// Returns true if the sets have a signal in common.
     pub fn intersects(self, other: SignalSet) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether no signal is in it.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -41,11 +41,10 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// The signals that wait for the thread `tid`, sent to it or to its process, and that it does not
-/// block.
+/// Pending signals of the thread `tid` and its process that the thread does not block.
 ///
 /// # Errors
-/// `NotFound` where there is no such thread; `InvalidData` where the kernel tells no masks.
+/// `NotFound` if the thread does not exist; `InvalidData` if the kernel reports no masks.
 pub fn pending_signals(tid: u32) -> io::Result<SignalSet> {
     let status = fs::read(format!("/proc/{tid}/status"))?;
     pending(&status).ok_or_else(|| {
@@ -54,16 +53,15 @@ pub fn pending_signals(tid: u32) -> io::Result<SignalSet> {
     })
 }
 
-/// Whether the thread `tid` shall no longer be kept waiting: a signal of [`SignalSet::STOPS`] is
-/// pending, or it is gone. 0, a thread of which only is known that it is in another pid namespace,
-/// is never interrupted.
+/// Returns true if the thread `tid` should not wait any longer: a signal of [`SignalSet::STOPS`] is pending, or the
+/// thread has ended. A thread in another pid namespace has `tid` 0 and never counts as interrupted.
 pub fn is_interrupted(tid: u32) -> bool {
     if tid == 0 {
         return false;
     }
     match pending_signals(tid) {
         Ok(signals) => signals.intersects(SignalSet::STOPS),
-        // ESRCH: it went between the opening and the reading.
+        // ESRCH: the thread ended between open and read.
         Err(e) => e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH),
     }
 }

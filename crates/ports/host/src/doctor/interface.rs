@@ -334,8 +334,8 @@ impl Port<'_> {
     }
 
     fn offloads(&mut self) {
-        // Frames that are joined on their way in, and on a virtual wire frames that the other stack left unfinished,
-        // since no device will finish them.
+        // Offloads that join received frames, and on a virtual wire offloads of the other stack that leave frames
+        // unfinished, because no device will finish them.
         let spoils = |offload: Offload| match offload {
             Offload::Gro | Offload::Lro => Some("joins received frames"),
             Offload::RxVlan => Some("takes VLAN tags off (they are read beside the frame)"),

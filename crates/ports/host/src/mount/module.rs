@@ -1,7 +1,7 @@
-//! Shows programs in a private mount namespace a kernel module that is not loaded.
+//! Shows a kernel module as loaded to programs in a private mount namespace.
 //!
-//! Scripts load the module that they need, or check that it is loaded, and give up if that fails. Here wirebench does the
-//! work of the module, on machines without a module loader or without modules too.
+//! Scripts load the module that they need, or check that it is loaded, and end if that fails. Here wirebench does the
+//! work of the module, even on machines without a module loader or without modules.
 
 use std::fs;
 use std::io;
@@ -17,27 +17,27 @@ use crate::error::{HostError, Result};
 /// Module that programs see as loaded.
 #[derive(Clone, Debug)]
 pub struct ShownModule {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Its version, as `/sys/module/NAME/version` has it.
+    /// Version, as in `/sys/module/NAME/version`.
     pub version: &'static str,
-    /// Shell command that takes the place of removing it.
+    /// Shell command that replaces the removal of the module.
     pub on_removal: &'static str,
 }
 
 const LOADERS: [&str; 4] = ["modprobe", "insmod", "rmmod", "lsmod"];
-/// Folders that may have loaders, of which some are links to others.
+/// Folders that may contain loaders. Some are links to others.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
-/// Folder that gets the loaders if no folder has them.
+/// Folder for the loaders if no folder contains any.
 const USUAL: &str = "/usr/sbin";
 
 impl PrivateMounts {
-    /// Lets programs inside see a module as loaded: `modprobe`, `insmod` and `rmmod` of it succeed, and `lsmod`,
-    /// `/proc/modules` and `/sys/module` list it, as far as the kernel has them. Other modules are left to the loader of
-    /// the machine. Returns a folder with these programs, for the front of `PATH`.
+    /// Shows a module as loaded to programs inside: `modprobe`, `insmod` and `rmmod` of it succeed, and `lsmod`,
+    /// `/proc/modules` and `/sys/module` list it if the kernel has these files. The loader of the machine handles all
+    /// other modules. Returns a folder with these programs, for the front of `PATH`.
     ///
     /// # Errors
-    /// If the folder cannot be made. What cannot be covered elsewhere stays as it is.
+    /// If the folder cannot be created. Files elsewhere that cannot be covered stay unchanged.
     pub fn show_module(&self, module: ShownModule) -> Result<PathBuf> {
         let folder = self.proc_net_folder()?.join(".module");
         let object = format!("the loaders of module {}", module.name);
@@ -82,7 +82,7 @@ fn show(folder: &Path, module: &ShownModule) -> io::Result<PathBuf> {
     Ok(programs)
 }
 
-/// Puts our loaders in the place of those of the machine, which stay usable in `real`.
+/// Covers the machine's loaders with ours. The machine's loaders stay usable in `real`.
 fn cover_loaders(programs: &Path, real: &Path) {
     let mut covered: Vec<PathBuf> = Vec::new();
     for name in LOADERS {
@@ -114,7 +114,7 @@ fn cover_loaders(programs: &Path, real: &Path) {
     }
 }
 
-/// Adds what is in `upper` to a folder, which is read-only then.
+/// Adds the files in `upper` to a folder, which becomes read-only.
 fn lay_over(upper: &Path, folder: &Path) -> io::Result<()> {
     let data = format!("lowerdir={}:{}\0", upper.display(), folder.display());
     let data = std::ffi::CString::from_vec_with_nul(data.into_bytes())
@@ -129,7 +129,7 @@ fn lay_over(upper: &Path, folder: &Path) -> io::Result<()> {
     )?)
 }
 
-/// The text of `/proc/modules` with a module in it.
+/// Text of `/proc/modules` with a module added.
 fn with_module(loaded: &str, name: &str) -> String {
     match loaded
         .lines()
@@ -140,7 +140,7 @@ fn with_module(loaded: &str, name: &str) -> String {
     }
 }
 
-/// A loader as a shell script, which knows by its name what it is.
+/// Loader as a shell script. Its name determines its function.
 fn loader(folder: &Path, module: &ShownModule) -> String {
     format!(
         r#"#!/bin/sh
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(list.lines().count(), 2);
         assert!(list.starts_with("pktgen 69632 0 - Live "), "{list}");
         assert_eq!(with_module(&list, "pktgen"), list);
-        // The name of another begins with it.
+        // Another module's name begins with this name.
         assert_eq!(
             with_module("pktgen2 1 0 - Live 0x0\n", "pktgen")
                 .lines()

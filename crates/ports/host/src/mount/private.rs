@@ -1,4 +1,4 @@
-//! A thread in a mount namespace of its own.
+//! Thread in a private mount namespace.
 
 use std::any::Any;
 use std::fs;
@@ -22,15 +22,15 @@ use crate::error::{HostError, Result};
 use crate::netns::Namespace;
 
 const PROC_NET: &str = "/proc/net";
-/// Folders of `/proc` that nobody misses, best first.
+/// Unused folders of `/proc`, best first.
 const SPARE: [&str; 2] = ["/proc/tty/ldisc", "/proc/driver"];
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A mount namespace of one's own, and optionally a network namespace, with a thread in it.
+/// Private mount namespace, and optionally a network namespace, with a thread in it.
 ///
-/// Mounts made outside later are seen inside, but not the other way round. Threads and processes
-/// started inside stay there; the namespace lives as long as one of them.
+/// Mounts made outside later are visible inside, but not the other way round. Threads and processes started inside stay
+/// there. The namespace exists as long as one of them.
 ///
 /// ```no_run
 /// # use std::process::Command;
@@ -49,15 +49,15 @@ pub struct PrivateMounts {
     /// Taken only by `Drop`.
     work: Option<mpsc::Sender<Work>>,
     thread: Option<JoinHandle<()>>,
-    /// The folder that `/proc/net` has become.
+    /// Folder to which `/proc/net` points.
     proc_net: Mutex<Option<PathBuf>>,
 }
 
 impl PrivateMounts {
-    /// A new mount namespace with the mounts of the calling thread's.
+    /// Creates a mount namespace with the mounts of the calling thread.
     ///
-    /// With a network namespace the thread enters that too, and `/sys` is mounted afresh, since it
-    /// shows the interfaces of the namespace it was mounted in.
+    /// If a network namespace is given, the thread enters that too and mounts a new `/sys`, because a sysfs shows the
+    /// interfaces of the namespace in which it was mounted.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN.
@@ -85,7 +85,7 @@ impl PrivateMounts {
         })
     }
 
-    /// Runs `f` inside and waits for it. A panic in `f` goes on in the caller.
+    /// Runs `f` inside and waits for it. A panic in `f` propagates to the caller.
     pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, outcome) = mpsc::channel::<std::result::Result<T, Box<dyn Any + Send>>>();
         let order: Work = Box::new(move || {
@@ -99,38 +99,38 @@ impl PrivateMounts {
         }
     }
 
-    /// Starts a program inside; whatever it starts in turn is inside as well.
+    /// Starts a program inside. Its child processes are inside as well.
     ///
-    /// The kernel takes this thread for the parent, and it lives as long as `self`: a death signal
-    /// set by the command (`PR_SET_PDEATHSIG`) is sent when `self` goes.
+    /// The kernel regards the thread inside as the parent, and that thread lives as long as `self`. So a death signal
+    /// set by the command (`PR_SET_PDEATHSIG`) is sent when `self` is dropped.
     ///
     /// # Errors
-    /// As [`Command::spawn`].
+    /// See [`Command::spawn`].
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         self.run(move || command.spawn())
     }
 
-    /// Makes `/proc/net/NAME` an empty folder and returns the path to mount on, which is valid
-    /// inside only. Everything else in `/proc/net` stays usable there, for each process in its own
-    /// network namespace; what modules add to it later is not seen.
+    /// Creates an empty folder `/proc/net/NAME` and returns the path to mount on, which is valid only inside. All other
+    /// entries of `/proc/net` stay usable, for each process in its network namespace. Entries that modules add later
+    /// are not visible.
     ///
     /// # Errors
-    /// Where the kernel refuses one of the mounts.
+    /// If the kernel refuses one of the mounts.
     pub fn add_to_proc_net(&self, name: &str) -> Result<PathBuf> {
         self.extend_proc_net(name, |path| fs::create_dir(path))
     }
 
-    /// Makes `/proc/net/NAME` a link to the folder `target`.
+    /// Creates a link `/proc/net/NAME` to the folder `target`.
     ///
     /// # Errors
-    /// Where the kernel refuses one of the mounts.
+    /// If the kernel refuses one of the mounts.
     pub fn link_into_proc_net(&self, name: &str, target: &Path) -> Result<()> {
         let target = target.to_owned();
         self.extend_proc_net(name, move |path| symlink(target, path))
             .map(drop)
     }
 
-    /// The folder that `/proc/net` has become.
+    /// Folder to which `/proc/net` points.
     pub(super) fn proc_net_folder(&self) -> Result<PathBuf> {
         let mut known = self.proc_net.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(match &*known {
@@ -139,7 +139,7 @@ impl PrivateMounts {
         })
     }
 
-    /// Numbers of the processes inside, this one left out.
+    /// Ids of the processes inside, except for this one.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
@@ -163,7 +163,7 @@ impl PrivateMounts {
         let object = format!("{PROC_NET}/{name}");
         let path = folder.join(name);
         self.run(move || {
-            // The link to what the kernel has under this name.
+            // Link to the kernel's entry with this name.
             let _ = fs::remove_file(&path);
             make(&path).map(|()| path)
         })
@@ -194,7 +194,7 @@ fn enter(network: Option<&Namespace>) -> Result<()> {
     if let Some(namespace) = network
         && let Err(e) = fresh_sysfs()
     {
-        // A container may forbid it. Nothing but the interfaces in /sys/class/net is wrong then.
+        // A container may forbid the mount. Then only the interfaces in /sys/class/net are wrong.
         tracing::warn!("/sys does not show {}: {e}", namespace.place());
     }
     Ok(())
@@ -210,15 +210,14 @@ fn unshare_mounts() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Covers `/sys` with one of this network namespace, with the mounts that were on it (cgroups,
-/// tracing, bpf).
+/// Covers `/sys` with a sysfs of this network namespace, including the mounts on it (cgroups, tracing, bpf).
 fn fresh_sysfs() -> Result<()> {
     let old = Path::new("/sys");
     let mounts = MountTable::open()?.mounts()?;
     let on_it: Vec<(PathBuf, OwnedFd)> = mounts
         .iter()
         .filter(|mount| mount.parent_point(&mounts) == Some(old) && mount.point != old)
-        // What cannot be carried over is missing afterwards, as it is for `ip netns exec`.
+        // Mounts that cannot be carried over are missing afterwards, as in `ip netns exec`.
         .filter_map(|mount| Some((mount.point.clone(), clone_mount(&mount.point, true).ok()?)))
         .collect();
     let read_only = rustix::fs::statvfs(old)
@@ -233,7 +232,7 @@ fn fresh_sysfs() -> Result<()> {
     Ok(())
 }
 
-/// Mounts a link on `/proc/net`, to a folder that has what was there; returns that folder.
+/// Mounts a link on `/proc/net` to a folder with the same entries, and returns that folder.
 fn replace_proc_net() -> Result<PathBuf> {
     let names: Vec<_> = fs::read_dir("/proc/thread-self/net")
         .map_err(HostError::refused("list", PROC_NET))?
@@ -263,7 +262,7 @@ fn replace_proc_net() -> Result<PathBuf> {
     replaced.map(|()| folder.to_owned())
 }
 
-/// Links to everything in `/proc/net`, and the link that will take its place.
+/// Creates links to all entries of `/proc/net`, and the link that will replace it.
 fn fill(folder: &Path, names: &[std::ffi::OsString]) -> io::Result<PathBuf> {
     for name in names {
         symlink(Path::new("/proc/self/net").join(name), folder.join(name))?;
@@ -273,7 +272,7 @@ fn fill(folder: &Path, names: &[std::ffi::OsString]) -> io::Result<PathBuf> {
     Ok(link)
 }
 
-/// A copy of what is at `path`, mounted nowhere yet; of a symbolic link the link itself.
+/// Detached copy of the mount at `path`. A symbolic link is copied itself, not its target.
 pub(super) fn clone_mount(path: &Path, recursive: bool) -> rustix::io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC

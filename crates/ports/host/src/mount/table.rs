@@ -1,4 +1,4 @@
-//! What is mounted where, in the mount namespace of one thread.
+//! Mount table of a thread's mount namespace.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,52 +11,51 @@ use crate::error::{HostError, Result};
 
 const TABLE: &str = "/proc/thread-self/mountinfo";
 
-/// One mount. proc_pid_mountinfo(5)
+/// Mount, as in proc_pid_mountinfo(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number.
+    /// Mount id.
     pub id: u64,
-    /// The number of the mount it is on.
+    /// Id of the parent mount.
     pub parent: u64,
-    /// Where it is.
+    /// Mount point.
     pub point: PathBuf,
-    /// The type of its file system: `tmpfs`, `fuse.wirebench`.
+    /// File system type: `tmpfs`, `fuse.wirebench`.
     pub kind: String,
-    /// What is mounted, as it was called then.
+    /// Mounted source, with its name at the time of mounting.
     pub source: String,
 }
 
 impl Mount {
-    /// Where the mount is that this one is on.
+    /// Mount point of the parent mount.
     pub(super) fn parent_point<'a>(&self, all: &'a [Mount]) -> Option<&'a Path> {
         let parent = all.iter().find(|mount| mount.id == self.parent)?;
         Some(&parent.point)
     }
 }
 
-/// The mounts of the thread that opened it, wherever it is read.
+/// Mount table of the thread that opened it, readable from any thread.
 ///
-/// As a descriptor it is never readable, but has an exceptional condition (POLLPRI) once after each
-/// change.
+/// The descriptor is never readable, but reports an exceptional condition (POLLPRI) once after each change.
 #[derive(Debug)]
 pub struct MountTable {
     file: File,
 }
 
 impl MountTable {
-    /// The mounts of the calling thread's mount namespace.
+    /// Opens the mount table of the calling thread's mount namespace.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     pub fn open() -> Result<Self> {
         let file = File::open(TABLE).map_err(HostError::refused("open", TABLE))?;
         Ok(MountTable { file })
     }
 
-    /// All mounts there are now.
+    /// All current mounts.
     ///
     /// # Errors
-    /// When the list cannot be read.
+    /// If the list cannot be read.
     pub fn mounts(&self) -> Result<Vec<Mount>> {
         let mut text = Vec::new();
         let mut piece = [0; 16 * 1024];
@@ -76,11 +75,10 @@ impl MountTable {
             .collect())
     }
 
-    /// What is mounted at `point` and seen there; a path as the kernel has it, absolute and
-    /// without links.
+    /// The visible mount at `point`, an absolute path without links.
     ///
     /// # Errors
-    /// When the list cannot be read.
+    /// If the list cannot be read.
     pub fn top_at(&self, point: &Path) -> Result<Option<Mount>> {
         Ok(top_at(&self.mounts()?, point).cloned())
     }
@@ -115,7 +113,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blanks, tabs, line feeds and backslashes are written as three octal digits.
+/// Decodes blanks, tabs, line feeds and backslashes, which are written as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

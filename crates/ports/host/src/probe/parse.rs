@@ -1,13 +1,13 @@
-//! What the commands print, read into counters.
+//! Parses the output of the commands into counters.
 
 use std::collections::BTreeMap;
 
-/// A counter or gauge, without the probe's name.
+/// Counter or gauge, without the probe's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) name: String,
     pub(super) value: u64,
-    /// It rises and falls.
+    /// True for a value that increases and decreases.
     pub(super) gauge: bool,
 }
 
@@ -41,8 +41,8 @@ const IPVS: [&str; 5] = [
     "out_bytes",
 ];
 
-/// `ipvsadm -ln --stats --exact`: the sums over all services. The lines of real servers (`->`) are
-/// parts of them.
+/// `ipvsadm -ln --stats --exact`: sums over all services. The lines of real servers (`->`) are included in their
+/// services.
 pub(super) fn ipvs(text: &str) -> Values {
     if !text.contains("Conns") {
         return Err("no column Conns; ipvsadm -ln --stats --exact has one".to_owned());
@@ -53,7 +53,7 @@ pub(super) fn ipvs(text: &str) -> Values {
         if !matches!(words.first(), Some(&("TCP" | "UDP" | "SCTP" | "FWM"))) {
             continue;
         }
-        // Firewall marks have a word for their family.
+        // Firewall marks have an additional word for the family.
         let first = if words.get(2) == Some(&"IPv6") { 3 } else { 2 };
         let numbers = words
             .get(first..first + 5)
@@ -66,7 +66,7 @@ pub(super) fn ipvs(text: &str) -> Values {
     Ok(counters(sums))
 }
 
-/// `dpip link show -s`: for each port, lines of names over lines of numbers.
+/// `dpip link show -s`: for each port, lines of names above lines of numbers.
 pub(super) fn dpvs(text: &str) -> Values {
     let mut found = Vec::new();
     let mut port: Option<&str> = None;
@@ -100,13 +100,13 @@ pub(super) fn dpvs(text: &str) -> Values {
     }
 }
 
-/// The counters of each CPU by their names, as they were read last, and what they had counted before they wrapped.
+/// Last values of each CPU's counters, and the counts from before they wrapped.
 #[derive(Debug, Default)]
 pub(super) struct Wraps(BTreeMap<(usize, String), (u32, u64)>);
 
 impl Wraps {
-    /// The counter of a CPU, continued beyond its 32 bits. Less than before is a wrap only if the counter was in
-    /// the upper half; else it was reset.
+    /// Continues the counter of a CPU beyond 32 bits. A decrease is a wrap only if the counter was in the upper half;
+    /// otherwise the counter was reset.
     fn continued(&mut self, cpu: usize, name: &str, now: u32) -> u64 {
         let (last, before) = self.0.entry((cpu, name.to_owned())).or_insert((now, 0));
         if now < *last {
@@ -121,9 +121,9 @@ impl Wraps {
     }
 }
 
-/// `nf_conntrack_count` and `nf_conntrack_max`, if they are there, then the table of
-/// `/proc/net/stat/nf_conntrack`, a line of names and one of hexadecimal numbers for each CPU, or what
-/// `conntrack -S` prints: a line of `name=number` for each CPU.
+/// `nf_conntrack_count` and `nf_conntrack_max`, if present, then either the table of `/proc/net/stat/nf_conntrack` (a
+/// line of names, and a line of hexadecimal numbers for each CPU) or the output of `conntrack -S` (a line of
+/// `name=number` for each CPU).
 pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
     let mut lines = text.lines().peekable();
     let mut found = Vec::new();
@@ -153,7 +153,7 @@ pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
                 let Some((name, n)) = word.split_once('=') else {
                     return Err(format!("{word:?} is no name=number"));
                 };
-                // An older program has no name for a newer counter.
+                // Older versions of the program have no names for newer counters.
                 if !matches!(name, "cpu" | "(null)") {
                     let n = n
                         .parse()
@@ -166,7 +166,7 @@ pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
         for (name, word) in names.iter().zip(line.split_whitespace()) {
             let n = u32::from_str_radix(word, 16)
                 .map_err(|_| format!("{name}: {word:?} is no hexadecimal number"))?;
-            // The first column is the count again, on each line.
+            // The first column repeats the count on each line.
             if *name != "entries" {
                 add(cpu, name, n);
             }
@@ -199,7 +199,7 @@ const NETDEV: [&str; 16] = [
     "tx_compressed",
 ];
 
-/// `/proc/net/dev`: all interfaces but `lo`, or those that are asked for.
+/// `/proc/net/dev`: all interfaces except `lo`, or the requested ones.
 pub(super) fn netdev(text: &str, interfaces: &[String]) -> Values {
     let mut found = Vec::new();
     for line in text.lines().skip(2) {
@@ -231,7 +231,7 @@ pub(super) fn netdev(text: &str, interfaces: &[String]) -> Values {
     }
 }
 
-/// `ethtool -S`, each interface after a line `interface NAME`.
+/// `ethtool -S`, with a line `interface NAME` before each interface.
 pub(super) fn ethtool(text: &str) -> Values {
     let mut found = Vec::new();
     let mut interface = "";
@@ -372,7 +372,7 @@ cpu=10          found=2 invalid=9632 insert_failed=5 drop=3 early_drop=0 (null)=
         assert_eq!(drops(104, 20), u64::from(u32::MAX) + 125);
         assert_eq!(drops(u32::MAX, 20), 2 * u64::from(u32::MAX) + 21);
         assert_eq!(drops(0, 20), 2 * u64::from(u32::MAX) + 22);
-        // From the lower half it was reset.
+        // A decrease from the lower half is a reset.
         assert_eq!(drops(0, 5), 2 * u64::from(u32::MAX) + 7);
         assert_eq!(drops(5, 5), 2 * u64::from(u32::MAX) + 12);
     }

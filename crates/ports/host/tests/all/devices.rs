@@ -156,7 +156,7 @@ fn the_doctor_looks_into_the_namespace() {
     let fix = down.fix.unwrap();
     assert_eq!(fix, format!("ip netns exec {} ip link set a0 up", a.name()));
 
-    // The commands given are commands that work.
+    // The reported commands work.
     let words: Vec<&str> = fix.split(' ').collect();
     output(words[0], &words[1..]);
     Netlink::open(&b.0).unwrap().set_up("b0").unwrap();

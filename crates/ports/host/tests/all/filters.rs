@@ -1,5 +1,5 @@
-//! Filters against independent judges: libpcap's own interpreter, tcpdump's listing, the kernel's
-//! checker, interpreter and verifier.
+//! Compares filters with independent references: libpcap's interpreter, tcpdump's listing, and the kernel's checker,
+//! interpreter and verifier.
 
 mod corpus;
 mod kernel;
@@ -90,7 +90,7 @@ fn the_interpreter_agrees_with_libpcap() {
             let (Ok(ours), Ok(theirs)) = (ours, theirs) else {
                 continue;
             };
-            // libpcap's interpreter has none of the kernel's values.
+            // libpcap's interpreter does not provide the kernel's values.
             if ours.kernel_values().next().is_some() {
                 continue;
             }
@@ -121,7 +121,7 @@ fn the_listing_is_that_of_tcpdump() {
         wb_skip::skipped("tcpdump is not installed");
         return;
     }
-    // Its loops are unrolled here: the kernel takes no jump back.
+    // Loops are unrolled here, because the kernel rejects backward jumps.
     let long = |text: &str| text.len() > 400 || text.contains("protochain");
     for (text, program) in compiled().iter().filter(|(text, _)| !long(text)).step_by(3) {
         for (option, ours) in [
@@ -146,7 +146,7 @@ fn the_listing_is_that_of_tcpdump() {
     }
 }
 
-/// The frame as a tap has it, if its first tag is one that the kernel takes out.
+/// Frame as a tap delivers it, if the kernel would remove its first tag.
 fn strip(frame: &[u8]) -> (Vec<u8>, Ancillary) {
     let tpid = u16::from_be_bytes([frame[12], frame[13]]);
     if !matches!(tpid, 0x8100 | 0x88a8) {

@@ -1,4 +1,4 @@
-//! Links, addresses, routes and neighbours in namespaces of their own, judged by iproute2.
+//! Compares links, addresses, routes and neighbours in test namespaces with iproute2.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -262,7 +262,7 @@ fn counters_count_what_is_sent() {
     at_a.add_neighbour("a0", ip("198.18.0.2"), [2, 0, 0, 0, 0, 2])
         .unwrap();
     let before = (at_a.counters("a0").unwrap(), at_b.counters("b0").unwrap());
-    // The socket is taken out of the namespace it was made in, and still sends there.
+    // The socket leaves the closure and still sends in the namespace in which it was created.
     let socket = in_namespace(&a.0, || UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
     for _ in 0..7 {
         socket.send_to(&[0; 58], "198.18.0.2:9").unwrap();

@@ -1,4 +1,4 @@
-//! The rules of `doctor` on descriptions of machines, most of them written from facts about drivers.
+//! Tests the rules of `doctor` on descriptions of machines, most of them derived from facts about drivers.
 
 use wb_host::cpu::Irq;
 use wb_host::doctor::{Attach, Description, Finding, InterfaceDescription, Level, Usage, judge};
@@ -11,7 +11,7 @@ fn machine(name: &str) -> Description {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// A machine after a change to its interface.
+/// Machine with a change of its interface.
 fn changed(name: &str, change: impl FnOnce(&mut InterfaceDescription)) -> Description {
     let mut machine = machine(name);
     change(machine.interface.as_mut().unwrap());
@@ -53,7 +53,7 @@ fn ena_takes_programs_on_half_of_its_queues_and_below_its_mtu() {
     assert_eq!(xdp.level, Level::Warn, "{xdp:?}");
     assert_eq!(fix(&ena, "XDP queues"), "ethtool -L ens6 combined 4");
     assert_eq!(fix(&ena, "XDP MTU"), "ip link set ens6 mtu 3498");
-    // Followed, the advice leads to native XDP, and to no other advice.
+    // After following the advice, native XDP works and no further advice is given.
     let followed = changed("ena", |i| {
         i.mtu = 3498;
         i.channels.as_mut().unwrap().combined = 4;
@@ -62,7 +62,7 @@ fn ena_takes_programs_on_half_of_its_queues_and_below_its_mtu() {
     assert_eq!(found(&followed, "queues").level, Level::Ok);
     assert_eq!(find(&followed, "XDP queues"), None);
     assert!(found(&followed, "driver").text.contains("no zero copy"));
-    // One queue is too few; at most half are advised.
+    // One queue is too few; the advice is at most half.
     let one = changed("ena", |i| i.channels.as_mut().unwrap().combined = 1);
     assert_eq!(fix(&one, "queues"), "ethtool -L ens6 combined 4");
 }
@@ -117,7 +117,7 @@ fn virtio_wants_spare_queue_pairs_and_no_lro() {
         ..old
     };
     assert!(found(&new, "XDP queues").text.contains("under a lock"));
-    // Enough pairs, and none is switched on that XDP needs.
+    // Enough pairs, and the advice leaves those free that XDP needs.
     let spare = machine("virtio_net_spare");
     assert_eq!(find(&spare, "XDP queues"), None);
     assert_eq!(found(&spare, "queues").level, Level::Ok);
@@ -150,7 +150,7 @@ fn cards_of_data_centres_have_their_limits() {
     assert!(found(&vmxnet3, "XDP").text.contains("Linux 6.6"));
 }
 
-/// A command that is followed must not cost the host its network.
+/// A reported command must not cut the host off from its network.
 #[test]
 fn no_command_acts_on_an_interface_that_the_host_uses() {
     let used = [
@@ -183,7 +183,7 @@ fn no_command_acts_on_an_interface_that_the_host_uses() {
             }
         }
     }
-    // The small MTU of a cloud is the network's.
+    // The small MTU of a cloud is a property of its network.
     let virtio = changed("virtio_net", |i| i.max_mtu = Some(65_535));
     let mtu = found(&virtio, "MTU");
     assert_eq!((mtu.level, &mtu.fix), (Level::Note, &None));
@@ -205,7 +205,7 @@ fn the_words_of_the_kernel_are_reported() {
         xdp.text.contains("(MTU is too large for linear frames)"),
         "{xdp:?}"
     );
-    // The attempt counts, not the facts about the driver.
+    // The result of the attempt overrides the facts about the driver.
     let accepted = changed("ena", |i| i.xdp.attach = Attach::Accepted);
     assert_eq!(found(&accepted, "XDP").level, Level::Ok);
 }

@@ -1,4 +1,4 @@
-//! The machine, in namespaces of the tests where something is changed.
+//! Tests on this machine, in test namespaces if they change anything.
 
 mod common;
 mod devices;

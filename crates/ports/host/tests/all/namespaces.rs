@@ -1,4 +1,4 @@
-//! Namespaces are made, entered and removed, side by side with iproute2.
+//! Creates, enters and removes namespaces, alongside iproute2.
 
 use std::fs;
 
@@ -99,7 +99,7 @@ fn a_left_over_file_is_told_apart_and_can_be_deleted() {
 fn a_panic_inside_comes_out() {
     let here = Namespace::current().unwrap();
     let caught = std::panic::catch_unwind(|| {
-        // Without the message that a panic prints.
+        // Without the message of a panic.
         in_namespace(&here, || std::panic::resume_unwind(Box::new("inside")))
     });
     assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"inside"));

@@ -1,4 +1,4 @@
-//! The other end of a veth is found where it is.
+//! Finds the peer of a veth in any namespace.
 
 use crate::common::{Node, output, pair, privileged};
 use wb_host::link::{VethEnd, create_veth};
@@ -10,7 +10,7 @@ fn in_another_namespace() {
         return;
     }
     let (a, b) = pair(1);
-    // More wires, so that the numbers of interfaces repeat.
+    // More veth pairs, so that interface indexes repeat.
     let (_c, _d) = pair(1);
     let (place, name) = veth_peer(&a.0, "a0").unwrap().unwrap();
     assert_eq!((place.name(), name.as_str()), (b.0.name(), "b0"));
@@ -51,7 +51,7 @@ fn between_a_named_namespace_and_this_one() {
         queues: 1,
         mtu: None,
     };
-    // It goes with its other end, which goes with the node.
+    // The interface is removed with its peer, which is removed with the namespace.
     create_veth(&end(&here, &name), &end(&node.0, "far0")).unwrap();
     let (place, peer) = veth_peer(&here, &name).unwrap().unwrap();
     assert_eq!((place, peer.as_str()), (node.0.clone(), "far0"));
@@ -71,7 +71,7 @@ fn where_there_is_none_or_nobody_can_say() {
         matches!(error, HostError::UnknownInterface { .. }),
         "{error}"
     );
-    // Without its name the namespace lives on in `b`, but cannot be spoken of.
+    // Without its name the namespace exists as long as `b`, but cannot be found.
     output("ip", &["netns", "delete", b.name()]);
     assert!(Netlink::open(&b.0).unwrap().link("b0").is_ok());
     assert!(veth_peer(&a.0, "a0").unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Namespaces for tests, which are gone when the test is, however it ends.
+//! Namespaces for tests, removed at the end of each test in all cases.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use wb_host::link::{VethEnd, create_veth};
 use wb_host::privilege::{Capability, Privileges};
 use wb_host::{Namespace, netns};
 
-/// Whether this process may make namespaces and configure them; says so where not.
+/// Returns true if this process may create and configure namespaces; prints a message otherwise.
 pub(crate) fn privileged() -> bool {
     let privileges = Privileges::of_this_process();
     let may = [Capability::SysAdmin, Capability::NetAdmin]
@@ -19,7 +19,7 @@ pub(crate) fn privileged() -> bool {
     may
 }
 
-/// A namespace `wb-host-<pid>-<n>-<label>` for one test.
+/// Namespace `wb-host-<pid>-<n>-<label>` for one test.
 pub(crate) struct Node(pub(crate) Namespace);
 
 impl Node {
@@ -41,7 +41,7 @@ impl Drop for Node {
     }
 }
 
-/// Two nodes and a wire `a0` - `b0` between them.
+/// Creates two namespaces and a veth pair `a0` - `b0` between them.
 pub(crate) fn pair(queues: u32) -> (Node, Node) {
     let (a, b) = (Node::new("a"), Node::new("b"));
     let end = |namespace, name, last| VethEnd {
@@ -55,7 +55,7 @@ pub(crate) fn pair(queues: u32) -> (Node, Node) {
     (a, b)
 }
 
-/// What a command prints, for a second opinion.
+/// Output of a command, as an independent reference.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Expressions and packets that meet: the constants of one are those of the other.
+//! Expressions and packets that match: both use the same constants.
 
 /// Random numbers from a seed that a failing test prints.
 pub(crate) struct Random(pub(crate) u64);
@@ -36,7 +36,7 @@ const MACS: [&str; 3] = [
 const PORTS: [u16; 5] = [9, 53, 80, 443, 5001];
 const VLANS: [u16; 3] = [1, 5, 100];
 
-/// Expressions of every kind that libpcap has for Ethernet.
+/// Expressions of every kind that libpcap supports for Ethernet.
 pub(crate) fn corpus() -> Vec<String> {
     let mut all: Vec<String> = [
         "",
@@ -197,7 +197,7 @@ pub(crate) fn corpus() -> Vec<String> {
     ]
     .map(String::from)
     .into();
-    // Long ones, whose jumps need detours.
+    // Long expressions with jumps beyond the range of one instruction.
     let many: Vec<String> = (1..120).map(|n| format!("udp port {}", n * 7)).collect();
     all.push(many.join(" or "));
     let many: Vec<String> = (1..200)
@@ -207,7 +207,7 @@ pub(crate) fn corpus() -> Vec<String> {
     all
 }
 
-/// A random expression.
+/// Random expression.
 pub(crate) fn expression(random: &mut Random, depth: u32) -> String {
     if depth > 0 && !random.one_in(3) {
         let left = expression(random, depth - 1);
@@ -290,8 +290,7 @@ fn value(random: &mut Random, depth: u32) -> String {
     }
 }
 
-/// A packet of one of the kinds that the expressions ask for, now and then cut or damaged. At least
-/// 16 bytes.
+/// Packet of a kind that the expressions test, sometimes truncated or damaged. At least 16 bytes.
 pub(crate) fn packet(random: &mut Random) -> Vec<u8> {
     let mac = |random: &mut Random| {
         let text = random.pick(&MACS);

@@ -1,5 +1,5 @@
-//! The kernel as the judge: it checks and runs classic programs on a pair of local sockets, and
-//! verifies and runs the translated ones. Nothing is attached to an interface.
+//! The kernel as reference: it checks and runs classic programs on a pair of local sockets, and verifies and runs the
+//! translated ones. Nothing is attached to an interface.
 #![allow(unsafe_code)] // System calls without a safe wrapper, on memory that outlives them.
 
 use std::ffi::c_void;
@@ -100,11 +100,11 @@ fn the_kernel_comes_to_the_same_verdict() {
     let programs: Vec<_> = compiled().into_iter().chain(drawn(400)).collect();
     let (mut pairs, mut kept) = (0, 0);
     for (text, program) in programs {
-        // `inbound` asks for the kind of packet, which is 0 here and there.
+        // `inbound` tests the packet type, which is 0 in both cases.
         if program.kernel_values().count() > usize::from(text == "inbound") {
             continue;
         }
-        // Kept short, so that the length counts as well.
+        // Limited to a short length, so that the length is compared as well.
         let program = program.limited(30).unwrap();
         let Ok(attached) = program.for_tap() else {
             continue;
@@ -113,8 +113,8 @@ fn the_kernel_comes_to_the_same_verdict() {
         for _ in 0..8 {
             let packet = packet(&mut random);
             let ours = verdict(&program, &packet).min(packet.len() as u32);
-            // The sender of a rejected datagram is not told. No datagram is empty here, so that
-            // nothing received is a rejection.
+            // The sender of a rejected datagram gets no error. No datagram is empty here, so an empty receive is a
+            // rejection.
             sender.send(&packet).unwrap();
             let theirs = receiver.recv(&mut buffer).unwrap_or(0);
             assert_eq!(
@@ -151,7 +151,7 @@ pub(crate) fn descriptor(result: i32, what: &str) -> OwnedFd {
         "{what}: {}",
         io::Error::from_raw_os_error(-result)
     );
-    // SAFETY: the call that returned it has just made it, and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(result) }
 }
 
@@ -188,7 +188,7 @@ fn load(insns: &[Insn], flags: u32) -> Result<OwnedFd, String> {
             options.log_buf = log.as_mut_ptr().cast();
             options.log_size = log.len() as u32;
         }
-        // SAFETY: `Insn` is the eight bytes of `struct bpf_insn`; everything outlives the call.
+        // SAFETY: `Insn` has the eight bytes of `struct bpf_insn`; all arguments outlive the call.
         unsafe {
             sys::bpf_prog_load(
                 sys::BPF_PROG_TYPE_XDP,
@@ -216,7 +216,7 @@ fn load(insns: &[Insn], flags: u32) -> Result<OwnedFd, String> {
     ))
 }
 
-/// The verdict and the frame afterwards, with its metadata.
+/// Verdict, and the frame afterwards with its metadata.
 fn run(program: &OwnedFd, packet: &[u8]) -> (u32, Vec<u8>) {
     let mut out = vec![0; 4096];
     let mut options = sys::bpf_test_run_opts {
@@ -228,7 +228,7 @@ fn run(program: &OwnedFd, packet: &[u8]) -> (u32, Vec<u8>) {
         repeat: 1,
         ..Default::default()
     };
-    // SAFETY: both buffers have the lengths told and outlive the call.
+    // SAFETY: both buffers have the given lengths and outlive the call.
     let result = unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     assert_eq!(result, 0, "{}", io::Error::from_raw_os_error(-result));
     out.truncate(options.data_size_out as usize);
@@ -302,7 +302,7 @@ fn matching_frames_are_stamped_counted_and_redirected() {
     let other = vec![0x22; 60];
     assert_eq!(run(&xdp, &ip), (2, ip.clone()), "no socket yet");
 
-    // SAFETY: the call makes a socket and touches no memory of ours.
+    // SAFETY: the call creates a socket and accesses no memory.
     let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     let socket = descriptor(socket, "AF_XDP socket");
     update(&sockets, socket.as_raw_fd());
@@ -319,7 +319,7 @@ fn matching_frames_are_stamped_counted_and_redirected() {
 }
 
 fn read_counters(map: &OwnedFd) -> [u64; 2] {
-    // SAFETY: asks libbpf for a number.
+    // SAFETY: reads a number from libbpf.
     let cpus = unsafe { sys::libbpf_num_possible_cpus() };
     let mut values = vec![[0_u64; 2]; usize::try_from(cpus).unwrap()];
     let key = 0_u32;

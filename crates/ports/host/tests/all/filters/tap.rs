@@ -1,4 +1,4 @@
-//! Filters for taps on a real one: tagged frames over a wire between two namespaces.
+//! Tests filters for taps on a real tap: tagged frames on a veth pair between two namespaces.
 #![allow(unsafe_code)] // Packet sockets, which have no safe wrapper for what is needed here.
 
 use std::io;
@@ -12,19 +12,19 @@ use super::kernel::{attach, descriptor};
 use super::verdict;
 use crate::common::{pair, privileged};
 
-/// Ends a frame of ours, followed by its number.
+/// End of a test frame, before its number.
 const MARK: [u8; 8] = *b"wb-probe";
 
-/// A raw packet socket on the interface `index`.
+/// Raw packet socket on the interface `index`.
 fn tap(namespace: &Namespace, index: u32) -> OwnedFd {
     in_namespace(namespace, || {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
-        // SAFETY: the call makes a socket and touches no memory of ours.
+        // SAFETY: the call creates a socket and accesses no memory.
         let socket = unsafe {
             libc::socket(
                 libc::AF_PACKET,
                 libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                // Bound below; nothing may arrive before.
+                // Bound below, because nothing may arrive before.
                 0,
             )
         };
@@ -34,7 +34,7 @@ fn tap(namespace: &Namespace, index: u32) -> OwnedFd {
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = protocol;
         address.sll_ifindex = index.cast_signed();
-        // SAFETY: `address` has the length told and outlives the call.
+        // SAFETY: `address` has the given length and outlives the call.
         let result = unsafe {
             libc::bind(
                 socket.as_raw_fd(),
@@ -49,7 +49,7 @@ fn tap(namespace: &Namespace, index: u32) -> OwnedFd {
 }
 
 fn send(socket: &OwnedFd, frame: &[u8]) {
-    // SAFETY: the buffer has the length told.
+    // SAFETY: the buffer has the given length.
     let sent = unsafe { libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
     assert_eq!(
         usize::try_from(sent),
@@ -59,11 +59,11 @@ fn send(socket: &OwnedFd, frame: &[u8]) {
     );
 }
 
-/// The number of the next frame of ours; `None` when there is none within `flags`.
+/// Number of the next test frame; `None` if there is none within `flags`.
 fn receive(socket: &OwnedFd, flags: i32) -> Option<usize> {
     loop {
         let mut buffer = [0; 2048];
-        // SAFETY: the buffer has the length told.
+        // SAFETY: the buffer has the given length.
         let len = unsafe {
             libc::recv(
                 socket.as_raw_fd(),
@@ -110,14 +110,14 @@ fn tags_are_seen_on_a_real_tap() {
         "greater 90",
         "ether[ether[11] + 12] = 0x81",
     ] {
-        // The last to come is served first: once the frame is in `all`, the verdict has been given.
+        // The newest socket receives first: once the frame is in `all`, the filter has run.
         let all = tap(&b.0, index);
         let chosen = tap(&b.0, index);
         let timeout = libc::timeval {
             tv_sec: 5,
             tv_usec: 0,
         };
-        // SAFETY: `timeout` has the length told and outlives the call.
+        // SAFETY: `timeout` has the given length and outlives the call.
         let result = unsafe {
             libc::setsockopt(
                 all.as_raw_fd(),
