@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Takes away the frames that carry the tag of the Linux packet generator, so that the host never
-// answers them, and leaves all others to whoever comes next. Packet sockets have seen a frame by
-// the time it comes here.
+// Drops the frames that carry the tag of the Linux packet generator, so that the host never answers them, and passes
+// all other frames to the next program. Packet sockets have received a frame before it arrives here.
 //
-// Which frames these are is said by `wb_pktgen_device::classify_pktgen`; consume.rs tests that both agree.
+// `wb_pktgen_device::classify_pktgen` defines these frames; consume.rs tests that both agree.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -15,7 +14,7 @@
 #define ETHERTYPE_OLD_QINQ 0x9100
 #define PKTGEN_MAGIC 0xbe9be955
 #define TAG_LEN 4
-// As many as fit in the longest packet there is.
+// Maximum number of tags: as many as fit in the longest packet.
 #define MOST_TAGS (65536 / TAG_LEN)
 
 struct {
@@ -25,7 +24,7 @@ struct {
 	__type(value, __u64);
 } consumed SEC(".maps");
 
-// The place of an EtherType, and its value.
+// Offset and value of an EtherType.
 struct place {
 	struct __sk_buff *frame;
 	__u32 at;
@@ -38,7 +37,7 @@ static __always_inline int is_tag(__be16 type)
 	       type == bpf_htons(ETHERTYPE_OLD_QINQ);
 }
 
-// Steps over one tag; 1 ends the walk.
+// Skips one tag; returns 1 to end the loop.
 static long pass_tag(__u32 index, struct place *place)
 {
 	if (!is_tag(place->type))
@@ -56,7 +55,7 @@ static __always_inline int counts(struct __sk_buff *frame)
 
 	if (bpf_skb_load_bytes(frame, place.at, &place.type, sizeof(place.type)))
 		return 0;
-	// The kernel has put the outermost tag beside the frame; there are seldom more.
+	// The kernel has removed the outermost tag from the frame; more tags are rare.
 	if (is_tag(place.type))
 		bpf_loop(MOST_TAGS, pass_tag, &place, 0);
 
@@ -72,7 +71,7 @@ static __always_inline int counts(struct __sk_buff *frame)
 	} else {
 		return 0;
 	}
-	// Whatever the protocol, the tag is looked for behind eight bytes.
+	// The tag is expected eight bytes behind the header, whatever the protocol.
 	if (bpf_skb_load_bytes(frame, packet + header_len + 8, &magic, sizeof(magic)))
 		return 0;
 	return magic == bpf_htonl(PKTGEN_MAGIC);
@@ -87,7 +86,7 @@ int wb_consume(struct __sk_buff *frame)
 	if (!counts(frame))
 		return TC_ACT_UNSPEC;
 	frames = bpf_map_lookup_elem(&consumed, &key);
-	// Each CPU has its own, and this program does not interrupt itself.
+	// Per-CPU counter, and this program does not interrupt itself.
 	if (frames)
 		*frames += 1;
 	return TC_ACT_SHOT;

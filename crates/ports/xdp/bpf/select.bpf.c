@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Gives the frames that the port is for to the AF_XDP socket of their receive queue, and all others
-// to the kernel. Frames for the socket carry the time at which they passed here in front of their
-// first byte.
+// Redirects the frames of the port to the AF_XDP socket of their receive queue, and passes all other frames to the
+// kernel. Frames for the socket carry the time at which they passed here in front of their first byte.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -12,14 +11,14 @@
 
 #define PROTOCOL_ICMPV6 58
 
-// The values are those of `settings` in program.rs.
+// Values as in `settings` in program.rs.
 #define SELECT_NOTHING 0
 #define SELECT_ALL_BUT_CONTROL 1
 #define SELECT_UDP_PORTS 2
 #define SELECT_MAC 3
 #define SELECT_EVERYTHING 4
 
-// The layout is that of `stamp.rs`.
+// Layout as in `stamp.rs`.
 #define STAMP_MAGIC 0x77625844
 struct stamp {
 	__u64 monotonic_ns;
@@ -27,7 +26,7 @@ struct stamp {
 	__u32 reserved;
 };
 
-// One, so that what stands where does not depend on the compiler: `settings` in program.rs writes this.
+// One struct, so that the layout does not depend on the compiler: `settings` in program.rs writes it.
 const volatile struct {
 	__u32 selected;
 	__u16 udp_low;
@@ -77,15 +76,15 @@ struct udp {
 	__be16 checksum;
 };
 
-// The test tag of this program (12 bits and a version) and of the Linux packet generator.
+// Test tag of wirebench (12 bits and a version) and of the Linux packet generator.
 #define TAG_MAGIC 0xb5e0
 #define TAG_MAGIC_MASK 0xfff0
 #define PKTGEN_MAGIC 0xbe9be955
 
 #define ARP_LEN 28
 
-// The layer-4 header and its protocol; `protocol` is -1 where there is none to see. `network` is
-// what follows Ethernet and VLAN tags.
+// Layer-4 header and its protocol; `protocol` is -1 if there is none. `network` is the header behind Ethernet and VLAN
+// tags.
 struct found {
 	void *network;
 	void *header;
@@ -120,7 +119,7 @@ static __always_inline struct found find(void *data, void *end)
 		if ((void *)(ip + 1) > end)
 			return found;
 		__u32 header_len = (ip->version_ihl & 0x0f) * 4;
-		// The ports stand in the first fragment only.
+		// Only the first fragment contains the ports.
 		if (header_len < sizeof(*ip) || (ip->fragment & bpf_htons(0x1fff)))
 			return found;
 		found.header = next + header_len;
@@ -145,8 +144,8 @@ static __always_inline int is_tag(void *place, void *end)
 	return tag[0] == bpf_htons(PKTGEN_MAGIC >> 16) && tag[1] == bpf_htons(PKTGEN_MAGIC & 0xffff);
 }
 
-// Whether the test tag stands behind the last header. Test frames may be echo requests, ARP, or
-// sent to a group; they are measured, never answered.
+// Returns 1 if the test tag is behind the last header. Test frames may be echo requests, ARP, or sent to a group; they
+// are measured, never answered.
 static __always_inline int is_test_frame(struct found *found, void *end)
 {
 	if (found->ethertype == bpf_htons(ETH_P_ARP))
@@ -167,7 +166,7 @@ static __always_inline int is_test_frame(struct found *found, void *end)
 	}
 }
 
-// What the kernel must see so that the host's neighbours still find it and can ping it.
+// Returns 1 for frames that the kernel must receive, so that neighbours can still resolve and ping the host.
 static __always_inline int is_control(struct found *found, void *data, void *end)
 {
 	__u8 *bytes = data;
@@ -228,7 +227,7 @@ int wb_select(struct xdp_md *context)
 	if (!bpf_map_lookup_elem(&sockets, &queue))
 		return XDP_PASS;
 
-	// Without room in front the frame goes unstamped; the reader sees no magic there.
+	// Without room in front, the frame has no timestamp; the reader finds no magic number there.
 	if (bpf_xdp_adjust_meta(context, -(int)sizeof(struct stamp)) == 0) {
 		struct stamp *stamp = (void *)(long)context->data_meta;
 		if ((void *)(stamp + 1) <= (void *)(long)context->data) {

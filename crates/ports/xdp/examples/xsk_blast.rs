@@ -1,8 +1,8 @@
-//! Sends the same frame as fast as one queue takes it, and says how fast that was.
+//! Sends the same frame as fast as one queue accepts it, and reports the rate.
 //!
-//! `xsk_blast IFNAME SECONDS LEN BATCH [BUDGET]` in the network namespace of the interface, a test
-//! one: the frames are UDP from 198.18.0.1 to 198.18.0.2, to the group address if no other MAC is
-//! set in `XSK_BLAST_TO`. `xsk_blast IFNAME SECONDS rx` receives and counts instead.
+//! `xsk_blast IFNAME SECONDS LEN BATCH [BUDGET]` in the network namespace of a test interface: the frames are UDP from
+//! 198.18.0.1 to 198.18.0.2, to the group address unless `XSK_BLAST_TO` contains another MAC address. `xsk_blast IFNAME
+//! SECONDS rx` receives and counts instead.
 
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,7 @@ fn frame(interface: &Interface, len: usize) -> Vec<u8> {
     frame
 }
 
-/// What a host library would say of the interface.
+/// Description of the interface, as a host library would return it.
 fn interface(name: &str) -> Result<Interface, Box<dyn std::error::Error>> {
     let read = |file: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/{file}"));
     let octets: Vec<u8> = read("address")?

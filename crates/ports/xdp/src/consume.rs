@@ -1,9 +1,9 @@
-//! Keeps the packet generator's frames from the host: those that `wb_pktgen_device::classify_pktgen` counts are
-//! dropped behind the packet sockets, all others pass on.
+//! Drops the packet generator's frames before they reach the host: the frames that `wb_pktgen_device::classify_pktgen`
+//! counts are dropped behind the packet sockets, all others pass on.
 //!
-//! The host then neither answers them (a closed UDP port would, with ICMP) nor gives them to its
-//! programs. Whoever counts the frames receives them by a packet socket; frames that an XDP program
-//! takes away never come here. Knows nothing of the counting.
+//! The host then neither answers them (a closed UDP port would, with ICMP) nor delivers them to its programs. A counter
+//! of these frames must receive them by a packet socket. Frames that an XDP program takes never arrive here. This
+//! module does not count frames for results.
 
 use wb_port::{Interface, PortError};
 
@@ -12,27 +12,25 @@ use with_bpf as imp;
 #[cfg(not(feature = "bpf"))]
 use without_bpf as imp;
 
-/// Consumes the frames of one interface until it is dropped, or the process ends in whatever way.
+/// Consumes the frames of one interface until it is dropped, or the process ends in any way.
 pub struct Consumer(imp::Consumer);
 
-/// Begins to consume what comes in at `interface`, in the network namespace of the calling thread.
-/// The frames of other programs at the same place (TCX, `tc` filters) are consumed before these
-/// see them.
+/// Starts to consume the frames that arrive at `interface`, in the network namespace of the calling thread. They are
+/// consumed before other programs at the same hook (TCX, `tc` filters) see them.
 ///
 /// # Errors
-/// [`PortError::Privilege`] without `CAP_BPF` and `CAP_NET_ADMIN`; [`PortError::Unsupported`]
-/// where the kernel has no TCX (before Linux 6.6) or this build no programs; [`PortError::Input`]
-/// when there is no such interface here. After each of them frames can still be counted, and the
-/// host sees them too.
+/// [`PortError::Privilege`] without `CAP_BPF` and `CAP_NET_ADMIN`; [`PortError::Unsupported`] if the kernel has no TCX
+/// (before Linux 6.6) or this build has no programs; [`PortError::Input`] if the namespace has no such interface. After
+/// an error frames can still be counted, but the host receives them too.
 pub fn attach(interface: &Interface) -> Result<Consumer, PortError> {
     imp::attach(interface).map(Consumer)
 }
 
 impl Consumer {
-    /// Frames consumed since it was attached.
+    /// Number of frames consumed since the program was attached.
     ///
     /// # Errors
-    /// [`PortError::Io`] when the kernel does not tell.
+    /// [`PortError::Io`] if the counter cannot be read.
     pub fn dropped(&self) -> Result<u64, PortError> {
         self.0.dropped()
     }
@@ -80,7 +78,7 @@ mod with_bpf {
     pub(super) struct Consumer {
         interface: Interface,
         consumed: MapHandle,
-        // The program stays where it is for as long as this is open.
+        // The program stays attached as long as this descriptor is open.
         link: OwnedFd,
     }
 
@@ -101,9 +99,9 @@ mod with_bpf {
 
     impl Drop for Consumer {
         fn drop(&mut self) {
-            // Closing alone would leave it there while a child of this process, between its fork
-            // and its exec, holds a copy.
-            // SAFETY: a call on a descriptor that is ours.
+            // Closing the descriptor is not enough: a child of this process may hold a copy between its fork and its
+            // exec.
+            // SAFETY: a call on a descriptor that `self` owns.
             let _ = unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) };
         }
     }
@@ -125,7 +123,7 @@ mod with_bpf {
         })?;
         let options = sys::bpf_link_create_opts {
             sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
-            // Without another program named: before all others, whose verdicts would end the walk.
+            // Without a named program: before all others, because their verdicts would end the chain.
             flags: sys::BPF_F_BEFORE,
             ..Default::default()
         };
@@ -144,7 +142,7 @@ mod with_bpf {
         Ok(Consumer {
             interface: interface.clone(),
             consumed,
-            // SAFETY: the call has just made this descriptor, and nobody else knows it.
+            // SAFETY: the call has just made this descriptor, and it has no other owner.
             link: unsafe { OwnedFd::from_raw_fd(result) },
         })
     }
@@ -159,7 +157,7 @@ mod with_bpf {
         ))
     }
 
-    /// By index alone another interface would be found when the namespace is not the right one.
+    /// Checks the name, because the index alone could match another interface in the wrong namespace.
     fn check(interface: &Interface) -> Result<(), PortError> {
         let Interface { name, index, .. } = interface;
         let any = UnixDatagram::unbound()
@@ -180,7 +178,7 @@ mod with_bpf {
                 "consuming counted frames needs CAP_BPF and CAP_NET_ADMIN",
             ),
             Errno::NODEV | Errno::NXIO => fault::gone(&interface.port),
-            // What kernels answer that do not know this place for programs.
+            // Answers of kernels without TCX.
             Errno::INVAL | Errno::OPNOTSUPP => fault::unsupported(
                 interface,
                 "the kernel has no TCX (Linux 6.6 and CONFIG_NET_XGRESS), so the host sees \
@@ -204,7 +202,7 @@ mod with_bpf {
 
         const MAGIC: [u8; 4] = [0xbe, 0x9b, 0xe9, 0x55];
 
-        /// What the program answers to a frame.
+        /// Loaded program, for single test runs.
         struct Verdicts {
             loaded: libbpf_rs::Object,
         }
@@ -222,7 +220,7 @@ mod with_bpf {
                 })
             }
 
-            /// Hands `what` a judge that says whether a frame is consumed.
+            /// Calls `what` with a function that returns true if a frame is consumed.
             fn with(&mut self, what: impl FnOnce(&dyn Fn(&[u8]) -> bool)) {
                 let mut programs = self.loaded.progs_mut();
                 let program = programs.find(|p| p.name() == "wb_consume").unwrap();
@@ -238,7 +236,7 @@ mod with_bpf {
                             -1 => false,
                             other => panic!("verdict {other}"),
                         },
-                        // The kernel tries no frame that ends within its first IP header.
+                        // The kernel does not run the program on frames that end within their first IP header.
                         Err(_) if frame.len() < 14 + 40 => false,
                         Err(cause) => panic!("{cause}"),
                     }
@@ -259,7 +257,7 @@ mod with_bpf {
             (kind, any::<[u8; 2]>()).prop_map(|(kind, tci)| [kind[0], kind[1], tci[0], tci[1]])
         }
 
-        /// Frames of which about half carry the magic where it counts.
+        /// Frames, about half of which carry the magic number at the right offset.
         fn frame() -> impl Strategy<Value = Vec<u8>> {
             let first = prop_oneof![
                 6 => Just(0x45),

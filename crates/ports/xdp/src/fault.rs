@@ -1,11 +1,11 @@
-//! System errors as port errors: what failed, on what, and what to type.
+//! Converts system errors to port errors: the operation, the interface and the remedy.
 
 use std::io;
 
 use rustix::io::Errno;
 use wb_port::{Interface, PortError};
 
-/// Why an attempt failed, and whether a humbler mode may still work.
+/// Error of an attempt, and whether a simpler mode may still work.
 pub(crate) struct Failure {
     pub(crate) error: PortError,
     pub(crate) fall_back: bool,
@@ -21,7 +21,7 @@ impl From<PortError> for Failure {
 }
 
 impl Failure {
-    /// This mode does not work here; another may.
+    /// Error of one mode; another mode may work.
     pub(crate) fn of_mode(interface: &Interface, what: String) -> Self {
         Self {
             error: unsupported(interface, what),
@@ -74,7 +74,7 @@ pub(crate) fn queue_off(interface: &Interface, queue: u64) -> PortError {
     )
 }
 
-/// A socket could not be made.
+/// Error of creating a socket.
 pub(crate) fn socket(interface: &Interface, cause: Errno) -> PortError {
     match cause {
         Errno::PERM | Errno::ACCESS => {
@@ -88,10 +88,10 @@ pub(crate) fn socket(interface: &Interface, cause: Errno) -> PortError {
     }
 }
 
-/// The frames' memory could not be registered.
+/// Error of registering the memory of the frames.
 pub(crate) fn memory(interface: &Interface, bytes: u64, cause: Errno) -> PortError {
     match cause {
-        // The kernel counts the pages against RLIMIT_MEMLOCK unless the process may lock memory.
+        // The kernel counts the pages against RLIMIT_MEMLOCK unless the process has the privilege to lock memory.
         Errno::NOBUFS => privilege(
             interface,
             &format!(
@@ -103,7 +103,7 @@ pub(crate) fn memory(interface: &Interface, bytes: u64, cause: Errno) -> PortErr
     }
 }
 
-/// A socket could not be bound to its queue.
+/// Error of binding a socket to its queue.
 pub(crate) fn bind(interface: &Interface, queue: u32, zero_copy: bool, cause: Errno) -> Failure {
     match cause {
         Errno::BUSY => unsupported(
@@ -139,7 +139,7 @@ mod tests {
             text(bind(&interface, 3, false, Errno::INVAL).error)
                 .contains("ethtool -L a0 rx 4 tx 4")
         );
-        // More queues would cost the card its XDP.
+        // More queues would disable XDP on the card.
         let ena = Interface {
             kernel_driver: "ena".into(),
             ..interface.clone()

@@ -1,10 +1,9 @@
-//! Several receive queues with one worker, and workers that pass each other what is not theirs.
+//! Workers with several receive queues, which pass frames to each other.
 //!
-//! A device spreads frames over its receive queues as it likes, and the kernel gives a socket only
-//! the frames of its own queue. So that there can be as many workers as were asked for, a worker
-//! reads several sockets in turn; so that a frame gets to the one worker that waits for it, who finds
-//! it hands it on ([`wb_port::exchange`]). Nothing of this is in the way of a queue that has its
-//! worker for itself.
+//! A device may distribute frames over its receive queues in any way, and the kernel gives a socket only the frames of
+//! its queue. If there are more queues than workers, a worker reads several sockets in turn. If a frame belongs to
+//! another worker, the worker that received it passes it on ([`wb_port::exchange`]). A worker with one queue and no
+//! steering has no overhead from this.
 #![allow(unsafe_code)] // `ppoll` on a list that is made once.
 
 use std::io;
@@ -18,43 +17,43 @@ use wb_port::{PortError, PortSteering, QueuePair, RxCounters, RxFrame, RxQueue};
 
 use crate::{XdpQueue, XdpRx, XdpTx};
 
-/// A queue pair that sends by one queue and receives from several.
+/// Queue pair that sends through one queue and receives from several.
 pub struct XdpGroup {
     tx: XdpTx,
     rx: XdpGroupRx,
 }
 
-/// The receiving half of an [`XdpGroup`].
+/// Receiving half of an [`XdpGroup`].
 ///
-/// Frames of one queue come in order; those of two queues in the order in which they are read. What
-/// other workers found comes as well. [`RxQueue::receive`] makes at most one system call for each
-/// queue, and counts the frames that it handed on.
+/// Frames of one queue arrive in order. Frames of different queues arrive in the order in which the queues are read, in
+/// addition to frames passed on by other workers. [`RxQueue::receive`] makes at most one system call for each queue,
+/// and its result includes the frames that it passed on.
 pub struct XdpGroupRx {
     queues: Vec<XdpRx>,
-    /// Where the next look begins, so that a busy queue does not keep the others waiting.
+    /// Queue to read first next time, so that a busy queue does not delay the others.
     next: usize,
     mail: Option<Mail>,
-    /// What [`RxQueue::wait`] waits for: the sockets, and the bell where there is mail.
+    /// Descriptors that [`RxQueue::wait`] polls: the sockets, and the bell if frames are passed on.
     awaited: Vec<libc::pollfd>,
 }
 
-/// What a worker has of the others.
+/// Connection to the other workers.
 struct Mail {
     post: Post,
-    /// Written to whom it wakes, one for each worker.
+    /// Event descriptors that wake up workers, one for each.
     bells: Arc<[OwnedFd]>,
     worker: usize,
 }
 
-/// Parts queues among `workers` workers: queue *i* of the list is worker *i* modulo `workers`'s, and
-/// the first of each is the one it sends by. With `steering` every frame is received by the worker
-/// whose it is by that rule, wherever it arrived; without, by the one that has its queue.
+/// Distributes queues over `workers` workers: queue *i* of the list belongs to worker *i* modulo `workers`, and each
+/// worker sends through its first queue. With `steering`, that rule selects the worker that receives a frame, whichever
+/// queue it arrives at. Without it, the owner of the queue receives the frame.
 ///
 /// # Errors
-/// When the kernel has no file descriptor left.
+/// If the process has no file descriptor left.
 ///
 /// # Panics
-/// With no worker, more than 64, or more than queues.
+/// If `workers` is 0, more than 64, or more than the number of queues.
 pub fn gather(
     queues: Vec<XdpQueue>,
     workers: u32,
@@ -106,14 +105,14 @@ pub fn gather(
 }
 
 impl XdpGroup {
-    /// Throws away up to `most` frames that wait in its own queues, whosever they are.
+    /// Discards up to `most` waiting frames of each of its queues, for whichever worker they are.
     pub fn discard(&mut self, most: usize) {
         for queue in &mut self.rx.queues {
             let mut left = most;
             while left > 0 {
                 match queue.receive(left.min(64), |_| {}) {
                     Ok(n) if n > 0 => left -= n,
-                    // A device that is gone is found by the worker.
+                    // The worker will detect a removed device.
                     _ => break,
                 }
             }
@@ -132,12 +131,12 @@ impl QueuePair for XdpGroup {
 }
 
 impl Mail {
-    /// Wakes those that sleep and have got something.
+    /// Wakes the sleeping workers that have received frames.
     #[inline]
     fn ring(&mut self) {
         let bells = &self.bells;
         self.post.wake(|worker| {
-            // It fails when the bell has been rung 2^64 times and not heard.
+            // The write fails only if the bell was rung 2^64 times and never read.
             let _ = rustix::io::write(&bells[worker], &1u64.to_ne_bytes());
         });
     }
@@ -157,13 +156,13 @@ impl XdpGroupRx {
             .collect();
     }
 
-    /// Sleeps until one of `awaited` is ready; false when the time is over.
+    /// Sleeps until one of `awaited` is ready; returns false at the timeout.
     fn poll(&mut self, timeout: Duration) -> Result<bool, PortError> {
         let timeout = libc::timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // SAFETY: the list and the time outlive the call, which writes to the list only; no signal mask.
+        // SAFETY: the list and the time outlive the call, which writes only to the list; there is no signal mask.
         let ready = unsafe {
             libc::ppoll(
                 self.awaited.as_mut_ptr(),
@@ -189,11 +188,11 @@ impl XdpGroupRx {
         })
     }
 
-    /// As [`RxQueue::wait`], and says whether the bell rang.
+    /// Like [`RxQueue::wait`], and resets the bell if it rang.
     fn sleep(&mut self, timeout: Duration) -> Result<bool, PortError> {
         if !self.poll(timeout)? {
             for queue in &self.queues {
-                // `poll` says nothing of a device that has gone.
+                // `poll` does not report a removed device.
                 queue.ask()?;
             }
             return Ok(false);
@@ -228,7 +227,7 @@ impl RxQueue for XdpGroupRx {
             return Ok(total);
         };
         let post = &mut mail.post;
-        // What others found first: it has waited longest.
+        // Frames from other workers first, because they have waited longest.
         let mut total = post.take(max, &mut on_frame);
         for i in 0..count {
             if total >= max {
@@ -246,7 +245,7 @@ impl RxQueue for XdpGroupRx {
         Ok(total)
     }
 
-    /// Of its own queues, whosever the frames are.
+    /// Shows only frames of this worker's queues, including those for other workers.
     #[inline]
     fn look_ahead<F: FnMut(&[u8])>(&mut self, max: usize, mut on_frame: F) {
         let count = self.queues.len();
@@ -273,14 +272,14 @@ impl RxQueue for XdpGroupRx {
     ) -> Result<usize, PortError> {
         match self.mail {
             None => self.queues[lane].receive(max, on_frame),
-            // What is handed over has no lane of its own.
+            // Frames from other workers have no separate lane.
             Some(_) if lane == 0 => self.receive(max, on_frame),
             Some(_) => Ok(0),
         }
     }
 
     fn longest_nap(&self) -> Duration {
-        // What is handed over by others comes without a ring of the kernel's.
+        // Frames from other workers do not come from a kernel ring.
         match self.mail {
             None => {
                 let naps = self.queues.iter().map(RxQueue::longest_nap);
@@ -312,8 +311,8 @@ impl RxQueue for XdpGroupRx {
         self.queues.iter_mut().try_for_each(XdpRx::close_intake)
     }
 
-    /// `received_frames` are those shown to the caller, from its own queues and from others;
-    /// `dropped_frames` also those that another worker had no room for.
+    /// `received_frames` are the frames passed to the caller, from its queues and from other workers. `dropped_frames`
+    /// includes frames that another worker had no room for.
     fn counters(&mut self) -> RxCounters {
         let mut sum = RxCounters::default();
         for own in self.queues.iter_mut().map(XdpRx::counters) {

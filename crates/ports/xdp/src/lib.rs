@@ -1,14 +1,13 @@
-//! The xdp driver: AF_XDP sockets on rings of our own.
+//! AF_XDP driver with its own implementation of the rings.
 //!
-//! [`open`] takes an interface that the host has described and opens it in the network namespace
-//! of the calling thread; the queues may then be moved to any thread. This crate finds out nothing
-//! of the host itself and knows nothing of what the frames mean, except that the XDP program leaves
-//! to the kernel what is not the port's (see [`Select`]).
+//! [`open`] opens an interface that the host has described, in the network namespace of the calling thread. The queues
+//! may then be moved to any thread. This crate does not inspect the host and does not interpret frames, except that the
+//! XDP program passes frames that are not for the port to the kernel (see [`Select`]).
 //!
-//! Beside that, [`consume`] keeps counted frames from the host while others receive them.
+//! In addition, [`consume`] drops counted frames before the host receives them.
 //!
-//! Each queue has a memory of its own, parted in frames for sending and frames for receiving, so
-//! that a sent frame keeps its content for the next use.
+//! Each queue has separate memory, divided into frames for sending and frames for receiving, so that a sent frame keeps
+//! its content for the next use.
 
 #[cfg(feature = "bpf")]
 #[path = "../../bpf/attach_words.rs"]

@@ -1,4 +1,4 @@
-//! Whether the interface has a carrier.
+//! Carrier state of an interface.
 #![allow(unsafe_code)] // SIOCETHTOOL, which rustix does not know.
 
 use std::os::fd::AsRawFd;
@@ -19,11 +19,11 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// A device that resets itself is back after one to six seconds, by what it negotiates.
+/// A device that resets itself is back after one to six seconds, depending on what it negotiates.
 pub(crate) const CARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for a carrier, but no longer than [`CARRIER_TIMEOUT`]; says whether there is one.
+/// Waits up to [`CARRIER_TIMEOUT`] for a carrier. Returns true if there is one.
 pub(crate) fn comes_back(may_carry: impl Fn() -> bool, mut sleep: impl FnMut(Duration)) -> bool {
     let mut waited = Duration::ZERO;
     while !may_carry() {
@@ -36,10 +36,10 @@ pub(crate) fn comes_back(may_carry: impl Fn() -> bool, mut sleep: impl FnMut(Dur
     true
 }
 
-/// Asks for the carrier of one interface, from any thread.
+/// Reads the carrier state of one interface, from any thread.
 pub(crate) struct Link {
-    /// AF_XDP sockets take no interface requests. Any other socket does, and remembers the
-    /// network namespace it was made in.
+    /// AF_XDP sockets do not support interface requests. Any other socket does, and stays in the network namespace in
+    /// which it was created.
     socket: UnixDatagram,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
@@ -49,7 +49,7 @@ impl Link {
         let socket = UnixDatagram::unbound()
             .map_err(|cause| fault::io(interface, "open a socket for link requests", cause))?;
         let mut name = [0; libc::IFNAMSIZ];
-        // One byte stays 0 to end the name.
+        // One byte stays 0 as the terminator.
         for (to, from) in name[..libc::IFNAMSIZ - 1]
             .iter_mut()
             .zip(interface.name.bytes())
@@ -59,15 +59,15 @@ impl Link {
         Ok(Self { socket, name })
     }
 
-    /// False only when the device says so itself.
+    /// Returns false only if the device reports that it has no carrier.
     ///
-    /// The flag `IFF_RUNNING` would say the same up to a second later.
+    /// The flag `IFF_RUNNING` may lag by up to a second.
     pub(crate) fn may_carry(&self) -> bool {
         let mut question = EthtoolValue {
             command: ETHTOOL_GLINK,
             data: 0,
         };
-        // SAFETY: integers, arrays of them and a pointer; all zeroes is a value.
+        // SAFETY: the struct has integers, arrays of integers and a pointer, for which zero is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_name = self.name;
         request.ifr_ifru.ifru_data = (&raw mut question).cast();

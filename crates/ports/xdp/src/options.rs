@@ -1,21 +1,21 @@
-//! What can be asked of the driver when a port is opened.
+//! Options for opening a port.
 
 use std::fmt;
 
 use wb_filter::Program;
 use wb_port::{Interface, PortError};
 
-/// How frames pass between the device and our memory.
+/// Transfer of frames between the device and the memory of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The best of the others that works.
+    /// The best available mode.
     #[default]
     Auto,
-    /// The device reads and writes our memory itself.
+    /// The device accesses the memory directly.
     NativeZeroCopy,
-    /// The XDP program runs in the driver, and frames are copied.
+    /// The XDP program runs in the driver, and the kernel copies frames.
     NativeCopy,
-    /// The XDP program runs in the kernel's receive path, behind any driver.
+    /// The XDP program runs in the generic receive path, which works with any driver.
     Generic,
 }
 
@@ -30,72 +30,70 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Which frames are received; the kernel gets the others.
+/// Selection of received frames; the kernel gets all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Select {
-    /// All but what keeps the host reachable: ARP, neighbour discovery, echo, and frames
-    /// to a group address, unless they carry the test tag.
+    /// All frames except those that keep the host reachable: ARP, neighbour discovery, echo, and frames to a group
+    /// address. Frames with the test tag are always received.
     #[default]
     AllButControl,
-    /// All, whatever becomes of the host: for an interface that it does not use.
+    /// All frames, for an interface that the host does not use.
     Everything,
-    /// UDP to a destination port from the first to the second, both included.
+    /// UDP frames with a destination port in this range, inclusive.
     UdpPorts(u16, u16),
-    /// Everything to this destination address.
+    /// All frames to this destination address.
     Mac([u8; 6]),
 }
 
-/// Kernel busy polling (`SO_PREFER_BUSY_POLL`): the device is served from our own system calls.
+/// Kernel busy polling (`SO_PREFER_BUSY_POLL`): system calls of the process serve the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// How long one call may look for work, in microseconds.
+    /// Maximum polling time of one call, in microseconds.
     pub micros: u32,
-    /// Frames that one call may serve.
+    /// Maximum number of frames served by one call.
     pub budget: u32,
 }
 
-/// How to open a port.
+/// Options for opening a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
     /// First queue to open.
     pub first_queue: u32,
     /// Number of queues.
     pub queues: u32,
-    /// These queues and no others; empty: `queues` of them from `first_queue` on.
+    /// Queues to open; if empty, `queues` queues starting at `first_queue`.
     pub only_queues: Vec<u32>,
     /// Open for sending.
     pub tx: bool,
-    /// Of the queues, in their order, only so many are opened for sending. `None`: all.
+    /// Number of queues, from the start of the list, that are opened for sending. `None`: all.
     pub tx_queues: Option<u32>,
     /// Open for receiving; attaches the XDP program.
     pub rx: bool,
-    /// How frames pass.
+    /// Transfer mode.
     pub mode: Mode,
-    /// Which frames are received.
+    /// Selection of received frames.
     pub select: Select,
-    /// Of all frames, receive those that this keeps, instead of what `select` says. It runs in the
-    /// XDP program, which counts what it keeps.
+    /// Filter for received frames, instead of `select`. It runs in the XDP program, which counts the matching frames.
     pub filter: Option<Program>,
-    /// Frames for sending, and slots of the transmit ring, per queue; a power of two.
+    /// Number of frames for sending and of transmit ring slots, per queue; a power of two.
     pub tx_frames: u32,
-    /// Slots of the receive ring, per queue; a power of two. Frames that were received and not
-    /// read yet stand there.
+    /// Slots of the receive ring, per queue; a power of two. The ring holds received frames that were not read yet.
     pub rx_frames: u32,
-    /// Frames of memory for receiving, per queue; `None`: as many as the receive ring has slots.
+    /// Number of memory frames for receiving, per queue; `None`: the number of receive ring slots.
     pub rx_memory_frames: Option<u32>,
-    /// Slots of the fill ring, per queue; a power of two. Memory that does not fit in it is not
-    /// used. `None`: twice the memory.
+    /// Slots of the fill ring, per queue; a power of two. Memory beyond this number is not used. `None`: twice the
+    /// number of memory frames.
     pub fill_slots: Option<u32>,
-    /// Bytes per frame, 2048 or 4096; `None` takes the smaller that carries the MTU. Frames longer
-    /// than one that was named carries are dropped, and counted.
+    /// Bytes per frame, 2048 or 4096; `None` selects the smallest that holds the MTU. If a size is given, longer frames
+    /// are dropped and counted.
     pub frame_size: Option<u32>,
-    /// Frames the kernel may send per system call in copy mode; kernels before 6.17 stay at 32.
+    /// Maximum number of frames that the kernel sends per system call in copy mode; 32 on kernels before 6.17.
     pub tx_budget: u32,
-    /// Busy polling, if wanted.
+    /// Busy polling; `None` to disable it.
     pub busy_poll: Option<BusyPoll>,
-    /// Stamps of the network card, if wanted and possible.
+    /// Use timestamps of the network card if possible.
     pub hw_stamps: bool,
-    /// Largest MTU at which the driver of the interface accepts the XDP program, in bytes; `None` if not known.
+    /// Largest MTU at which the driver accepts the XDP program, in bytes; `None` if unknown.
     pub native_mtu: Option<u32>,
 }
 
@@ -124,17 +122,17 @@ impl Default for XdpOptions {
     }
 }
 
-/// if_xdp.h: `XDP_PACKET_HEADROOM`, which the kernel keeps free in front of every received frame.
+/// if_xdp.h: `XDP_PACKET_HEADROOM`, the free space that the kernel keeps in front of every received frame.
 pub(crate) const RX_HEADROOM: u32 = 256;
 /// An Ethernet header with two VLAN tags.
 const LONGEST_HEADER: u32 = 14 + 8;
 /// One page; the kernel takes no larger frames without huge pages.
 const LARGEST_FRAME: u32 = 4096;
-/// Slots of a ring: from a batch to as many as anyone has memory for.
+/// Slots of a ring: from one batch to more than a machine has memory for.
 const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 
 impl XdpOptions {
-    /// The queues to open, by their numbers on the device.
+    /// Device numbers of the queues to open.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         if self.only_queues.is_empty() {
             (self.first_queue..self.first_queue.saturating_add(self.queues)).collect()
@@ -143,7 +141,7 @@ impl XdpOptions {
         }
     }
 
-    /// The same, each with whether it is opened for sending.
+    /// Device numbers of the queues to open, each with true if it is opened for sending.
     pub(crate) fn senders(&self) -> Vec<(u32, bool)> {
         let most = self.tx_queues.unwrap_or(u32::MAX);
         let numbers = self.numbers().into_iter();
@@ -153,18 +151,18 @@ impl XdpOptions {
             .collect()
     }
 
-    /// Frames of memory for receiving, and slots of the fill ring, per queue.
+    /// Number of memory frames for receiving, and slots of the fill ring, per queue.
     pub(crate) fn rx_memory(&self) -> (u32, u32) {
         let frames = self.rx_memory_frames.unwrap_or(self.rx_frames);
-        // Twice the frames: the kernel shows received frames a moment before it says that it has
-        // taken them out of the fill ring, so both rings may seem to hold a frame at once.
+        // Twice the frames: the kernel shows received frames a moment before it shows that they have left the fill
+        // ring, so both rings may seem to hold a frame at once.
         let slots = self
             .fill_slots
             .unwrap_or_else(|| (2 * frames).next_power_of_two());
         (frames.min(slots), slots)
     }
 
-    /// Checks the options against the interface and answers the frame size, or all that is wrong.
+    /// Checks the options against the interface. Returns the frame size, or an error with all problems.
     pub(crate) fn resolve(&self, interface: &Interface) -> Result<u32, PortError> {
         let mut wrong = Vec::new();
         if !self.tx && !self.rx {
@@ -178,7 +176,7 @@ impl XdpOptions {
         if twice.windows(2).any(|pair| pair[0] == pair[1]) {
             wrong.push("a queue is named twice".to_owned());
         }
-        // The fill ring of the largest receive ring also holds what the device has in hand.
+        // The fill ring for the largest receive ring must also hold the frames that the device is using.
         let rings = [
             ("transmit ring", Some(self.tx_frames), *RING.end()),
             ("receive ring", Some(self.rx_frames), *RING.end()),
@@ -240,15 +238,15 @@ impl XdpOptions {
     }
 
     fn choose_frame_size(&self, interface: &Interface) -> Result<u32, PortError> {
-        // With zero copy the device receives into our frames even where only we send.
+        // With zero copy the device writes to this memory even if the port only sends.
         let receives = self.rx || self.mode == Mode::NativeZeroCopy;
         let headroom = if receives { RX_HEADROOM } else { 0 };
         let need = interface.mtu.saturating_add(LONGEST_HEADER + headroom);
         let size = self
             .frame_size
             .unwrap_or(if need <= 2048 { 2048 } else { LARGEST_FRAME });
-        // Longer frames than ours can still be refused one by one when sending; when receiving
-        // they are lost, which is for the user to choose.
+        // In sending, frames longer than the memory can be refused one by one. In receiving, they are lost, which must
+        // be the user's choice.
         if self.rx && need > size && self.frame_size.is_none() {
             let memory = size - LONGEST_HEADER - headroom;
             let carries = memory.min(self.native_mtu.unwrap_or(memory));

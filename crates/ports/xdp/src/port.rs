@@ -17,21 +17,21 @@ use crate::rx::XdpRx;
 use crate::socket::{Directions, open_queue};
 use crate::tx::XdpTx;
 
-/// An open port.
+/// Open port.
 ///
-/// Queues may be taken out and given to workers; the port itself must live until they are done,
-/// because it holds the XDP program on the interface.
+/// Queues may be moved to workers. The port itself must outlive them, because it holds the XDP program of the
+/// interface.
 pub struct XdpPort {
-    /// What is known of the port.
+    /// Properties of the port.
     pub facts: PortFacts,
-    /// The queue pairs, in the order they were asked for.
+    /// Queue pairs, in the order in which they were requested.
     pub queues: Vec<XdpQueue>,
-    /// Detaches the program when closed, also when the process is killed.
+    /// Detaches the program when closed, even if the process is killed.
     #[cfg(feature = "bpf")]
     _link: Option<OwnedFd>,
 }
 
-/// One queue pair of an [`XdpPort`].
+/// Queue pair of an [`XdpPort`].
 pub struct XdpQueue {
     tx: XdpTx,
     rx: XdpRx,
@@ -39,7 +39,7 @@ pub struct XdpQueue {
 }
 
 impl XdpQueue {
-    /// The number of the queue on its device.
+    /// Number of the queue on its device.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.queue
@@ -49,7 +49,7 @@ impl XdpQueue {
         (self.tx, self.rx)
     }
 
-    /// Bytes of the longest frame that it may receive.
+    /// Length of the longest frame that it may receive, in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.rx.longest()
     }
@@ -68,10 +68,9 @@ impl QueuePair for XdpQueue {
 /// Opens `interface` in the network namespace of the calling thread.
 ///
 /// # Errors
-/// [`PortError::Input`] for options that cannot be, [`PortError::Privilege`] with the command that
-/// grants it, [`PortError::Unsupported`] when the queue is off or taken, another XDP program is
-/// attached, or the wanted mode does not work here, [`PortError::Gone`] when there is no such
-/// interface.
+/// [`PortError::Input`] for invalid options, [`PortError::Privilege`] with the command that grants it,
+/// [`PortError::Unsupported`] if the queue is off or in use, another XDP program is attached, or the mode is not
+/// available, [`PortError::Gone`] if there is no such interface.
 pub fn open(interface: &Interface, options: &XdpOptions) -> Result<XdpPort, PortError> {
     let frame_size = options.resolve(interface)?;
     let mut warnings = Vec::new();
@@ -116,26 +115,26 @@ pub fn open(interface: &Interface, options: &XdpOptions) -> Result<XdpPort, Port
     unreachable!("there is always an attempt, and the last one returns")
 }
 
-/// One way to open the port.
+/// Mode in which to try to open the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
-    /// Sending only, by copies: no program is needed.
+    /// Sending only, by copies, which needs no program.
     Bare,
     #[cfg(feature = "bpf")]
     With { hook: Hook, zero_copy: bool },
 }
 
-/// A port of ours that was closed a moment ago may still have its program attached: a child of
-/// that process holds a copy of the link from its fork to its exec.
+/// A port of wirebench that was closed a moment ago may still have its program attached: a child of that process holds
+/// a copy of the link from its fork to its exec.
 #[cfg(feature = "bpf")]
 const DETACH_TIMEOUT: Duration = Duration::from_millis(300);
 #[cfg(feature = "bpf")]
 const DETACH_PAUSE: Duration = Duration::from_millis(10);
 
-/// The ways to try, best first.
+/// Modes to try, best first.
 #[cfg(feature = "bpf")]
 fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>, PortError> {
-    // A sender by copies needs no program, nor any BPF privilege to ask about one.
+    // A sender by copies needs no program, and no BPF privilege to query abilities.
     if !options.rx && options.mode != Mode::NativeZeroCopy {
         return Ok(vec![Attempt::Bare]);
     }
@@ -177,13 +176,13 @@ fn order(mode: Mode, rx: bool, abilities: Abilities) -> Vec<Attempt> {
         Mode::Generic if rx => vec![generic],
         Mode::NativeCopy | Mode::Generic => vec![Attempt::Bare],
         Mode::Auto => {
-            // Zero copy takes the receive side of a queue too, which is the host's when we only send.
+            // Zero copy also takes over the receive side of a queue, which the host uses if the port only sends.
             if !rx {
                 return vec![Attempt::Bare];
             }
             let mut order = Vec::new();
-            // Older kernels do not tell; only a device that says it can is tried unasked, because
-            // trying resets the queues of some.
+            // Older kernels do not report zero copy. By default, only a device that reports it is tried, because an
+            // attempt resets the queues of some devices.
             if abilities.zero_copy == Some(true) {
                 order.push(zero_copy);
             }
@@ -283,7 +282,7 @@ impl Attempt {
             });
         }
         let mut facts = self.facts(interface, options);
-        // Some devices reset themselves for a program or a pool of frames, and negotiate anew.
+        // Some devices reset themselves for a program or a pool of frames, and negotiate the link again.
         if carried && self != Self::Bare && !link::comes_back(|| link.may_carry(), thread::sleep) {
             facts.warnings.push(format!(
                 "the link has been down since the XDP program was attached, for {} s",
@@ -298,8 +297,8 @@ impl Attempt {
         })
     }
 
-    /// The program goes first: drivers set up their queues for it, and for zero copy some bind
-    /// only while there is one.
+    /// The program goes first: drivers set up their queues for it, and for zero copy some drivers require it before the
+    /// bind.
     #[cfg(feature = "bpf")]
     fn attach(
         self,

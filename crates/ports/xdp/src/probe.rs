@@ -1,30 +1,30 @@
-//! What works on an interface, without opening it.
+//! Checks what works on an interface, without opening it.
 
 use wb_port::{Interface, PortError};
 
 use crate::socket::new_socket;
 
-/// What the driver can do on an interface, for this process, now.
+/// Abilities of the driver on an interface, for this process, now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Frames can be sent, at least by copies.
+    /// True if frames can be sent, at least by copies.
     pub send: bool,
-    /// The XDP program can run in the driver.
+    /// True if the XDP program can run in the driver.
     pub native: bool,
-    /// The XDP program can run in the kernel's receive path.
+    /// True if the XDP program can run in the generic receive path.
     pub generic: bool,
-    /// The device can read and write our memory itself.
+    /// True if the device can access the memory directly.
     pub zero_copy: bool,
-    /// Identity of the XDP program that is attached; receiving is refused while it is.
+    /// Id of the attached XDP program, which prevents receiving.
     pub attached_program: Option<u32>,
-    /// Why something of this does not work; empty when all does.
+    /// Reasons for missing abilities; empty if nothing is missing.
     pub reason: String,
 }
 
-/// Asks what works on `interface`, in the network namespace of the calling thread.
+/// Checks what works on `interface`, in the network namespace of the calling thread.
 ///
-/// Tries a socket and loads the XDP program, but attaches and binds nothing; so a queue that
-/// another program holds is found out only by [`crate::open`].
+/// Creates a socket and loads the XDP program, but does not attach or bind. So only [`crate::open`] detects that
+/// another program uses a queue.
 #[must_use]
 pub fn probe(interface: &Interface) -> Probe {
     let mut probe = Probe {
@@ -72,7 +72,7 @@ pub fn features(interface: &Interface) -> Features {
 }
 
 /// Attaches a program that passes every frame to the host, in the driver of `interface`, and removes it again. Returns
-/// the words of the kernel if the driver refuses the program. Some cards reset themselves for a program.
+/// the message of the kernel if the driver refuses the program. Some cards reset themselves for a program.
 ///
 /// # Errors
 /// If no program can be loaded: a privilege is missing, or this build has none.
@@ -110,7 +110,7 @@ fn ask_for_program(interface: &Interface, probe: &mut Probe) {
         return;
     }
     probe.generic = true;
-    // Kernels before 6.3 do not tell; then trying decides.
+    // Kernels before 6.3 do not report it; only an attempt shows the result.
     probe.native = abilities.native != Some(false);
     probe.zero_copy = abilities.zero_copy == Some(true);
     probe.reason = match (abilities.attached, probe.native, probe.zero_copy) {

@@ -1,6 +1,6 @@
-//! The XDP program: loaded, attached by a link that dies with its holder, and given the sockets.
+//! XDP program: loads it, attaches it by a link that ends with its owner, and gives it the sockets.
 //!
-//! Knows libbpf, nothing of rings.
+//! Uses libbpf; does not know rings.
 #![allow(unsafe_code)] // Four calls of libbpf and one of the kernel that have no safe wrapper.
 
 use std::io;
@@ -18,12 +18,12 @@ use crate::fault::{self, Failure};
 use crate::object::{self, built};
 use crate::options::Select;
 
-/// Where the program runs.
+/// Attach mode of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     /// In the driver.
     Native,
-    /// In the kernel's receive path.
+    /// In the generic receive path.
     Generic,
 }
 
@@ -37,20 +37,20 @@ impl Hook {
     }
 }
 
-/// What an interface says of its XDP abilities.
+/// XDP abilities that the kernel reports for an interface.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Abilities {
-    /// Identity of the program attached now.
+    /// Id of the attached program.
     pub(crate) attached: Option<u32>,
-    /// The driver runs programs; `None` when the kernel does not tell (before 6.3).
+    /// True if the driver runs programs; `None` if the kernel does not report it (before 6.3).
     pub(crate) native: Option<bool>,
-    /// The driver has zero copy.
+    /// True if the driver has zero copy.
     pub(crate) zero_copy: Option<bool>,
-    /// The driver accepts frames from programs.
+    /// True if the driver accepts frames from programs.
     pub(crate) transmit: Option<bool>,
 }
 
-/// Asks the kernel what `interface` can do.
+/// Queries the kernel for the abilities of `interface`.
 pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
     // netdev.h: NETDEV_XDP_ACT_REDIRECT, NETDEV_XDP_ACT_NDO_XMIT, NETDEV_XDP_ACT_XSK_ZEROCOPY.
     const REDIRECT: u64 = 1 << 1;
@@ -81,7 +81,7 @@ pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
     })
 }
 
-/// The error for an interface that runs someone else's program.
+/// Error for an interface with another user's program.
 pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     let which = id
         .map(|id| format!(" (id {id}, see `bpftool prog show id {id}`)"))
@@ -96,19 +96,19 @@ pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     .into()
 }
 
-/// What the program asks for each frame: which queue has a socket.
+/// Maps of an attached program: its sockets by queue, and the counters of its filter.
 pub(crate) struct Gate {
     sockets: MapHandle,
-    /// Frames seen and matched, for each queue and CPU; a program with a filter has them.
+    /// Frames seen and matched, for each queue and CPU; only for a program with a filter.
     counters: Option<MapHandle>,
 }
 
-/// Longer than the kernel works on a batch of frames.
+/// Longer than the kernel processes a batch of frames.
 const BATCH_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl Gate {
-    /// From now on the kernel gets the frames of `queue`. What had passed the program before is in
-    /// the receive ring, or counted as dropped, when this returns.
+    /// Directs the frames of `queue` to the kernel from now on. Frames that had passed the program before are in the
+    /// receive ring, or counted as dropped, when the call returns.
     pub(crate) fn close(&self, queue: u32) -> io::Result<()> {
         self.sockets
             .delete(&queue.to_ne_bytes())
@@ -117,7 +117,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Frames of `queue` that the filter kept and that went to its socket.
+    /// Frames of `queue` that matched the filter and were passed to the socket.
     pub(crate) fn matched(&self, queue: u32) -> Option<u64> {
         let values = self
             .counters
@@ -132,28 +132,28 @@ impl Gate {
     }
 }
 
-/// Waits until what the kernel works on now is done: it takes a batch of frames through program
-/// and ring within one RCU read-side section, and the barrier waits for all of these to end.
+/// Waits until the kernel has finished its current batches. It processes a batch of frames in the program and the ring
+/// within one RCU read-side section, and the barrier waits for all sections to end.
 fn wait_for_batches() {
     // membarrier.h: MEMBARRIER_CMD_GLOBAL.
     const GLOBAL: libc::c_int = 1;
-    // SAFETY: the call takes integers and touches no memory of ours.
+    // SAFETY: the call takes integers and accesses no memory of this process.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
     if result != 0 {
-        // Some kernels (nohz_full) and sandboxes refuse.
+        // Some kernels (nohz_full) and sandboxes refuse the call.
         std::thread::sleep(BATCH_TIMEOUT);
     }
 }
 
-/// A loaded program, not yet on any interface.
+/// Loaded program, not attached yet.
 pub(crate) struct Program {
     program: OwnedFd,
     gate: Arc<Gate>,
 }
 
 impl Program {
-    /// Loads a program that gives what `filter` keeps to the sockets of queues below `queues`, and
-    /// counts it.
+    /// Loads a program that passes the frames matching `filter` to the sockets of queues below `queues`, and counts
+    /// them.
     pub(crate) fn with_filter(
         interface: &Interface,
         filter: &Filter,
@@ -184,8 +184,8 @@ impl Program {
             sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
             ..Default::default()
         };
-        // SAFETY: `Insn` is the eight bytes of `struct bpf_insn`; the options carry their size; all
-        // of it, and the maps that the instructions name, outlive the call.
+        // SAFETY: `Insn` has the eight bytes of `struct bpf_insn`; the options carry their size. All of them, and the
+        // maps that the instructions use, outlive the call.
         let result = unsafe {
             sys::bpf_prog_load(
                 sys::BPF_PROG_TYPE_XDP,
@@ -201,7 +201,7 @@ impl Program {
             return Err(Self::load_error(interface, &cause));
         }
         Ok(Self {
-            // SAFETY: the call has just made this descriptor, and nobody else knows it.
+            // SAFETY: the call has just made this descriptor, and it has no other owner.
             program: unsafe { OwnedFd::from_raw_fd(result) },
             gate: Arc::new(Gate {
                 sockets,
@@ -214,7 +214,7 @@ impl Program {
         Arc::clone(&self.gate)
     }
 
-    /// Loads the program that selects as asked (`None`: nothing) for queues below `queues`.
+    /// Loads the program with the selection `select` (`None`: no frames) for queues below `queues`.
     pub(crate) fn load(
         interface: &Interface,
         select: Option<Select>,
@@ -254,7 +254,7 @@ impl Program {
         }
     }
 
-    /// Attaches it; it stays for as long as the returned link is open.
+    /// Attaches the program, for as long as the returned link is open.
     pub(crate) fn attach(&self, interface: &Interface, hook: Hook) -> Result<OwnedFd, Failure> {
         self.link(interface, hook)
             .map_err(|cause| self.attach_error(interface, hook, cause))
@@ -276,7 +276,7 @@ impl Program {
             )
         };
         if result >= 0 {
-            // SAFETY: the call has just made this descriptor, and nobody else knows it.
+            // SAFETY: the call has just made this descriptor, and it has no other owner.
             return Ok(unsafe { OwnedFd::from_raw_fd(result) });
         }
         Err(errno(result))
@@ -290,7 +290,7 @@ impl Program {
         }
     }
 
-    /// The kernel's sentence for a failed attempt to attach, or its error.
+    /// The kernel's message for a failed attempt to attach, or its error.
     fn reason(&self, interface: &Interface, hook: Hook, cause: Errno) -> String {
         attach_words::words(self.program.as_fd(), index(interface), hook.flags())
             .unwrap_or_else(|| io::Error::from(cause).to_string())
@@ -310,7 +310,8 @@ impl Program {
                 return fault::privilege(interface, what).into();
             }
             Errno::NODEV | Errno::NXIO => return fault::gone(&interface.port).into(),
-            // Error numbers of veth, which has commands for its limits; other drivers use the numbers for other errors.
+            // veth's error numbers for its limits, which commands can change. Other drivers use these numbers for other
+            // errors.
             Errno::RANGE if hook == Hook::Native && interface.kernel_driver == "veth" => {
                 format!("; try `ip link set dev {name} mtu 1500` at both ends")
             }
@@ -331,7 +332,7 @@ impl Program {
         )
     }
 
-    /// Gives the frames of `queue` to `socket`.
+    /// Directs the frames of `queue` to `socket`.
     pub(crate) fn serve(
         &self,
         interface: &Interface,
@@ -354,7 +355,7 @@ impl Program {
     }
 }
 
-/// What `select.bpf.c` reads as its settings.
+/// Settings of `select.bpf.c`.
 fn settings(select: Option<Select>) -> [u8; 16] {
     let (selected, [low, high], mac) = match select {
         None => (0u32, [0u16; 2], [0; 6]),
@@ -371,7 +372,7 @@ fn settings(select: Option<Select>) -> [u8; 16] {
     bytes
 }
 
-/// libbpf writes to standard error unless told where else.
+/// Sends the messages of libbpf to `tracing`; by default they go to standard error.
 pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -382,7 +383,7 @@ pub(crate) fn quiet() {
 }
 
 pub(crate) fn index(interface: &Interface) -> i32 {
-    // The kernel's own type for it is `int`.
+    // The kernel's type for it is `int`.
     interface.index.cast_signed()
 }
 

@@ -1,11 +1,11 @@
 //! Single-producer, single-consumer rings in memory shared with the kernel.
 //!
-//! Knows indices and slots, nothing of sockets or frames. Of each ring this process holds one end
-//! and the kernel the other, so every index has exactly one writer.
+//! Handles indices and slots; does not know sockets or frames. The process has one end of each ring and the kernel the
+//! other, so every index has exactly one writer.
 //!
-//! Memory order: the writer of an index publishes it with Release after it has written (producer)
-//! or finished reading (consumer) the slots; the other end loads it with Acquire before it touches
-//! them. Our own index needs no atomic load, because nobody else writes it; a copy is kept beside.
+//! Memory order: the writer of an index publishes it with Release after it has written (producer) or finished reading
+//! (consumer) the slots. The other end loads it with Acquire before it accesses them. The process needs no atomic load
+//! for its index, because it is the only writer, and keeps a copy.
 #![allow(unsafe_code)] // Ring memory is mapped from the kernel and reached through raw pointers.
 
 use std::io;
@@ -17,22 +17,22 @@ use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::net::xdp::XdpRingOffset;
 
-/// A stretch of mapped memory, unmapped when dropped.
+/// Mapped memory, unmapped on drop.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and is reached only through the types
-// built on it, which order their accesses themselves.
+// SAFETY: a mapping belongs to the process, not to a thread. It is accessed only through types that order their
+// accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `&Mapping` gives nothing but an address and a length.
+// SAFETY: as above; `&Mapping` provides only an address and a length.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory, already backed by pages.
+    /// Maps zeroed memory, backed by pages from the start.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        // SAFETY: a null hint lets the kernel choose a place, so no other mapping is touched.
+        // SAFETY: a null hint lets the kernel choose the address, so no other mapping is affected.
         let start = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -44,9 +44,9 @@ impl Mapping {
         Self::of(start.cast(), len)
     }
 
-    /// Memory of a file, shared with its other users.
+    /// Maps memory of a file, shared with its other users.
     pub(crate) fn shared(file: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
-        // SAFETY: a null hint lets the kernel choose a place, so no other mapping is touched.
+        // SAFETY: a null hint lets the kernel choose the address, so no other mapping is affected.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -73,7 +73,7 @@ impl Mapping {
         self.len
     }
 
-    /// Where a `T` (or `count` of them) would stand, if that is inside and aligned.
+    /// Address for `count` values of `T` at `offset`, if they are inside the mapping and aligned.
     fn place<T>(&self, offset: u64, count: u32) -> io::Result<NonNull<T>> {
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "ring offsets outside the ring");
         let offset = usize::try_from(offset).map_err(|_| bad())?;
@@ -81,7 +81,7 @@ impl Mapping {
             .checked_mul(size_of::<T>())
             .ok_or_else(bad)?;
         let end = offset.checked_add(bytes).ok_or_else(bad)?;
-        // SAFETY: `offset` is inside the mapping, or equal to its length, when `end` is.
+        // SAFETY: if `end` is inside the mapping, or equal to its length, so is `offset`.
         let place = (end <= self.len).then(|| unsafe { self.start.add(offset) });
         place
             .map(NonNull::cast::<T>)
@@ -92,22 +92,22 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever reaches into it holds it alive. A failure
-        // leaves it mapped, which harms nothing.
+        // SAFETY: the mapping belongs to `self`, and all users of the memory keep it alive. After a failure it stays
+        // mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// What a slot may hold.
+/// Type of a slot.
 ///
 /// # Safety
-/// Every bit pattern must be a value, because the other end writes the slots too.
+/// Every bit pattern must be valid, because the other end writes the slots too.
 pub(crate) unsafe trait Word: Copy {}
 
 // SAFETY: an integer.
 unsafe impl Word for u64 {}
 
-/// A frame as the transmit and receive rings name it (`struct xdp_desc`).
+/// Frame descriptor of the transmit and receive rings (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Descriptor {
@@ -120,7 +120,7 @@ pub(crate) struct Descriptor {
 unsafe impl Word for Descriptor {}
 
 struct Ring<T> {
-    /// Keeps mapped what the pointers lead into.
+    /// Keeps the memory behind the pointers mapped.
     _memory: Arc<Mapping>,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -129,7 +129,7 @@ struct Ring<T> {
     size: u32,
 }
 
-// SAFETY: the pointers lead into `_memory`, which moves with them; nothing of it is bound to a thread.
+// SAFETY: the pointers lead into `_memory`, which moves with them and is not bound to a thread.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Word> Ring<T> {
@@ -151,7 +151,7 @@ impl<T: Word> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: checked by `Mapping::place`, alive as long as `self._memory`, only used atomically.
+        // SAFETY: checked by `Mapping::place`, alive as long as `self._memory`, only accessed atomically.
         unsafe { self.producer.as_ref() }
     }
 
@@ -161,20 +161,20 @@ impl<T: Word> Ring<T> {
     }
 
     fn slot(&self, position: u32) -> NonNull<T> {
-        // SAFETY: masked to the ring, whose `size` slots `Mapping::place` has checked.
+        // SAFETY: masked to the ring, and `Mapping::place` has checked its `size` slots.
         unsafe { self.slots.add((position & (self.size - 1)) as usize) }
     }
 
     fn needs_wakeup(&self) -> bool {
-        // if_xdp.h: XDP_RING_NEED_WAKEUP. Relaxed: a hint, and the system call that follows it
-        // orders more than any fence here could.
+        // if_xdp.h: XDP_RING_NEED_WAKEUP. Relaxed: a hint, and the following system call is a stronger barrier than any
+        // fence here.
         // SAFETY: as for `producer`.
         self.flags
             .is_some_and(|flags| unsafe { flags.as_ref() }.load(Ordering::Relaxed) & 1 != 0)
     }
 }
 
-/// Our end of a ring that the kernel reads.
+/// Producer end of a ring that the kernel reads.
 ///
 /// [`Producer::push`] fills slots, [`Producer::publish`] shows them to the kernel.
 pub(crate) struct Producer<T> {
@@ -183,7 +183,7 @@ pub(crate) struct Producer<T> {
     head: u32,
     /// Position after the last slot shown.
     shown: u32,
-    /// The kernel's index when last looked at.
+    /// Last value read of the kernel's index.
     tail: u32,
 }
 
@@ -200,7 +200,7 @@ impl<T: Word> Producer<T> {
         })
     }
 
-    /// Free slots; looks at the kernel's index only when fewer than `want` are known to be free.
+    /// Number of free slots. Reads the kernel's index only if fewer than `want` are known to be free.
     #[inline]
     pub(crate) fn room(&mut self, want: u32) -> u32 {
         let room = self.ring.size - self.head.wrapping_sub(self.tail);
@@ -211,20 +211,20 @@ impl<T: Word> Producer<T> {
         self.ring.size - self.head.wrapping_sub(self.tail)
     }
 
-    /// Fills the next slot; false when there is none that [`Producer::room`] has seen free.
+    /// Fills the next slot; returns false if [`Producer::room`] has seen no free slot.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> bool {
         if self.head.wrapping_sub(self.tail) >= self.ring.size {
             return false;
         }
-        // SAFETY: between the kernel's index (loaded with Acquire) and ours, so it is not reading
-        // there until the Release in `publish`.
+        // SAFETY: the slot is between the kernel's index (loaded with Acquire) and ours, so the kernel does not read it
+        // until the Release in `publish`.
         unsafe { self.ring.slot(self.head).write(value) };
         self.head = self.head.wrapping_add(1);
         true
     }
 
-    /// Shows the kernel all slots pushed so far.
+    /// Publishes all slots pushed so far.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.shown != self.head {
@@ -234,10 +234,10 @@ impl<T: Word> Producer<T> {
         }
     }
 
-    /// The kernel's index: the position after the last slot it has said to be done with.
+    /// The kernel's index: position after the last slot that the kernel has released.
     #[inline]
     pub(crate) fn consumed(&mut self) -> u32 {
-        // Acquire pairs with the kernel's Release of the consumer index: what it read is read.
+        // Acquire pairs with the kernel's Release of the consumer index: its reads have ended.
         self.tail = self.ring.consumer().load(Ordering::Acquire);
         self.tail
     }
@@ -250,27 +250,27 @@ impl<T: Word> Producer<T> {
         self.shown
     }
 
-    /// What was pushed at `position`.
+    /// Value pushed at `position`.
     #[inline]
     pub(crate) fn pushed(&self, position: u32) -> T {
-        // SAFETY: inside the ring; the kernel only reads there, and so do we.
+        // SAFETY: inside the ring; both the kernel and this end only read there.
         unsafe { self.ring.slot(position).read() }
     }
 
-    /// Replaces what was pushed at `position`.
+    /// Replaces the value pushed at `position`.
     ///
     /// # Safety
-    /// The kernel must not be reading the ring meanwhile: it does so only inside our own system
-    /// calls, or the slot was not shown yet.
+    /// The kernel must not read the ring meanwhile: it reads only inside system calls of this thread, or the slot was
+    /// not published yet.
     pub(crate) unsafe fn replace(&mut self, position: u32, value: T) {
-        // SAFETY: inside the ring; nobody reads there now, as the caller promises.
+        // SAFETY: inside the ring; the caller guarantees that the kernel does not read there now.
         unsafe { self.ring.slot(position).write(value) };
     }
 
     /// Takes back all slots from `position` on.
     ///
     /// # Safety
-    /// The kernel must not have loaded a producer index beyond `position`, nor be reading the ring.
+    /// The kernel must not have loaded a producer index beyond `position`, and must not read the ring meanwhile.
     pub(crate) unsafe fn rewind(&mut self, position: u32) {
         self.head = position;
         if self.shown.wrapping_sub(self.tail) > position.wrapping_sub(self.tail) {
@@ -284,13 +284,13 @@ impl<T: Word> Producer<T> {
     }
 }
 
-/// Our end of a ring that the kernel fills.
+/// Consumer end of a ring that the kernel fills.
 ///
-/// [`Consumer::available`] says how many slots are filled, [`Consumer::peek`] reads them,
-/// [`Consumer::release`] gives them back.
+/// [`Consumer::available`] returns the number of filled slots, [`Consumer::peek`] reads them, [`Consumer::release`]
+/// returns them to the kernel.
 pub(crate) struct Consumer<T> {
     ring: Ring<T>,
-    /// The kernel's index when last looked at.
+    /// Last value read of the kernel's index.
     head: u32,
     /// Position of the next slot to read.
     tail: u32,
@@ -304,7 +304,7 @@ impl<T: Word> Consumer<T> {
         Ok(Self { ring, head, tail })
     }
 
-    /// Filled slots, but no more than `max`; looks at the kernel's index only when fewer are known.
+    /// Number of filled slots, up to `max`. Reads the kernel's index only if fewer are known.
     #[inline]
     pub(crate) fn available(&mut self, max: u32) -> u32 {
         if self.head.wrapping_sub(self.tail) < max {
@@ -317,23 +317,23 @@ impl<T: Word> Consumer<T> {
             .min(max)
     }
 
-    /// The `i`-th filled slot, if [`Consumer::available`] has seen so many.
+    /// The `i`-th filled slot, if [`Consumer::available`] has returned more than `i`.
     #[inline]
     pub(crate) fn peek(&self, i: u32) -> Option<T> {
         if i >= self.head.wrapping_sub(self.tail) {
             return None;
         }
-        // SAFETY: between our index and the kernel's (loaded with Acquire), so it is written and
-        // stays until `release`.
+        // SAFETY: the slot is between our index and the kernel's (loaded with Acquire), so it is written and unchanged
+        // until `release`.
         Some(unsafe { self.ring.slot(self.tail.wrapping_add(i)).read() })
     }
 
-    /// Gives the first `n` slots back (at most as many as were seen).
+    /// Releases the first `n` slots, at most the number seen.
     #[inline]
     pub(crate) fn release(&mut self, n: u32) {
         let n = n.min(self.head.wrapping_sub(self.tail));
         self.tail = self.tail.wrapping_add(n);
-        // Release pairs with the kernel's Acquire of the consumer index: our reads are over.
+        // Release pairs with the kernel's Acquire of the consumer index: our reads have ended.
         self.ring.consumer().store(self.tail, Ordering::Release);
     }
 }
@@ -353,13 +353,13 @@ pub(crate) mod testing {
         let memory = Arc::new(Mapping::anonymous(4096).unwrap());
         for offset in [AT.producer, AT.consumer] {
             let index = memory.place::<AtomicU32>(offset, 1).unwrap();
-            // SAFETY: placed inside the live mapping.
+            // SAFETY: inside the live mapping.
             unsafe { index.as_ref() }.store(start, Ordering::Relaxed);
         }
         memory
     }
 
-    /// Both ends of one ring, whose indices begin at `start`.
+    /// Both ends of one ring, with indices that begin at `start`.
     pub(crate) fn pair<T: Word>(size: u32, start: u32) -> (Producer<T>, Consumer<T>) {
         let memory = memory(start);
         (
@@ -427,7 +427,7 @@ mod tests {
         producer.publish();
         producer.push(3);
         let keep = producer.shown().wrapping_sub(2);
-        // SAFETY: the consumer has not looked yet.
+        // SAFETY: the consumer has not read the ring yet.
         unsafe { producer.rewind(keep) };
         producer.push(8);
         producer.publish();
@@ -471,7 +471,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever is pushed comes out once and in order, also where the indices wrap.
+        /// All values come out once and in order, even if the indices wrap.
         #[test]
         fn behaves_as_a_queue(
             start in prop_oneof![Just(0), Just(u32::MAX - 5), any::<u32>()],

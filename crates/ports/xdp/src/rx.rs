@@ -1,4 +1,4 @@
-//! The receiving half of a queue.
+//! Receiving half of a queue.
 #![allow(unsafe_code)] // Slices of frames that the rings say are ours.
 
 use std::os::fd::OwnedFd;
@@ -18,14 +18,14 @@ use crate::socket::{RxParts, kick_rx};
 use crate::stamp::{self, WallOffset};
 use crate::umem::Area;
 
-/// A receiver that never waits learns that its device is gone by asking now and then.
+/// Number of empty polls after which a receiver that never waits checks that its device exists.
 const EMPTY_ROUNDS_PER_QUESTION: u32 = 4096;
 
-/// Twice as long, 10 Gbit/s of the shortest frames fill no more than `NAP_FRAMES`.
+/// At 10 Gbit/s of the shortest frames, no more than `NAP_FRAMES` arrive in twice this time.
 const NAP: Duration = Duration::from_micros(50);
 const NAP_FRAMES: u32 = 2048;
 
-/// The receiving half of an [`crate::XdpQueue`].
+/// Receiving half of an [`crate::XdpQueue`].
 pub struct XdpRx {
     receiver: Option<Receiver>,
 }
@@ -36,7 +36,7 @@ struct Receiver {
     ring: Consumer<Descriptor>,
     fill: Producer<u64>,
     area: Area,
-    /// Memory that the fill ring had no slot for, as long as the kernel has not said what it took.
+    /// Memory for which the fill ring had no slot, because the kernel has not yet published its index.
     spare: Vec<u64>,
     #[cfg(feature = "bpf")]
     gate: Option<Arc<Gate>>,
@@ -44,7 +44,7 @@ struct Receiver {
     queue: u32,
     busy_poll: bool,
     empty_rounds: u32,
-    /// The frame that was shown last had a stamp.
+    /// True if the last frame shown had a timestamp.
     stamped: bool,
     received_frames: u64,
 }
@@ -90,20 +90,20 @@ impl XdpRx {
     }
 }
 
-/// For whoever reads several queues in turn.
+/// Methods for groups of queues.
 impl XdpRx {
     pub(crate) fn socket(&self) -> Option<&OwnedFd> {
         self.receiver.as_ref().map(|receiver| &*receiver.socket)
     }
 
-    /// Whether a frame waits.
+    /// Returns true if a frame is waiting.
     pub(crate) fn has_frame(&mut self) -> bool {
         self.receiver
             .as_mut()
             .is_some_and(|receiver| receiver.ring.available(1) > 0)
     }
 
-    /// As [`Receiver::ask`].
+    /// See [`Receiver::ask`].
     pub(crate) fn ask(&self) -> Result<(), PortError> {
         self.receiver.as_ref().map_or(Ok(()), Receiver::ask)
     }
@@ -114,7 +114,7 @@ impl XdpRx {
             .map_or("", |receiver| receiver.port.as_str())
     }
 
-    /// Bytes of the longest frame that it may show.
+    /// Length of the longest frame that it may show, in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.receiver
             .as_ref()
@@ -219,14 +219,14 @@ impl Receiver {
         let frames = (0..n).filter_map(|i| self.ring.peek(i));
         for descriptor in frames {
             if let Some((index, offset)) = self.area.locate(descriptor.address) {
-                // SAFETY: as in `show`; nobody else looks at it meanwhile, and it is not given back here.
+                // SAFETY: as in `show`; the frame is not shared meanwhile, and it is not given back here.
                 let frame = unsafe { self.area.frame(index) };
                 on_frame(&frame[offset..][..descriptor.len as usize]);
             }
         }
     }
 
-    /// Shows one frame and puts its memory back into the fill ring.
+    /// Passes one frame to the caller and returns its memory to the fill ring.
     #[inline]
     fn show(
         &mut self,
@@ -234,12 +234,12 @@ impl Receiver {
         clock: WallOffset,
         on_frame: &mut impl FnMut(&RxFrame<'_>),
     ) {
-        // The address points behind the headroom; `locate` takes it apart.
+        // The address points behind the headroom; `locate` splits it.
         let Some((index, offset)) = self.area.locate(descriptor.address) else {
             debug_assert!(false, "a frame that is not of this memory: {descriptor:?}");
             return;
         };
-        // SAFETY: the frame came through the receive ring and is ours until it is in the fill ring.
+        // SAFETY: the frame came through the receive ring and belongs to this end until it is in the fill ring.
         let (front, rest) = unsafe { self.area.frame(index) }.split_at_mut(offset);
         let (stamp_ns, stamp_source) = match stamp::take(front) {
             Some(monotonic_ns) => (clock.wall_ns(monotonic_ns), StampSource::KernelXdp),
@@ -256,12 +256,12 @@ impl Receiver {
         });
         let address = self.area.address(index);
         if !self.give(address) {
-            // The room is that of all frames of the area, so nothing is allocated.
+            // The capacity is the number of frames of the area, so nothing is allocated.
             self.spare.push(address);
         }
     }
 
-    /// Gives memory back to the kernel; false if the fill ring has no slot for it now.
+    /// Returns memory to the kernel; returns false if the fill ring has no free slot.
     #[inline]
     fn give(&mut self, address: u64) -> bool {
         self.fill.room(1);
@@ -291,7 +291,7 @@ impl Receiver {
         let mut fds = [PollFd::new(&*self.socket, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => {
-                // `poll` says nothing of a device that has gone.
+                // `poll` does not report a removed device.
                 self.ask()?;
                 Ok(false)
             }
@@ -305,8 +305,8 @@ impl Receiver {
         }
     }
 
-    /// Has the kernel work on the receive side, where it needs that, and looks whether the device
-    /// is still there. A device that is down only has no frames.
+    /// Lets the kernel process the receive side, if necessary, and checks that the device still exists. A device that
+    /// is only down has no frames.
     fn ask(&self) -> Result<(), PortError> {
         match kick_rx(&self.socket) {
             Err(Errno::NXIO | Errno::NODEV | Errno::BADF) => Err(fault::gone(&self.port)),
@@ -353,8 +353,8 @@ impl Receiver {
     }
 
     fn counters(&self) -> RxCounters {
-        // A frame that finds the fill ring empty counts in `rx_dropped` and, once more, in
-        // `rx_fill_ring_empty_descs`, so the latter is left out.
+        // A frame that finds the fill ring empty counts in `rx_dropped` and again in `rx_fill_ring_empty_descs`, so the
+        // latter is left out.
         let dropped_frames = sockopt::xdp_statistics(&self.socket)
             .map_or(0, |lost| lost.rx_dropped + lost.rx_ring_full.unwrap_or(0));
         RxCounters {

@@ -1,8 +1,7 @@
-//! AF_XDP sockets: made, given memory and rings, bound to a queue, and kicked.
+//! AF_XDP sockets: creates them, registers memory and rings, binds them to a queue, and kicks them.
 //!
-//! One queue has one memory and, in copy mode with both directions, two sockets on it: a `poll` of
-//! a socket that has a transmit ring would send in copy mode, and would swallow the news that the
-//! device dropped a frame.
+//! Each queue has one memory area. In copy mode with both directions it has two sockets: a `poll` of a socket with a
+//! transmit ring would send in copy mode, and would discard the error of a frame that the device dropped.
 #![allow(unsafe_code)] // Socket options that rustix does not know.
 
 use std::io;
@@ -27,15 +26,15 @@ use crate::options::{BusyPoll, XdpOptions};
 use crate::ring::{Consumer, Descriptor, Mapping, Producer};
 use crate::umem::{self, Area};
 
-/// The pool of a closed socket is freed by a kernel worker; for some 200 ms the queue still counts
-/// as taken. Any other holder would keep it for longer, so trying for one second is enough.
+/// A kernel worker frees the pool of a closed socket; the queue counts as in use for about 200 ms. Any other owner
+/// would keep it for longer, so retries for one second are enough.
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
-/// The kernel wants a fill ring even where nothing is received.
+/// The kernel requires a fill ring even if nothing is received.
 const UNUSED_RING: u32 = 64;
 
-/// The rings of a queue that sends.
+/// Rings of a queue that sends.
 pub(crate) struct TxParts {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) ring: Producer<Descriptor>,
@@ -43,7 +42,7 @@ pub(crate) struct TxParts {
     pub(crate) area: Area,
 }
 
-/// The rings of a queue that receives; the kernel holds all frames of the area.
+/// Rings of a queue that receives; the kernel owns all frames of the area.
 pub(crate) struct RxParts {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) ring: Consumer<Descriptor>,
@@ -52,17 +51,17 @@ pub(crate) struct RxParts {
     pub(crate) queue: u32,
 }
 
-/// What one queue is opened for.
+/// Directions in which a queue is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directions {
     pub(crate) tx: bool,
     pub(crate) rx: bool,
 }
 
-/// Memory for frames that the device receives, and slots of the fill ring.
+/// Number of frames that the device receives into, and slots of the fill ring.
 ///
-/// A queue with zero copy receives into the pool that is bound to it and nowhere else, also what is the
-/// host's: without memory in the fill ring the host would hear nothing on it while we send.
+/// A queue with zero copy receives only into the pool that is bound to it, including the host's frames. Without memory
+/// in the fill ring, the host would receive nothing on this queue while the port sends.
 fn receive_memory(options: &XdpOptions, directions: Directions, zero_copy: bool) -> (u32, u32) {
     if directions.rx || zero_copy {
         options.rx_memory()
@@ -71,7 +70,7 @@ fn receive_memory(options: &XdpOptions, directions: Directions, zero_copy: bool)
     }
 }
 
-/// Opens one queue, bound and ready.
+/// Opens one queue, bound and ready to use.
 pub(crate) fn open_queue(
     interface: &Interface,
     options: &XdpOptions,
@@ -169,7 +168,7 @@ pub(crate) fn open_queue(
     Ok((sending, receiving))
 }
 
-/// An unbound socket; also what [`crate::probe`] tries.
+/// Creates an unbound socket, also for [`crate::probe`].
 pub(crate) fn new_socket(interface: &Interface) -> Result<OwnedFd, Failure> {
     socket_with(
         AddressFamily::XDP,
@@ -185,7 +184,7 @@ fn register(interface: &Interface, socket: &OwnedFd, area: &Area) -> Result<(), 
     let registration = XdpUmemReg {
         addr,
         len,
-        // At most a page, by `XdpOptions::resolve`.
+        // At most a page, checked by `XdpOptions::resolve`.
         chunk_size: area.frame_size() as u32,
         headroom: 0,
         flags: XdpUmemRegFlags::empty(),
@@ -229,19 +228,19 @@ fn bind_first(
     }
 }
 
-/// Has the kernel work on the transmit ring.
+/// Makes the kernel process the transmit ring.
 #[inline]
 pub(crate) fn kick_tx(socket: &OwnedFd) -> Result<(), Errno> {
     send(socket, &[], SendFlags::DONTWAIT).map(drop)
 }
 
-/// Has the kernel work on the receive side, or say why it cannot.
+/// Makes the kernel process the receive side, or return an error.
 #[inline]
 pub(crate) fn kick_rx(socket: &OwnedFd) -> Result<(), Errno> {
     recv(socket, &mut [0u8; 0][..], RecvFlags::DONTWAIT).map(drop)
 }
 
-/// Lets one system call send `frames` in copy mode. Kernels before 6.17 refuse; then it is 32.
+/// Sets the number of frames per system call in copy mode. Kernels before 6.17 refuse; the number is then 32.
 fn set_tx_budget(socket: &OwnedFd, frames: u32) {
     // if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
     const XDP_MAX_TX_SKB_BUDGET: i32 = 9;

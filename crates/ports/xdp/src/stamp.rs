@@ -1,15 +1,15 @@
-//! Receive stamps: where the XDP program puts them and how they become wall time.
+//! Receive timestamps: reads them from the frame and converts them to wall time.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Bytes in front of a stamped frame: u64 monotonic ns, u32 magic, u32 unused, in the byte order
-/// of the machine. `bpf/select.bpf.c` writes them.
+/// Size of the timestamp in front of a frame: u64 monotonic ns, u32 magic, u32 unused, in host byte order.
+/// `bpf/select.bpf.c` writes it.
 const LEN: usize = 16;
 const MAGIC: u32 = 0x7762_5844;
 
-/// Takes the stamp that ends `front`, the bytes before a frame, if there is one.
+/// Takes the timestamp at the end of `front`, the bytes before a frame, if there is one.
 ///
-/// It is wiped, so that a later frame in the same memory is not taken for stamped.
+/// Erases it, so that a later frame in the same memory does not appear to have a timestamp.
 #[inline]
 pub(crate) fn take(front: &mut [u8]) -> Option<u64> {
     let stamp = front.last_chunk_mut::<LEN>()?;
@@ -22,19 +22,19 @@ pub(crate) fn take(front: &mut [u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(*time))
 }
 
-/// What to add to a monotonic time to get wall time, as it was at one moment.
+/// Difference between wall time and monotonic time at one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct WallOffset {
     offset_ns: u64,
-    /// Wall time of that moment.
+    /// Wall time of that moment in ns.
     pub(crate) now_ns: u64,
 }
 
 impl WallOffset {
     /// Reads both clocks.
     pub(crate) fn sample() -> Self {
-        // The thread may lose its CPU between two readings; then the offset would be wrong by as
-        // much as it was away. Readings that frame a short time are right to half of that.
+        // The thread may lose its CPU between two readings, and the offset would be wrong by that time. Readings within
+        // a short interval are accurate to half of the interval.
         const SHORT_NS: u64 = 1_000;
         let mut best = (u64::MAX, 0, 0);
         for _ in 0..4 {
@@ -63,7 +63,7 @@ impl WallOffset {
 
 fn now(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // Neither clock goes below zero.
+    // Both clocks are never negative.
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 

@@ -1,10 +1,9 @@
-//! The sending half of a queue.
+//! Sending half of a queue.
 //!
-//! In copy mode the kernel works on the transmit ring only inside our own `sendto`, on this
-//! thread: it takes a descriptor, copies the frame and hands it to the device. So when the call
-//! returns, what became of each frame is known: consumed is sent, except that `EBUSY` says that
-//! the device dropped the last one consumed. With zero copy the device works on its own, and a
-//! frame is sent when it comes back through the completion ring.
+//! In copy mode the kernel processes the transmit ring only inside `sendto` calls of this thread. It takes a
+//! descriptor, copies the frame and passes it to the device. So after the call the fate of each frame is known:
+//! consumed frames are sent, except that `EBUSY` means that the device dropped the last one. With zero copy the device
+//! works independently, and a frame is sent when it returns through the completion ring.
 #![allow(unsafe_code)] // Slices of frames, and taking back descriptors: who holds what is known here.
 
 use std::os::fd::OwnedFd;
@@ -19,40 +18,39 @@ use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::{TxParts, kick_tx};
 use crate::umem::Area;
 
-/// Frames worth handing over at once. Measured on veth in copy mode: see `examples/xsk_blast.rs`.
+/// Efficient batch size in frames. Measured on veth in copy mode: see `examples/xsk_blast.rs`.
 const BATCH: usize = 64;
 
-/// A device that drops frame after frame is asked for its carrier at the second, and after so many again.
+/// If a device drops frame after frame, its carrier is checked after two drops, and again after this number of drops.
 const ASK_DROPS: u32 = 64;
 
-/// Stands in the ring for a withdrawn frame. No kernel has such options or so long a memory, so it
-/// skips the descriptor as invalid.
+/// Replaces a withdrawn frame in the ring. No kernel has such options or such a large memory, so the kernel skips the
+/// descriptor as invalid.
 const WITHDRAWN: Descriptor = Descriptor {
     address: u64::MAX,
     len: 1,
     options: 0x8000_0000,
 };
 
-/// The sending half of an [`crate::XdpQueue`].
+/// Sending half of an [`crate::XdpQueue`].
 ///
-/// Bytes of refused frames stay in the frames they were sent from. A caller that does not collect
-/// them with [`TxQueue::take_refused`] loses them when there is no other frame left to lend; the
-/// counters stay right.
+/// The bytes of refused frames stay in their frames. If the caller does not collect them with
+/// [`TxQueue::take_refused`], they are lost when no other frame is left to lend; the counters stay correct.
 pub struct XdpTx {
     sender: Option<Sender<Arc<OwnedFd>>>,
 }
 
-/// One frame of ours, beside its bytes.
+/// State of one frame.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     cookie: u64,
     len: u32,
-    /// Refused and not yet handed out: not free even when completed.
+    /// Refused and not yet handed out: not free even if completed.
     refused: bool,
     completed: bool,
 }
 
-/// What sends the frames in the transmit ring: the kernel behind a socket, or a test's model of it.
+/// Sends the frames in the transmit ring: the kernel behind a socket, or a model in tests.
 trait Kernel {
     fn kick(&self) -> Result<(), Errno>;
 }
@@ -72,21 +70,21 @@ struct Sender<K> {
     completions: Consumer<u64>,
     area: Area,
     frames: Box<[Frame]>,
-    /// A stack, so that the frames used are the ones still in the cache.
+    /// A stack, so that frames are reused while they are still in the cache.
     free: Vec<u32>,
     lent: Vec<u32>,
     refused: Vec<u32>,
     in_flight: usize,
     zero_copy: bool,
-    /// Copy mode: position of the first descriptor that the kernel has not consumed. May be ahead
-    /// of the kernel's index, which it leaves alone when a call sends nothing.
+    /// Copy mode: position of the first descriptor that the kernel has not consumed. May be ahead of the kernel's
+    /// index, which the kernel does not update in a call that sends nothing.
     next: u32,
-    /// Copy mode: the kernel may have copied a producer index up to here, and would go on to it
-    /// without looking at the index again.
+    /// Copy mode: the kernel may have cached a producer index up to here, and would continue to it without reading the
+    /// index again.
     seen: u32,
-    /// Copy mode: frames that the device dropped since one was sent.
+    /// Copy mode: number of consecutive frames that the device dropped.
     drops_in_a_row: u32,
-    /// Zero copy: something was completed since the last kick.
+    /// Zero copy: true if frames were completed since the last kick.
     progress: bool,
     counters: TxCounters,
 }
@@ -164,8 +162,8 @@ impl TxQueue for XdpTx {
         }
     }
 
-    /// With zero copy only frames that were never flushed can be taken back: the device reads the
-    /// ring at any time, until the port is closed.
+    /// With zero copy, only frames that were never flushed can be taken back, because the device may read the ring at
+    /// any time until the port is closed.
     fn withdraw<F: FnMut(&[u8])>(&mut self, each: F) {
         if let Some(sender) = &mut self.sender {
             sender.withdraw(each);
@@ -215,13 +213,13 @@ impl<K: Kernel> Sender<K> {
 
     #[inline]
     fn lend(&mut self, n: usize) -> usize {
-        // Not only when frames run out: those just completed are still in the cache.
+        // Not only when frames run out: completed frames are still in the cache.
         self.reclaim();
         while self.lent.len() < n {
             let Some(frame) = self.free.pop() else { break };
             self.lent.push(frame);
         }
-        // The ring has at most 32768 slots, by `XdpOptions::resolve`.
+        // The ring has at most 32768 slots, checked by `XdpOptions::resolve`.
         let lent = self.lent.len().min(n);
         lent.min(self.ring.room(lent as u32) as usize)
     }
@@ -280,7 +278,7 @@ impl<K: Kernel> Sender<K> {
                         true => 0,
                         false => self.drops_in_a_row.wrapping_add(1),
                     };
-                    // Without a carrier the kernel drops frame after frame, in however many calls. What is left can
+                    // Without a carrier the kernel drops every frame, in any number of calls. The remaining frames can
                     // wait.
                     if self.drops_in_a_row % ASK_DROPS == 2 && !self.link.may_carry() {
                         self.drops_in_a_row = 1;
@@ -296,7 +294,7 @@ impl<K: Kernel> Sender<K> {
         Ok(())
     }
 
-    /// Settles what the kernel's index shows as consumed; false when that is nothing.
+    /// Settles the frames that the kernel's index shows as consumed; returns false if there are none.
     #[inline]
     fn note_consumed(&mut self) -> bool {
         let consumed = self.ring.consumed();
@@ -307,7 +305,7 @@ impl<K: Kernel> Sender<K> {
         true
     }
 
-    /// A call that meets a withdrawn frame first ends there, without moving its index or an error.
+    /// Handles a call that met a withdrawn frame first: it ends there, without an error or a change of the index.
     fn note_skipped(&mut self, outcome: Result<(), Errno>) -> bool {
         let skipped = outcome.is_ok() && self.ring.pushed(self.next) == WITHDRAWN;
         if skipped {
@@ -316,8 +314,8 @@ impl<K: Kernel> Sender<K> {
         skipped
     }
 
-    /// Settles a call that ended because the device dropped the last frame consumed. Says whether
-    /// others were sent before it: if not, the kernel may not have moved its index.
+    /// Settles a call that ended because the device dropped the last frame consumed. Returns true if other frames were
+    /// sent before it. Otherwise the kernel may not have updated its index.
     fn note_dropped(&mut self) -> bool {
         let consumed = self.ring.consumed();
         let shown = consumed.wrapping_sub(1);
@@ -341,8 +339,8 @@ impl<K: Kernel> Sender<K> {
         self.counters.sent_frames != sent_before
     }
 
-    /// The first frame from `position` on that was not withdrawn. Kernels from before frames in
-    /// parts (6.6) skip withdrawn ones and go on in the same call.
+    /// Position of the first frame from `position` on that was not withdrawn. Kernels before multi-buffer support (6.6)
+    /// skip withdrawn frames and continue in the same call.
     fn after_withdrawn(&self, mut position: u32) -> u32 {
         while position != self.ring.shown() && self.ring.pushed(position) == WITHDRAWN {
             position = position.wrapping_add(1);
@@ -372,8 +370,8 @@ impl<K: Kernel> Sender<K> {
     fn flush_zero_copy(&mut self) -> Result<(), PortError> {
         self.ring.publish();
         self.reclaim();
-        // A driver that never clears or sets the flag on this ring would stall us; so kick also
-        // when nothing has moved since the last kick.
+        // A driver that never changes the flag of this ring would block the sender, so kick also if nothing has
+        // completed since the last kick.
         if self.in_flight == 0 || (self.progress && !self.ring.needs_wakeup()) {
             self.progress = false;
             return Ok(());
@@ -444,7 +442,7 @@ impl<K: Kernel> Sender<K> {
     fn take_refused(&mut self, mut each: impl FnMut(&[u8])) {
         for index in self.refused.drain(..) {
             let frame = &mut self.frames[index as usize];
-            // SAFETY: the kernel has copied and dropped the frame, and `refused` keeps it ours.
+            // SAFETY: the kernel has copied and dropped the frame, and `refused` keeps it from being lent.
             each(&unsafe { self.area.frame(index) }[..frame.len as usize]);
             frame.refused = false;
             if std::mem::take(&mut frame.completed) {
@@ -453,9 +451,9 @@ impl<K: Kernel> Sender<K> {
         }
     }
 
-    /// Positions that the kernel has not looked at are taken out of the ring. Those it may have
-    /// copied the producer index over, it would read without looking at the index again: they are
-    /// overwritten with a descriptor that it skips.
+    /// Removes positions from the ring that the kernel has not seen. Positions within a producer index that the kernel
+    /// may have cached would be read without a check of the index, so they are overwritten with a descriptor that the
+    /// kernel skips.
     fn withdraw(&mut self, mut each: impl FnMut(&[u8])) {
         let head = self.ring.head();
         let (first, keep) = if self.zero_copy {
@@ -467,18 +465,18 @@ impl<K: Kernel> Sender<K> {
             let position = first.wrapping_add(i);
             let descriptor = self.ring.pushed(position);
             if let Some((frame, _)) = self.area.locate(descriptor.address) {
-                // SAFETY: the kernel has not begun to read the frame, or this would be settled.
+                // SAFETY: the kernel has not started to read the frame; otherwise it would be settled.
                 each(&unsafe { self.area.frame(frame) }[..descriptor.len as usize]);
                 self.free.push(frame);
                 self.in_flight -= 1;
                 self.counters.withdrawn_frames += 1;
             }
             if i < keep.wrapping_sub(first) {
-                // SAFETY: copy mode, where the kernel reads the ring only inside our `sendto`.
+                // SAFETY: copy mode, in which the kernel reads the ring only inside our `sendto`.
                 unsafe { self.ring.replace(position, WITHDRAWN) };
             }
         }
-        // SAFETY: `keep` is not before what the kernel may have seen of the producer index.
+        // SAFETY: `keep` is not before any producer index that the kernel may have seen.
         unsafe { self.ring.rewind(keep) };
     }
 }

@@ -1,6 +1,6 @@
-//! The memory that frames lie in, cut into equal frames and shared with the kernel.
+//! Frame memory, divided into equal frames and shared with the kernel.
 //!
-//! Knows addresses, not who holds which frame: that is what the rings say.
+//! Handles addresses; the rings determine the owner of each frame.
 #![allow(unsafe_code)] // Slices into memory that the kernel writes too.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::ring::Mapping;
 
-/// A part of the memory of one queue: so many frames of one size.
+/// Part of the memory of one queue: a number of frames of one size.
 ///
 /// Areas of one memory never overlap.
 pub(crate) struct Area {
@@ -18,7 +18,7 @@ pub(crate) struct Area {
     frame_shift: u32,
 }
 
-/// Maps memory for `first + second` frames and parts it in two.
+/// Maps memory for `first + second` frames and divides it into two areas.
 pub(crate) fn map(frame_size: u32, first: u32, second: u32) -> io::Result<(Area, Area)> {
     if !frame_size.is_power_of_two() {
         return Err(io::Error::new(
@@ -39,7 +39,7 @@ pub(crate) fn map(frame_size: u32, first: u32, second: u32) -> io::Result<(Area,
 }
 
 impl Area {
-    /// Address and length of the whole memory, to register it.
+    /// Address and length of the whole memory, for registration.
     pub(crate) fn whole(&self) -> (u64, u64) {
         (
             self.memory.start().as_ptr() as u64,
@@ -55,13 +55,13 @@ impl Area {
         1 << self.frame_shift
     }
 
-    /// Where the `i`-th frame of this area begins, counted from the begin of the memory.
+    /// Start of the `i`-th frame of this area, relative to the start of the memory.
     #[inline]
     pub(crate) fn address(&self, i: u32) -> u64 {
         u64::from(self.frames.start + i) << self.frame_shift
     }
 
-    /// Which frame of this area `address` lies in and how far from its begin.
+    /// Index of the frame of this area that contains `address`, and the offset in the frame.
     #[inline]
     pub(crate) fn locate(&self, address: u64) -> Option<(u32, usize)> {
         let frame = u32::try_from(address >> self.frame_shift).ok()?;
@@ -71,10 +71,10 @@ impl Area {
             .then(|| (frame - self.frames.start, offset as usize))
     }
 
-    /// The bytes of the `i`-th frame.
+    /// Bytes of the `i`-th frame.
     ///
     /// # Safety
-    /// The kernel must not hold the frame: it was not handed over, or it was handed back.
+    /// The kernel must not own the frame: it was never passed to the kernel, or it was returned.
     ///
     /// # Panics
     /// If there is no such frame.
@@ -82,8 +82,8 @@ impl Area {
     pub(crate) unsafe fn frame(&mut self, i: u32) -> &mut [u8] {
         assert!(i < self.frames(), "frame {i} of {}", self.frames());
         let offset = self.address(i) as usize;
-        // SAFETY: inside the mapping by the check above, zeroed at start, reached by nobody else:
-        // areas do not overlap, `self` is borrowed, and the kernel does not hold the frame.
+        // SAFETY: inside the mapping by the check above, and zeroed at the start. Access is exclusive: areas do not
+        // overlap, `self` is borrowed, and the kernel does not own the frame.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.memory.start().add(offset).as_ptr(),
@@ -102,7 +102,7 @@ mod tests {
         let (mut first, mut second) = map(2048, 3, 5).unwrap();
         assert_eq!((first.frames(), second.frames()), (3, 5));
         assert_eq!((first.address(2), second.address(0)), (4096, 6144));
-        // SAFETY: no kernel knows this memory.
+        // SAFETY: this memory is not registered with the kernel.
         unsafe {
             first.frame(2).fill(1);
             assert!(second.frame(0).iter().all(|&byte| byte == 0));
@@ -123,7 +123,7 @@ mod tests {
     #[should_panic(expected = "frame 2 of 2")]
     fn a_frame_outside_panics() {
         let (mut first, _second) = map(2048, 2, 2).unwrap();
-        // SAFETY: no kernel knows this memory.
+        // SAFETY: this memory is not registered with the kernel.
         let _ = unsafe { first.frame(2) };
     }
 

@@ -1,4 +1,4 @@
-//! The sender against a model of the kernel's half.
+//! Tests the sender against a model of the kernel.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -19,9 +19,9 @@ enum Verdict {
     Busy,
 }
 
-/// What the kernel does in `sendto` in copy mode, with its private copies of both indices: the
-/// producer index is looked at only when the copy is used up, and the consumer index is shown
-/// only then and, depending on the kernel, when a call has sent or taken something.
+/// Model of the kernel's `sendto` in copy mode, with private copies of both indices. It reads the producer index only
+/// when its copy is used up. It publishes the consumer index only then and, depending on the kernel, after a call that
+/// has sent or taken a frame.
 struct Model {
     shows_what_it_dropped: bool,
     skips_and_goes_on: bool,
@@ -31,7 +31,7 @@ struct Model {
     cached: u32,
     unshown: u32,
     verdicts: VecDeque<Verdict>,
-    /// Which number stands in the frame at an address.
+    /// Number in the frame at an address.
     numbers: HashMap<u64, u64>,
     sent: Vec<u64>,
     dropped: Vec<u64>,
@@ -188,7 +188,7 @@ fn verdicts() -> impl Strategy<Value = Vec<Verdict>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever the device does, every frame ends in one way only, and in the one counted.
+    /// Each frame ends in exactly one way, and is counted correctly, whatever the device does.
     #[test]
     fn every_frame_ends_once(
         steps in steps(),
@@ -225,7 +225,7 @@ proptest! {
             prop_assert_eq!(counters.refused_frames, model.dropped.len() as u64);
             prop_assert_eq!(counters.withdrawn_frames, withdrawn.len() as u64);
         }
-        // What is left is sent once the device takes everything.
+        // The remaining frames are sent once the device accepts all frames.
         sender.kernel.borrow_mut().verdicts.clear();
         sender.flush_copy().unwrap();
         sender.take_refused(|bytes| refused.push(number(bytes)));
@@ -233,7 +233,7 @@ proptest! {
         sender.lend(FRAMES as usize);
         prop_assert_eq!(sender.free.len() + sender.lent.len(), FRAMES as usize);
         let model = sender.kernel.borrow();
-        // Uncollected refused frames may have been lost, but never confused with others.
+        // Uncollected refused frames may have been lost, but are never mixed up with others.
         prop_assert!(refused.iter().all(|number| model.dropped.contains(number)));
         let mut ends = BTreeSet::new();
         for &number in model.sent.iter().chain(&model.dropped).chain(&withdrawn) {

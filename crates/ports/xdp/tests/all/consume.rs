@@ -1,4 +1,4 @@
-//! Counted frames are kept from the host on a real veth pair, and all others reach it.
+//! On a real veth pair, counted frames do not reach the host, and all other frames do.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -11,7 +11,7 @@ use wb_xdp::consume::{self, Consumer};
 const MAGIC: u64 = 0xbe9b_e955 << 32;
 const PORT: u16 = 4000;
 
-/// The far end, as a host that has an address and knows its neighbour.
+/// The far end: a host with an address and a neighbour entry.
 struct Host {
     mac: [u8; 6],
     near: PacketSocket,
@@ -38,7 +38,7 @@ impl Host {
         }
     }
 
-    /// A frame to a port of this host that it would accept.
+    /// Frame to a port of this host that it would accept.
     fn frame(&self, dport: u16, number: u64) -> Vec<u8> {
         let mut frame = lab::frame(60, self.mac, dport, number);
         let sum: u32 = frame[14..34]
@@ -54,7 +54,7 @@ impl Host {
         self.near.send(&self.frame(PORT, number));
     }
 
-    /// The numbers that wait at the socket, from the oldest on.
+    /// Numbers of the frames waiting at the socket, oldest first.
     fn heard(&self) -> Vec<u64> {
         let mut buffer = [0; 2048];
         std::iter::from_fn(|| {
@@ -74,7 +74,7 @@ impl Host {
         heard == wanted
     }
 
-    /// Numbers of the frames that the packet socket saw, until `enough`.
+    /// Numbers of the frames that the packet socket received, until `enough`.
     fn tapped(&self, enough: usize) -> Vec<u64> {
         let mut seen = Vec::new();
         while seen.len() < enough {
@@ -127,7 +127,7 @@ fn a_closed_port_answers_no_counted_frame() {
         host.near.send(&host.frame(PORT + 1, MAGIC | i));
     }
     host.near.send(&host.frame(PORT + 1, 5));
-    // ICMP, which quotes what it answers.
+    // ICMP, which quotes the answered packet.
     let is_answer = |bytes: &[u8]| bytes.len() >= 78 && bytes[..6] == NEAR && bytes[23] == 1;
     let answer = host.near.receive_soon_if(is_answer).unwrap();
     assert_eq!(answer[70..78], 5u64.to_be_bytes());
@@ -163,7 +163,7 @@ fn only_its_own_interface_is_concerned() {
     let lab = lab_or_skip!("other");
     let host = Host::new(&lab);
     let interface = lab::describe(&lab.b, "b0");
-    // Two count each for itself; the later one comes first.
+    // Two programs count separately; the later one receives frames first.
     let near = attach(&lab.a, "a0");
     let (first, second) = (attach(&lab.b, "b0"), attach(&lab.b, "b0"));
     host.send(MAGIC);
@@ -224,7 +224,7 @@ fn it_ends_when_its_process_is_killed() {
     }));
 }
 
-/// The process that is killed above; alone it does nothing.
+/// The process that the test above kills; without it the test does nothing.
 #[test]
 #[ignore = "run by it_ends_when_its_process_is_killed"]
 fn hold_until_killed() {

@@ -1,4 +1,4 @@
-//! Several queues with one worker, and workers that hand frames on, on a real veth pair.
+//! Several queues per worker, and workers that pass frames on, on a real veth pair.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use wb_xdp::{XdpGroup, XdpOptions, XdpPort, XdpQueue};
 
 const TO: [u8; 6] = [2, 0, 0, 0, 0, 7];
 
-/// Gives both ends so many queues; false, and says so, where that cannot be.
+/// Sets the number of queues of both ends; prints a message and returns false if that is not possible.
 fn widen(lab: &Lab, queues: u32) -> bool {
     [(&lab.a, "a0"), (&lab.b, "b0")]
         .into_iter()
@@ -41,7 +41,7 @@ fn two_queues() -> XdpOptions {
     }
 }
 
-/// Sends a frame for this port and with this number.
+/// Sends a frame with this destination port and number.
 fn send(queue: &mut XdpQueue, port: u16, number: u64) {
     let tx = queue.tx();
     assert_eq!(tx.lend(1), 1);
@@ -52,7 +52,7 @@ fn send(queue: &mut XdpQueue, port: u16, number: u64) {
     tx.flush().unwrap();
 }
 
-/// Takes what is ours until there are so many.
+/// Receives test frames until `enough` have arrived.
 fn take(group: &mut XdpGroup, enough: usize) -> Vec<u64> {
     let mut numbers = Vec::new();
     let came = lab::eventually(|| {
@@ -104,7 +104,7 @@ fn one_worker_gets_the_frames_of_all_queues() {
     }
     let mut numbers = take(&mut group, 100);
     for lane in 0..2 {
-        // Each queue keeps its order.
+        // Each queue is in order.
         let of_lane: Vec<u64> = numbers.iter().copied().filter(|n| n % 2 == lane).collect();
         assert!(of_lane.is_sorted(), "{of_lane:?}");
     }
@@ -112,7 +112,7 @@ fn one_worker_gets_the_frames_of_all_queues() {
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
     let counters = group.rx().counters();
     assert!(counters.received_frames >= 100 && counters.dropped_frames == 0);
-    // Sending one at a time wakes a worker that waits, whichever queue it is.
+    // A single frame wakes a waiting worker, whichever queue it is on.
     for (queue, from) in (0..).zip(&mut a) {
         while group.rx().receive(64, |_| {}).unwrap() > 0 {}
         send(from, 4000, queue);
@@ -136,13 +136,13 @@ fn a_frame_gets_to_its_worker_from_any_queue() {
     let mut groups = wb_xdp::gather(b, 2, Some(PortSteering::Destination)).unwrap();
     let mut second = groups.pop().unwrap();
     let mut first = groups.pop().unwrap();
-    // Ports 4000 and 4001, each by both queues.
+    // Ports 4000 and 4001, each in both queues.
     for (queue, from) in (0..).zip(&mut a) {
         for port in 0..2 {
             send(from, 4000 + port, 10 * u64::from(port) + queue);
         }
     }
-    // Whoever has seen its own queue has handed on what it found there.
+    // After a worker has read its queue, it has passed on the frames of the other worker.
     let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
     assert!(lab::eventually(|| {
         for (group, seen) in [(&mut first, &mut of_first), (&mut second, &mut of_second)] {
@@ -161,7 +161,7 @@ fn a_frame_gets_to_its_worker_from_any_queue() {
     of_second.sort_unstable();
     assert_eq!((of_first, of_second), (vec![0, 1], vec![10, 11]));
 
-    // Who sleeps is woken by who finds something for it.
+    // A worker that passes a frame on wakes the sleeping receiver.
     while second.rx().receive(64, |_| {}).unwrap() > 0 {}
     let sleeper = std::thread::spawn(move || {
         let woken = second.rx().wait(FAR_PATIENCE).unwrap();

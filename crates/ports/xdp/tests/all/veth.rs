@@ -1,4 +1,4 @@
-//! The driver on a real veth pair, through its public face.
+//! Tests of the driver's public interface on a real veth pair.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -178,7 +178,7 @@ fn stamps_of_the_program_are_wall_time() {
             });
             let after = lab::wall_ns();
             assert_eq!(got, 1);
-            // The offset between the clocks is read to within a microsecond.
+            // The offset between the clocks is accurate to a microsecond.
             assert!(
                 before <= stamp + 1_000 && stamp <= after + 1_000,
                 "{before} {stamp} {after}"
@@ -245,7 +245,7 @@ fn frames_keep_content_and_cookie_until_their_next_use() {
 fn the_host_stays_reachable_behind_all_but_control() {
     let lab = lab_or_skip!("ping");
     ip(&format!("-n {} addr add 198.18.0.2/24 dev b0", lab.b));
-    // The address that asks is no kernel's, so that no kernel answers for it.
+    // No kernel has the source address, so no kernel answers for it.
     let near_mac = "02:00:00:00:00:09";
     ip(&format!(
         "-n {} neigh add 198.18.0.1 lladdr {near_mac} dev b0",
@@ -271,7 +271,7 @@ fn the_host_stays_reachable_behind_all_but_control() {
         near.send(&lab::echo_request(far));
         let answer = near.receive_soon_if(reply([8, 0])).expect("an echo reply");
         assert_eq!((answer[23], answer[34]), (1, 0));
-        // An echo reply is for whoever asked on this host; other messages are ours.
+        // An echo reply is for another program of this host; other messages are for the port.
         let mut message = lab::echo_request(far);
         message[34] = 0;
         near.send(&message);
@@ -373,7 +373,7 @@ fn frames_without_room_are_counted_once() {
         received + to.queues[0].rx().counters().dropped_frames == sent
     }));
     assert!(received >= 64 && to.queues[0].rx().counters().dropped_frames > 0);
-    // The memory came back: as many fit again.
+    // The memory was returned: the same number of frames fits again.
     submit(tx, 60, FAR, &numbers[..64]);
     tx.flush().unwrap();
     assert_eq!(receive(&mut to, 64, |_| {}), 64);
@@ -398,7 +398,7 @@ fn a_taken_queue_and_a_taken_hook_are_named() {
     assert!(message.contains("another XDP program (id "), "{message}");
     assert!(message.contains("ip link set dev a0 xdp off"), "{message}");
     drop(first);
-    // The queue of a closed socket stays taken for a moment; opening waits for it.
+    // The queue of a closed socket counts as in use for a moment; opening waits for it.
     drop(lab.open_a(&XdpOptions::default()).unwrap());
 }
 
@@ -436,7 +436,7 @@ fn what_cannot_be_opened_says_why() {
 #[test]
 fn a_driver_that_refuses_leaves_the_generic_hook() {
     let lab = lab_or_skip!("fallback");
-    // Above this veth takes no program that cannot read frames in parts.
+    // Above this MTU, veth accepts only programs that support multi-buffer frames.
     ip(&format!("-n {} link set dev a0 mtu 3800", lab.a));
     ip(&format!("-n {} link set dev b0 mtu 3800", lab.b));
     let mut to = lab.open_b(&receiving()).unwrap();
@@ -559,7 +559,7 @@ fn without_a_carrier_few_frames_are_lost_and_all_are_known() {
     tx.flush().unwrap();
     assert_eq!(tx.counters().sent_frames, 98);
     assert_eq!(judge.receive_soon().map(|frame| number(&frame)), Some(2));
-    // However few are handed over at once.
+    // The same result with one frame per flush.
     ip(&format!("-n {} link set b0 down", lab.b));
     let mut one_by_one = |number| {
         submit(tx, 60, FAR, &[number]);
@@ -583,7 +583,7 @@ fn a_device_that_vanishes_is_told_apart() {
     let mut port = lab.open_a(&XdpOptions::default()).unwrap();
     let (tx, rx) = port.queues[0].split();
     submit(tx, 60, FAR, &[1]);
-    // An open socket keeps its own namespace alive; with the other end's goes the pair.
+    // An open socket keeps its namespace alive; the pair is removed with the namespace of the peer.
     ip(&format!("netns del {}", lab.b));
     let mut error = None;
     assert!(lab::eventually(|| {
@@ -665,7 +665,7 @@ fn the_program_goes_when_its_process_is_killed() {
     drop(lab.open_a(&XdpOptions::default()).unwrap());
 }
 
-/// The process that is killed above; alone it does nothing.
+/// The process that the test above kills; without it the test does nothing.
 #[test]
 #[ignore = "run by the_program_goes_when_its_process_is_killed"]
 fn hold_until_killed() {
@@ -677,8 +677,8 @@ fn hold_until_killed() {
     std::thread::sleep(2 * PATIENCE);
 }
 
-/// The far end's receiver is put on this thread's CPU where it runs only when nobody else wants
-/// to, so that one burst fills the ring between the ends.
+/// Gives the receiver at the far end an idle priority on this thread's CPU, so that one burst fills the ring between
+/// the ends.
 fn make_far_end_lazy(lab: &lab::Lab) {
     let switch = "echo 1 > /sys/class/net/b0/threaded";
     let status = Command::new("ip")
@@ -724,10 +724,10 @@ fn what_a_full_device_drops_is_refused_and_agrees_with_its_counters() {
     let mut withdrawn = 0;
     let mut others = 0;
     let mut next = 0;
-    // The far end may yet get to run in the middle of a burst, but not each time.
+    // The far end may still run in the middle of a burst, but not every time.
     while refused.is_empty() && next < 50 * 900 {
-        // The send buffer of one socket is used up by about as many frames as the ring between
-        // the ends holds; another's frames make sure that the ring is full first.
+        // The send buffer of one socket is used up by about the number of frames that the ring between the ends holds.
+        // Frames of another socket fill the ring first.
         for _ in 0..200 {
             other.send(&[&FAR[..], &[2; 54]].concat());
             others += 1;
@@ -762,7 +762,7 @@ fn what_a_full_device_drops_is_refused_and_agrees_with_its_counters() {
 #[test]
 fn frames_behind_a_full_device_can_be_withdrawn() {
     let lab = lab_or_skip!("full");
-    // With a queueing discipline veth asks to be tried again instead of dropping (since 6.16).
+    // With a queueing discipline veth requests a retry instead of dropping (since 6.16).
     if !lab::run("tc", &format!("-n {} qdisc add dev a0 root pfifo", lab.a))
         .status
         .success()

@@ -1,4 +1,4 @@
-//! Two network namespaces joined by a veth pair, gone when dropped.
+//! Two network namespaces joined by a veth pair, removed on drop.
 #![allow(unsafe_code)] // Packet sockets.
 #![allow(unreachable_pub)]
 
@@ -13,16 +13,16 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wb_port::{Interface, PortError, QueuePair, RxFrame, RxQueue, TxQueue};
 use wb_xdp::{XdpOptions, XdpPort};
 
-/// The hardware address that test frames come from; no kernel's.
+/// Source address of test frames, which no kernel uses.
 pub const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-/// Longest that any of these tests waits for something that should come.
+/// Longest time that a test waits for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longer than that: a wait that ends by itself has failed.
+/// Longer than `PATIENCE`: a wait that ends at this timeout has failed.
 pub const FAR_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ends the test, with the reason on the screen, where there are no privileges for it.
+/// Skips the test without the required privileges and prints the reason.
 macro_rules! lab_or_skip {
     ($label:expr) => {
         match $crate::lab::Lab::new($label) {
@@ -61,7 +61,7 @@ impl Lab {
             lab.a, lab.b
         ));
         for (node, end) in [(&lab.a, "a0"), (&lab.b, "b0")] {
-            // Nothing but the test's own frames shall pass.
+            // Only the frames of the test may pass.
             run(
                 "ip",
                 &format!("netns exec {node} sysctl -qw net.ipv6.conf.{end}.disable_ipv6=1"),
@@ -109,13 +109,13 @@ pub fn receiving() -> XdpOptions {
     }
 }
 
-/// Opens an interface of a namespace.
+/// Opens an interface in a namespace.
 pub fn open(node: &str, name: &str, options: &XdpOptions) -> Result<XdpPort, PortError> {
     let interface = describe(node, name);
     inside(node, || wb_xdp::open(&interface, options))
 }
 
-/// What a host library would say of the interface.
+/// Description of the interface, as a host library would return it.
 pub fn describe(node: &str, name: &str) -> Interface {
     let text = ip(&format!("-n {node} -o link show dev {name}"));
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -137,7 +137,7 @@ pub fn describe(node: &str, name: &str) -> Interface {
     }
 }
 
-/// Runs `what` in a namespace, on a thread of its own.
+/// Runs `what` in a namespace, on a separate thread.
 pub fn inside<T: Send>(node: &str, what: impl FnOnce() -> T + Send) -> T {
     let file = File::open(format!("/run/netns/{node}")).unwrap();
     std::thread::scope(|scope| {
@@ -156,7 +156,7 @@ pub fn run(program: &str, arguments: &str) -> Output {
         .unwrap()
 }
 
-/// `ip` with these arguments, which must succeed; what it printed.
+/// Runs `ip` with these arguments, which must succeed; returns its output.
 pub fn ip(arguments: &str) -> String {
     let output = run("ip", arguments);
     assert!(
@@ -167,7 +167,7 @@ pub fn ip(arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A counter of the device: `tx_packets`, `tx_dropped`, …
+/// Counter of the device: `tx_packets`, `tx_dropped`, …
 pub fn device_counter(node: &str, name: &str, counter: &str) -> u64 {
     let path = format!("/sys/class/net/{name}/statistics/{counter}");
     ip(&format!("netns exec {node} cat {path}"))
@@ -193,7 +193,7 @@ pub fn frame(len: usize, to: [u8; 6], dport: u16, number: u64) -> Vec<u8> {
     frame
 }
 
-/// Who has 198.18.0.2? Tell 198.18.0.1 at [`NEAR`].
+/// ARP request for 198.18.0.2 from 198.18.0.1 at [`NEAR`].
 pub fn arp_request() -> Vec<u8> {
     let mut frame = [[0xff; 6], NEAR].concat();
     frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
@@ -220,17 +220,17 @@ pub fn echo_request(to: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// The number in a frame of [`frame`].
+/// Number in a frame made by [`frame`].
 pub fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[42..50].try_into().unwrap())
 }
 
-/// Whether the bytes are a frame of [`frame`], and not of a kernel's own.
+/// Returns true if the bytes are a frame made by [`frame`], and not one of a kernel.
 pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.len() >= 50 && bytes[6..12] == NEAR
 }
 
-/// Submits one frame per number, as many as are lent.
+/// Submits one frame per number, up to the number of lent frames.
 pub fn submit(tx: &mut impl TxQueue, len: usize, to: [u8; 6], numbers: &[u64]) -> usize {
     let n = tx.lend(numbers.len());
     for (i, &number) in numbers[..n].iter().enumerate() {
@@ -255,7 +255,7 @@ pub fn assert_adds_up(tx: &impl TxQueue) {
     );
 }
 
-/// Receives until `enough` frames of ours have come, or patience ends.
+/// Receives until `enough` test frames have arrived, or until [`PATIENCE`] ends.
 pub fn receive(port: &mut XdpPort, enough: usize, mut each: impl FnMut(&RxFrame<'_>)) -> usize {
     let rx = port.queues[0].rx();
     let start = Instant::now();
@@ -283,7 +283,7 @@ pub fn wall_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap()
 }
 
-/// Calls until it is true, or patience ends.
+/// Calls `is_so` until it returns true, or until [`PATIENCE`] ends.
 pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -295,7 +295,7 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// A packet socket on one interface: the kernel's own way, to judge ours by.
+/// Packet socket on one interface, as an independent reference.
 pub struct PacketSocket {
     socket: OwnedFd,
     index: i32,
@@ -307,7 +307,7 @@ impl PacketSocket {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         let socket = inside(node, || {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            // SAFETY: a plain system call; the result is checked and owned by nobody else.
+            // SAFETY: a plain system call; the result is checked and has no other owner.
             let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(protocol)) };
             assert!(fd >= 0, "{}", io::Error::last_os_error());
             // SAFETY: as above.
@@ -355,7 +355,7 @@ impl PacketSocket {
         assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
     }
 
-    /// The next frame of ours that waits there.
+    /// Next waiting test frame.
     pub fn receive(&self) -> Option<Vec<u8>> {
         self.receive_if(is_ours)
     }
@@ -379,12 +379,12 @@ impl PacketSocket {
         }
     }
 
-    /// The next frame of ours, waited for.
+    /// Waits for the next test frame.
     pub fn receive_soon(&self) -> Option<Vec<u8>> {
         self.receive_soon_if(is_ours)
     }
 
-    /// The next frame that is wanted, waited for.
+    /// Waits for the next frame that `wanted` accepts.
     pub fn receive_soon_if(&self, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let mut frame = None;
         eventually(|| {
