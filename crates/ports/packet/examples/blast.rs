@@ -1,6 +1,6 @@
-//! Sends one frame over and over and says how fast: `blast IFNAME SECONDS LEN [BATCH]`.
+//! Sends one frame repeatedly and reports the rate: `blast IFNAME SECONDS LEN [BATCH]`.
 //!
-//! For the rate that the driver itself reaches, on a veth say; sends at most 60 seconds.
+//! Measures the maximum rate of the driver, for example on a veth. Sends for at most 60 seconds.
 
 use std::env;
 use std::error::Error;

@@ -1,6 +1,6 @@
-//! The memory of frames to send, and the headers that tell `sendmmsg` where they lie.
+//! Memory of frames to send, and the `sendmmsg` headers that point to it.
 //!
-//! Headers are prepared once; only lengths change. Knows nothing of which frames are in use.
+//! Headers are prepared once; only lengths change. The arena does not know which frames are in use.
 #![allow(unsafe_code)] // Slices out of a mapping, pointers in kernel headers, sendmmsg.
 
 use std::io;
@@ -22,11 +22,11 @@ pub(crate) struct Arena {
     headers: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the pointers in the headers lead to memory that this value owns alone.
+// SAFETY: the pointers in the headers lead to memory that only this value owns.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// At least one buffer of at least one byte.
+    /// Allocates the buffers, at least one of at least one byte.
     pub(crate) fn new(count: usize, capacity: usize) -> io::Result<Self> {
         let (count, capacity) = (count.max(1), capacity.max(1));
         let stride = capacity.next_multiple_of(CACHE_LINE);
@@ -70,15 +70,15 @@ impl Arena {
     /// The whole buffer `i`.
     pub(crate) fn buffer(&mut self, i: usize) -> &mut [u8] {
         assert!(i < self.count, "slot {i} of {}", self.count);
-        // SAFETY: buffer `i` lies in the mapping, does not overlap another one, and is initialised
-        // (anonymous mappings are zeroed); `&mut self` keeps other borrows of it away.
+        // SAFETY: buffer `i` lies in the mapping, does not overlap another one, and is initialised (anonymous mappings
+        // are zeroed). `&mut self` excludes other borrows of it.
         unsafe {
             let start = self.memory.start().add(i * self.stride);
             std::slice::from_raw_parts_mut(start.as_ptr(), self.capacity)
         }
     }
 
-    /// Notes how many bytes of buffer `i` are to be sent.
+    /// Sets the number of bytes of buffer `i` to send.
     pub(crate) fn set_len(&mut self, i: usize, len: usize) {
         assert!(
             len <= self.capacity,
@@ -88,13 +88,13 @@ impl Arena {
         self.iovecs[i].iov_len = len;
     }
 
-    /// The bytes of buffer `i` that are to be sent.
+    /// The bytes of buffer `i` to send.
     pub(crate) fn frame(&mut self, i: usize) -> &[u8] {
         let len = self.iovecs[i].iov_len;
         &self.buffer(i)[..len]
     }
 
-    /// Total length of `n` frames from `first` on.
+    /// Total length in bytes of `n` frames starting at `first`.
     pub(crate) fn octets(&self, first: usize, n: usize) -> u64 {
         self.iovecs[first..first + n]
             .iter()
@@ -102,7 +102,7 @@ impl Arena {
             .sum()
     }
 
-    /// Offers `n` frames from `first` on to the socket, without waiting. Returns how many it took.
+    /// Offers `n` frames starting at `first` to the socket, without waiting. Returns the number of frames it took.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -111,8 +111,8 @@ impl Arena {
     ) -> Result<usize, Errno> {
         let headers = &mut self.headers[first..first + n];
         let n = libc::c_uint::try_from(n).unwrap_or(libc::c_uint::MAX);
-        // SAFETY: the headers point to iovecs and these to buffers, all owned by `self`; each
-        // length was checked against the buffer in `set_len`.
+        // SAFETY: the headers point to iovecs and the iovecs to buffers, all owned by `self`. Each length was checked
+        // against the buffer in `set_len`.
         let took = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

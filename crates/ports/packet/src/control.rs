@@ -1,6 +1,6 @@
-//! A low-rate socket beside the fast path, for answering neighbours and pings.
+//! Low-rate socket alongside the fast path, for answers to neighbours and pings.
 //!
-//! It passes on frames as they were on the wire; what they say and what to answer is the caller's.
+//! Passes frames on as they were on the wire. The caller interprets them and sends the answers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -17,29 +17,29 @@ use crate::rx::sleep;
 use crate::watch::Watch;
 use crate::{filter, sys};
 
-/// Frames shown by one call at most, so that a flood does not hold the caller.
+/// Maximum number of frames shown by one call, so that a flood does not block the caller.
 const ROUND: usize = 64;
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
-/// Which frames a [`ControlSocket`] receives.
+/// Selection of the frames that a [`ControlSocket`] receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
     /// ARP, ICMPv6 neighbour solicitations and advertisements.
     Neighbours,
-    /// Those, and ICMP and ICMPv6 echo requests and replies.
+    /// Neighbour frames, and ICMP and ICMPv6 echo requests and replies.
     Presence,
 }
 
-/// Receives the few frames that a host must answer to be present on a network, untagged or with
-/// one VLAN tag, and sends the answers. Frames sent by this host are not received.
+/// Receives the few frames that a host must answer to be present on a network, untagged or with one VLAN tag, and sends
+/// the answers. Frames sent by this host are not received.
 ///
-/// Multicast for any group is received; unicast for a foreign address only if the port beside it
-/// was opened with [`crate::PacketOptions::promiscuous`].
+/// Multicast is received for any group. Unicast for another address is received only if the port was opened with
+/// [`crate::PacketOptions::promiscuous`].
 pub struct ControlSocket {
     socket: OwnedFd,
     watch: Watch,
-    /// A stripped tag goes back into the first four bytes.
+    /// The first four bytes are reserved for a restored VLAN tag.
     buffer: Box<[u8]>,
 }
 
@@ -47,7 +47,7 @@ impl ControlSocket {
     /// Opens `interface` in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// As [`crate::open`].
+    /// See [`crate::open`].
     pub fn open(interface: &Interface, kind: ControlKind) -> Result<Self, PortError> {
         let socket = socket(interface)?;
         let fd = socket.as_fd();
@@ -55,12 +55,12 @@ impl ControlSocket {
         let failed = |e| io_error(interface, "set up the control socket", e);
         sys::set_packet_option(fd, libc::PACKET_AUXDATA, 1).map_err(failed)?;
         sys::set_packet_option(fd, libc::PACKET_IGNORE_OUTGOING, 1).map_err(failed)?;
-        // The filter stands before anything can come in: a socket made for protocol 0 receives
-        // nothing until it is bound.
+        // The filter is attached before any frame can arrive: a socket created for protocol 0 receives nothing until it
+        // is bound.
         let ops = filter::presence(kind == ControlKind::Presence);
         sys::attach_filter(fd, &ops).map_err(failed)?;
         bind(interface, fd, sys::ETH_P_ALL)?;
-        // Solicited-node groups, which nobody on this host has joined.
+        // Solicited-node groups, which this host has not joined.
         sys::add_membership(fd, interface.index, libc::PACKET_MR_ALLMULTI).map_err(failed)?;
         Ok(Self {
             watch: Watch::new(&interface.port, interface.index),
@@ -69,11 +69,11 @@ impl ControlSocket {
         })
     }
 
-    /// Sleeps until a frame comes, but not longer than `timeout`, and shows those that wait, with
-    /// their VLAN tag in the bytes. Returns how many.
+    /// Sleeps until a frame arrives, but at most for `timeout`. Passes the waiting frames to `on_frame`, with their
+    /// VLAN tag in the bytes, and returns their number.
     ///
     /// # Errors
-    /// [`PortError::Gone`] when the interface has vanished.
+    /// [`PortError::Gone`] if the interface was removed.
     pub fn receive<F: FnMut(&RxFrame<'_>)>(
         &mut self,
         timeout: Duration,
@@ -125,12 +125,10 @@ impl ControlSocket {
         Ok(shown)
     }
 
-    /// Sends a frame (without FCS). Returns false when the device is full and the frame was not
-    /// sent.
+    /// Sends a frame (without FCS). Returns false if the device is full and the frame was not sent.
     ///
     /// # Errors
-    /// [`PortError::LinkDown`], [`PortError::Gone`]; [`PortError::Io`] for a frame that the device
-    /// does not take.
+    /// [`PortError::LinkDown`], [`PortError::Gone`]; [`PortError::Io`] for a frame that the device does not accept.
     pub fn send(&mut self, frame: &[u8]) -> Result<bool, PortError> {
         loop {
             match send(&self.socket, frame, SendFlags::DONTWAIT) {
@@ -150,7 +148,7 @@ impl ControlSocket {
     }
 }
 
-/// The frame that begins `TAG` bytes into `buffer`, with `vlan` put back behind the addresses.
+/// The frame that begins `TAG` bytes into `buffer`, with `vlan` restored behind the addresses.
 fn restore_tag(buffer: &mut [u8], vlan: Option<StrippedVlan>) -> &[u8] {
     let Some(StrippedVlan { tpid, tci }) = vlan else {
         return &buffer[TAG..];

@@ -1,11 +1,11 @@
-//! Classic BPF programs that the driver makes or changes. Knows no sockets.
+//! Classic BPF programs that the driver creates or changes.
 
 use wb_port::PortSteering;
 
 /// One instruction of classic BPF: code, jump if true, jump if false, operand (`struct sock_filter`).
 pub type FilterOp = (u16, u8, u8, u32);
 
-/// linux/bpf_common.h, already put together.
+/// linux/bpf_common.h: combined codes.
 mod code {
     pub(super) const LD_ABS: u16 = 0x20;
     pub(super) const LDB_IND: u16 = 0x50;
@@ -28,16 +28,15 @@ mod code {
 /// Larger than any frame.
 const WHOLE: u32 = 262_144;
 
-/// Passes nothing.
+/// Program that passes no frame.
 pub(crate) fn drop_all() -> Vec<FilterOp> {
     vec![(code::RET_K, 0, 0, 0)]
 }
 
-/// The filter to attach so that at most `snap_len` bytes of what `filter` passes are kept; `None`
-/// when everything is wanted whole.
+/// The filter to attach so that at most `snap_len` bytes of each passed frame are kept; `None` if every frame is kept
+/// whole.
 ///
-/// The kernel keeps as many bytes as the filter returns. A filter that returns the accumulator
-/// is left as it is.
+/// The kernel keeps the number of bytes that the filter returns. A filter that returns the accumulator is not changed.
 pub(crate) fn with_snap_len(filter: Option<&[FilterOp]>, snap_len: u32) -> Option<Vec<FilterOp>> {
     let snap_len = snap_len.max(1);
     match filter {
@@ -54,22 +53,22 @@ pub(crate) fn with_snap_len(filter: Option<&[FilterOp]>, snap_len: u32) -> Optio
     }
 }
 
-/// linux/filter.h: SKF_AD_OFF + SKF_AD_PKTTYPE, the kind of packet instead of its bytes.
+/// linux/filter.h: SKF_AD_OFF + SKF_AD_PKTTYPE, loads the packet type instead of bytes.
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 /// linux/if_packet.h
 const PACKET_OUTGOING: u32 = 4;
 
-/// linux/filter.h: SKF_AD_OFF + SKF_AD_PROTOCOL, the Ethernet type behind VLAN tags.
+/// linux/filter.h: SKF_AD_OFF + SKF_AD_PROTOCOL, the EtherType behind VLAN tags.
 const PROTOCOL: u32 = 0xffff_f000;
-/// linux/filter.h: SKF_NET_OFF, what follows counts from the network header.
+/// linux/filter.h: SKF_NET_OFF, makes an offset relative to the network header.
 const NETWORK: u32 = 0xfff0_0000;
-/// RFC 7348
+/// RFC 7348.
 const VXLAN_PORT: u32 = 4789;
-/// From an outer IPv4 header to the inner one: IPv4 (20), UDP (8), VXLAN (8), Ethernet (14).
+/// Offset in bytes from the outer IPv4 header to the inner one: IPv4 (20), UDP (8), VXLAN (8), Ethernet (14).
 const VXLAN_INNER: u32 = 50;
 
-/// Gives the number of a queue: the port number of TCP or UDP, in a VXLAN tunnel that of the packet
-/// inside, modulo `queues`; 0 for other frames. IPv4 options are not expected.
+/// Program that returns the index of a queue: the TCP or UDP port (in a VXLAN tunnel, of the inner packet) modulo
+/// `queues`; 0 for other frames. IPv4 options are not supported.
 pub(crate) fn steer_by_port(which: PortSteering, queues: u32) -> Vec<FilterOp> {
     let port = match which {
         PortSteering::Source => 0,
@@ -106,7 +105,7 @@ pub(crate) fn steer_by_port(which: PortSteering, queues: u32) -> Vec<FilterOp> {
     ]
 }
 
-/// Before `filter`: drops what this host does not send.
+/// Adds instructions before `filter` that drop frames not sent by this host.
 pub(crate) fn only_outgoing(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec<FilterOp> {
     let mut ops = vec![
         (code::LD_ABS, 0, 0, PACKET_TYPE),
@@ -117,7 +116,7 @@ pub(crate) fn only_outgoing(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec
     ops
 }
 
-/// Before `filter`: drops what this host sends.
+/// Adds instructions before `filter` that drop frames sent by this host.
 pub(crate) fn only_incoming(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec<FilterOp> {
     let mut ops = vec![
         (code::LD_ABS, 0, 0, PACKET_TYPE),
@@ -128,8 +127,8 @@ pub(crate) fn only_incoming(filter: Option<Vec<FilterOp>>, snap_len: u32) -> Vec
     ops
 }
 
-/// Passes ARP and ICMPv6 neighbour solicitations and advertisements, and with `echo` also ICMP and
-/// ICMPv6 echo; untagged (or stripped) and behind one VLAN tag.
+/// Program that passes ARP and ICMPv6 neighbour solicitations and advertisements, and with `echo` also ICMP and ICMPv6
+/// echo; untagged (or with a stripped tag) and behind one VLAN tag.
 pub(crate) fn presence(echo: bool) -> Vec<FilterOp> {
     use code::*;
     const TAGGED: usize = 3;
@@ -142,7 +141,7 @@ pub(crate) fn presence(echo: bool) -> Vec<FilterOp> {
     let echo = if echo { PASS } else { DROP };
 
     let mut ops: Vec<FilterOp> = Vec::with_capacity(PASS + 1);
-    // Targets are absolute; the kernel wants distances from the next instruction.
+    // Targets are absolute; the kernel expects distances from the next instruction.
     let distance = |from: usize, to: usize| u8::try_from(to - from - 1).expect("31 instructions");
     let plain = |ops: &mut Vec<FilterOp>, op: u16, k: u32| ops.push((op, 0, 0, k));
     let jump = |ops: &mut Vec<FilterOp>, op: u16, k: u32, yes: usize, no: usize| {
@@ -153,7 +152,7 @@ pub(crate) fn presence(echo: bool) -> Vec<FilterOp> {
     plain(&mut ops, LDH_ABS, 12);
     jump(&mut ops, JEQ_K, 0x8100, TAGGED, 2);
     jump(&mut ops, JEQ_K, 0x88a8, TAGGED, UNTAGGED);
-    // X is what the tag adds to every offset from here on.
+    // X is the length of the tag, which is added to all following offsets.
     plain(&mut ops, LDX_IMM, 4);
     plain(&mut ops, LDH_ABS, 16);
     plain(&mut ops, JA, 1);
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// What the kernel says that the packet is.
+        /// Packet type reported by the kernel.
         static KIND: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }
 
@@ -218,7 +217,7 @@ mod tests {
         KIND.set(0);
     }
 
-    /// What the kernel would return; `None` ends in the kernel as "drop" too.
+    /// Return value of the program in the kernel; `None` means "drop" there too.
     fn run(ops: &[FilterOp], frame: &[u8]) -> Option<u32> {
         let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
         let byte = |i: u32| frame.get(i as usize).map(|&b| u32::from(b));
@@ -299,7 +298,7 @@ mod tests {
                     );
                     assert!(!passes(echo, &ether(tags, 0x0800, &ipv4(ihl, 0, 1, 3))));
                 }
-                // More-fragments alone marks a first fragment; an offset does not.
+                // More-fragments alone marks a first fragment; an offset marks a later one.
                 assert_eq!(
                     passes(echo, &ether(tags, 0x0800, &ipv4(5, 0x2000, 1, 8))),
                     echo

@@ -1,7 +1,7 @@
-//! The packet driver: AF_PACKET rings and batched sends, which work everywhere.
+//! Packet driver: AF_PACKET rings and batched sends, which work on every interface.
 //!
-//! It knows sockets, rings and one interface of the calling thread's network namespace; nothing
-//! of streams, plans, or how the interface was found.
+//! Handles sockets, rings and one interface in the calling thread's network namespace. Does not know streams, plans, or
+//! how the interface was found.
 //!
 //! ```no_run
 //! # fn interface() -> wb_port::Interface { unimplemented!() }
@@ -22,17 +22,16 @@
 //! ```
 //!
 //! # Which transmit queue a frame takes
-//! Each [`PacketQueue`] has sockets of its own, but the kernel does not let a packet socket choose
-//! a transmit queue. With `qdisc_bypass` it takes the one of the sending CPU (XPS where that is set
-//! up, else CPU number modulo queues), so workers pinned to different CPUs use different queues.
-//! Without it, XPS or else the flow hash decides.
+//! Each [`PacketQueue`] has separate sockets, but the kernel does not let a packet socket choose a transmit queue. With
+//! `qdisc_bypass` the sending CPU determines the queue (by XPS if configured, otherwise CPU number modulo queues), so
+//! workers pinned to different CPUs use different queues. Without it, XPS or else the flow hash determines the queue.
 //!
 //! # What the kernel hides
-//! - A socket keeps its network namespace alive: deleting the *name* of a namespace takes nothing
-//!   from an open port. It is gone when the interface is deleted or moved, or its peer is deleted.
-//! - Without `qdisc_bypass`, a link that loses its carrier swallows frames and reports them as sent.
-//!   The sender looks at the link before each flush, which leaves microseconds for that.
-//! - A veth whose peer has a smaller MTU answers each longer frame as if the device were full. Such
+//! - A socket keeps its network namespace alive: deleting the *name* of a namespace does not affect an open port.
+//!   The port is gone when the interface is deleted or moved, or its peer is deleted.
+//! - Without `qdisc_bypass`, a link that loses its carrier drops frames and reports them as sent.
+//!   The sender checks the link before each flush, so only microseconds remain in which this can happen.
+//! - A veth with a smaller MTU at the peer answers each longer frame as if the device were full. Such
 //!   a frame stays in flight until it is withdrawn.
 
 mod arena;

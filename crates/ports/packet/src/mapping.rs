@@ -1,4 +1,4 @@
-//! Memory mapped into the process. Knows its extent, nothing of what is in it.
+//! Memory mapped into the process.
 #![allow(unsafe_code)] // mmap and munmap have no safe form.
 
 use std::io;
@@ -13,23 +13,23 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is bound to no thread.
+// SAFETY: only this value owns the mapping, and the mapping is not bound to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// `len` zeroed bytes of our own, page aligned.
+    /// Maps `len` zeroed private bytes, page aligned.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh private mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new private mapping at an address chosen by the kernel overlaps nothing.
         let start =
             unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
         Ok(Self::of(start.cast(), len))
     }
 
-    /// The first `len` bytes that the ring of `socket` shares with the kernel.
+    /// Maps the first `len` bytes of the ring that `socket` shares with the kernel.
     pub(crate) fn shared(socket: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps nothing.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -59,8 +59,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in the constructor, and every borrow of it has ended.
-        // A failure would leave it mapped, which harms nothing.
+        // SAFETY: the mapping was made in the constructor, and every borrow of it has ended. After a failure it stays
+        // mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Opens a port: checks the interface, makes the sockets of each queue, and says what came of it.
+//! Opens a port: checks the interface, creates the sockets of each queue, and reports the port's properties.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,21 +12,20 @@ use crate::slots::Slots;
 use crate::watch::Watch;
 use crate::{Fanout, PacketOptions, PacketRx, PacketTx, QdiscDrops, RxMode, filter, sys};
 
-/// More than the frames that a device can hold, so that the device and not the socket is what
-/// fills up.
+/// Larger than the queue of any device, so that the device fills up before the socket.
 const SEND_BUFFER: usize = 16 << 20;
 /// Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 14 + 8;
 
-/// An open port.
+/// Open port.
 pub struct PacketPort {
-    /// What is known about it.
+    /// Properties of the port.
     pub facts: PortFacts,
-    /// Its queue pairs, each for one worker.
+    /// Queue pairs, each for one worker.
     pub queues: Vec<PacketQueue>,
 }
 
-/// A queue pair with sockets of its own.
+/// Queue pair with separate sockets.
 pub struct PacketQueue {
     tx: PacketTx,
     rx: PacketRx,
@@ -41,13 +40,13 @@ impl QueuePair for PacketQueue {
     }
 }
 
-/// Opens `interface` in the network namespace of the calling thread. The port may be used from
-/// any thread, in whatever namespace.
+/// Opens `interface` in the network namespace of the calling thread. The port may be used from any thread and
+/// namespace.
 ///
 /// # Errors
-/// [`PortError::Privilege`] without `CAP_NET_RAW`; [`PortError::Input`] when there is no such
-/// interface here or the options or the filter make no sense; [`PortError::Unsupported`] when the
-/// interface is down or carries no Ethernet frames.
+/// [`PortError::Privilege`] without `CAP_NET_RAW`; [`PortError::Input`] if the namespace has no such interface, or the
+/// options or the filter are invalid; [`PortError::Unsupported`] if the interface is down or does not carry Ethernet
+/// frames.
 pub fn open(interface: &Interface, options: &PacketOptions) -> Result<PacketPort, PortError> {
     let opening = Opening { interface, options };
     if options.queues == 0 {
@@ -93,7 +92,7 @@ impl Opening<'_> {
     fn tx(&self, warnings: &mut Vec<String>) -> Result<PacketTx, PortError> {
         let socket = socket(self.interface)?;
         let fd = socket.as_fd();
-        // Beyond the system's limit only with a privilege that a user namespace does not give.
+        // A value above the system's limit needs a privilege that a user namespace does not grant.
         if sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER);
         }
@@ -109,7 +108,7 @@ impl Opening<'_> {
             sys::set_priority(fd, self.options.priority)
                 .map_err(|e| self.io("set the priority", e))?;
         }
-        // Protocol 0: sends, and receives nothing that would have to be thrown away.
+        // Protocol 0: the socket sends, and receives nothing that would have to be discarded.
         self.bind(fd, 0)?;
         let capacity = self
             .options
@@ -136,13 +135,13 @@ impl Opening<'_> {
         if opened.len() > 1 {
             self.join_fanout(opened.iter().map(|(socket, _)| socket.as_fd()))?;
         }
-        // Until here nothing came in: a queue outside the fanout group would have received every
-        // frame, also those of the others.
+        // Nothing has arrived so far: a queue outside the fanout group would have received every frame, including those
+        // of other queues.
         let filter = filter::with_snap_len(self.options.filter.as_deref(), self.options.snap_len);
         let filter = if self.options.only_outgoing {
             Some(filter::only_outgoing(filter, self.options.snap_len))
         } else if self.options.ignore_outgoing && self.options.queues > 1 {
-            // The flag that a fanout group has for it is taken and forgotten by kernels before 6.2.
+            // Kernels before 6.2 accept the fanout group's flag for this and ignore it.
             Some(filter::only_incoming(filter, self.options.snap_len))
         } else {
             filter
@@ -165,7 +164,7 @@ impl Opening<'_> {
         Ok(opened
             .into_iter()
             .map(|(socket, ring)| {
-                // Only long timeouts are waited for: a sender is to learn soon that its device is gone.
+                // Wait only for long timeouts, because a sender must detect a removed device quickly.
                 let watch = match self.options.block_timeout_ms {
                     0..=10 => self.watch(),
                     _ => self.watch().holding(ring.longest_hold()),
@@ -175,7 +174,7 @@ impl Opening<'_> {
             .collect())
     }
 
-    /// A bound socket with a ring, whose filter passes nothing yet.
+    /// Creates a bound socket with a ring and a filter that passes nothing yet.
     fn rx_socket(&self, warnings: &mut Vec<String>) -> Result<(OwnedFd, Ring), PortError> {
         let options = self.options;
         let socket = socket(self.interface)?;
@@ -205,7 +204,7 @@ impl Opening<'_> {
             sys::set_packet_option(fd, libc::PACKET_TIMESTAMP, raw)
                 .map_err(|e| self.io("ask for hardware stamps", e))?;
         }
-        // In a fanout group that of the sockets does not count; there the filter does it.
+        // In a fanout group the socket's option has no effect; there the filter does it.
         if options.ignore_outgoing
             && options.queues == 1
             && let Err(e) = sys::set_packet_option(fd, libc::PACKET_IGNORE_OUTGOING, 1)
@@ -328,7 +327,7 @@ impl Opening<'_> {
     }
 }
 
-/// A raw packet socket that receives nothing before it is bound.
+/// Creates a raw packet socket that receives nothing until it is bound.
 pub(crate) fn socket(interface: &Interface) -> Result<OwnedFd, PortError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(|errno| match errno {
@@ -349,7 +348,7 @@ pub(crate) fn socket(interface: &Interface) -> Result<OwnedFd, PortError> {
     })
 }
 
-/// Whether `interface` is what it says in this namespace, is up, and carries Ethernet frames.
+/// Checks that `interface` exists with this name in this namespace, is up, and carries Ethernet frames.
 pub(crate) fn check(
     interface: &Interface,
     fd: BorrowedFd<'_>,
@@ -358,7 +357,7 @@ pub(crate) fn check(
     let Interface {
         port, name, index, ..
     } = interface;
-    // By index alone another interface would be opened when the namespace is not the right one.
+    // The index alone could match another interface in the wrong namespace.
     if netdevice::index_to_name(fd, *index).as_deref() != Ok(name) {
         return Err(absent(interface));
     }
@@ -414,7 +413,7 @@ fn absent(interface: &Interface) -> PortError {
     }
 }
 
-/// Notes a warning once, however many queues have it.
+/// Adds a warning once, even if it applies to several queues.
 fn warn(warnings: &mut Vec<String>, text: String) {
     if !warnings.contains(&text) {
         warnings.push(text);

@@ -1,60 +1,60 @@
-//! What can be asked of the packet driver.
+//! Options of the packet driver.
 
 use wb_port::PortSteering;
 
 use crate::FilterOp;
 
-/// How a port is to be opened.
+/// Options for opening a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
-    /// Queue pairs; each has sockets of its own. At least 1.
+    /// Number of queue pairs, at least 1. Each has separate sockets.
     pub queues: u32,
     /// Open for sending.
     pub tx: bool,
     /// Open for receiving.
     pub rx: bool,
-    /// Hand frames to the device directly (`PACKET_QDISC_BYPASS`): faster, not seen by other
-    /// captures on this host, not shaped by its queueing disciplines.
+    /// Pass frames directly to the device (`PACKET_QDISC_BYPASS`): faster, but invisible to other captures on this host
+    /// and not shaped by its queueing disciplines.
     pub qdisc_bypass: bool,
-    /// What becomes of a frame that the queueing discipline drops.
+    /// Treatment of frames that the queueing discipline drops.
     pub qdisc_drops: QdiscDrops,
-    /// Priority of the frames (`SO_PRIORITY`): which class of a queueing discipline, or which
-    /// traffic class of the device, they belong to.
+    /// Priority of the frames (`SO_PRIORITY`), which selects the class of a queueing discipline or the traffic class of
+    /// the device.
     pub priority: u32,
-    /// How frames are handed to the kernel.
+    /// Method of sending frames.
     pub tx_mode: TxMode,
-    /// Frames that each queue can have in flight.
+    /// Maximum number of frames in flight, per queue.
     pub tx_slots: u32,
-    /// Longest frame to send, without FCS; by default MTU + 14 + 8, room for two VLAN tags.
+    /// Longest frame to send in bytes, without FCS; MTU + 14 + 8 by default, which has room for two VLAN tags.
     pub max_frame_len: Option<u32>,
-    /// What matters on reception.
+    /// Optimisation goal of reception.
     pub rx_mode: RxMode,
-    /// Receive ring of each queue, in bytes. Halved, with a warning, while the kernel has no memory
-    /// for it, down to 1 MiB.
+    /// Size of the receive ring of each queue in bytes. If the kernel has no memory for it, it is halved repeatedly,
+    /// down to 1 MiB, with a warning.
     pub rx_ring_bytes: usize,
-    /// Bytes of one block of the ring, in [`RxMode::Throughput`]; less where the ring would not have
-    /// [`PacketOptions::least_blocks`] of them.
+    /// Block size of the ring in bytes, for [`RxMode::Throughput`]. Smaller if the ring would have fewer than
+    /// [`PacketOptions::least_blocks`] blocks.
     pub block_bytes: usize,
-    /// Blocks that a ring has at least; 2 or more.
+    /// Minimum number of blocks of a ring, 2 or more.
     pub least_blocks: usize,
-    /// After so many milliseconds the kernel hands over a block that is not full. Each time costs
-    /// the rest of the block, so a short time wastes the ring of a receiver that falls behind.
+    /// Time in ms after which the kernel hands over a block that is not full. The rest of the block is then unused, so
+    /// a short time wastes ring space while the receiver is behind.
     pub block_timeout_ms: u32,
-    /// Bytes of each received frame to keep.
+    /// Number of bytes to keep of each received frame.
     pub snap_len: u32,
-    /// How received frames are spread over several queues.
+    /// Distribution of received frames over several queues.
     pub fanout: Fanout,
-    /// Take the network card's receive stamps where it makes them. They count as wall time, so the
-    /// card's clock must be kept in step with it, and stamping must have been switched on.
+    /// Use receive timestamps of the network card if available. They count as wall time, so the card's clock must be
+    /// synchronised with it, and timestamping must be active.
     pub hw_stamps: bool,
     /// Receive frames for any destination address.
     pub promiscuous: bool,
-    /// Classic BPF that chooses the frames to receive. A tag that the device or kernel has stripped
-    /// is not in the bytes that it sees.
+    /// Classic BPF filter for the frames to receive. A tag that the device or the kernel has stripped is not in the
+    /// bytes of the frame.
     pub filter: Option<Vec<FilterOp>>,
-    /// Do not receive what this host sends through the interface.
+    /// Ignore frames that this host sends through the interface.
     pub ignore_outgoing: bool,
-    /// Receive nothing but what this host sends through the interface.
+    /// Receive only frames that this host sends through the interface.
     pub only_outgoing: bool,
 }
 
@@ -86,57 +86,58 @@ impl Default for PacketOptions {
     }
 }
 
-/// How frames are handed to the kernel.
+/// Method of sending frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMode {
-    /// The fastest known: [`TxMode::Sendmmsg`].
+    /// The fastest known method: [`TxMode::Sendmmsg`].
     #[default]
     Auto,
     /// `sendmmsg`: one system call for a batch.
     Sendmmsg,
 }
 
-/// What becomes of a frame that the queueing discipline drops, which the kernel tells by `ENOBUFS`.
+/// Treatment of a frame that the queueing discipline drops, which the kernel reports as `ENOBUFS`.
 ///
-/// With [`QdiscDrops::Offer`], only the first such frame of a batch is reported in time: the next one is offered again
-/// before it is reported. So the discipline's own counter may be ahead, but no frame is lost unnoticed. With
-/// [`QdiscDrops::Refuse`] both counts are equal, at one system call per frame. A frame that a discipline takes and drops
-/// later, or whose drop it reports as congestion (`NET_XMIT_CN`), counts as sent: the kernel reports neither. With [`PacketOptions::qdisc_bypass`] there is no discipline, and a full device is
-/// waited for.
+/// With [`QdiscDrops::Offer`], only the first such frame of a batch is reported in time: the next frame is offered
+/// again before its drop is reported. So the discipline's counter may be ahead, but no loss stays unnoticed. With
+/// [`QdiscDrops::Refuse`] both counts are equal, at one system call per frame. A frame that a discipline accepts and
+/// drops later, or that it drops with the code for congestion (`NET_XMIT_CN`), counts as sent, because the kernel
+/// reports neither. With [`PacketOptions::qdisc_bypass`] there is no discipline, and the sender waits for a full
+/// device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QdiscDrops {
-    /// It stays in flight and is offered again.
+    /// The frame stays in flight and is offered again.
     #[default]
     Offer,
-    /// It counts as refused, and the next one is offered.
+    /// The frame counts as refused, and the next one is offered.
     Refuse,
 }
 
-/// What matters on reception.
+/// Optimisation goal of reception.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxMode {
-    /// Most frames per second: TPACKET_V3 blocks, handed over when full or after 2 ms.
+    /// Highest frame rate: TPACKET_V3 blocks, handed over when full or at the block timeout.
     #[default]
     Throughput,
-    /// Each frame at once: TPACKET_V2 frames. Frames longer than the MTU (as segmentation offload
-    /// makes them) are cut.
+    /// Lowest latency: TPACKET_V2, which delivers each frame at once. Frames longer than the MTU (a result of
+    /// segmentation offload) are truncated.
     LowLatency,
 }
 
-/// How received frames are spread over several queues.
+/// Distribution of received frames over several queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fanout {
     /// By flow hash: a flow stays on one queue.
     #[default]
     Hash,
-    /// In turn.
+    /// Round robin.
     RoundRobin,
-    /// By the CPU on which the kernel received: queue `i` gets the frames of every CPU whose number
-    /// modulo the number of queues is `i`. With as many queues as CPUs each has its own.
+    /// By receiving CPU: queue `i` gets the frames of every CPU with number modulo queues equal to `i`. With one queue
+    /// per CPU, each CPU has a separate queue.
     Cpu,
     /// By the device's receive queue.
     RxQueue,
-    /// By a port number of TCP and UDP: queue `i` gets the frames whose port modulo the number of
-    /// queues is `i`, and the first one all other frames.
+    /// By a TCP or UDP port: queue `i` gets the frames with port modulo queues equal to `i`. The first queue gets all
+    /// other frames.
     Port(PortSteering),
 }

@@ -1,7 +1,7 @@
-//! The receive ring that a packet socket shares with the kernel.
+//! Receive ring that a packet socket shares with the kernel.
 //!
-//! A ring is a row of equal *units* with a status word each: blocks of frames in TPACKET_V3, single
-//! frames in TPACKET_V2. Whoever the status names owns the unit.
+//! A ring is a sequence of equal *units*, each with a status word: blocks of frames in TPACKET_V3, single frames in
+//! TPACKET_V2. The status determines the owner of the unit.
 #![allow(unsafe_code)] // Slices and atomics in memory shared with the kernel.
 
 use std::io;
@@ -15,27 +15,27 @@ use wb_port::{ChecksumState, RxFrame, StampSource, StrippedVlan};
 use crate::mapping::Mapping;
 use crate::{RxMode, sys};
 
-/// How much longer than two timeouts a frame may lie in a block before the kernel hands it over:
-/// two ticks of up to 10 ms, where the kernel's timer is no finer.
+/// Time beyond two timeouts for which a frame may wait in a block: two ticks of up to 10 ms, if the kernel's timer has
+/// no finer resolution.
 const TIMER_SLACK: Duration = Duration::from_millis(21);
-/// The shape of blocks in TPACKET_V3.
+/// Size and timeout of blocks in TPACKET_V3.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
-    /// Bytes of a block, at most.
+    /// Maximum size of a block in bytes.
     pub(crate) bytes: usize,
-    /// How many there are, at least.
+    /// Minimum number of blocks.
     pub(crate) least: usize,
-    /// When a block that is not full is handed over.
+    /// Time after which a block that is not full is handed over.
     pub(crate) timeout_ms: u32,
 }
 
-/// A ring is not halved below this.
+/// Smallest size to which a ring is halved, in bytes.
 const LEAST_RING: usize = 1 << 20;
 const PAGE: usize = 4096;
-/// Enough for the headers that the kernel puts before a frame, in both versions.
+/// Space for the headers that the kernel puts before a frame, in both versions.
 const HEADROOM: usize = 128;
 
-/// The units, and who owns them.
+/// Units and their owners.
 struct Units {
     memory: Mapping,
     unit_size: usize,
@@ -44,15 +44,15 @@ struct Units {
 }
 
 impl Units {
-    /// Unit `i`, if it is ours.
+    /// Unit `i`, if user space owns it.
     #[inline]
     fn ours(&self, i: usize) -> Option<&[u8]> {
         // Acquire pairs with the kernel's barrier between filling the unit and setting its status.
         if self.status(i).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the unit lies in the mapping (`status` has checked `i`), and the kernel does not
-        // write to it before `give_back`, which needs `&mut self` and so outlasts this borrow.
+        // SAFETY: the unit lies in the mapping (`status` has checked `i`). The kernel does not write to it before
+        // `give_back`, which needs `&mut self` and so cannot run during this borrow.
         Some(unsafe {
             let start = self.memory.start().add(i * self.unit_size);
             std::slice::from_raw_parts(start.as_ptr(), self.unit_size)
@@ -62,7 +62,7 @@ impl Units {
     /// Returns unit `i` to the kernel.
     #[inline]
     fn give_back(&mut self, i: usize) {
-        // Release: our reads of the unit are over before the kernel may fill it again.
+        // Release: all reads of the unit have ended before the kernel may fill it again.
         self.status(i)
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
@@ -70,8 +70,8 @@ impl Units {
     #[inline]
     fn status(&self, i: usize) -> &AtomicU32 {
         assert!(i < self.count, "unit {i} of {}", self.count);
-        // SAFETY: the word lies in the mapping and is aligned (units are multiples of 16 bytes in
-        // a page-aligned mapping, `status_offset` is 0 or 8); the kernel only accesses it whole.
+        // SAFETY: the word lies in the mapping and is aligned (units are multiples of 16 bytes in a page-aligned
+        // mapping, `status_offset` is 0 or 8). The kernel accesses it only as a whole.
         unsafe {
             let word = self
                 .memory
@@ -82,21 +82,21 @@ impl Units {
     }
 }
 
-/// A receive ring and our place in it.
+/// Receive ring and the read position.
 pub(crate) struct Ring {
     units: Units,
     mode: RxMode,
-    /// The unit to look at next.
+    /// Next unit to read.
     next: usize,
-    /// In TPACKET_V3, the frames of that block not shown yet, and where the first of them is.
+    /// In TPACKET_V3, the frames of that block not shown yet, and the offset of the first of them.
     left: u32,
     offset: usize,
-    /// The longest that a frame lies in a block.
+    /// Longest time for which a frame waits in a block.
     hold: Duration,
 }
 
 impl Ring {
-    /// Gives the socket a ring of about `bytes`, or as much as the kernel has memory for.
+    /// Creates a ring of about `bytes` for the socket, or smaller if the kernel lacks memory.
     pub(crate) fn new(
         socket: BorrowedFd<'_>,
         mode: RxMode,
@@ -132,7 +132,7 @@ impl Ring {
             RxMode::LowLatency => libc::tpacket_versions::TPACKET_V2,
         };
         sys::set_packet_option(socket, libc::PACKET_VERSION, version as i32)?;
-        // Powers of two, so frames fill their blocks and follow each other without holes.
+        // Powers of two, so that frames fill their blocks without gaps.
         let frame_count = block_count * (block_size / room);
         let request = libc::tpacket_req3 {
             tp_block_size: int(block_size)?,
@@ -145,7 +145,7 @@ impl Ring {
         };
         set_ring(socket, mode, request)?;
         let memory = Mapping::shared(socket, block_size * block_count).inspect_err(|_| {
-            // Free what cannot be mapped, so that a smaller ring can be asked for.
+            // Free a ring that cannot be mapped, so that a smaller one can be requested.
             let none = libc::tpacket_req3 {
                 tp_block_size: 0,
                 tp_block_nr: 0,
@@ -175,12 +175,12 @@ impl Ring {
         })
     }
 
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub(crate) fn size(&self) -> usize {
         self.units.memory.len()
     }
 
-    /// How long after its arrival a frame may first be shown.
+    /// Maximum time from the arrival of a frame until it can be received.
     pub(crate) fn longest_hold(&self) -> Duration {
         match self.mode {
             RxMode::Throughput => self.hold,
@@ -188,12 +188,12 @@ impl Ring {
         }
     }
 
-    /// Whether [`Ring::receive`] would show a frame.
+    /// Returns true if [`Ring::receive`] would show a frame.
     pub(crate) fn has_frame(&self) -> bool {
         self.left > 0 || self.units.ours(self.next).is_some()
     }
 
-    /// Shows up to `max` frames; returns how many.
+    /// Passes up to `max` frames to `on_frame`; returns their number.
     #[inline]
     pub(crate) fn receive(&mut self, max: usize, on_frame: impl FnMut(&RxFrame<'_>)) -> usize {
         match self.mode {
@@ -270,7 +270,7 @@ fn set_ring(socket: BorrowedFd<'_>, mode: RxMode, request: libc::tpacket_req3) -
     }
 }
 
-/// What both versions say of a frame, in their different places.
+/// Metadata of a frame, common to both versions.
 struct Header {
     status: u32,
     len: u32,
@@ -283,7 +283,7 @@ struct Header {
 }
 
 impl Header {
-    /// The frame that begins `mac` bytes into `unit`.
+    /// Frame that begins `mac` bytes into `unit`.
     #[inline]
     fn frame(self, unit: &[u8]) -> RxFrame<'_> {
         let start = usize::from(self.mac);
@@ -302,7 +302,7 @@ impl Header {
     }
 }
 
-/// The tag that a frame with this status had.
+/// VLAN tag that was removed from a frame with this status.
 #[inline]
 pub(crate) fn stripped_vlan(status: u32, tci: u16, tpid: u16) -> Option<StrippedVlan> {
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
@@ -316,7 +316,7 @@ pub(crate) fn stripped_vlan(status: u32, tci: u16, tpid: u16) -> Option<Stripped
     Some(StrippedVlan { tpid, tci })
 }
 
-/// What a frame's status says of its layer-4 checksum.
+/// State of the layer-4 checksum of a frame with this status.
 #[inline]
 pub(crate) fn checksum_state(status: u32) -> ChecksumState {
     if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
@@ -371,7 +371,7 @@ mod v3 {
     const BLOCK: usize = offset_of!(Descriptor, hdr);
     pub(super) const BLOCK_STATUS: usize = BLOCK + offset_of!(Block, block_status);
 
-    /// How many frames a block has, and where the first is.
+    /// Number of frames in a block, and offset of the first.
     #[inline]
     pub(super) fn block(block: &[u8]) -> (u32, usize) {
         let frames = u32_at(block, BLOCK + offset_of!(Block, num_pkts));
@@ -379,7 +379,7 @@ mod v3 {
         (frames, first as usize)
     }
 
-    /// The frame at the start of `unit`, and how far away the next one is.
+    /// Frame at the start of `unit`, and distance to the next one.
     #[inline]
     pub(super) fn frame(unit: &[u8]) -> (RxFrame<'_>, usize) {
         const VARIANT: usize = offset_of!(Raw, hv1);

@@ -1,4 +1,4 @@
-//! The receiving half: a ring, and the socket that fills it.
+//! Receiving half: a ring, and the socket that fills it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use crate::ring::Ring;
 use crate::watch::Watch;
 use crate::{filter, sys};
 
-/// A receiver that never sleeps learns of a vanished interface by asking after so many empty
-/// rounds: often enough to end soon, seldom enough not to be seen in a profile.
+/// Number of empty polls after which a receiver that never sleeps checks that its interface exists: small enough to end
+/// soon, large enough to cost nothing measurable.
 const IDLE_ROUNDS: u32 = 4096;
 
-/// Longer than any run; what the clock and the kernel can add up.
+/// Longer than any run, and small enough for time arithmetic.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
 
-/// The receiving half of a [`crate::PacketQueue`].
+/// Receiving half of a [`crate::PacketQueue`].
 ///
-/// A link that goes down is no error here: nothing comes until it is up again.
+/// A link that goes down is not an error: no frames arrive until it is up again.
 pub struct PacketRx {
     open: Option<Open>,
 }
@@ -48,7 +48,7 @@ impl PacketRx {
         }
     }
 
-    /// Receives nothing.
+    /// Creates a half that receives nothing.
     pub(crate) fn closed() -> Self {
         Self { open: None }
     }
@@ -92,7 +92,7 @@ impl RxQueue for PacketRx {
             let rest = end.saturating_duration_since(Instant::now());
             let events = sleep(&open.socket, open.watch.at_most(rest))
                 .map_err(|errno| open.watch.error("poll", errno))?;
-            // A link that went down ends the sleep; frames may still come out of the open block.
+            // A link that went down ends the sleep; the open block may still contain frames.
             let link_event = events.contains(PollFlags::ERR);
             if link_event || (events.is_empty() && open.watch.may_be_gone()) {
                 open.watch.look(open.socket.as_fd());
@@ -113,7 +113,7 @@ impl RxQueue for PacketRx {
         let Some(open) = &mut self.open else {
             return RxCounters::default();
         };
-        // The kernel's counter starts over with each reading.
+        // The kernel's counter is reset by each read.
         if let Ok((passed, drops, freezes)) = sys::take_statistics(open.socket.as_fd()) {
             let sum = open.counters.passed_frames.unwrap_or(0) + u64::from(passed);
             open.counters.passed_frames = Some(sum);
@@ -144,7 +144,7 @@ impl RxQueue for PacketRx {
     }
 }
 
-/// Sleeps until something happens to the socket; a signal also ends it.
+/// Sleeps until an event of the socket, a signal or the timeout.
 pub(crate) fn sleep(socket: &OwnedFd, timeout: Duration) -> Result<PollFlags, Errno> {
     let mut fds = [PollFd::new(socket, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout.min(LONGEST_SLEEP)).map_err(|_| Errno::INVAL)?;

@@ -1,7 +1,6 @@
-//! The life of a frame to send: lent, submitted, and then sent, refused or withdrawn.
+//! States of a frame to send: lent, submitted, and then sent, refused or withdrawn.
 //!
-//! Buffers form a ring, oldest submitted frame first. Knows no sockets: who takes the frames is an
-//! argument of [`Slots::flush`].
+//! Buffers form a ring, oldest submitted frame first. The socket is an argument of [`Slots::flush`].
 
 use std::io;
 
@@ -10,12 +9,12 @@ use wb_port::{Slot, TxCounters};
 
 use crate::arena::Arena;
 
-/// Why a flush ended without an error.
+/// Result of a flush without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// Nothing is left that could be offered.
+    /// No frames are left to offer.
     All,
-    /// The device took some frames and is full now.
+    /// The device took some frames and is now full.
     Part,
     /// The device took none.
     Stuck,
@@ -25,7 +24,7 @@ pub(crate) struct Slots {
     arena: Arena,
     lens: Box<[u32]>,
     cookies: Box<[u64]>,
-    /// The oldest frame in flight.
+    /// Position of the oldest frame in flight.
     head: usize,
     in_flight: usize,
     lent: usize,
@@ -34,7 +33,7 @@ pub(crate) struct Slots {
     counters: TxCounters,
 }
 
-/// Copies of refused frames until they are asked for.
+/// Copies of refused frames, kept until the caller collects them.
 #[derive(Default)]
 struct Refused {
     bytes: Vec<u8>,
@@ -58,14 +57,14 @@ impl Slots {
         })
     }
 
-    /// Has a frame that finds no room (`ENOBUFS`) refused instead of kept.
+    /// Makes frames without room (`ENOBUFS`) refused instead of kept.
     pub(crate) fn refuse_dropped(mut self) -> Self {
         self.refuse_dropped = true;
         self
     }
 
-    /// Most frames that one system call may carry. Within a batch the kernel keeps an error for the next call, and
-    /// the error would count for the first frame of that call. So if each dropped frame counts, each frame has a call.
+    /// Maximum number of frames per system call. Within a batch the kernel keeps an error for the next call, and the
+    /// error would count for the first frame of that call. So if each dropped frame counts, each frame has a call.
     pub(crate) fn most_per_call(&self) -> usize {
         match self.refuse_dropped {
             true => 1,
@@ -86,8 +85,8 @@ impl Slots {
     }
 
     pub(crate) fn lend(&mut self, n: usize) -> usize {
-        // Starting over keeps a sender whose frames all leave at once in the few slots that are
-        // warm in its cache. Not while frames are lent: they must stay the same.
+        // Restart at 0, so that a sender with no frames in flight reuses the few slots that are in the cache. Not while
+        // frames are lent, because these must stay the same.
         if self.in_flight == 0 && self.lent == 0 {
             self.head = 0;
         }
@@ -116,11 +115,11 @@ impl Slots {
         self.counters.submitted_frames += n as u64;
     }
 
-    /// Offers what is in flight to `offer`, which gets the first frame and how many follow each
-    /// other in memory, and says how many it took.
+    /// Offers the frames in flight to `offer`. Its arguments are the first frame and the number of consecutive frames
+    /// in memory; it returns the number of frames it took.
     ///
     /// # Errors
-    /// Whatever speaks neither of one frame nor of a full device.
+    /// All errors that concern neither a single frame nor a full device.
     pub(crate) fn flush(
         &mut self,
         mut offer: impl FnMut(&mut Arena, usize, usize) -> Result<usize, Errno>,
@@ -130,7 +129,7 @@ impl Slots {
             let n = self.in_flight.min(self.arena.count() - self.head);
             self.counters.kicks += 1;
             match offer(&mut self.arena, self.head, n) {
-                // The cause of a short count is lost; the next round meets it again.
+                // The cause of a short count is lost; the next call returns it again.
                 Ok(took @ 1..) => {
                     self.sent(took.min(n));
                     flushed = Flushed::Part;
@@ -187,7 +186,7 @@ impl Slots {
         self.in_flight -= n;
     }
 
-    /// The slot `n` places after the oldest frame in flight; `n` is at most the number of slots.
+    /// Index of the slot `n` places after the oldest frame in flight; `n` is at most the number of slots.
     fn position(&self, n: usize) -> usize {
         let at = self.head + n;
         if at >= self.arena.count() {
@@ -331,7 +330,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// Every frame ends in exactly one place, and each place sees its frames in order.
+        /// Every frame ends in exactly one state, and each state gets its frames in order.
         #[test]
         fn every_frame_is_accounted_for(steps in prop::collection::vec(step(), 1..60)) {
             let mut slots = Slots::new(7, 64).unwrap();

@@ -1,6 +1,6 @@
-//! The calls to packet sockets that have no safe wrapper elsewhere, each given one.
+//! Safe wrappers of system calls on packet sockets.
 //!
-//! Errors are the kernel's; what they mean for a port is decided by the callers.
+//! Returns the kernel's errors; the callers translate them.
 #![allow(unsafe_code)] // Raw bind, setsockopt, ioctl and recvmsg: libc structures and unions.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -42,17 +42,17 @@ pub(crate) fn set_priority(fd: BorrowedFd<'_>, priority: u32) -> io::Result<()> 
     set(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority)
 }
 
-/// Asks for a TPACKET_V3 receive ring; with all counts 0 gives it back.
+/// Requests a TPACKET_V3 receive ring; frees it if all counts are 0.
 pub(crate) fn set_rx_ring_v3(fd: BorrowedFd<'_>, request: libc::tpacket_req3) -> io::Result<()> {
     set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
-/// Asks for a TPACKET_V2 receive ring; with all counts 0 gives it back.
+/// Requests a TPACKET_V2 receive ring; frees it if all counts are 0.
 pub(crate) fn set_rx_ring_v2(fd: BorrowedFd<'_>, request: libc::tpacket_req) -> io::Result<()> {
     set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
-/// Joins the device to a mode (`PACKET_MR_PROMISC`, …) for as long as the socket is open.
+/// Sets a mode of the device (`PACKET_MR_PROMISC`, …) for as long as the socket is open.
 pub(crate) fn add_membership(fd: BorrowedFd<'_>, index: u32, mode: c_int) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as c_int,
@@ -63,7 +63,7 @@ pub(crate) fn add_membership(fd: BorrowedFd<'_>, index: u32, mode: c_int) -> io:
     set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// linux/if_packet.h, which libc does not have.
+/// linux/if_packet.h; missing in libc.
 const PACKET_FANOUT_DATA: c_int = 22;
 
 /// Replaces the socket's filter.
@@ -71,7 +71,7 @@ pub(crate) fn attach_filter(fd: BorrowedFd<'_>, ops: &[FilterOp]) -> io::Result<
     set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, ops)
 }
 
-/// Lets a program say which socket of the fanout group gets a frame.
+/// Sets a program that selects the socket of the fanout group for each frame.
 pub(crate) fn set_fanout_program(fd: BorrowedFd<'_>, ops: &[FilterOp]) -> io::Result<()> {
     set_program(fd, libc::SOL_PACKET, PACKET_FANOUT_DATA, ops)
 }
@@ -95,22 +95,22 @@ fn set_program(
     set(fd, level, option, &program)
 }
 
-/// Takes the socket's filter away.
+/// Removes the socket's filter.
 pub(crate) fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0 as &c_int)
 }
 
-/// The number of the fanout group that the socket is in.
+/// Id of the socket's fanout group.
 pub(crate) fn fanout_group(fd: BorrowedFd<'_>) -> io::Result<u16> {
     let mut value: c_int = 0;
     get(fd, libc::PACKET_FANOUT, &mut value)?;
     Ok(value as u16)
 }
 
-/// What the kernel counted since the last call: frames that passed the filter (with those dropped),
-/// frames dropped for want of room, times the ring was full.
+/// Kernel counters since the last call: frames that passed the filter (including dropped ones), frames dropped because
+/// the ring was full, and times the ring was full.
 pub(crate) fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
-    // The shorter form of versions 1 and 2 is the beginning of this one.
+    // The shorter structure of versions 1 and 2 is the beginning of this one.
     let mut stats = libc::tpacket_stats_v3 {
         tp_packets: 0,
         tp_drops: 0,
@@ -120,7 +120,7 @@ pub(crate) fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)>
     Ok((stats.tp_packets, stats.tp_drops, stats.tp_freeze_q_cnt))
 }
 
-/// `IFF_…` of the interface called `name`.
+/// Flags `IFF_…` of the interface `name`.
 pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<c_int> {
     let mut request = interface_request(name)?;
     ioctl(fd, libc::SIOCGIFFLAGS, &mut request)?;
@@ -128,7 +128,7 @@ pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<c_in
     Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
 }
 
-/// `ARPHRD_…` of the interface called `name`.
+/// Type `ARPHRD_…` of the interface `name`.
 pub(crate) fn hardware_type(fd: BorrowedFd<'_>, name: &str) -> io::Result<u16> {
     let mut request = interface_request(name)?;
     ioctl(fd, libc::SIOCGIFHWADDR, &mut request)?;
@@ -136,7 +136,7 @@ pub(crate) fn hardware_type(fd: BorrowedFd<'_>, name: &str) -> io::Result<u16> {
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
 }
 
-/// Whether the interface has carrier. Waits for the kernel's configuration lock: not for hot paths.
+/// Returns true if the interface has a carrier. Waits for the kernel's configuration lock: not for hot paths.
 pub(crate) fn has_carrier(fd: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     let mut value = [ETHTOOL_GLINK, 0];
     let mut request = interface_request(name)?;
@@ -145,7 +145,7 @@ pub(crate) fn has_carrier(fd: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     Ok(value[1] != 0)
 }
 
-/// Whether the interface's hardware stamps received frames.
+/// Returns true if the device takes hardware timestamps of received frames.
 pub(crate) fn stamps_in_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     let mut config = libc::hwtstamp_config {
         flags: 0,
@@ -158,9 +158,9 @@ pub(crate) fn stamps_in_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<b
     Ok(config.rx_filter != 0)
 }
 
-/// One message received with its `PACKET_AUXDATA`.
+/// Received frame with its `PACKET_AUXDATA`.
 pub(crate) struct Message {
-    /// Bytes on the wire; more than the buffer holds when the frame was cut.
+    /// Bytes on the wire; larger than the buffer if the frame was truncated.
     pub(crate) len: usize,
     pub(crate) aux: Option<libc::tpacket_auxdata>,
 }
@@ -216,7 +216,7 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Messa
     Ok(Message { len, aux })
 }
 
-/// `T` must be the structure that the option takes.
+/// Sets a socket option. `T` must be the structure of the option.
 fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
     done(unsafe {
@@ -230,7 +230,7 @@ fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Resul
     })
 }
 
-/// `T` must be the structure of integers that the option of level `SOL_PACKET` fills in.
+/// Reads an option of level `SOL_PACKET`. `T` must be its structure and consist of integers.
 fn get<T>(fd: BorrowedFd<'_>, name: c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and the length describe `value`; any integers are valid in it.
@@ -258,10 +258,9 @@ fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Pointers in the request must lead to what the call expects.
+/// Makes a request. Pointers in the request must point to the structure of the call.
 fn ioctl(fd: BorrowedFd<'_>, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every call above takes an ifreq; `request` is one and outlives the call, and so does
-    // what it points to.
+    // SAFETY: every call above takes an ifreq. `request` and the memory that it points to outlive the call.
     done(unsafe { libc::ioctl(fd.as_raw_fd(), call as _, std::ptr::from_mut(request)) })
 }
 

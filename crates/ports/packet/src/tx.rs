@@ -1,4 +1,4 @@
-//! The sending half: slots, and the socket that takes them.
+//! Sending half: slots, and the socket that takes the frames.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use wb_port::{PortError, Slot, TxCounters, TxQueue};
 use crate::slots::{Flushed, Slots};
 use crate::watch::Watch;
 
-/// Frames that one system call should carry. On a veth, 60-byte frames, best of eight runs of
-/// `examples/blast`: 1 frame a call 1.09 Mpps, 8 1.34, 16 1.55, 64 1.69, 128 1.69, 256 1.72, 512 1.53.
+/// Efficient number of frames per system call. On a veth with 60-byte frames, best of eight runs of `examples/blast`: 1
+/// frame per call 1.09 Mpps, 8 1.34, 16 1.55, 64 1.69, 128 1.69, 256 1.72, 512 1.53.
 const BATCH: usize = 64;
-/// A device that is merely full takes a frame sooner: the longest takes 1.2 ms at 10 Mbit/s.
+/// Longer than a full device needs to take a frame: the longest frame takes 1.2 ms at 10 Mbit/s.
 const STUCK: Duration = Duration::from_millis(5);
 
-/// The sending half of a [`crate::PacketQueue`].
+/// Sending half of a [`crate::PacketQueue`].
 ///
-/// A frame counts as sent when the kernel took it. One that is longer than the device allows is
-/// refused, and with [`crate::QdiscDrops::Refuse`] one that the queueing discipline drops; the copies of refused frames are kept until [`TxQueue::take_refused`], and when as
-/// many wait as there are slots, nothing more is sent before that call.
+/// A frame counts as sent when the kernel has taken it. A frame that is longer than the device allows is refused. With
+/// [`crate::QdiscDrops::Refuse`], so is a frame that the queueing discipline drops. Copies of refused frames are kept
+/// until [`TxQueue::take_refused`]. If the number of copies reaches the number of slots, nothing more is sent before
+/// that call.
 pub struct PacketTx {
     open: Option<Open>,
 }
@@ -28,9 +29,9 @@ struct Open {
     slots: Slots,
     watch: Watch,
     qdisc_bypass: bool,
-    /// The last flush found the link down.
+    /// True if the last flush found the link down.
     link_down: bool,
-    /// Since then the device has taken nothing, or since it was asked for its carrier.
+    /// Start of the time in which the device has taken nothing, or the last check of its carrier in that time.
     stuck_since: Option<Instant>,
 }
 
@@ -48,7 +49,7 @@ impl PacketTx {
         }
     }
 
-    /// Lends nothing.
+    /// Creates a half that lends nothing.
     pub(crate) fn closed() -> Self {
         Self { open: None }
     }
@@ -64,7 +65,7 @@ impl Open {
             ..
         } = self;
         if !self.qdisc_bypass {
-            // The qdisc of a link without carrier swallows frames and reports them as sent.
+            // The qdisc of a link without carrier drops frames and reports them as sent.
             watch.check_link(socket.as_fd())?;
             if self.link_down {
                 watch.ask_for_carrier(socket.as_fd())?;
@@ -76,7 +77,8 @@ impl Open {
                 *stuck_since = None;
                 Ok(())
             }
-            // Without carrier a device answers as if it were full. Its flags say so up to a second later.
+            // A device without carrier answers as if it were full. Its flags show the loss of carrier up to a second
+            // later.
             Ok(Flushed::Stuck) => {
                 if stuck_since.get_or_insert_with(Instant::now).elapsed() < STUCK {
                     return watch.check_link(socket.as_fd()).map(drop);

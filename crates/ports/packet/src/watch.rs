@@ -1,7 +1,7 @@
-//! Whether the interface of a socket is still there.
+//! Detects the removal of a socket's interface.
 //!
-//! The kernel reports `ENETDOWN` once when the link goes down and once more or never again when
-//! the interface vanishes, so after the first report we have to ask.
+//! The kernel reports `ENETDOWN` once when the link goes down. When the interface is removed, it reports it once more
+//! or never. So the interface must be checked after the first report.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use wb_port::PortError;
 
 use crate::sys;
 
-/// For so long after the end frames may still come out of a block that was open, at least.
+/// Minimum time after the removal in which frames of an open block may still arrive.
 const GRACE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Watch {
@@ -34,20 +34,20 @@ impl Watch {
         }
     }
 
-    /// For a ring that the kernel hands over late: an open block may take so long.
+    /// Sets the grace time for a ring that the kernel hands over late: `longest` is the time for an open block.
     pub(crate) fn holding(mut self, longest: Duration) -> Self {
         self.grace = self.grace.max(longest);
         self
     }
 
-    /// Reads the socket's pending error, and asks for the interface if there was one.
+    /// Reads the socket's pending error, and checks the interface if there was one.
     pub(crate) fn look(&mut self, socket: BorrowedFd<'_>) {
         if self.down || !matches!(sockopt::socket_error(socket), Ok(Ok(()))) {
             self.note_down(socket);
         }
     }
 
-    /// Notes that the link is down, and asks for the interface.
+    /// Records that the link is down, and checks the interface.
     pub(crate) fn note_down(&mut self, socket: BorrowedFd<'_>) {
         self.down = true;
         if self.gone_since.is_none() && !self.exists(socket) {
@@ -55,19 +55,21 @@ impl Watch {
         }
     }
 
-    /// Notes that a frame came.
+    /// Records that a frame arrived.
     #[inline]
     pub(crate) fn saw_frame(&mut self) {
         self.down = false;
     }
 
-    /// Whether the link went down and nothing came since.
+    /// Returns true if the link went down and no frame arrived since.
     pub(crate) fn may_be_gone(&self) -> bool {
         self.down
     }
 
+    /// Checks that the interface exists.
+    ///
     /// # Errors
-    /// [`PortError::Gone`] when the interface has vanished and its last frames have come out.
+    /// [`PortError::Gone`] if the interface was removed and the grace time for its last frames is over.
     pub(crate) fn check(&self) -> Result<(), PortError> {
         match self.gone_since {
             Some(since) if since.elapsed() > self.grace => Err(self.gone()),
@@ -75,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// How long to sleep at most of `timeout`.
+    /// Limits a sleep to the grace time if the interface is gone.
     pub(crate) fn at_most(&self, timeout: Duration) -> Duration {
         if self.gone_since.is_some() {
             timeout.min(self.grace)
@@ -90,7 +92,7 @@ impl Watch {
         }
     }
 
-    /// What a failed `operation` means for the port.
+    /// Converts the error of a failed `operation`.
     pub(crate) fn error(&self, operation: &str, errno: Errno) -> PortError {
         let port = self.port.clone();
         match errno {
@@ -104,7 +106,7 @@ impl Watch {
         }
     }
 
-    /// Asks whether the link is up and has carrier; tells the interface's present name if so.
+    /// Checks that the link is up and has a carrier. Returns the current name of the interface.
     ///
     /// # Errors
     /// [`PortError::LinkDown`], [`PortError::Gone`].
@@ -117,14 +119,14 @@ impl Watch {
         }
     }
 
-    /// Waits until the kernel has put in the qdisc of a link that came up.
+    /// Waits until the kernel has installed the qdisc of a link that came up.
     ///
     /// # Errors
-    /// As [`Watch::check_link`].
+    /// See [`Watch::check_link`].
     pub(crate) fn ask_for_carrier(&self, socket: BorrowedFd<'_>) -> Result<(), PortError> {
         let name = self.check_link(socket)?;
-        // The link counts as running a moment before its qdisc is in, under one lock; the question
-        // for the carrier waits for that lock.
+        // The link counts as running shortly before its qdisc is installed, under one lock; the request for the carrier
+        // waits for that lock.
         match sys::has_carrier(socket, &name) {
             Ok(false) => Err(self.error("send", Errno::NETDOWN)),
             _ => Ok(()),

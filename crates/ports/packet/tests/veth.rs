@@ -1,5 +1,5 @@
-//! Frames through a veth pair between two namespaces. Needs root, also that of a user namespace
-//! (`unshare -Urnm`); skipped with the reason printed otherwise.
+//! Tests with a veth pair between two namespaces. They need root, possibly of a user namespace (`unshare -Urnm`);
+//! otherwise they print the reason and are skipped.
 
 mod common;
 
@@ -127,7 +127,7 @@ fn a_receiver_does_not_hear_a_sender_beside_it() {
     let Some(pair) = Pair::up() else { return };
     let mut sender = only(pair.open_a(&PacketOptions {
         rx: false,
-        // The direct path would hide the frames from every tap.
+        // With the bypass, no tap would see the frames.
         qdisc_bypass: false,
         ..PacketOptions::default()
     }));
@@ -230,7 +230,7 @@ fn frames_that_are_too_long_or_too_short_are_refused_and_the_others_sent() {
 #[test]
 fn a_full_device_keeps_frames_in_flight_until_they_are_sent_or_withdrawn() {
     let Some(pair) = Pair::up() else { return };
-    // Room for some ten frames, and then one in tens of milliseconds.
+    // Room for about ten frames, and then one frame per tens of milliseconds.
     tc(
         &pair.a,
         "qdisc add dev a0 root tbf rate 100kbit burst 2000 limit 4000",
@@ -260,7 +260,7 @@ fn a_full_device_keeps_frames_in_flight_until_they_are_sent_or_withdrawn() {
     assert_eq!(sender.in_flight(), 0);
     assert_eq!(c.sent_frames + c.withdrawn_frames, 64);
     assert_eq!(withdrawn, (c.sent_frames as u32..64).collect::<Vec<_>>());
-    // What counts as sent arrives, each frame once, in order, and no other.
+    // Each frame that counts as sent arrives once, in order; no other frame arrives.
     let seen = receive_n(rx(&mut b), c.sent_frames as usize, 64);
     let numbers: Vec<_> = seen.iter().map(|s| number(&s.bytes)).collect();
     assert_eq!(numbers, (0..c.sent_frames as u32).collect::<Vec<_>>());
@@ -295,7 +295,7 @@ fn what_a_qdisc_drops_is_refused_when_that_is_asked_for() {
     assert_eq!(c.refused_frames, refused.len() as u64);
     let (_, dropped) = sent_and_dropped(&tc(&pair.a, "-s qdisc show dev a0"));
     assert_eq!(dropped, c.refused_frames, "{c:?}");
-    // What counts as sent arrives, and what counts as refused does not.
+    // Frames that count as sent arrive, and refused ones do not.
     let seen = receive_n(rx(&mut b), c.sent_frames as usize, 64);
     let mut all: Vec<u32> = seen.iter().map(|s| number(&s.bytes)).collect();
     assert!(drain(rx(&mut b)).is_empty());
@@ -307,7 +307,7 @@ fn what_a_qdisc_drops_is_refused_when_that_is_asked_for() {
 #[test]
 fn frames_pass_the_qdisc_in_the_class_of_their_priority_unless_bypassing() {
     let Some(pair) = Pair::up() else { return };
-    // To this discipline a priority is the handle of a class.
+    // For this discipline a priority is the handle of a class.
     for words in [
         "qdisc add dev a0 root handle 1: htb default 20",
         "class add dev a0 parent 1: classid 1:10 htb rate 1gbit",
@@ -371,7 +371,7 @@ fn a_link_that_goes_down_holds_frames_until_it_is_up_again() {
             sender.flush().ok().filter(|()| sender.in_flight() == 0)
         });
 
-        // The peer's end goes down: no carrier here, the receiver's socket hears of it.
+        // The peer goes down: `a0` loses its carrier and the receiver's socket gets an error.
         ip(&["-n", &pair.b, "link", "set", "b0", "down"]);
         assert_eq!(submit(sender, &[frame(3, 60)]), 1);
         until("the lost carrier is not noticed", || {
@@ -412,7 +412,7 @@ fn a_deleted_interface_is_gone_in_both_halves() {
         tx(&mut a).withdraw(|bytes| left += number(bytes));
         assert_eq!(left, 3);
 
-        // What had arrived is shown before the end is.
+        // Frames that arrived before the removal are delivered before the error.
         let mut seen = 0;
         until("a waiting receiver does not notice", || {
             let receiver = rx(&mut waiting);
@@ -448,10 +448,10 @@ fn an_interface_deleted_while_down_is_gone_too() {
 fn the_end_of_the_peers_namespace_is_the_end_of_the_port() {
     let Some(pair) = Pair::up() else { return };
     let mut a = only(pair.open_a(&PacketOptions::default()));
-    // Our own namespace lives on without a name, as long as the port is open.
+    // The namespace of the port exists without a name as long as the port is open.
     ip(&["netns", "del", &pair.a]);
     send_all(tx(&mut a), &[frame(1, 60)]);
-    // The kernel takes the other one apart some time after this.
+    // The kernel removes the other namespace some time later.
     ip(&["netns", "del", &pair.b]);
     until("the sender does not notice", || {
         submit(tx(&mut a), &[frame(2, 60)]);
@@ -537,7 +537,7 @@ fn what_a_full_ring_loses_is_counted() {
         assert_eq!(counters.received_frames, received);
         assert!(counters.dropped_frames > 0);
         assert_eq!(received + counters.dropped_frames, 3000);
-        // The kernel's counter starts over when read; ours does not.
+        // The kernel's counter is reset by a read; ours is not.
         assert_eq!(rx(&mut b).counters(), counters);
         send_all(tx(&mut a), &frames[..10]);
         assert_eq!(receive_n(rx(&mut b), 10, 64).len(), 10);
@@ -562,7 +562,7 @@ fn fanout_shares_frames_out_and_loses_none() {
         let options = PacketOptions {
             queues: 2,
             fanout,
-            // The direct path would hide our own frames from every tap.
+            // With the bypass, no tap would see our frames.
             qdisc_bypass: false,
             rx_ring_bytes: 4 << 20,
             ..receiving(mode)
@@ -582,7 +582,7 @@ fn fanout_shares_frames_out_and_loses_none() {
         let mut all = shares.concat();
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
-        // The group ignores what this host sends.
+        // The group ignores frames that this host sends.
         send_all(tx(&mut b.queues[0]), &frames[..10]);
         assert!(b.queues.iter_mut().all(|queue| drain(rx(queue)).is_empty()));
     }
@@ -610,7 +610,7 @@ fn fanout_by_cpu_gives_each_queue_the_frames_of_its_cpu() {
         });
         for &cpu in cpus.iter().take(4) {
             let frames: Vec<_> = (0..200).map(|i| frame(i, 60)).collect();
-            // A veth is received on the CPU that sends.
+            // A veth receives on the CPU that sends.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let mut only_this = rustix::thread::CpuSet::new();
@@ -627,7 +627,7 @@ fn fanout_by_cpu_gives_each_queue_the_frames_of_its_cpu() {
     }
 }
 
-/// An IP packet between two ports; with `tunnel` an IPv4 VXLAN tunnel around it.
+/// IP packet between two ports; with `tunnel` inside an IPv4 VXLAN tunnel.
 fn packet(v6: bool, protocol: u8, ports: (u16, u16), tunnel: bool) -> Vec<u8> {
     let ethernet = |v6: bool| {
         let mut bytes: Vec<u8> = [common::MAC_B, common::MAC_A].concat();
@@ -727,7 +727,7 @@ fn an_open_port_tells_what_it_is() {
     );
     assert_eq!(facts.stamp_source, StampSource::KernelTpacket);
     assert_eq!(facts.warnings, Vec::<String>::new());
-    // A veth stamps nothing in hardware.
+    // A veth has no hardware timestamps.
     let options = PacketOptions {
         hw_stamps: true,
         promiscuous: true,

@@ -1,4 +1,4 @@
-//! Two namespaces joined by a veth pair, and what tests do with a port in them.
+//! Two namespaces joined by a veth pair, and helpers for tests with a port.
 #![allow(dead_code)] // Each test binary uses its part of it.
 
 use std::fs::File;
@@ -16,10 +16,10 @@ use wb_port::{
     TxQueue,
 };
 
-/// No test waits longer than this for anything.
+/// Limit of all waits in tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// IEEE 802 local experimental ethertype 1.
+/// IEEE 802 local experimental EtherType 1.
 pub(crate) const ETHERTYPE: u16 = 0x88b5;
 
 pub(crate) const MAC_A: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
@@ -32,12 +32,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `None`, with the reason printed, where namespaces cannot be made.
+    /// Creates the namespaces; prints the reason and returns `None` without the required privileges.
     pub(crate) fn up() -> Option<Self> {
         Self::with(&[])
     }
 
-    /// As `up`, with further words for both ends, such as a number of queues.
+    /// Like [`Pair::up`], with additional arguments for both ends, for example a number of queues.
     pub(crate) fn with(further: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             wb_skip::skipped("needs root to make network namespaces");
@@ -55,7 +55,7 @@ impl Pair {
         };
         for ns in [&pair.a, &pair.b] {
             ip(&["netns", "add", ns]);
-            // The host's own neighbour and multicast traffic would come between the frames.
+            // The host's neighbour and multicast frames would mix with the test frames.
             let off = "net.ipv6.conf.default.disable_ipv6=1";
             ip(&["netns", "exec", ns, "sysctl", "-qw", off]);
         }
@@ -82,7 +82,7 @@ impl Pair {
         within(&self.b, move || open(&interface("b0"), &options)).expect("open b0")
     }
 
-    /// A sender at `a0` and a receiver at `b0`, each of one queue.
+    /// Opens a sender at `a0` and a receiver at `b0`, each with one queue.
     pub(crate) fn sender_and_receiver(&self, rx: PacketOptions) -> (PacketQueue, PacketQueue) {
         let a = self.open_a(&PacketOptions {
             rx: false,
@@ -114,7 +114,7 @@ pub(crate) fn ip(words: &[&str]) {
     assert!(status.success(), "ip {}", words.join(" "));
 }
 
-/// `tc` in the namespace, with these words; what it prints.
+/// Runs `tc` in the namespace with these arguments; returns its output.
 pub(crate) fn tc(ns: &str, words: &str) -> String {
     let output = Command::new("tc")
         .args(["-n", ns])
@@ -129,7 +129,7 @@ pub(crate) fn tc(ns: &str, words: &str) -> String {
     String::from_utf8(output.stdout).expect("tc prints text")
 }
 
-/// The packets that the first `Sent … pkt (dropped …` of `tc -s` speaks of.
+/// Packet counts of the first `Sent … pkt (dropped …` in the output of `tc -s`.
 pub(crate) fn sent_and_dropped(text: &str) -> (u64, u64) {
     let at = text.find("Sent ").expect("statistics");
     let words: Vec<&str> = text[at..].split([' ', ',', '(']).collect();
@@ -139,7 +139,7 @@ pub(crate) fn sent_and_dropped(text: &str) -> (u64, u64) {
     (sent.expect("a number"), dropped.expect("a number"))
 }
 
-/// Runs `body` on a thread of its own inside the namespace.
+/// Runs `body` inside the namespace, on a separate thread.
 pub(crate) fn within<T: Send + 'static>(ns: &str, body: impl FnOnce() -> T + Send + 'static) -> T {
     let ns = File::open(format!("/run/netns/{ns}")).expect("open the namespace");
     thread::spawn(move || {
@@ -150,7 +150,7 @@ pub(crate) fn within<T: Send + 'static>(ns: &str, body: impl FnOnce() -> T + Sen
     .expect("the thread in the namespace panicked")
 }
 
-/// The interface of the calling thread's namespace, as the host would describe it.
+/// Interface of the calling thread's namespace, as described by the host.
 pub(crate) fn interface(name: &str) -> Interface {
     let any = socket(AddressFamily::INET, SocketType::DGRAM, None).expect("socket");
     Interface {
@@ -166,7 +166,7 @@ pub(crate) fn interface(name: &str) -> Interface {
     }
 }
 
-/// A frame of `len` bytes from `a0` to `b0` that carries `number` and bytes made of it.
+/// Frame of `len` bytes from `a0` to `b0` with `number`, and content derived from it.
 pub(crate) fn frame(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = [MAC_B, MAC_A].concat();
     bytes.extend(ETHERTYPE.to_be_bytes());
@@ -181,7 +181,7 @@ pub(crate) fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes"))
 }
 
-/// Queues as many of `frames` as there are slots for; returns how many.
+/// Queues `frames` up to the number of free slots; returns the number of queued frames.
 pub(crate) fn submit(tx: &mut impl TxQueue, frames: &[Vec<u8>]) -> usize {
     let n = tx.lend(frames.len());
     for (i, bytes) in frames[..n].iter().enumerate() {
@@ -193,7 +193,7 @@ pub(crate) fn submit(tx: &mut impl TxQueue, frames: &[Vec<u8>]) -> usize {
     n
 }
 
-/// Sends `frames`, and waits for a full device.
+/// Sends `frames`, and waits if the device is full.
 pub(crate) fn send_all(tx: &mut impl TxQueue, frames: &[Vec<u8>]) {
     let end = Instant::now() + PATIENCE;
     let mut rest = frames;
@@ -233,7 +233,7 @@ impl From<&RxFrame<'_>> for Seen {
     }
 }
 
-/// Receives until `n` frames have come, `max` at a time.
+/// Receives until `n` frames have arrived, `max` at a time.
 pub(crate) fn receive_n(rx: &mut impl RxQueue, n: usize, max: usize) -> Vec<Seen> {
     let end = Instant::now() + PATIENCE;
     let mut seen = Vec::new();
@@ -250,7 +250,7 @@ pub(crate) fn receive_n(rx: &mut impl RxQueue, n: usize, max: usize) -> Vec<Seen
     seen
 }
 
-/// Receives until nothing has come for a while.
+/// Receives until no frame has arrived for a while.
 pub(crate) fn drain(rx: &mut impl RxQueue) -> Vec<Seen> {
     let mut seen = Vec::new();
     loop {
@@ -265,7 +265,7 @@ pub(crate) fn drain(rx: &mut impl RxQueue) -> Vec<Seen> {
     }
 }
 
-/// Calls `attempt` until it gives something.
+/// Calls `attempt` until it returns a value.
 pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -281,7 +281,7 @@ pub(crate) fn is_gone<T>(result: Result<T, PortError>) -> bool {
     matches!(result, Err(PortError::Gone { .. }))
 }
 
-/// The invariant of every sending half.
+/// Checks the invariant of every sending half.
 pub(crate) fn assert_accounted(tx: &impl TxQueue) {
     let c = tx.counters();
     assert_eq!(
