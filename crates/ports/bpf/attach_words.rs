@@ -1,6 +1,6 @@
-//! Words of the kernel for an XDP program that it did not attach. Part of each crate that attaches programs.
+//! The kernel's message for an XDP program that it did not attach. Part of each crate that attaches programs.
 //!
-//! A BPF link fails with a number only. Netlink carries the sentence of the driver along (NLMSGERR_ATTR_MSG), so the
+//! A BPF link returns only an error number. Netlink also returns the driver's message (NLMSGERR_ATTR_MSG), so the
 //! attempt is repeated there.
 #![allow(unsafe_code)] // Two calls of libbpf that have no safe wrapper.
 
@@ -13,7 +13,7 @@ thread_local! {
     static WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The prefix with which libbpf reports the sentence.
+/// Prefix with which libbpf prints the message.
 const PREFIX: &str = "libbpf: Kernel error message: ";
 
 fn listen(_: PrintLevel, message: String) {
@@ -23,10 +23,10 @@ fn listen(_: PrintLevel, message: String) {
     }
 }
 
-/// Repeats a failed attempt to attach `program` to interface `index` with `flags`, and returns the sentence of the
-/// kernel, if it has one. If the attempt succeeds this time, the program is removed again.
+/// Repeats a failed attempt to attach `program` to interface `index` with `flags`, and returns the kernel's message, if
+/// there is one. If the attempt succeeds this time, the program is removed again.
 pub(crate) fn words(program: BorrowedFd<'_>, index: i32, flags: u32) -> Option<String> {
-    // if_link.h: XDP_FLAGS_UPDATE_IF_NOEXIST. The program of another process stays.
+    // if_link.h: XDP_FLAGS_UPDATE_IF_NOEXIST. A program of another process is not replaced.
     const IF_NONE: u32 = 1;
     WORDS.set(None);
     let before = libbpf_rs::set_print(Some((PrintLevel::Debug, listen)));

@@ -1,23 +1,23 @@
-//! Compiles the programs in `bpf/` of a crate, whose `build.rs` includes this.
+//! Compiles the BPF programs in `bpf/` of a crate. The crate's `build.rs` includes this file.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Makes `NAME.bpf.o` of every `bpf/NAME.bpf.c` of the crate.
+/// Compiles every `bpf/NAME.bpf.c` of the crate to `NAME.bpf.o`.
 pub(crate) fn build() {
     let out = variable("OUT_DIR");
-    // The headers of the libbpf that is linked.
+    // Headers of the linked libbpf.
     let headers = variable("DEP_BPF_INCLUDE");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     for source in std::fs::read_dir("bpf").expect("the crate has programs") {
         let source = source.expect("a file of the crate").path();
         let program = source.file_stem().expect("a file").to_string_lossy();
         let mut command = Command::new(&clang);
-        // -g: for the types of maps (BTF).
+        // -g: emits the types of maps (BTF).
         command.args([
             "-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Werror",
         ]);
-        // The same bytes wherever it is built.
+        // Reproducible output in any build folder.
         command.arg("-fdebug-compilation-dir=.");
         command.arg(format!("-I{headers}"));
         if let Some(folder) = multiarch_include() {

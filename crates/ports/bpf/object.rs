@@ -1,11 +1,11 @@
-//! Programs as clang left them, opened by libbpf, and what is in them by name. Part of each crate that has programs.
+//! Opens compiled BPF programs with libbpf, and finds their parts by name. Part of each crate that has programs.
 
 use std::ffi::OsStr;
 use std::io;
 
 use libbpf_rs::{Error, Map, MapCore, Object, ObjectBuilder, OpenMapMut, OpenObject, Program};
 
-/// The object that the build made of `bpf/NAME.bpf.c`.
+/// Object file that the build made of `bpf/NAME.bpf.c`.
 macro_rules! built {
     ($name:literal) => {
         include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o"))
@@ -13,12 +13,12 @@ macro_rules! built {
 }
 pub(crate) use built;
 
-/// Opens what [`built!`] holds.
+/// Opens an object from [`built!`].
 pub(crate) fn open(object: &[u8]) -> Result<OpenObject, Error> {
     ObjectBuilder::default().open_memory(object)
 }
 
-/// A map before it is loaded, by its name or, where libbpf made it, the end of it: `.rodata`.
+/// Map before loading, by its name or, for maps that libbpf creates, the end of the name: `.rodata`.
 pub(crate) fn open_map<'a>(
     object: &'a mut OpenObject,
     name: &str,
