@@ -245,7 +245,7 @@ impl XdpOptions {
         let size = self
             .frame_size
             .unwrap_or(if need <= 2048 { 2048 } else { LARGEST_FRAME });
-        // In sending, frames longer than the memory can be refused one by one. In receiving, they are lost, which must
+        // Longer frames can be refused one by one when sending. When receiving they are lost, which must
         // be the user's choice.
         if self.rx && need > size && self.frame_size.is_none() {
             let memory = size - LONGEST_HEADER - headroom;

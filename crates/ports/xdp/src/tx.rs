@@ -219,7 +219,7 @@ impl<K: Kernel> Sender<K> {
             let Some(frame) = self.free.pop() else { break };
             self.lent.push(frame);
         }
-        // The ring has at most 32768 slots, checked by `XdpOptions::resolve`.
+        // The ring has at most 2^20 slots, checked by `XdpOptions::resolve`.
         let lent = self.lent.len().min(n);
         lent.min(self.ring.room(lent as u32) as usize)
     }
