@@ -2,17 +2,16 @@
 //!
 //! | metric | what is sent | what a trial must show |
 //! |---|---|---|
-//! | `oneway-pps`, `bps`, `elephant` | UDP at a rate, over so many flows, to servers that only count | nothing lost |
-//! | `twoway-pps` | the same, to servers that send each datagram back | nothing lost on either way |
+//! | `oneway-pps`, `bps`, `elephant` | UDP at a rate, over a number of flows, to servers that only count | no loss |
+//! | `twoway-pps` | UDP as above, to servers that send each datagram back | no loss in either direction |
 //! | `cps` | TCP connections of one exchange of a byte | all completed |
 //! | `cc` | connections opened and held | each answers once more after a rest |
 //!
-//! All traffic is open loop: what is sent does not depend on what comes back. A frame that came to our
-//! port and found no room there is the tester's fault and not the device's; so is what could not be
-//! sent. The search knows the difference, and the result says who was the limit. A trial that went wrong
-//! while the tester was late, and by no more than that may have cost, is void and repeated; after a few of
-//! them that load is the tester's limit, and the search goes on below it. Where nothing below has held, it ends without
-//! a limit.
+//! All traffic is open loop: sending does not depend on received frames. Frames dropped at the tester's port, and
+//! frames that could not be sent, are the tester's fault and not the device's. The search separates the two, and the
+//! result states the limiting side. A trial that failed while the tester was late, by no more than the lateness may
+//! have cost, is void and repeated. After a few void trials that load counts as the tester's limit, and the search
+//! continues below it. If no lower load has passed, it ends without a limit.
 
 mod device;
 mod judge;
@@ -31,14 +30,14 @@ use crate::{Bench, BenchEnd};
 
 pub use tuples::Tuples;
 
-/// A whole benchmark, as far as it came.
+/// A complete or partial benchmark.
 #[derive(Debug)]
 pub struct LbRun<E> {
     /// One for each test and frame size.
     pub results: Vec<LbResult>,
-    /// What the reader must know.
+    /// Warnings for the reader.
     pub warnings: Vec<String>,
-    /// How it ended.
+    /// How the benchmark ended.
     pub end: BenchEnd<E>,
 }
 
@@ -67,7 +66,7 @@ impl Item {
         plan.tests().into_iter().flat_map(items).collect()
     }
 
-    /// Its search as it begins.
+    /// Live state at the start of the search.
     fn live(&self) -> BenchLive {
         BenchLive {
             metric: Some(self.test.metric),
@@ -83,7 +82,7 @@ impl Item {
         }
     }
 
-    /// Its share of the time: connections have to be opened one by one.
+    /// Weight in the distribution of time: connections must be opened one by one.
     const fn weight(&self) -> u64 {
         match self.test.metric {
             LbMetric::Cc => 3,
@@ -123,7 +122,7 @@ impl Item {
     }
 }
 
-/// Runs all tests of a plan, one after the other.
+/// Runs all tests of a plan in turn.
 pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
     let items = Item::of(plan);
     let mut run = LbRun {
@@ -176,7 +175,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
     run
 }
 
-/// What kept a search from going higher, in the words of the report.
+/// Limit of a search in the terms of the report.
 fn limited_by(found: &Found) -> LbLimit {
     match found.bound {
         Bound::Device => LbLimit::Device,

@@ -1,8 +1,8 @@
-//! Benchmark procedures: which trials are made, how each is judged, and what they amount to.
+//! Benchmark procedures: the trials to run, their evaluation, and the results.
 //!
-//! Knows plans and reports, and the searches of `core/search`; whoever carries out a plan and reads
-//! the device is behind the trait [`Bench`], so that a whole benchmark runs in a test without a
-//! frame. Opens nothing, prints nothing, and takes the time from [`Bench::now_ns`].
+//! Knows plans and reports, and the searches of `core/search`. The code that runs a plan and reads the device is behind
+//! the trait [`Bench`], so a whole benchmark runs in a test without a frame. Opens no port or file, prints no output,
+//! and takes the time from [`Bench::now_ns`].
 
 #![forbid(unsafe_code)]
 
@@ -13,64 +13,64 @@ use std::{collections::BTreeMap, time::Duration};
 
 use wb_model::{Plan, PortPlan, Report, bench::BenchLive};
 
-/// What a procedure needs: trials, the device's counters, and time.
+/// Environment of a procedure: trials, the device's counters, and time.
 pub trait Bench {
-    /// Why a plan could not be run.
+    /// Reason why a plan could not be run.
     type Error;
 
-    /// Runs a plan, and reads the device before, during and after it. A trigger is pulled while it goes on.
+    /// Runs a plan, and reads the device before, during and after it. Fires the trigger during the run.
     ///
     /// # Errors
-    /// When it could not begin, or broke off by a fault.
+    /// Fails if the run could not begin, or was interrupted by a fault.
     fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, Self::Error>;
 
-    /// The device now.
+    /// Reads the device now.
     fn read(&mut self) -> Reading;
 
-    /// Whether the links of these ports are up, as far as that can be told.
+    /// Returns true if the links of these ports are up, as far as known.
     fn links_are_up(&mut self, ports: &[PortPlan]) -> bool;
 
-    /// Lets time pass.
+    /// Waits for this time.
     fn pause(&mut self, time: Duration);
 
     /// Time since an arbitrary start, ns.
     fn now_ns(&mut self) -> u64;
 
-    /// Whether the user wants it to end.
+    /// Returns true if the user requested a stop.
     fn is_stopped(&mut self) -> bool;
 
-    /// What goes on: a search begins (trial 0), a trial begins, a trial has ended.
+    /// Reports progress: a search begins (trial 0), a trial begins, a trial has ended.
     fn tell(&mut self, live: BenchLive);
 }
 
-/// A command that is run while a trial goes on.
+/// A command to run during a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// When, from the first frame on.
+    /// Delay after the first frame.
     pub after: Duration,
-    /// What, by `sh -c`.
+    /// Command for `sh -c`.
     pub command: String,
 }
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// What became of it.
+    /// Results of the run.
     pub report: Report,
-    /// Of the device, in order: before, during, after.
+    /// Readings of the device, in order: before, during, after.
     pub readings: Vec<Reading>,
-    /// It did not come to its end; nothing is to be concluded from it.
+    /// Reason if the run did not complete; it must not be evaluated then.
     pub cut: Option<Cut>,
-    /// Why the trigger did not do what it should.
+    /// Reason why the trigger failed.
     pub misfire: Option<String>,
 }
 
-/// Why a run ended early.
+/// Reason why a run ended early.
 #[derive(Clone, Debug)]
 pub enum Cut {
     /// A signal.
     Signal,
-    /// A fault, in words.
+    /// A fault, as text.
     Fault(String),
 }
 
@@ -83,16 +83,16 @@ pub enum BenchEnd<E> {
     Interrupted,
     /// A plan could not be run.
     Failed(E),
-    /// A trial broke off, or the links of the tester do not hold.
+    /// A trial was interrupted, or the links of the tester are unstable.
     Broken(String),
 }
 
 /// The device's counters at an instant. Names are PROBE.COUNTER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Values that only rise.
+    /// Values that only increase.
     pub counters: BTreeMap<String, u64>,
-    /// Values that rise and fall.
+    /// Values that increase and decrease.
     pub gauges: BTreeMap<String, u64>,
     /// Probes that could not be read.
     pub failed: u32,

@@ -12,9 +12,9 @@
 //! | `reset` | `reset` | RFC 6201 |
 //! | `y1564` | `services` | ITU-T Y.1564 |
 //!
-//! All of them ask [`Tester`] for trials. A trial is the plan's own jobs with another load on one of them
-//! (`shape`), and comes back as a line of the trial log (`judge`): what says nothing of the device is made again
-//! there, so a procedure sees either the device or the tester's limit.
+//! All of them request trials from [`Tester`]. A trial is the plan's own jobs with another load on one of them
+//! (`shape`), and its result is a line of the trial log (`judge`). Trials without information about the device are
+//! repeated, so a procedure sees either the device or the tester's limit.
 
 mod availability;
 mod bursts;
@@ -49,23 +49,23 @@ use self::{
 };
 use crate::{Bench, BenchEnd};
 
-/// How long the tester's own ceiling is measured, each of two times.
+/// Time for measuring the tester's own ceiling, in each of two trials.
 const CEILING: Duration = Duration::from_millis(500);
-/// The load at which a search without a known maximum begins, in connections or requests.
+/// Start load of a search without a known maximum, in connections or requests.
 const UNKNOWN: f64 = 1_000.0;
 
-/// A whole suite, as far as it came.
+/// A complete or partial suite.
 #[derive(Debug)]
 pub struct SuiteRun<E> {
-    /// One for each test and size, and of `ndr` for each goal.
+    /// One for each test and size, and for `ndr` one for each goal.
     pub results: Vec<SuiteResult>,
-    /// What the reader must know.
+    /// Warnings for the reader.
     pub warnings: Vec<String>,
-    /// How it ended.
+    /// How the suite ended.
     pub end: BenchEnd<E>,
 }
 
-/// Why no further trial is made.
+/// Reason why no further trial is made.
 #[derive(Debug)]
 enum Stop<E> {
     Interrupted,
@@ -83,26 +83,26 @@ impl<E> From<Stop<E>> for BenchEnd<E> {
     }
 }
 
-/// What is known of a size, whichever test found it out.
+/// Known properties of a frame size, from any test.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Mean frame size with FCS.
     mean: Option<f64>,
-    /// What the link carries.
+    /// Capacity of the link.
     theoretical: Option<f64>,
-    /// What the tester was found to offer.
+    /// Measured ceiling of the tester.
     ceiling: Option<f64>,
-    /// The largest load of a search.
+    /// Largest load of a search.
     maximum: f64,
-    /// Whether that is the tester's and no link's or plan's.
+    /// The maximum is the tester's, not that of a link or the plan.
     maximum_is_ours: bool,
     /// The throughput.
     throughput: Option<f64>,
-    /// The tester was its limit.
+    /// The throughput was limited by the tester.
     tester_limit: bool,
 }
 
-/// Runs all tests of a plan's suite, one after the other.
+/// Runs all tests of a plan's suite in turn.
 pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
     let mut run = SuiteRun {
         results: Vec::new(),
@@ -136,7 +136,7 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
     run
 }
 
-/// What each test is made with, and what a trial is then.
+/// Variant of the tests, and its base plan.
 struct Case {
     own: SuiteCase,
     base: Plan,
@@ -153,17 +153,17 @@ fn cases(suite: &SuitePlan, base: &Plan, target: Target) -> Vec<Case> {
     suite.cases().into_iter().map(case).collect()
 }
 
-/// A suite on its way.
+/// A running suite.
 struct Whole<'a, B: Bench> {
     bench: &'a mut B,
     suite: &'a SuitePlan,
     target: Target,
     cases: &'a [Case],
-    /// Of each case.
+    /// Known properties of each case.
     known: Vec<Known>,
-    /// What the engine sends between two memory ports, frames per second.
+    /// Rate of the engine between two memory ports, frames per second.
     engine: Option<f64>,
-    /// What each test at each size took so far.
+    /// Time of each test at each size so far.
     spent: Vec<Duration>,
     warnings: &'a mut BTreeSet<String>,
     results: &'a mut Vec<SuiteResult>,
@@ -184,11 +184,11 @@ impl<'a, B: Bench> Whole<'a, B> {
         Ok(())
     }
 
-    /// Which tests are made at which sizes, and with which bursts.
+    /// All combinations of test, size and burst.
     fn runs(&self) -> Vec<(SuiteTest, usize, Option<u32>)> {
         let mut runs = Vec::new();
         for test in &self.suite.tests {
-            // Services have rates of their own, and sizes are those of their streams.
+            // Services have separate rates, and their sizes are those of their streams.
             let sizes = match test {
                 SuiteTest::Y1564 => 1,
                 _ => self.known.len(),
@@ -201,7 +201,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         runs
     }
 
-    /// What a test at one size takes, from those that have been made.
+    /// Typical time of a test at one size, from those completed.
     fn usual(&self) -> Duration {
         let made = u32::try_from(self.spent.len()).unwrap_or(u32::MAX);
         match made {
@@ -215,7 +215,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         }
     }
 
-    /// One test at one size; the throughput first where it is not known and needed.
+    /// Runs one test at one size, after the throughput if it is needed and unknown.
     fn at_size(
         &mut self,
         test: SuiteTest,
@@ -312,7 +312,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         result
     }
 
-    /// Finds out what the tester can offer at a size, and with it the largest load of searches.
+    /// Measures the tester's ceiling at a size, which limits the loads of searches.
     fn find_ceiling(&mut self, n: usize) -> Result<(), Stop<B::Error>> {
         if self.known[n].maximum > 0.0 {
             return Ok(());
@@ -341,13 +341,13 @@ impl<'a, B: Bench> Whole<'a, B> {
             .unwrap_or(SuiteTest::Throughput);
         let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
         if self.suite.tests == [SuiteTest::Y1564] {
-            // Jobs of other services have no load before they have one of theirs.
+            // Jobs of other services have no load before they are configured.
             services::silence(&mut tester, job);
         }
-        // Whatever is lost at more than the device carries says nothing here.
+        // Loss beyond the device's capacity does not matter here.
         tester.goal = 1.0;
         let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
-        // What stands in the way of one of them may not be there at the other.
+        // A disturbance of one trial may be absent in the other.
         let mut judged = tester.trial(&shape, None)?;
         let second = tester.trial(&shape, None)?;
         if second.trial.offered > judged.trial.offered {
@@ -375,7 +375,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         Ok(())
     }
 
-    /// What the engine sends and receives between two ports in memory: no more is to be expected of any port.
+    /// Rate of the engine between two ports in memory: an upper bound for any port.
     fn engine_alone(&mut self, case: &Case) -> Option<f64> {
         let Target::Traffic(n) = self.target else {
             return None;
@@ -413,7 +413,7 @@ impl<'a, B: Bench> Whole<'a, B> {
             case.own.size.as_ref(),
             &shape,
         );
-        // It is no more than a figure to compare with: without it the suite goes on.
+        // This is only a figure for comparison: without it the suite continues.
         let ran = tester.bench.run(plan, None).ok()?;
         let judged = judge::judge(&ran, self.suite.of, Target::Traffic(0), &shape, 1.0, &[]);
         let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
@@ -424,7 +424,7 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 }
 
-/// A load in frames per second; none where it is a share of a line rate that is not known.
+/// A load in frames per second; `None` if it is a share of an unknown line rate.
 fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
     match load {
         Load::Number(number) => Some(number as f64),
@@ -435,7 +435,7 @@ fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
     }
 }
 
-/// What became of the frames of each IP version in the trial that decided.
+/// Results of each IP version in the trial that decided.
 fn families(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
     let decides = |trial: &&SuiteTrial| match result.test {
         SuiteTest::Throughput | SuiteTest::Ndr => {
@@ -448,7 +448,7 @@ fn families(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
     trial.map_or_else(Vec::new, |trial| trial.families.clone())
 }
 
-/// What is known of a test that was broken off: what held, held.
+/// Result of an interrupted test: loads that passed remain valid.
 fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: &Stop<B::Error>) {
     let why = match stop {
         Stop::Interrupted => "ended early",
@@ -461,7 +461,7 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
                 |t: &&SuiteTrial| matches!(t.purpose, TrialPurpose::Search | TrialPurpose::Confirm);
             trials.filter(of_search).map(|t| t.intended)
         };
-        // What passed once and did not when it was to be confirmed is no limit.
+        // A load that passed once and failed on confirmation is not a limit.
         let failed = that(TrialOutcome::Fail).reduce(f64::min);
         let held = that(TrialOutcome::Pass).filter(|load| failed.is_none_or(|least| *load < least));
         let best = held.reduce(f64::max);
@@ -485,7 +485,7 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
     }
 }
 
-/// Where a search without a known maximum begins.
+/// Start load of a search without a known maximum.
 fn first(known: &Known, suite: &SuitePlan) -> f64 {
     match known.maximum.is_finite() {
         true => known.maximum,
@@ -493,7 +493,7 @@ fn first(known: &Known, suite: &SuitePlan) -> f64 {
     }
 }
 
-/// No load below it is tried.
+/// Lower limit of the search.
 fn minimum(suite: &SuitePlan) -> f64 {
     match suite.min {
         Some(Load::Number(number)) => number as f64,

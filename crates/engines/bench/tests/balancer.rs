@@ -1,4 +1,4 @@
-//! A whole benchmark against a balancer that exists on paper only.
+//! A whole benchmark against a simulated load balancer.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -27,10 +27,10 @@ const PLAN: &str = r#"
     kind = "conntrack"
 "#;
 
-/// Frames for which the device has room.
+/// Frames that fit into the device's buffer.
 const QUEUE: f64 = 500.0;
 
-/// What the device carries: frames and connections per second, connections; and the tester.
+/// Capacity of the device in frames per second, connections per second and connections; and the tester.
 struct Paper {
     pps: f64,
     cps: f64,
@@ -40,16 +40,16 @@ struct Paper {
     connections: u64,
     missed: u64,
     stop_after: usize,
-    /// After so many runs one breaks off.
+    /// Index of the run that breaks off.
     breaks_after: usize,
-    /// In so many runs from the first on the link goes down.
+    /// Number of initial runs in which the link goes down.
     downs: u32,
     runs: usize,
-    /// In which runs the tester is stopped for 80 ms of each second.
+    /// Selects the runs in which the tester is stopped for 80 ms of each second.
     stopped: fn(usize) -> bool,
-    /// Above which load it is so in every run.
+    /// Load above which this happens in every run.
     late_above_pps: f64,
-    /// In which runs it offers half of what it could.
+    /// Selects the runs in which it offers half of its maximum.
     hampered: fn(usize) -> bool,
     lateness: Lateness,
 }
@@ -87,7 +87,7 @@ impl Paper {
         }
     }
 
-    /// Client and server of a run.
+    /// Reports of client and server of a run.
     fn outcome(&mut self, plan: &Plan) -> (LoadJobReport, LoadJobReport) {
         let client = &plan.loads[0];
         let seconds = client.shape.duration.0.as_secs_f64();
@@ -247,7 +247,7 @@ fn assert_near(found: Option<f64>, truth: f64) {
 #[test]
 fn all_six_limits_are_found_in_time() {
     let mut paper = Paper::new();
-    // One-way on paper, so nothing comes back and nothing is lost on the way back.
+    // One-way, so no frames return and none are lost on the way back.
     let run = lb::run(&mut paper, &plan(""));
     assert!(matches!(run.end, BenchEnd::Completed));
     assert_eq!(run.results.len(), 7);
@@ -319,7 +319,7 @@ fn a_late_trial_is_void_and_repeated() {
         );
         assert!(trial.lateness.late_departures >= trial.ours.lost_frames);
     }
-    // However late, twice as many as the device carries are too many.
+    // Twice the device's capacity is too high regardless of lateness.
     let broke = |t: &&LbTrial| t.asked > 600_000.0 && t.lateness.stalls > 0;
     for trial in result.trials.iter().filter(broke) {
         assert_eq!(trial.outcome, LbOutcome::Broke, "{trial:?}");
@@ -365,7 +365,7 @@ fn a_load_at_which_the_tester_is_always_late_is_the_testers_limit() {
 
 #[test]
 fn one_trial_that_was_not_offered_is_no_limit() {
-    // Function pointers hold no values; each has its own.
+    // Function pointers capture no values, so each case needs a separate one.
     const HAMPERED: [fn(usize) -> bool; 8] = [
         |n| n == 0,
         |n| n == 1,
@@ -466,7 +466,7 @@ fn what_was_measured_before_the_end_is_kept() {
     assert_eq!(run.results.len(), 1);
     let result = &run.results[0];
     assert_eq!(result.trials.len(), 3);
-    // What held is carried at least.
+    // Passed loads are a lower bound.
     let held = result
         .trials
         .iter()
@@ -505,7 +505,7 @@ fn a_link_that_was_down_voids_the_trial() {
     let trials = &run.results[0].trials;
     assert_eq!(trials[0].outcome, LbOutcome::Cut, "{}", trials[0].reason);
     assert_eq!(trials[0].asked, trials[1].asked);
-    // One that never stays up is a fault.
+    // A link that never stays up is a fault.
     let mut paper = Paper {
         downs: u32::MAX,
         ..Paper::new()

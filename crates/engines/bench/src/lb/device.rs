@@ -1,4 +1,4 @@
-//! The device's counters in a trial, and which of them say what ours say.
+//! The device's counters in a trial, and the ones that correspond to ours.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use wb_model::bench::{CounterPair, LbDeviceTrial, LbMetric, LbOurs, LbPlan};
 
 use crate::Reading;
 
-/// Names of the same thing, by the last word of a counter's name.
+/// Synonyms, matched with the last word of a counter's name.
 const CONNECTIONS: &[&str] = &["connections", "conns"];
 const PORT_IN: &[&str] = &["rx_packets", "ipackets"];
 const PORT_OUT: &[&str] = &["tx_packets", "opackets"];
 const SERVICE: &[&str] = &["in_packets", "out_packets"];
 const ENTRIES: &[&str] = &["entries"];
 
-/// The sum of what the first probe counts by one of these names.
+/// Sum of the first probe's counters with one of these names.
 fn value(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Option<u64> {
     plan.device.probes.iter().find_map(|probe| {
         let of_probe = values.iter().filter_map(|(name, n)| {
@@ -26,12 +26,12 @@ fn value(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Optio
     })
 }
 
-/// How many connections the device follows.
+/// Number of connections tracked by the device.
 pub(super) fn entries(plan: &LbPlan, reading: &Reading) -> Option<u64> {
     value(plan, &reading.gauges, ENTRIES)
 }
 
-/// What the device counted from the first reading to the last.
+/// Counts of the device between the first and the last reading.
 pub(super) fn seen(
     plan: &LbPlan,
     ours: &LbOurs,
@@ -66,7 +66,7 @@ pub(super) fn seen(
             "connections",
             ours.attempted,
             value(plan, &seen.rose, CONNECTIONS),
-            // Flows go on from trial to trial, and are new to the device once.
+            // Flows continue from trial to trial, and are new to the device only once.
             metric.is_of_connections(),
         ),
         (

@@ -1,4 +1,4 @@
-//! What a trial showed.
+//! Evaluates a trial.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use wb_model::{
 
 use super::{Item, plans::Shape};
 
-/// A load is offered when this share of it was sent: a tester that was held up for a moment has sent
-/// the rest a little later.
+/// A load counts as offered if at least this share of it was sent: a tester that stalled for a moment has sent the rest
+/// slightly later.
 const OFFERED: f64 = 0.98;
-/// What we may drop ourselves before a trial says nothing.
+/// Share of frames that the tester may drop in a valid trial.
 const DROPPED: f64 = 0.005;
-/// Failed connections that `cps` bears, where the plan says nothing.
+/// Default share of failed connections that `cps` tolerates.
 const CPS_FAILED: f64 = 1e-5;
 
-/// The judgement.
+/// Evaluation of a trial.
 pub(super) struct Judged {
     pub(super) outcome: LbOutcome,
     pub(super) reason: String,
@@ -37,7 +37,7 @@ fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
     job.phases.iter().find(|p| p.phase == "steady")
 }
 
-/// Frames of one direction: lost by the device, dropped by us.
+/// Frames of one direction: lost by the device, dropped by the tester.
 fn missing(
     sender: &LoadJobReport,
     receiver: &LoadJobReport,
@@ -45,7 +45,7 @@ fn missing(
 ) -> (u64, u64) {
     let sent = sender.frames.offered_frames.unwrap_or(0);
     let received = receiver.frames.received_frames.unwrap_or(0);
-    // What the device broke did not arrive.
+    // Frames corrupted by the device count as lost.
     let broken = |name: &str| receiver.counters.get(name).copied().unwrap_or(0);
     let broken = broken("rx_bad_checksum") + broken("rx_malformed");
     let missing = sent.saturating_sub(received.saturating_sub(broken));
@@ -54,7 +54,7 @@ fn missing(
         let port = port?;
         Some(of(&port.after)?.saturating_sub(of(&port.before)?))
     };
-    // What came to the interface was not lost by the device, wherever it went afterwards.
+    // Frames that reached the interface were not lost by the device, even if they were dropped later.
     let foreign = receiver.frames.foreign_frames.unwrap_or(0);
     let came = rose("rx_packets").unwrap_or(0).saturating_sub(foreign);
     let came = came.min(sent);
@@ -63,7 +63,7 @@ fn missing(
     (missing - dropped, dropped)
 }
 
-/// What we counted.
+/// Counts of the tester.
 pub(super) fn ours(report: &Report) -> LbOurs {
     let (Some(client), Some(server)) = (job(report, "client"), job(report, "server")) else {
         return LbOurs::default();
@@ -100,7 +100,7 @@ pub(super) fn ours(report: &Report) -> LbOurs {
     }
 }
 
-/// Whether the device held.
+/// Evaluates if the device passed.
 pub(super) fn judge(
     plan: &LbPlan,
     item: &Item,
@@ -136,7 +136,7 @@ pub(super) fn judge(
     judged
 }
 
-/// Whether a port of ours had no link for a while: whatever is missing, no load caused it.
+/// Returns the reason if a port of the tester had no link for a while: then the load did not cause the loss.
 fn link_down(report: &Report) -> Option<String> {
     let mut jobs = report.load.iter().flat_map(|load| &load.jobs);
     let job = jobs.find(|job| job.link_downs > 0)?;
@@ -149,7 +149,7 @@ fn link_down(report: &Report) -> Option<String> {
     Some(format!("the link of {port} went down"))
 }
 
-/// Whether the tester's lateness may be all that kept a load from holding, or from being offered.
+/// Returns the reason if the tester's lateness alone may have caused the failure of a load, or that it was not offered.
 fn late(
     item: &Item,
     shape: &Shape,
@@ -173,8 +173,8 @@ fn late(
             bad: (lost + ours.tester_dropped_frames).max(risen.unwrap_or(0)),
             borne: borne(item) * ours.sent_frames as f64,
         },
-        // Rings that overflow while nobody was away are too small or their reader too slow: that is a
-        // limit, and stays one however often it is tried.
+        // Rings that overflow without a stall are too small or their reader too slow: this is a permanent limit that
+        // repetition does not change.
         (LbOutcome::Unread, _) if lateness.stalls > 0 && ours.sent_frames > 0 => Charge::Frames {
             bad: ours.tester_dropped_frames,
             borne: 0.0,
@@ -192,7 +192,7 @@ fn late(
     judge_lateness(lateness, &charge)
 }
 
-/// The share that the plan lets go wrong.
+/// Tolerated share of failures.
 fn borne(item: &Item) -> f64 {
     let default = match item.test.metric {
         LbMetric::Cps => CPS_FAILED,
@@ -201,7 +201,7 @@ fn borne(item: &Item) -> f64 {
     item.test.loss.map_or(default, |loss| loss.0)
 }
 
-/// What follows from three shares: lost by the device, dropped by us, offered of what was asked.
+/// Outcome from three shares: lost by the device, dropped by the tester, offered of the intended load.
 fn outcome(lost: f64, borne: f64, dropped: f64, offered: f64) -> LbOutcome {
     if lost > borne {
         LbOutcome::Broke
@@ -225,7 +225,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
         share(ours.tester_dropped_frames, ours.sent_frames),
     );
     let borne = borne(item);
-    // Nothing sent at all is no load that held.
+    // A trial without sent frames does not pass.
     let outcome = match ours.sent_frames {
         0 => LbOutcome::Unread,
         // A load that was not offered cannot be judged.
@@ -246,7 +246,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
             format!("we sent {pps:.0} of {:.0} frames per second", shape.load)
         }
     };
-    // A frame more at the edge of its time is no higher load.
+    // An extra frame at the edge of the time does not make the load higher.
     let offered = pps.min(shape.load);
     Judged {
         outcome,
@@ -267,7 +267,7 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
         true => LbOutcome::Unoffered,
         false => outcome(failed, borne, 0.0, rate / shape.load),
     };
-    // Without a frame that the device lost, connections fail because we were too slow.
+    // If the device lost no frames, connections fail because the tester was too slow.
     if ours.attempted == 0 || (outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost) {
         outcome = LbOutcome::Unread;
     }
@@ -303,7 +303,7 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
     let failed = share(bad, ours.attempted);
     let lost = ours.lost_frames + ours.lost_answer_frames;
     let mut outcome = outcome(failed, borne, 0.0, ours.held as f64 / shape.load);
-    // Each is asked when it is opened and again after its rest.
+    // Each connection has a request when it is opened and another one after its rest.
     let asked_again = ours.requests >= 2 * ours.held;
     if outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost
         || ours.attempted == 0
@@ -400,12 +400,13 @@ mod tests {
         assert_eq!(lost_and_dropped(&side(0, 90, 0), None), (10, 0));
         assert_eq!(lost_and_dropped(&side(0, 90, 4), None), (6, 4));
         assert_eq!(lost_and_dropped(&side(0, 90, 4), Some(97)), (3, 7));
-        // Strangers' frames that came there fill no gap, and more than is missing was not dropped.
+        // Foreign frames on the interface do not compensate for missing ones, and at most the missing frames count as
+        // dropped.
         let mut foreign = side(0, 90, 0);
         foreign.frames.foreign_frames = Some(5);
         assert_eq!(lost_and_dropped(&foreign, Some(97)), (8, 2));
         assert_eq!(lost_and_dropped(&side(0, 90, 400), Some(500)), (0, 10));
-        // What it broke did not arrive.
+        // Corrupted frames count as lost.
         let mut broken = side(0, 90, 0);
         broken.counters.insert("rx_bad_checksum".to_owned(), 3);
         assert_eq!(lost_and_dropped(&broken, None), (13, 0));

@@ -1,4 +1,4 @@
-//! What is run for a trial.
+//! Builds the plan of a trial.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use wb_search::Purpose;
 
 use super::Item;
 
-/// Flows at a time, where the plan says nothing.
+/// Default number of concurrent flows.
 const FLOWS: u64 = 1_000;
 /// Ethernet, IP and UDP headers and the FCS.
 const HEADERS: [u16; 2] = [14 + 20 + 8 + 4, 14 + 40 + 8 + 4];
-/// For connections that end with a trial: longer than their retries.
+/// Time for connections that end with a trial: longer than their retries.
 const CLOSING: Duration = Duration::from_millis(1_300);
 
-/// How one trial goes.
+/// Parameters of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     /// Frames per second, connections per second, or connections.
@@ -30,9 +30,9 @@ pub(super) struct Shape {
     pub(super) ramp: Duration,
     pub(super) full: Duration,
     pub(super) drain: Duration,
-    /// New connections per second; 0: as the load says.
+    /// New connections per second; 0: according to the load.
     pub(super) opening: u64,
-    /// From request to request of a held connection.
+    /// Interval between requests of a held connection.
     pub(super) rest: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Shape {
             }
             _ => {
                 let flows = flows(plan, item) as f64;
-                // Opening may take up half of the rate.
+                // Opening may be slower than the rate by half.
                 let ramp = times
                     .ramp
                     .0
@@ -93,18 +93,18 @@ impl Shape {
         }
     }
 
-    /// From its first frame to its end.
+    /// Time from its first frame to its end.
     pub(super) fn whole(&self) -> Duration {
         self.ramp + self.full + self.drain
     }
 
-    /// Connections begun at most.
+    /// Maximum number of connections begun.
     pub(super) fn connections(&self) -> u64 {
         (self.opening as f64 * self.full.as_secs_f64()).ceil() as u64
     }
 }
 
-/// Flows at a time.
+/// Number of concurrent flows.
 pub(super) fn flows(plan: &LbPlan, item: &Item) -> u64 {
     if item.test.metric == LbMetric::Elephant {
         return 1;
@@ -127,7 +127,7 @@ fn port(name: &str, side: &LbSide) -> PortPlan {
     }
 }
 
-/// The plan of a trial; `clients` are its source addresses.
+/// Plan of a trial; `clients` are its source addresses.
 pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<AddressRange>) -> Plan {
     let request = LoadMessage::Bytes(payload(plan, item));
     let reading = match item.size {
@@ -196,7 +196,7 @@ fn payload(plan: &LbPlan, item: &Item) -> u32 {
         .service
         .first()
         .is_some_and(AddressRange::is_ipv6);
-    // IPv6 makes the smallest frame a little longer.
+    // IPv6 makes the smallest frame slightly longer.
     let headers = HEADERS[usize::from(v6)];
     item.size
         .map_or(1, |size| u32::from(size.saturating_sub(headers).max(1)))
@@ -223,7 +223,7 @@ fn rate(plan: &LbPlan, item: &Item, shape: &Shape) -> LoadRate {
     }
 }
 
-/// Times that let a connection fail within a trial.
+/// Time limits that let a connection fail within a trial.
 fn tcp(shape: &Shape) -> LoadTcp {
     let second = Span::from_secs(1);
     LoadTcp {

@@ -10,26 +10,27 @@ use wb_search::{Ask, Found, Measurer, Outcome, Purpose, Trial};
 use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
 use crate::{Bench, Cut};
 
-/// Time to open ports and find neighbours, for the first guess of how long a trial takes.
+/// Time to open ports and find neighbours, for the first estimate of a trial's time.
 const SET_UP: Duration = Duration::from_millis(800);
-/// Connections per second for `cc` where nothing is known.
+/// Default connection rate for `cc`, per second.
 const OPEN_RATE: u64 = 20_000;
 
-/// How often a trial is made at most that is void because the tester was late.
+/// Maximum number of attempts for a trial that is void because the tester was late.
 const LATE_TRIALS: usize = 6;
-/// As often at loads that come after one at which it always was: then that load is what it can do, no accident.
+/// Maximum number of attempts after a load at which the tester was always late: that load is then a limit, not a
+/// coincidence.
 const LATE_TRIALS_AFTER: usize = 2;
 
-/// Why a search ended without a result.
+/// Reason for a search without a result.
 pub(super) enum Stop<E> {
     Interrupted,
-    /// The tester was late again and again; nothing is known of the device.
+    /// The tester was late repeatedly; the device remains unknown.
     Late(String),
     Failed(E),
     Broken(String),
 }
 
-/// Measures loads of one metric, and keeps what was measured.
+/// Measures loads of one metric and keeps the results.
 pub(super) struct SearchRun<'a, B: Bench> {
     bench: &'a mut B,
     plan: &'a LbPlan,
@@ -37,10 +38,10 @@ pub(super) struct SearchRun<'a, B: Bench> {
     tuples: &'a mut Tuples,
     deadline: u64,
     open_rate: u64,
-    /// How many connections the device followed before the first trial, where it says so.
+    /// Connections tracked by the device before the first trial, if reported.
     entries: Option<u64>,
     trials: Vec<LbTrial>,
-    /// The tester was late at some load as often as it was tried.
+    /// At some load, the tester was late in every attempt.
     always_late: bool,
 }
 
@@ -71,8 +72,8 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         }
     }
 
-    /// What a load comes to at which the tester was late each time: where the device carried a lower one, the tester's
-    /// limit, and the search goes on below it; else an end without a result.
+    /// Handles a load at which the tester was late in every attempt. If the device passed a lower load, this is the
+    /// tester's limit, and the search continues below it; otherwise the search ends without a result.
     fn always_late(&mut self, judged: judge::Judged) -> Result<judge::Judged, Stop<B::Error>> {
         self.always_late = true;
         let mut trials = self.trials.iter();
@@ -91,8 +92,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether a trial and the one that confirms the result fit into the time that is left. The first
-    /// one always does.
+    /// Returns true if a trial and the final confirmation fit into the remaining time. The first trial is always made.
     fn has_time(&mut self, load: f64) -> bool {
         let needed = self
             .estimate(load, Purpose::Search)
@@ -100,7 +100,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         self.trials.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
     }
 
-    /// Lets the device forget what would be in the way of the next trial.
+    /// Waits until the device has removed state that would disturb the next trial.
     fn settle(&mut self) {
         let timeout = self.plan.device.state_timeout.0;
         if self.trials.is_empty() {
@@ -121,7 +121,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         };
         let held = self.trials.last().map_or(0, |t| t.ours.held);
         let look = Duration::from_millis(250);
-        // Expired entries are not always taken out at once.
+        // Expired entries are not always removed at once.
         let patience = (timeout * 3).clamp(Duration::from_secs(3), Duration::from_secs(20));
         let mut waited = Duration::ZERO;
         while waited < patience && !self.bench.is_stopped() {
@@ -186,7 +186,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         let item = self.item;
         let metric = item.test.metric;
         let per_load = |load: f64| in_unit(metric, item.size, load);
-        // Of a search that was broken off, what held is what the device carries at least.
+        // In an interrupted search, the highest passed load is a lower bound for the device.
         let held = || {
             let held = self.trials.iter().filter(|t| t.outcome == LbOutcome::Held);
             held.map(|t| t.asked).reduce(f64::max)
@@ -202,7 +202,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
                     && t.offered >= best * 0.97
                     && (t.asked <= best * 1.001 || t.outcome == LbOutcome::Unoffered)
             };
-            // The last one is the one that confirmed it.
+            // The last one confirmed the result.
             self.trials.iter().rposition(shows)
         });
         let load = best.map(|n| self.trials[n].offered);
@@ -237,7 +237,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
     }
 }
 
-/// The unit of a metric.
+/// Unit of a metric.
 const fn unit(metric: LbMetric) -> &'static str {
     match metric {
         LbMetric::OnewayPps | LbMetric::TwowayPps | LbMetric::Elephant => "pps",
@@ -283,7 +283,7 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
                 }
                 LbOutcome::Cut if trials == LATE_TRIALS => return Err(Stop::Broken(judged.reason)),
                 LbOutcome::Late | LbOutcome::Cut => true,
-                // Once is an accident of ours, twice is what we can do.
+                // Once may be an accident of the tester, twice is its limit.
                 LbOutcome::Unoffered => trials == 1,
                 _ => false,
             };
@@ -315,7 +315,7 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
             },
             offered: judged.offered,
             through: judged.through,
-            // The judge has the last word on what was lost.
+            // The evaluation decides about the loss.
             loss: if judged.outcome == LbOutcome::Held {
                 0.0
             } else {

@@ -1,5 +1,5 @@
-//! Which addresses and ports a trial uses: others than the trials before it, as long as there are any,
-//! so that it does not meet what the device still remembers of them.
+//! Selects addresses and ports of a trial. As far as possible they differ from those of previous trials, because the
+//! device may still have state for those.
 
 use wb_model::{
     bench::{LbMetric, LbPlan},
@@ -8,23 +8,23 @@ use wb_model::{
 
 use super::plans::Shape;
 
-/// Goes through the client's addresses, trial by trial.
+/// Cycles through the client's addresses, trial by trial.
 #[derive(Clone, Debug)]
 pub struct Tuples {
     hosts: Vec<AddressRange>,
     addresses: u128,
     per_address: u128,
     next: u128,
-    /// The most addresses that one trial needed.
+    /// Maximum number of addresses that one trial needed.
     most: u128,
-    /// When the first address was last the next one.
+    /// Last time at which the first address was the next one.
     began: Option<u64>,
     remembered_ns: u64,
     came_round: bool,
 }
 
 impl Tuples {
-    /// Those of a plan.
+    /// Addresses of a plan.
     #[must_use]
     pub fn new(plan: &LbPlan) -> Self {
         let addresses = plan
@@ -46,19 +46,19 @@ impl Tuples {
         }
     }
 
-    /// Whether a trial may need so many that the next one must use the same.
+    /// Returns true if the next trial may have to reuse addresses of this one.
     pub(super) fn is_narrow(&self) -> bool {
         self.most * 2 > self.addresses
     }
 
-    /// Whether one trial has used what another had used within the time that the device remembers.
+    /// Returns true if a trial has reused addresses within the time that the device keeps its state.
     pub(super) const fn came_round(&self) -> bool {
         self.came_round
     }
 
-    /// Addresses for the next trial, beginning with those not used for longest.
+    /// Addresses for the next trial, starting with the least recently used.
     pub(super) fn take(&mut self, metric: LbMetric, shape: &Shape, now: u64) -> Vec<AddressRange> {
-        // Few flows are kept: they are to be known to the device.
+        // A small number of flows is reused, because the device should know them.
         if metric != LbMetric::Cps {
             return self.hosts.clone();
         }
@@ -80,7 +80,7 @@ impl Tuples {
     }
 }
 
-/// The same addresses, beginning with the n-th.
+/// The addresses, rotated to start with the n-th.
 fn rotated(hosts: &[AddressRange], n: u128) -> Vec<AddressRange> {
     let mut left = n;
     for (i, range) in hosts.iter().enumerate() {

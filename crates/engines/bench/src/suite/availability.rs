@@ -1,8 +1,8 @@
-//! Availability of a service (ITU-T Y.1563): the share of the time in which its frames come through.
+//! Availability of a service (ITU-T Y.1563): the share of the time in which its frames arrive.
 //!
-//! A second in which more than half of the frames are lost is severely errored. Ten of them in a row begin a time in
-//! which the service is not available, ten others in a row end it; each ten belong to what they begin. Seconds are told
-//! by a trial's timeline, so where its moments are further apart each of them is as long as that.
+//! A second in which more than half of the frames are lost is severely errored. Ten of them in a row begin an
+//! unavailable period, ten others in a row end it; the ten seconds belong to the state that they begin. Seconds come
+//! from a trial's timeline, so if its samples are further apart, each sample counts as one long second.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ use wb_model::{
     timeline::{Column, Timeline},
 };
 
-/// Moments are put together up to here, seconds; a little less, as moments are never quite in time.
+/// Minimum length of a merged second; slightly less than 1, because samples are not exactly on time.
 const SECOND: f64 = 0.95;
-/// So long in a row makes the difference, seconds; a little less for the same reason.
+/// Time in a row that changes the state, seconds; slightly less than 10 for the same reason.
 const TEN: f64 = 9.5;
-/// More than this share of a second's frames must be lost.
+/// Minimum share of a second's frames that must be exceeded by the loss.
 const SEVERE: f64 = 0.5;
 
-/// Flows of which a timeline has what was received, where a job has several.
+/// Number of flows with a timeline column if a job has several.
 const FLOWS: u32 = 8;
 
-/// The availability of some streams of one direction of a job. None where less than ten seconds are known, or where too
-/// many flows share the job to be told apart.
+/// Availability of some streams of one direction of a job. `None` if less than ten seconds are known, or if the job has
+/// too many flows to separate them.
 pub(super) fn availability(
     timeline: &Timeline,
     job: &JobReport,
@@ -31,13 +31,13 @@ pub(super) fn availability(
     share(&seconds(timeline, job, streams)?)
 }
 
-/// How long each second is, and whether it is severely errored.
+/// Length of each second, with a flag that is set if it is severely errored.
 fn seconds(
     timeline: &Timeline,
     job: &JobReport,
     streams: &Range<usize>,
 ) -> Option<Vec<(f64, bool)>> {
-    // A direction that is alone has no column of its own.
+    // A single direction has no separate column.
     let own = format!("job {}", job.name);
     let column = |name| {
         let own = timeline.column(&own, name);
@@ -49,7 +49,7 @@ fn seconds(
         sent.sum()
     };
     let some = job.streams.get(streams.clone())?;
-    // What is offered goes on evenly, so each stream has its part of every second.
+    // The load is constant, so each stream has its share in every second.
     let part = sent(some) as f64 / sent(&job.streams).max(1) as f64;
     let is_all = some.len() == job.streams.len();
     let flows = some
@@ -61,7 +61,7 @@ fn seconds(
             column("duplicate_frames"),
         ),
         false if job.streams.iter().map(|s| s.flows).sum::<u32>() > FLOWS => return None,
-        // A flow of which nothing ever came has no column.
+        // A flow that never received a frame has no column.
         false => {
             let of = flows.map(|flow| format!("flow {flow}"));
             let columns = of.filter_map(|of| timeline.column(&of, "received_frames"));
@@ -80,7 +80,7 @@ fn seconds(
         let came = received.iter().map(|column| at(column, n)).sum::<f64>();
         let came = came - again.map_or(0.0, |column| at(column, n));
         let (offered, received) = (sent - sent_before, came - came_before);
-        // Before the first frame and after the last nothing is to come through.
+        // No frames are expected before the first frame and after the last.
         if offered > 0.0 {
             all.push((now - before, received < offered * (1.0 - SEVERE)));
         }
@@ -126,14 +126,14 @@ mod tests {
         assert_eq!(of(&[(100, good)]), Some(1.0));
         assert_eq!(of(&[(45, good), (9, bad), (46, good)]), Some(1.0));
         assert_eq!(of(&[(40, good), (10, bad), (50, good)]), Some(0.9));
-        // Good seconds that are too few belong to the time in which it is away.
+        // Too few good seconds belong to the unavailable period.
         let rows = [(40, good), (10, bad), (9, good), (1, bad), (40, good)];
         assert_eq!(of(&rows), Some(0.8));
         assert_eq!(of(&[(80, good), (15, bad), (5, good)]), Some(0.8));
         assert_eq!(of(&[(10, bad)]), Some(0.0));
     }
 
-    /// A timeline with a moment every so many milliseconds, of one that receives `came` of a hundred frames a moment.
+    /// A timeline with a sample every `ms` milliseconds, of a job that receives `came` of a hundred frames per sample.
     fn timeline(ms: u64, of: &str, came: &[u64]) -> Timeline {
         let column = |of: &str, name: &str, rises: &mut dyn Iterator<Item = u64>| {
             let mut sum = 0.0;
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// A job of streams with so many flows, which all send as much.
+    /// A job of streams with these numbers of flows, all sending the same number of frames.
     fn job(flows: &[u32]) -> JobReport {
         let mut first_flow = 0;
         let streams = flows.iter().map(|flows| {
@@ -194,7 +194,7 @@ mod tests {
         // Half is lost, not more.
         came[15] = 50;
         assert_eq!(told(1000, &came), Some(1.0));
-        // Tenths of a second are put together: each second loses 40 % here.
+        // Tenths of a second are merged: each second loses 40 % here.
         let tenths: Vec<u64> = (0..200).map(|n| if n % 10 < 4 { 0 } else { 100 }).collect();
         assert_eq!(told(100, &tenths), Some(1.0));
         assert_eq!(told(1000, &[100; 5]), None);
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn streams_that_share_a_job_are_told_by_their_flows() {
-        // Half of what is sent is of each.
+        // Half of the sent frames belong to each.
         let mut came = [50; 40];
         came[10..20].fill(24);
         let timeline = timeline(1000, "flow 2", &came);
         let both = job(&[2, 1]);
         assert_eq!(availability(&timeline, &both, &(1..2)), Some(0.75));
-        // Nothing came of the other.
+        // The other stream received no frames.
         assert_eq!(availability(&timeline, &both, &(0..1)), Some(0.0));
         // More flows than a timeline has.
         assert_eq!(availability(&timeline, &job(&[8, 1]), &(0..1)), None);

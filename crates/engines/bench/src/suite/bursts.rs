@@ -1,4 +1,4 @@
-//! Back-to-back frames (RFC 9004): the longest burst without loss, and what buffer that means.
+//! Back-to-back frames (RFC 9004): the longest burst without loss, and the buffer size that follows from it.
 
 use wb_model::bench::{BurstResult, SuiteResult, TrialPurpose};
 use wb_search::{Bound, Integers, integers};
@@ -6,9 +6,9 @@ use wb_search::{Bound, Integers, integers};
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::Bench;
 
-/// What a first burst of so many frames shows of the rate at which the tester sends bursts.
+/// Frames of a first burst, which shows the tester's rate within bursts.
 const FIRST: u64 = 10_000;
-/// The next search looks up to so many times as far as the longest so far.
+/// The next search extends up to this multiple of the longest burst so far.
 const WIDER: u64 = 4;
 
 pub(super) fn measure<B: Bench>(
@@ -36,7 +36,7 @@ pub(super) fn measure<B: Bench>(
     );
     let rate = tester.trial(&shape, None)?.trial.offered;
     tester.goal = 0.0;
-    // What two rates differ by is as little as the nanoseconds of a burst are rounded by.
+    // A smaller difference is within the rounding of a burst to nanoseconds.
     if rate <= throughput * 1.000_1 {
         result.not_measured = Some(format!(
             "bursts leave at {rate:.0} frames per second, no more than the throughput"
@@ -67,7 +67,7 @@ pub(super) fn measure<B: Bench>(
                 continue;
             }
             let length = found.best.map_or(0, |best| best as u64);
-            // Shorter than what is there to be found.
+            // Shorter than the longest burst possible.
             if found.beyond.is_none() && high < longest {
                 high = longest;
                 continue;
@@ -141,7 +141,7 @@ mod tests {
             (found.buffer_frames.unwrap() - 999.74).abs() < 0.01,
             "{found:?}"
         );
-        // At the rate that is really carried.
+        // At the rate that is really achieved.
         let at = corrected * found.burst_fps / 8e6;
         assert!((at * 1e6 - 124.968).abs() < 1e-3, "{at}");
     }

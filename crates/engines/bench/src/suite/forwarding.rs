@@ -1,7 +1,7 @@
-//! Maximum forwarding rate (RFC 2889 section 5.6.1): the load goes from the throughput up to the maximum step by step,
-//! and the highest rate at which frames came through is the result, whatever was lost.
+//! Maximum forwarding rate (RFC 2889 section 5.6.1): the load rises step by step from the throughput to the maximum.
+//! The result is the highest rate of forwarded frames, regardless of loss.
 //!
-//! A device need not forward most where it is offered most, nor does its forwarding rate rise and fall but once.
+//! A device need not forward most at the highest load, and its forwarding rate may have several maxima.
 
 use wb_model::{
     bench::{LbLimit, MfrResult, MfrRow, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose},
@@ -23,7 +23,7 @@ pub(super) fn measure<B: Bench>(
     }
     let step = tester.suite.step.0;
     let curve = ForwardingCurve {
-        // A device that carries no load without loss forwards frames all the same.
+        // A device without a loss-free load still forwards frames.
         minimum: known.throughput.unwrap_or(known.maximum * step),
         maximum: known.maximum,
         step,
@@ -32,7 +32,7 @@ pub(super) fn measure<B: Bench>(
     tester.left.trials = steps.max(0.0).ceil() as u32 + 1;
     tester.goal = 0.0;
     let found = forwarding_curve(tester, &curve);
-    // Of loads that were broken off, those that were made are worth telling.
+    // The loads completed before an interruption are reported.
     let rows = last_of_each_load(&tester.log);
     fill(result, known, &rows);
     let found = found?;
@@ -47,7 +47,7 @@ pub(super) fn measure<B: Bench>(
     Ok(())
 }
 
-/// What is known of each load after all repetitions, in the order in which they were tried.
+/// Final result of each load after all repetitions, in the order in which they were tried.
 fn last_of_each_load(log: &[SuiteTrial]) -> Vec<&SuiteTrial> {
     let mut rows: Vec<&SuiteTrial> = Vec::new();
     for trial in log.iter().filter(|t| t.purpose == TrialPurpose::Search) {
@@ -59,7 +59,8 @@ fn last_of_each_load(log: &[SuiteTrial]) -> Vec<&SuiteTrial> {
     rows
 }
 
-/// Whether a trial tells how much came through. Of one that was offered less than asked it is that of what was offered.
+/// Returns true if a trial shows the forwarding rate. If the load was not fully offered, the rate is that of the
+/// offered load.
 const fn is_known(trial: &SuiteTrial) -> bool {
     trial.outcome.is_valid() || matches!(trial.outcome, TrialOutcome::NotOffered)
 }
@@ -111,7 +112,7 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
     let not_offered = rows.last().is_some_and(|t| !t.outcome.is_valid());
     result.limited_by = Some(match gave_way {
         true => LbLimit::Device,
-        // All that was offered came through, so a device may forward more.
+        // Everything offered was forwarded, so the device may forward more.
         false if not_offered || known.maximum_is_ours => LbLimit::Tester,
         false => LbLimit::Plan,
     });
@@ -120,7 +121,7 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
 
 fn row(trial: &SuiteTrial, known: &Known) -> MfrRow {
     MfrRow {
-        // Plans tell loads in millionths of a frame per second.
+        // Plans state loads in millionths of a frame per second.
         load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,
         offered_fps: trial.offered,
         forwarded_fps: is_known(trial).then_some(trial.forwarded),

@@ -1,7 +1,7 @@
-//! Impact: what frames suffer at a few small loads, and what the device counts meanwhile.
+//! Impact: effects on frames at a few small loads, and the device's counters meanwhile.
 //!
-//! RFC 5180 has hop-by-hop options tested so: every router on the way must look at them, most by a slow path, so a
-//! throughput of such frames says little, and that they are forwarded at all without harm says much.
+//! RFC 5180 proposes this test for hop-by-hop options: every router on the path must process them, usually in a slow
+//! path. The throughput of such frames means little; loss-free forwarding means more.
 
 use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
 
@@ -19,7 +19,7 @@ pub(super) fn measure<B: Bench>(
     }
     let suite = tester.suite;
     tester.left.trials = u32::try_from(suite.impact.loads.len()).unwrap_or(u32::MAX);
-    // What is lost for a tester that was late is no device's doing.
+    // Loss due to a late tester is not attributed to the device.
     tester.goal = 0.0;
     for share in &suite.impact.loads {
         let load = known.maximum * share.0;

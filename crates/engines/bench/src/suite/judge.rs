@@ -1,4 +1,4 @@
-//! What a trial showed: from a report to a line of the trial log.
+//! Evaluates a trial: converts a report to a line of the trial log.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -18,58 +18,59 @@ use super::{
 };
 use crate::{Cut, Ran};
 
-/// What may stay unsent of a load: what is sent in this time, and a batch (spec of trials, after FD.io's practice).
+/// Tolerated unsent part of a load: the frames of this time, and one batch (trial specification, after FD.io's
+/// practice).
 const UNSENT_SECONDS: f64 = 10e-6;
 const BATCH: f64 = 64.0;
-/// By how much a trial may be longer than asked.
+/// Maximum duration of a trial relative to the intended one.
 const LONGER: f64 = 1.01;
-/// Of what is received, this share may be of others before it is said.
+/// Share of foreign frames above which they are reported.
 const FOREIGN: f64 = 0.001;
 /// Connections and requests are due one by one; this share of them must have been begun.
 const BEGUN: f64 = 0.98;
-/// The share of a load that is worth a word where it may be missing for the tester's lateness.
+/// Minimum share of a load that is reported as possibly missing because of the tester's lateness.
 const SEEN: f64 = 0.001;
 
-/// What some streams of a trial's jobs are to carry, judged by themselves.
+/// Load of some streams of a trial's jobs, evaluated separately.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) name: String,
-    /// Their job, and which of its streams.
+    /// Index of their job, and the range of its streams.
     pub(super) job: usize,
     pub(super) streams: Range<usize>,
-    /// In each direction.
+    /// Load in each direction.
     pub(super) load: f64,
-    /// Up to this loss ratio.
+    /// Tolerated loss ratio.
     pub(super) goal: f64,
 }
 
-/// A trial with what the searches need beside the line of the log.
+/// A trial with values that the searches need in addition to the line of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) trial: SuiteTrial,
-    /// What came through, per second: of two directions in the one that carried less, as its load is what both are to carry.
+    /// Forwarded rate per second. With two directions that of the slower one, because the load applies to both.
     pub(super) through: f64,
-    /// The last frame that was skipped, counted from 0 over all flows of its direction.
+    /// The last skipped frame, counted from 0 over all flows of its direction.
     pub(super) last_skipped: Option<u64>,
     /// Frames lost in the direction that lost more.
     pub(super) most_lost: u64,
-    /// How long nothing had come any more when the last frame was due, seconds, in the direction in which it was longer.
+    /// Time without received frames before the last frame was due, seconds, in the direction with the longer time.
     pub(super) silent_end_s: f64,
-    /// Who took the receive stamps.
+    /// Sources of the receive timestamps.
     pub(super) stamps: String,
-    /// Which of our ports had no link.
+    /// Ports of the tester without a link.
     pub(super) link_down: Option<String>,
-    /// Bits per second of the slowest link that a wire sets; none where no port has one.
+    /// Bits per second of the slowest physical link; `None` if no port has one.
     pub(super) line_bps: Option<u64>,
-    /// The share of the time in which the frames came through, where that can be told.
+    /// Share of the time in which frames arrived, if known.
     pub(super) availability: Option<f64>,
-    /// Each of several jobs by itself.
+    /// Each of several jobs, evaluated separately.
     pub(super) parts: Vec<Judged>,
-    /// The trigger did not do what it should.
+    /// The trigger failed.
     pub(super) misfired: bool,
 }
 
-/// What is counted of a load of frames.
+/// Sums over the jobs of a frame load.
 struct Frames<'a> {
     jobs: Vec<&'a JobReport>,
 }
@@ -80,7 +81,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The reports of a traffic job, one for each direction.
+/// Reports of a traffic job, one for each direction.
 fn jobs_of(report: &Report, n: usize) -> Vec<&JobReport> {
     let plan = &report.plan;
     let Some(job) = plan.traffic.get(n) else {
@@ -105,7 +106,7 @@ fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
     job.phases.iter().find(|p| p.phase == "steady")
 }
 
-/// The line of the log; its number and its size are the caller's.
+/// The line of the log; the caller sets its number and its size.
 pub(super) fn judge(
     ran: &Ran,
     of: Quantity,
@@ -129,7 +130,7 @@ pub(super) fn judge(
     with_the_run(ran, target, shape, goal, judged)
 }
 
-/// What the run as a whole shows: lateness, links, other jobs, an early end.
+/// Adds properties of the whole run: lateness, links, other jobs, an early end.
 fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged: Judged) -> Judged {
     let report = &ran.report;
     let trial = &mut judged.trial;
@@ -168,7 +169,7 @@ fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged:
     judged
 }
 
-/// Several sets of streams, each judged by itself, and their sum: which is void where one of them is.
+/// Evaluates several sets of streams separately, and their sum, which is void if one of them is.
 fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
     let report = &ran.report;
     let is_cut = ran.cut.is_some();
@@ -205,7 +206,7 @@ fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
     let said = said.map(|(part, one)| format!("{}: {}", part.name, one.trial.reason));
     trial.reason = said.collect::<Vec<_>>().join("; ");
     if let Some(one) = each.first() {
-        // What is of the run is the same of all.
+        // Properties of the run are the same for all.
         trial.lateness = one.trial.lateness;
         trial.warnings.clone_from(&one.trial.warnings);
         trial.rose.clone_from(&one.trial.rose);
@@ -221,7 +222,7 @@ fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
     sum
 }
 
-/// What a job would have told of some of its streams alone. Delays are those of their flows, without percentiles.
+/// The report of a job restricted to some of its streams. Delays are those of their flows, without percentiles.
 fn streams_of(report: &Report, way: &JobReport, part: &Part) -> JobReport {
     let own = way.streams.get(part.streams.clone()).unwrap_or_default();
     let totals = own
@@ -246,11 +247,11 @@ fn streams_of(report: &Report, way: &JobReport, part: &Part) -> JobReport {
     });
     JobReport {
         totals: Totals {
-            // Whose frames found no room in our rings nobody knows.
+            // Frames dropped by the tester's rings cannot be attributed to streams.
             rx_dropped_frames: way.totals.rx_dropped_frames,
             ..totals
         },
-        // Of flows that are not listed the longest delay is not known.
+        // The longest delay of flows that are not listed is unknown.
         latency_ns: latency
             .filter(|_| report.flows_omitted == 0)
             .unwrap_or_default(),
@@ -341,7 +342,8 @@ fn frames(
     trial.nic_drops = frames.sum(|j| j.totals.rx_dropped_frames) + interface;
     let took = frames.jobs.iter().filter_map(|j| j.rates.tx_time_ns).max();
     let took_s = took.unwrap_or(0) as f64 / 1e9;
-    // Of a load the time is the trial's; of the rest, of what was broken off and of what took longer, as long as it took.
+    // For a load use the time of the trial. For bursts, interrupted trials and trials that took longer use the actual
+    // time.
     let is_longer = took_s > longest_s(shape);
     let seconds = match shape.amount {
         Amount::Load(_) if !is_cut && !is_longer => trial.duration_s,
@@ -361,9 +363,9 @@ fn frames(
         && !is_cut
         && !is_longer
     {
-        // All of it was sent: the schedule is exact, and whole frames are not.
+        // Everything was sent: the schedule is exact, but the count is rounded to whole frames.
         trial.offered = load;
-        // Nor came more than that, for the same whole frames.
+        // For the same reason the forwarded rate cannot be higher.
         trial.forwarded = trial.forwarded.min(load);
     }
     trial.duration_s = seconds;
@@ -372,7 +374,7 @@ fn frames(
         tx => trial.lost_by_device() as f64 / tx as f64,
     };
     if let Some(first) = frames.jobs.first() {
-        // Of two directions the one whose frames were the slower.
+        // Of two directions, the one with the slower frames.
         let slower = |a: &&&JobReport, b: &&&JobReport| a.latency_ns.p50.cmp(&b.latency_ns.p50);
         let job = frames.jobs.iter().max_by(slower).map_or(*first, |job| job);
         trial.latency_ns = job.latency_ns;
@@ -403,12 +405,12 @@ fn frames(
     }
 }
 
-/// A load that took longer to send was less than what was asked for.
+/// If sending takes longer than this, less than the intended load was offered.
 fn longest_s(shape: &Shape) -> f64 {
     shape.duration.as_secs_f64() * LONGER + 1e-3
 }
 
-/// What became of the frames of each IP version, where a job has both.
+/// Results of each IP version, if a job has both.
 fn families(report: &Report, n: usize, seconds: f64) -> Vec<FamilyFrames> {
     let Some(job) = report.plan.traffic.get(n) else {
         return Vec::new();
@@ -444,11 +446,11 @@ fn families(report: &Report, n: usize, seconds: f64) -> Vec<FamilyFrames> {
     };
     let all = [Family::Ipv4, Family::Ipv6].into_iter().filter_map(of_all);
     let all: Vec<FamilyFrames> = all.collect();
-    // Of a version that is alone the trial tells.
+    // For a single version the trial itself is enough.
     if all.len() < 2 { Vec::new() } else { all }
 }
 
-/// Each flow has sequence numbers of its own, and flows take turns.
+/// Each flow has separate sequence numbers, and flows take turns.
 fn last_skipped(job: &JobReport) -> Option<u64> {
     let flows: u64 = job.streams.iter().map(|s| u64::from(s.flows)).sum();
     Some((job.last_skipped? + 1) * flows.max(1) - 1)
@@ -478,10 +480,10 @@ fn outcome_of_frames(
         format!("only {tx} of {intended} frames were sent")
     };
     if shape.before.is_some() && trial.unsent > 0 && lost > 0 {
-        // When the last that is missing was sent is told by its number, and those that were not sent have none.
+        // The sequence number shows when the last lost frame was sent, and unsent frames have none.
         return (TrialOutcome::NotOffered, not_sent());
     }
-    // A load that was not offered cannot be judged, whatever was lost.
+    // A load that was not offered cannot be judged, regardless of loss.
     if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 {
         return (TrialOutcome::NotOffered, not_sent());
     }
@@ -490,7 +492,7 @@ fn outcome_of_frames(
         let drops = trial.nic_drops;
         format!("{drops} frames came to our ports and found no room there")
     };
-    // What our ports dropped the device did not.
+    // Frames dropped by the tester's ports were not lost by the device.
     let of_device = trial.lost_by_device();
     if of_device as f64 > borne {
         let reason = match trial.nic_drops {
@@ -619,7 +621,7 @@ fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
     plain(trial)
 }
 
-/// Requests that were due and found no free connection were not answered either, unless that is the tester's doing.
+/// Requests that were due and found no free connection count as unanswered, unless the tester caused it.
 fn want(trial: &mut SuiteTrial, report: &Report, of: JobKind, waited: u64, made: bool, goal: f64) {
     let due = trial.tx + waited;
     if waited == 0 || due == 0 || report.limited_by.is_tester_of(of) {
@@ -639,7 +641,7 @@ fn want(trial: &mut SuiteTrial, report: &Report, of: JobKind, waited: u64, made:
     };
 }
 
-/// The outcome of a load of connections or requests.
+/// Sets the outcome of a load of connections or requests.
 fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
     let (lost, tx) = (trial.lost, trial.tx);
     (trial.outcome, trial.reason) = match () {
@@ -659,7 +661,7 @@ fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
     };
 }
 
-/// What the jobs beside it did: a load that was stated and not carried is not carried by the device either.
+/// Evaluates the jobs alongside it: if the device does not carry their stated load, it does not pass.
 fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
     let loads = report.plan.loads.iter().enumerate();
     let clients = loads.filter(|(n, l)| l.end == LoadEnd::Client && target != Target::Load(*n));
@@ -719,13 +721,13 @@ fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
     }
 }
 
-/// Makes a trial void whose outcome the tester's own lateness may have caused.
+/// Makes a trial void if the tester's own lateness may have caused its outcome.
 fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut SuiteTrial) {
     let lateness = &report.lateness.all;
     let is_of_frames = matches!(target, Target::Traffic(_) | Target::Services(_));
     let borne = goal * trial.tx as f64;
     let charge = match trial.outcome {
-        // Bursts that a stall held back run into each other, and no gap is left.
+        // Bursts delayed by a stall merge, and no gap remains between them.
         TrialOutcome::Fail if bursts::may_have_joined(shape, lateness, trial.lost) => {
             trial.outcome = TrialOutcome::Late;
             trial.reason = format!(
@@ -751,7 +753,7 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
             intended: trial.tx + trial.unsent,
             offered: trial.tx,
         },
-        // A burst with a pause in it is none.
+        // A burst with a pause is not a burst.
         TrialOutcome::Pass if matches!(shape.amount, Amount::Burst(_)) && lateness.stalls > 0 => {
             trial.outcome = TrialOutcome::Late;
             trial.reason = format!("the tester was late ({}) in the burst", lateness.account());
@@ -760,7 +762,7 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
         _ => return,
     };
     let reason = judge_lateness(lateness, &charge).or_else(|| {
-        // Whatever little is unsent for a stall was not too much for the tester.
+        // A small number of unsent frames after a stall is no proof that the load was too high for the tester.
         let stalled = trial.outcome == TrialOutcome::NotOffered && lateness.missed_departures > 0;
         stalled.then(|| {
             format!(
@@ -775,16 +777,16 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
     }
 }
 
-/// Frames that are missing of a trial, and may be for the tester's lateness. What found no room at our ports is told by
-/// itself.
+/// Missing frames of a trial that may be due to the tester's lateness. Drops at the tester's ports are reported
+/// separately.
 fn may_be_ours(trial: &SuiteTrial) -> u64 {
     let late = &trial.lateness;
     let moved = late.late_departures.saturating_add(late.missed_departures);
     moved.min(trial.lost)
 }
 
-/// Makes a trial void in which the tester may have caused so much of what is missing that it is no measure of the device,
-/// where the loss is the result and not held against a goal.
+/// Makes a trial void if the tester may have caused too many of the missing frames. Used if the loss itself is the
+/// result and is not compared with a goal.
 pub(super) fn spoilt(trial: &mut SuiteTrial) {
     let ours = may_be_ours(trial);
     if trial.outcome.is_valid() && ours as f64 > MISSED * (trial.tx + trial.unsent) as f64 {
@@ -797,7 +799,7 @@ pub(super) fn spoilt(trial: &mut SuiteTrial) {
     }
 }
 
-/// What is to be said of a loss of which a part that is seen may be the tester's.
+/// Note about a visible part of the loss that may be due to the tester.
 pub(super) fn share_of_ours(trial: &SuiteTrial) -> Option<String> {
     let ours = may_be_ours(trial);
     (trial.outcome.is_valid() && ours as f64 > SEEN * trial.tx as f64).then(|| {
@@ -810,7 +812,7 @@ pub(super) fn share_of_ours(trial: &SuiteTrial) -> Option<String> {
     })
 }
 
-/// Which of our ports had no link for a while: whatever is missing, no load caused it.
+/// The port of the tester that had no link for a while: then no load caused the loss.
 fn link_down(report: &Report) -> Option<String> {
     let port = report.ports.iter().find(|port| port.link_downs > 0);
     if let Some(port) = port {
@@ -821,7 +823,7 @@ fn link_down(report: &Report) -> Option<String> {
         .map(|job| job.port.clone())
 }
 
-/// By how much counters rose: the device's, and those of our ports that tell of trouble.
+/// Counter increases: those of the device, and those of the tester's ports that indicate problems.
 fn rose(ran: &Ran) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     if let (Some(first), Some(last)) = (ran.readings.first(), ran.readings.last()) {

@@ -1,16 +1,16 @@
 //! Delay and its variation: RFC 2544 section 26.2 by the method of RFC 8219 section 7, at shares of the throughput.
 //!
-//! Every frame is stamped, so one stream gives the whole distribution; frames of the first part of a stream are sent
-//! and not measured. Typical latency is the median over the streams of their medians, worst-case latency that of their
-//! 99.9th percentiles.
+//! Every frame carries a timestamp, so one stream gives the whole distribution; frames of the first part of a stream
+//! are sent and not measured. Typical latency is the median over the streams of their medians, worst-case latency that
+//! of their 99.9th percentiles.
 
 use wb_model::bench::{LatencyRow, SuiteResult, SuiteTrial, TrialPurpose};
 
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::Bench;
 
-/// What is measured: of a device that sends a frame when it has received all of it, and stamps that are taken when a
-/// frame is handed over and when it has arrived.
+/// Definition of the measured delay: for a store-and-forward device, with timestamps taken when a frame is submitted
+/// and when it has arrived.
 const DEFINITION: &str = "from the sender's stamp to the receiver's, the whole frame";
 
 pub(super) fn measure<B: Bench>(
@@ -74,7 +74,7 @@ pub(super) fn measure<B: Bench>(
     Ok(())
 }
 
-/// The median; of an even number the mean of the two in the middle.
+/// The median; for an even number of values the mean of the two in the middle.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -108,7 +108,7 @@ fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
         )
     };
     let typical = of(|t| t.latency_ns.p50);
-    // The stream that the row shows: the one whose median is nearest to that of all.
+    // The row shows the stream with the median nearest to the overall one.
     let far = |t: &SuiteTrial| {
         let own = t.latency_ns.p50.map_or(f64::INFINITY, |ns| ns as f64);
         (own - typical.unwrap_or(0.0)).abs()

@@ -1,5 +1,5 @@
 //! Frame loss rate (RFC 2544 section 26.3): 100 %, 90 %, 80 % and so on of the maximum, until two loads in succession
-//! lose nothing.
+//! are loss-free.
 
 use wb_model::bench::{LossRow, SuiteResult, TrialPurpose};
 use wb_search::{LossCurve, loss_curve};
@@ -26,7 +26,7 @@ pub(super) fn measure<B: Bench>(
     };
     tester.goal = 0.0;
     let found = loss_curve(tester, &curve);
-    // Of a curve that was broken off, what there is is worth telling.
+    // The points of an interrupted curve are reported.
     let rows = tester
         .log
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn measure<B: Bench>(
         }
         result.notes.extend(judge::share_of_ours(trial));
         let row = LossRow {
-            // Plans tell loads in millionths of a frame per second.
+            // Plans state loads in millionths of a frame per second.
             load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,
             offered: trial.offered,
             loss_pct: trial.outcome.is_valid().then_some(100.0 * trial.loss_ratio),
@@ -51,7 +51,7 @@ pub(super) fn measure<B: Bench>(
             },
         };
         match result.curve.last_mut() {
-            // A load that was tried again: the last word counts.
+            // If a load was repeated, the last result counts.
             Some(last) if last.load_pct == row.load_pct => *last = row,
             _ => result.curve.push(row),
         }

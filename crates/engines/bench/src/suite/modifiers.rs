@@ -1,4 +1,4 @@
-//! What else is there beside the frames of a test, or how they come (RFC 2544 sections 11 and 21), one module each.
+//! Additional traffic, and the arrival pattern of test frames (RFC 2544 sections 11 and 21), one module each.
 
 pub(super) mod bursts;
 pub(super) mod management;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use wb_model::load::LoadJob;
 
-/// As long as loads have one.
+/// Maximum drain time of a load.
 const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 
-/// Whether a load is beside the test for a modifier's sake: what becomes of it is told by it.
+/// Returns true if a modifier added the load, which then evaluates it.
 pub(super) fn put_by_us(load: &LoadJob) -> bool {
     management::is_ours(load) || routing::is_ours(load)
 }

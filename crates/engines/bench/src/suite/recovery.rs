@@ -1,7 +1,7 @@
-//! System recovery (RFC 2544 section 26.5): how long after an overload the device still loses frames.
+//! System recovery (RFC 2544 section 26.5): the time after an overload in which the device still loses frames.
 //!
-//! The overload is sent as a stream of its own directly before the half of it, so what is lost of the half is told by
-//! its sequence numbers: frame k of it left k ÷ rate after the reduction.
+//! The overload is a separate stream directly before one at half its rate. Sequence numbers show the loss in the
+//! latter: its frame k was sent k ÷ rate after the reduction.
 
 use wb_model::bench::{RecoveryResult, SuiteResult, TrialPurpose};
 
@@ -50,7 +50,7 @@ pub(super) fn measure<B: Bench>(
             "flows of different rates: the times are those of a flow of the mean rate".to_owned(),
         );
     }
-    // What is lost for a tester that was late is no overload's.
+    // Loss due to a late tester is not caused by the overload.
     tester.goal = 0.0;
     for _ in 0..test.repetitions {
         let mut shape = tester.shape(Amount::Load(half), test.half.0, TrialPurpose::Measure);
@@ -67,7 +67,7 @@ pub(super) fn measure<B: Bench>(
                     0 => Some(0.0),
                     _ => judged.last_skipped.map(|sequence| sequence as f64 / half),
                 };
-                // Frames that are lost to the very end have none behind them.
+                // After the last lost frame of the phase, no frame shows the loss.
                 let whole = test.half.0.as_secs_f64();
                 let end = whole - 1.0 / half;
                 let came_to_end = judged.silent_end_s <= whole * 0.01 + 2.0 / half;
@@ -75,7 +75,7 @@ pub(super) fn measure<B: Bench>(
                 let last = last.filter(recovered);
                 let late = judged.trial.lateness;
                 if last.is_some_and(|last| last > 0.0) && late.late_departures > 0 {
-                    // Frames that were made up for left later than their numbers tell.
+                    // Catch-up frames left later than their numbers show.
                     result.notes.push(format!(
                         "the tester was away for up to {:.1} ms: {:.4} s may be too short by that",
                         late.largest_gap_ns as f64 / 1e6,

@@ -1,5 +1,5 @@
-//! Reset (RFC 6201): how long the device does not forward when it is reset, by lost frames and by the stamps of those
-//! before and after.
+//! Reset (RFC 6201): time without forwarding after a reset of the device, by lost frames and by the timestamps of the
+//! frames before and after.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use wb_model::bench::{ResetResult, Share, SuiteResult, TrialOutcome, TrialPurpos
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::{Bench, Trigger};
 
-/// The load, where the plan says nothing: a share of the largest.
+/// Default load: a share of the largest.
 const LOAD: Share = Share(0.1);
-/// A load is no larger than this share of the throughput.
+/// Maximum share of the throughput.
 const CARRIED: f64 = 0.5;
-/// How long it is waited, where the plan says nothing.
+/// Default wait for the device.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Nothing came at the end if it did not for so many intervals of frames.
+/// The device is silent at the end if no frame arrived for this number of frame intervals.
 const INTERVALS: f64 = 10.0;
-/// Frames flow for this long before the reset.
+/// Time with traffic before the reset.
 const BEFORE: Duration = Duration::from_secs(2);
 
 pub(super) fn measure<B: Bench>(
@@ -43,7 +43,7 @@ pub(super) fn measure<B: Bench>(
         Duration::ZERO => PATIENCE,
         told => told,
     };
-    // No more than is carried without loss, with room: what is lost is to be lost for the reset.
+    // At most the loss-free load, with margin: all loss should be due to the reset.
     let carried = known.throughput.map_or(f64::INFINITY, |t| t * CARRIED);
     let load = (most * share.0).min(carried);
     tester.goal = 1.0;
@@ -55,17 +55,17 @@ pub(super) fn measure<B: Bench>(
     let judged = tester.trial(&shape, Some(&trigger))?;
     let trial = judged.trial;
     if judged.misfired || trial.outcome == TrialOutcome::Late {
-        // Whatever was seen meanwhile, no reset caused it, or not alone.
+        // Any outage seen meanwhile was not, or not only, caused by the reset.
         result.not_measured = Some(trial.reason);
         return Ok(());
     }
     let lost = judged.most_lost.saturating_sub(trial.nic_drops);
     let silence = trial.longest_silence_ns.map(|ns| ns as f64 / 1e9);
-    // Whatever silence the reset made, that at the end was the longest.
+    // The silence at the end was longer than any caused by a reset.
     let at_end = judged.silent_end_s;
     let not_again = (at_end > silence.unwrap_or(0.0).max(INTERVALS / load)).then_some(at_end);
     let returned = not_again.is_none();
-    // Frames that our own link could not take were not lost by the device.
+    // Frames that the tester's own link could not send were not lost by the device.
     let by_loss = (trial.unsent == 0 && trial.tx > 0).then(|| lost as f64 / load);
     result.reset = Some(ResetResult {
         kind: test.kind.clone(),

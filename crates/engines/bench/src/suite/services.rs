@@ -1,8 +1,8 @@
 //! Activation of services (ITU-T Y.1564): each service step by step, then all of them together.
 //!
-//! A service has frames of its own: a traffic job of the plan. In the first stage the others are silent; in the second
-//! all send at their CIR, each with an account of its own, and each is judged by what it promises. Delays of services that
-//! share a port are those of their flows.
+//! A service is a traffic job of the plan. In the first stage the others are silent. In the second stage all send at
+//! their CIR, and each is counted and evaluated separately against its guarantees. Delays of services that share a port
+//! are those of their flows.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -22,30 +22,30 @@ use super::{
 };
 use crate::Bench;
 
-/// Shares of CIR that are tried one after the other.
+/// Shares of CIR, tried in order.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 
 /// One load of the configuration test of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What the report calls it.
+    /// Name in the report.
     pub name: String,
     /// The load, in the unit of CIR and EIR.
     pub load: f64,
-    /// What it must show.
+    /// Criterion of the step.
     pub kind: StepKind,
 }
 
-/// What a step must show.
+/// Criterion of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// All of it arrives within what the service promises.
+    /// All frames arrive within the guarantees of the service.
     Committed,
-    /// CIR at least arrives, and CIR + EIR at most.
+    /// At least CIR and at most CIR + EIR arrives.
     Excess,
-    /// The same, with the tolerance of a policer.
+    /// As [`StepKind::Excess`], with the tolerance of a policer.
     Policing,
-    /// As [`StepKind::Committed`], and the service is available for as much of the time as it promises.
+    /// As [`StepKind::Committed`], with the guaranteed availability.
     Performance,
 }
 
@@ -79,10 +79,10 @@ pub fn steps(cir: f64, eir: f64) -> Vec<Step> {
     steps
 }
 
-/// What a service is in the terms of trials.
+/// Parameters of a service in the terms of trials.
 struct Offer<'s> {
     service: &'s Service,
-    /// Its traffic job by its place in the plan.
+    /// Index of its traffic job in the plan.
     job: usize,
     /// Mean frame size with FCS.
     mean: f64,
@@ -114,7 +114,7 @@ pub(super) fn measure<B: Bench>(
         + 1;
     tester.left.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     let line = result.theoretical_fps.zip(result.mean_size);
-    // Of frames of another size the line carries another number.
+    // With frames of another size the line carries another number of them.
     let line = line.map(|(fps, mean)| fps * (mean + f64::from(WIRE_OVERHEAD)));
     let made = all(tester, result, &base, &offers, line);
     result.services = offers
@@ -150,7 +150,7 @@ fn offer<'s>(
     })
 }
 
-/// Each service by itself, step by step, and then all of them together. `line`: bytes per second with preamble and gap.
+/// Tests each service alone, step by step, and then all together. `line`: bytes per second with preamble and gap.
 fn all<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
@@ -185,7 +185,7 @@ fn all<B: Bench>(
     together(tester, result, base, offers)
 }
 
-/// Takes a traffic job for the target, without those of services beside it; jobs of no service go on.
+/// Makes a traffic job the target and removes those of other services; jobs without a service continue.
 pub(super) fn silence<B: Bench>(tester: &mut Tester<'_, B>, job: usize) {
     let mut plan = tester.base.clone().into_owned();
     let beside = others(tester.suite, &plan, job);
@@ -195,7 +195,7 @@ pub(super) fn silence<B: Bench>(tester: &mut Tester<'_, B>, job: usize) {
     tester.target = Target::Traffic(0);
 }
 
-/// Jobs that are neither this one nor a service's.
+/// Jobs other than this one and those of services.
 fn others(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
     let services = suite.services.iter();
     let taken: Vec<_> = services.map(|s| suite.service_index(base, s)).collect();
@@ -204,7 +204,7 @@ fn others(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
     free.map(|(_, job)| job.clone()).collect()
 }
 
-/// The performance test: all services at their CIR at the same time, each judged by what it promises itself.
+/// The performance test: all services at their CIR at the same time, each evaluated against its own guarantees.
 fn together<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
@@ -244,8 +244,8 @@ fn together<B: Bench>(
     stop.map_or(Ok(()), Err)
 }
 
-/// The jobs that send the frames of all services at their CIR: a port sends for one job, so services with the same way are
-/// streams of one.
+/// Jobs that send the frames of all services at their CIR. A port sends for one job, so services with the same path are
+/// streams of one job.
 fn share_ways(
     base: &Plan,
     offers: &[Offer<'_>],
@@ -289,7 +289,7 @@ fn share_ways(
     (jobs, parts)
 }
 
-/// A trial, as far as it came, and why no other is to be made.
+/// Runs a trial. Returns its complete or partial result, and the reason if no other trial can be made.
 fn trial<B: Bench>(
     tester: &mut Tester<'_, B>,
     load: f64,
@@ -303,7 +303,7 @@ fn trial<B: Bench>(
     }
 }
 
-/// What a service came to by its steps.
+/// Verdict on a service from its steps.
 fn verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
     let own = || steps.iter().filter(|step| step.service == service.name);
     let named = |step: &ServiceStep| format!("{}: {}", step.step, step.reason);
@@ -329,7 +329,7 @@ fn verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
     }
 }
 
-/// Whether a step shows what the service promises.
+/// Evaluates a step against the guarantees of the service.
 fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
     let &Offer {
         service, cir, eir, ..
@@ -338,10 +338,10 @@ fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
     let bits = offer.mean * 8.0;
     let delay = trial.latency_ns;
     let variation = delay.max.zip(delay.min).map(|(max, min)| max - min);
-    // Whole frames at both ends of a step.
+    // Rounding to whole frames at both ends of a step.
     let spare = 2.0 / trial.duration_s.max(1e-3);
     let promised = cir * (1.0 - service.loss.0);
-    // What our own ports dropped the service had carried.
+    // Frames dropped by the tester's ports were delivered by the service.
     let dropped = trial.nic_drops as f64 / trial.duration_s.max(1e-3);
     let is_policed = matches!(step.kind, StepKind::Excess | StepKind::Policing);
     let is_short = is_policed && trial.forwarded + spare < promised;

@@ -1,4 +1,4 @@
-//! What is run for a trial: the plan's own jobs, of which one has another load.
+//! Builds the plan of a trial: the plan's own jobs, one of them with another load.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use wb_model::{
 
 use super::modifiers::{bursts, management, routing};
 
-/// For connections that end with a trial: longer than their retries.
+/// Time for connections that end with a trial: longer than their retries.
 const CLOSING: Duration = Duration::from_millis(1_300);
-/// Loads are told to engines to so many parts of one: fractions of a frame matter over a long trial.
+/// Resolution of loads, in parts of a frame per second: fractions of a frame matter in a long trial.
 const FINENESS: f64 = 1_000_000.0;
-/// Shares of a mix are told as rates, as so many frames per second: all of them together.
+/// Shares of a mix are written as rates; their sum is this number of frames per second.
 const WHOLE: f64 = 1e6;
-/// One of so many frames goes to all stations (RFC 2544 section 11.1).
+/// One of this number of frames is a broadcast (RFC 2544 section 11.1).
 const BROADCAST: f64 = 100.0;
 
-/// The job whose load is changed, by its place among those of its kind.
+/// The job with a variable load, by its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Traffic(usize),
-    /// So many traffic jobs, the first of the plan, each at the rates that its streams have.
+    /// This number of traffic jobs, the first of the plan, each at the rates of its streams.
     Services(usize),
     Load(usize),
     Http(usize),
@@ -42,7 +42,7 @@ impl Target {
         }
     }
 
-    /// Whether a traffic job is the one, or one of them.
+    /// Returns true for the target job or one of the target jobs.
     pub(super) fn is_traffic(self, n: usize) -> bool {
         match self {
             Self::Traffic(own) => own == n,
@@ -52,34 +52,34 @@ impl Target {
     }
 }
 
-/// How much is sent.
+/// Amount to send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Amount {
-    /// A load, in the unit of the suite and in each direction.
+    /// A load in each direction, in the unit of the suite.
     Load(f64),
-    /// As much as the port takes.
+    /// As fast as the port accepts.
     Most,
-    /// So many frames, as fast as the port takes them.
+    /// This number of frames, as fast as the port accepts them.
     Burst(u64),
 }
 
-/// How one trial goes.
+/// Parameters of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     pub(super) amount: Amount,
-    /// Without ramp, drain and what is sent before.
+    /// Without ramp, drain and the load before.
     pub(super) duration: Duration,
     pub(super) ramp: Duration,
     pub(super) drain: Duration,
-    /// Sent directly before, at this load and for so long; nothing is concluded from it.
+    /// Load sent directly before, with its duration; not evaluated.
     pub(super) before: Option<(f64, Duration)>,
-    /// The frames of a load come in bursts of so many.
+    /// The frames of a load arrive in bursts of this size.
     pub(super) burst: Option<u32>,
     pub(super) purpose: TrialPurpose,
 }
 
 impl Shape {
-    /// From its first frame to its end.
+    /// Time from its first frame to its end.
     pub(super) fn whole(&self) -> Duration {
         self.ramp
             + self.before.map_or(Duration::ZERO, |(_, time)| time)
@@ -87,7 +87,7 @@ impl Shape {
             + self.drain
     }
 
-    /// From the first frame to the first that counts.
+    /// Time from the first frame to the first that counts.
     pub(super) fn lead(&self) -> Duration {
         self.ramp + self.before.map_or(Duration::ZERO, |(_, time)| time)
     }
@@ -98,7 +98,7 @@ fn exact(load: f64) -> Rational {
     Rational::new(parts as u128, FINENESS as u128).unwrap_or(Rational::whole(load as u64))
 }
 
-/// What share of its job's frames each stream has: as their rates are to each other, else all the same.
+/// Each stream's share of its job's frames: proportional to their rates, else equal.
 fn shares(job: &TrafficJob) -> Vec<f64> {
     let rates: Option<Vec<f64>> = job
         .streams
@@ -111,8 +111,8 @@ fn shares(job: &TrafficJob) -> Vec<f64> {
     rates.into_iter().map(|rate| rate / sum).collect()
 }
 
-/// The job with such a share of its frames of IPv6: rates that are to each other as the loads of its streams are to be.
-/// Streams of a version that has no share are left out.
+/// The job with this share of IPv6 frames: stream rates are proportional to their intended loads. Streams of a version
+/// with a share of 0 are omitted.
 pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
     let own = shares(job);
     let of = |is_ipv6: bool| -> f64 {
@@ -140,7 +140,7 @@ pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
     }
 }
 
-/// Whether its flows have different rates.
+/// Returns true if its flows have different rates.
 pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
     let flows = job.streams.iter().map(Stream::flow_count);
     let mut rates = shares(job)
@@ -151,7 +151,7 @@ pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
     rates.any(|rate| (rate - first).abs() > first * 1e-9)
 }
 
-/// The sizes of a stream in a test of `size`: what does not fit is raised to the smallest that does.
+/// Sizes of a stream in a test of `size`: smaller sizes than possible are raised to the minimum.
 pub(super) fn sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
     let mut stream = stream.clone();
     if let Some(size) = size {
@@ -173,7 +173,7 @@ pub(super) fn mean_size(job: &TrafficJob, size: Option<&TestSize>) -> f64 {
         .sum()
 }
 
-/// A job at another load; its frames evenly, or in bursts of so many.
+/// A job at another load; its frames are evenly spaced, or in bursts of this size.
 pub(super) fn at(
     job: &TrafficJob,
     amount: Amount,
@@ -209,7 +209,7 @@ pub(super) fn at(
     }
 }
 
-/// Frames to all stations, by a sender of their own: nobody forwards them.
+/// Broadcast frames, from a separate sender because they are not forwarded.
 fn broadcast(job: &TrafficJob, load: f64, shape: &Shape) -> Option<DeviceJob> {
     let time = (shape.lead() + shape.duration).as_secs_f64();
     let size = job
@@ -241,7 +241,7 @@ fn broadcast(job: &TrafficJob, load: f64, shape: &Shape) -> Option<DeviceJob> {
     })
 }
 
-/// Whether a job sends by memory: then there is no device.
+/// Returns true if a job uses a memory port: then there is no device.
 fn is_in_memory(plan: &Plan, job: &TrafficJob) -> bool {
     let port = plan
         .ports
@@ -307,7 +307,7 @@ pub(super) fn plan(
                 return plan;
             };
             job.amount = None;
-            // What is warmed up in is a part of the job's time.
+            // The warm-up is part of the job's time.
             job.duration = Some(Span(ramp.0 + shape.duration));
             job.warm_up = ramp;
             job.rate = vec![HttpStage {
@@ -321,7 +321,7 @@ pub(super) fn plan(
     plan
 }
 
-/// The other jobs go on for as long as the trial sends.
+/// The other jobs run as long as the trial sends.
 fn go_beside(plan: &mut Plan, base: &Plan, target: Target, shape: &Shape) {
     let time = Span(shape.lead() + shape.duration);
     for (n, job) in plan.traffic.iter_mut().enumerate() {
@@ -362,7 +362,7 @@ fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
             load.rate.cc = Some(number);
             // All are open before the trial's time begins.
             let cps = load.rate.cps.get_or_insert(20_000);
-            // In a ramp the rate rises evenly, so half of what it comes to is opened; and a little more time than that.
+            // The rate rises evenly in a ramp, so half of the full number is opened, and some extra time is needed.
             let opening = Duration::from_secs_f64(number as f64 / (*cps).max(1) as f64 * 2.1);
             load.shape.ramp = Span(shape.ramp.max(opening));
         }
@@ -371,12 +371,12 @@ fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
     }
 }
 
-/// How many entries of a report's jobs come before those of the traffic job `n`: each direction has one.
+/// Number of entries in a report before those of the traffic job `n`: one for each direction.
 pub(super) fn directions_before(plan: &Plan, n: usize) -> usize {
     plan.traffic[..n].iter().map(directions).sum()
 }
 
-/// In how many directions a job sends.
+/// Number of directions in which a job sends.
 pub(super) fn directions(job: &TrafficJob) -> usize {
     1 + usize::from(job.bidir)
 }

@@ -1,4 +1,4 @@
-//! Makes the trials of one test at one size: repeats what is void, waits for links, and keeps the log.
+//! Runs the trials of one test at one size: repeats void ones, waits for links, and keeps the log.
 
 use std::{borrow::Cow, collections::BTreeSet, time::Duration};
 
@@ -19,25 +19,26 @@ use super::{
 };
 use crate::{Bench, Cut, Trigger};
 
-/// How often a trial is made at most that is void because the tester was late.
+/// Maximum number of attempts for a trial that is void because the tester was late.
 const LATE_TRIALS: u32 = 6;
-/// As often at loads after one at which it always was: then that is what it can do, no accident.
+/// Maximum number of attempts after a load at which the tester was always late: that load is then a limit, not a
+/// coincidence.
 const LATE_TRIALS_AFTER: u32 = 2;
-/// A short trial that failed is doubted where more than so many times the precision came through in another.
+/// A short failed trial is doubted if another one forwarded more, by at least this multiple of the precision.
 const SHORT_DOUBTS: f64 = 4.0;
-/// How often a load is offered that was not offered the first time.
+/// Maximum number of attempts to offer a load.
 const UNOFFERED_TRIALS: u32 = 2;
-/// Share of its ceiling that a tester offers of a larger load, unless something held it up.
+/// Share of its ceiling that a tester offers of a larger load, unless it was disturbed.
 const NEAR_CEILING: f64 = 0.9;
-/// How long a link may be down before the benchmark ends.
+/// Time that a link may be down before the benchmark ends.
 const LINK_PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether it is up again.
+/// Interval between link checks.
 const LOOK: Duration = Duration::from_millis(250);
-/// After a link has come up: for neighbours to be found and bridges to learn.
+/// Time after a link has come up, for neighbour discovery and bridge learning.
 const AFTER_LINK: Duration = Duration::from_secs(1);
-/// How often a trial is prepared again that could not be after one that could: links and neighbours come back.
+/// Maximum number of attempts to prepare a trial after an earlier one succeeded: links and neighbours come back.
 const PREPARED_AGAIN: u32 = 10;
-/// A trial's share beside its own time, until one has been made.
+/// Initial estimate of a trial's overhead.
 const OVERHEAD: Duration = Duration::from_millis(700);
 
 /// The trials of one test at one size.
@@ -46,61 +47,62 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) base: Cow<'a, Plan>,
     pub(super) suite: &'a SuitePlan,
     pub(super) target: Target,
-    /// What it is made with, as the report calls it.
+    /// Name of the size in the report.
     name: String,
     pub(super) size: Option<&'a TestSize>,
     pub(super) test: SuiteTest,
-    /// The frames of a load come in bursts of so many.
+    /// The frames of a load arrive in bursts of this size.
     pub(super) burst: Option<u32>,
-    /// The step of a service that is made, as the log calls it.
+    /// The current step of a service, as named in the log.
     pub(super) step: String,
     pub(super) log: Vec<SuiteTrial>,
     pub(super) warnings: BTreeSet<String>,
     /// The largest load, for shares of it.
     pub(super) maximum: Option<f64>,
-    /// A load passes up to this loss ratio.
+    /// Tolerated loss ratio of a passed load.
     pub(super) goal: f64,
-    /// How often a load that fails is tried again.
+    /// Number of repetitions of a failed load.
     pub(super) repeats: u32,
-    /// A load that fails though the device has carried more than it in a trial of the same length, by more than this share
-    /// (several times of it in short ones, whose rates are less certain), is tried once more: one of the two was chance.
+    /// Repeat a failed load once if the device forwarded more in another trial of the same length, by more than this
+    /// share: one of the results was a coincidence. For short trials, which are less accurate, a multiple of this share
+    /// is required.
     pub(super) doubts: Option<f64>,
     /// The search ends at this time.
     pub(super) deadline: u64,
-    /// Who took the receive stamps in the last trial.
+    /// Sources of the receive timestamps in the last trial.
     pub(super) stamps: String,
-    /// What each of several jobs is to carry that are judged by themselves: those of [`Target::Services`].
+    /// Loads of jobs that are evaluated separately: those of [`Target::Services`].
     pub(super) parts: Vec<Part>,
-    /// The last trial, also where it was broken off.
+    /// The last trial, even if it was interrupted.
     pub(super) last: Option<Judged>,
-    /// The highest load that held and the least that did not.
+    /// The highest load that passed and the lowest one that failed.
     low: Option<f64>,
     high: Option<f64>,
-    /// The most that came through of a load, in units of the load: in short trials, and in those of full length.
+    /// Highest forwarded rate in units of the load: in short trials, and in those of full length.
     carried: [f64; 2],
-    /// Loads that were tried once more for that.
+    /// Number of loads repeated because of doubts.
     pub(super) doubted: u32,
-    /// The tester was late at some load as often as it was tried.
+    /// At some load, the tester was late in every attempt.
     always_late: bool,
     /// Largest load that the tester can offer, once it is known.
     pub(super) ceiling: Option<f64>,
-    /// What a trial takes beside its own time.
+    /// Overhead of a trial.
     overhead: Duration,
-    /// What the rest takes: told with each trial.
+    /// Time for the rest, reported with each trial.
     pub(super) left: Left,
 }
 
-/// Whether a trial has its full length.
+/// Returns true if a trial has its full length.
 const fn is_full(purpose: TrialPurpose) -> bool {
     matches!(purpose, TrialPurpose::Confirm)
 }
 
-/// What is still to be done, for the estimate of the time left.
+/// Remaining work, for the estimate of the time left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Left {
     /// Trials of this test.
     pub(super) trials: u32,
-    /// All that comes after this test.
+    /// Time of everything after this test.
     pub(super) after: Duration,
 }
 
@@ -161,7 +163,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
-    /// Says that this test begins.
+    /// Reports the start of this test.
     pub(super) fn begin(&mut self) {
         let live = self.live();
         self.bench.tell(live);
@@ -183,7 +185,8 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
-    /// Whether flows of its job have different rates: then a sequence number alone does not tell when a frame was sent.
+    /// Returns true if the flows of its job have different rates: then a sequence number does not determine the time at
+    /// which a frame was sent.
     pub(super) fn has_unequal_flows(&self) -> bool {
         let Target::Traffic(n) = self.target else {
             return false;
@@ -201,7 +204,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         self.base.ports.clone()
     }
 
-    /// Waits until the links of our ports are up.
+    /// Waits until the links of the tester's ports are up.
     fn await_links(&mut self) -> Result<(), Stop<B::Error>> {
         let ports = self.ports();
         let mut waited = Duration::ZERO;
@@ -226,7 +229,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         Ok(())
     }
 
-    /// One run, whatever comes of it.
+    /// Makes one run and evaluates it.
     fn run(&mut self, shape: &Shape, trigger: Option<&Trigger>) -> Result<Judged, Stop<B::Error>> {
         if !self.log.is_empty() {
             self.bench.pause(self.suite.times.settle.0);
@@ -313,7 +316,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         match ran.cut {
             None => Ok(judged),
             Some(Cut::Signal) => Err(Stop::Interrupted),
-            // A port that has gone away is looked for once more.
+            // A port that has disappeared is looked up once more.
             Some(Cut::Fault(_)) if judged.link_down.is_some() => Ok(judged),
             Some(Cut::Fault(fault)) => Err(Stop::Broken(fault)),
         }
@@ -326,7 +329,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         })
     }
 
-    /// Whether another trial contradicts that the device gave way at this load.
+    /// Returns true if another trial contradicts the failure at this load.
     fn is_doubtful(&self, load: f64, purpose: TrialPurpose) -> bool {
         let times = if is_full(purpose) { 1.0 } else { SHORT_DOUBTS };
         let carried = self.carried[usize::from(is_full(purpose))];
@@ -334,14 +337,14 @@ impl<'a, B: Bench> Tester<'a, B> {
             .is_some_and(|share| load < carried * (1.0 - times * share))
     }
 
-    /// Whether a loss that is borne is claimed of a trial, so that it passes or fails.
+    /// Returns true if a trial has a tolerated loss, so that it passes or fails.
     fn has_goal(&self, purpose: TrialPurpose) -> bool {
         let of_trial = !matches!(purpose, TrialPurpose::Ceiling | TrialPurpose::WarmUp);
         let of_test = !matches!(self.test, SuiteTest::Recovery | SuiteTest::Reset);
         of_trial && of_test && !self.tells_loss()
     }
 
-    /// Whether the result is what is lost, or what comes through, whatever it is.
+    /// Returns true if the loss or the forwarded rate itself is the result.
     const fn tells_loss(&self) -> bool {
         matches!(
             self.test,
@@ -355,9 +358,9 @@ impl<'a, B: Bench> Tester<'a, B> {
             return;
         }
         let load = trial.intended;
-        // Of an overload of many times as much, what had waited before its end is a large part of what came through.
+        // After a large overload, frames queued before its end are a large part of the forwarded ones.
         let is_overload = judged.through < trial.offered / 2.0;
-        // The device carried what came through, also if the load was not offered in full.
+        // The device carried what it forwarded, even if the load was not fully offered.
         let counts = matches!(
             trial.outcome,
             TrialOutcome::Pass | TrialOutcome::Fail | TrialOutcome::NotOffered
@@ -379,8 +382,8 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
-    /// A trial that says something of the device, or what the tester's limit is after all repetitions. Whether it is
-    /// one or the other its outcome tells.
+    /// Runs a trial until it is valid, or all attempts are used up. Its outcome shows a result of the device or the
+    /// tester's limit.
     pub(super) fn trial(
         &mut self,
         shape: &Shape,
@@ -401,12 +404,12 @@ impl<'a, B: Bench> Tester<'a, B> {
                     late < most_late
                 }
                 TrialOutcome::NotOffered if self.is_beyond_ceiling(&judged.trial) => false,
-                // Once is an accident of ours, twice is what we can do.
+                // Once may be an accident of the tester, twice is its limit.
                 TrialOutcome::NotOffered | TrialOutcome::NotRead => {
                     unoffered += 1;
                     unoffered < UNOFFERED_TRIALS
                 }
-                // Of a trigger that takes the link down nothing else is to be expected.
+                // A trigger that takes the link down will do so again.
                 TrialOutcome::Cut if trigger.is_some() => false,
                 TrialOutcome::Cut => {
                     cut += 1;
@@ -422,16 +425,16 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
     }
 
-    /// Whether there is time for one more trial of this length. The first always is made.
+    /// Returns true if there is time for one more trial of this length. The first is always made.
     fn has_time(&mut self, shape: &Shape) -> bool {
         let needed = u64::try_from((shape.whole() + self.overhead).as_nanos()).unwrap_or(u64::MAX);
         self.log.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
     }
 
-    /// Puts the log into a result.
+    /// Adds the log to a result.
     pub(super) fn conclude(&mut self, result: &mut SuiteResult) {
         let counts = |t: &&SuiteTrial| t.purpose != TrialPurpose::Ceiling;
-        // Of several goals each has those made for its sake.
+        // With several goals, each counts the trials made for it.
         if result.goal.is_none() || result.mlr.is_none() {
             let made = self.log.iter().filter(counts);
             result.trials = u32::try_from(made.count()).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The highest load that holds: throughput by halving or by MLRsearch, and the goals of `ndr`.
+//! The highest load that passes: throughput by bisection or MLRsearch, and the goals of `ndr`.
 
 use wb_model::bench::{
     GoalPlan, LbLimit, Method, MlrLoad, MlrResult, Quantity, SuiteResult, SuiteTest, SuiteTrial,
@@ -12,19 +12,18 @@ use wb_search::{
 use super::{Known, Stop, first, minimum, tester::Tester};
 use crate::Bench;
 
-/// By how much a load that held and one that did not differ at the end, as a share of the latter, where the plan says
-/// nothing.
+/// Default precision: the final difference between a passed and a failed load, as a share of the latter.
 const PRECISION: f64 = 0.005;
-/// A device that fails at less than so many times a load has its limit there.
+/// A device that fails at less than this multiple of a load has its limit there.
 const NEAR: f64 = 1.1;
-/// Trials of a search at most, without those that confirm it.
+/// Maximum number of trials of a search, without those that confirm it.
 const MOST_TRIALS: u32 = 60;
-/// Loads at most that are tried to confirm a result.
+/// Maximum number of loads tried for confirming a result.
 const MOST_CONFIRMATIONS: u32 = 10;
-/// No load below is tried by MLRsearch: (RFC 9971's reference implementation).
+/// Lower limit of MLRsearch (RFC 9971's reference implementation).
 const MLR_LEAST: f64 = 1_000.0;
 
-/// Puts a limit into a result, in all its units.
+/// Sets the limit of a result, in all its units.
 pub(super) fn set_limit(result: &mut SuiteResult, limit: Option<f64>) {
     result.limit = limit;
     if result.of != Quantity::Frames {
@@ -40,7 +39,7 @@ fn limited_by(bound: Bound, known: &Known) -> LbLimit {
     match bound {
         Bound::Device => LbLimit::Device,
         Bound::Tester => LbLimit::Tester,
-        // All that the tester was found to offer came through.
+        // The device forwarded the tester's full ceiling.
         Bound::Maximum if known.maximum_is_ours => LbLimit::Tester,
         Bound::Maximum => LbLimit::Plan,
         Bound::Unfinished => LbLimit::Time,
@@ -56,7 +55,7 @@ fn tell(result: &mut SuiteResult, known: &Known) {
     }
 }
 
-/// The throughput.
+/// Measures the throughput.
 pub(super) fn find<B: Bench>(
     tester: &mut Tester<'_, B>,
     known: &Known,
@@ -129,9 +128,9 @@ pub(super) fn find<B: Bench>(
     Ok(())
 }
 
-/// A first trial wakes the device; what it shows is thrown away.
+/// A first trial wakes the device; its results are discarded.
 fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), Stop<B::Error>> {
-    // The ceiling has woken it.
+    // The ceiling measurement has woken it.
     if !tester.suite.times.warm_up || known.ceiling.is_some() || !known.maximum.is_finite() {
         return Ok(());
     }
@@ -149,7 +148,7 @@ fn conclude(result: &mut SuiteResult, known: &Known, found: &Found, log: &[Suite
     result.confirmed = found.confirmed;
     result.limited_by = Some(limited_by(found.bound, known));
     if let (Bound::Tester, Some(limit)) = (found.bound, found.best) {
-        // Where the device fails not far above it, it is the device's limit, found less closely than asked for.
+        // If the device fails at a slightly higher load, this is its limit, although less precise than requested.
         let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
         let above = failed.map(|t| t.intended).filter(|load| *load > limit);
         let least = above.reduce(f64::min).filter(|load| *load <= limit * NEAR);
@@ -171,7 +170,7 @@ fn conclude(result: &mut SuiteResult, known: &Known, found: &Found, log: &[Suite
     tell(result, known);
 }
 
-/// All goals of `ndr`, a result each: the first is `result`, the others follow in `more`.
+/// All goals of `ndr`, one result each: the first is `result`, the others are appended to `more`.
 pub(super) fn goals<B: Bench>(
     tester: &mut Tester<'_, B>,
     known: &Known,
@@ -222,7 +221,7 @@ fn search_goals<B: Bench>(
         .saturating_mul(plans.len() as u32);
     let maximum = match known.maximum.is_finite() {
         true => known.maximum,
-        // Nobody knows how much: as much as a trial can be asked for.
+        // Unknown, so use the highest load that a trial can have.
         false => 1e7,
     };
     let least = match suite.of {
@@ -255,7 +254,7 @@ fn goal(plan: &GoalPlan) -> Goal {
 fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, found: &MlrFound) {
     set_limit(result, goal.lower);
     result.beyond = goal.upper;
-    // A lower bound has met the goal in trials of its full length, whatever keeps the search from an upper one.
+    // A lower bound met the goal in trials of full length, even if there is no upper bound.
     result.confirmed = goal.lower.is_some();
     let unit = &result.unit;
     let (limited_by, irregular) = match goal.result {

@@ -1,8 +1,8 @@
-//! A device that exists on paper only, in virtual time, behind a tester that can fail.
+//! A simulated device in virtual time, behind a tester that can fail.
 //!
-//! Every trial is worked out in closed form: of `load × time` frames, rounded down, the device passes no more than
-//! `capacity × time`, rounded down. Of a burst it keeps what its buffer holds. What goes wrong with the tester is said
-//! by trial and load: [`Mishap`].
+//! Every trial is computed in closed form: of `load × time` frames, rounded down, the device forwards at most `capacity
+//! × time`, rounded down. Of a burst it keeps as much as its buffer holds. [`Mishap`] selects failures of the tester by
+//! trial and load.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,37 +17,37 @@ use wb_model::{
     units::{Rate, Rational, WIRE_OVERHEAD},
 };
 
-/// The name of a load that runs beside what is searched.
+/// Name of a load that runs alongside the searched one.
 pub(crate) const BESIDE: &str = "beside";
 
 /// The device is not there.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// Something that goes wrong in one trial, and is no doing of the device.
+/// A disturbance of one trial that the device does not cause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mishap {
-    /// The sender is stopped for so long, so often, and makes up for it at once.
+    /// The sender is stopped for this time, this number of times, and catches up at once.
     Stopped(Duration, u64),
-    /// The same, but so many frames are given up.
+    /// As [`Mishap::Stopped`], but this number of frames is given up.
     GivenUp(u64),
     /// This share of the load is sent.
     Sent(f64),
-    /// A signal ends it after so long.
+    /// A signal ends it after this time.
     SignalAfter(Duration),
-    /// Sending takes so many times as long.
+    /// Sending takes this factor longer.
     Longer(f64),
-    /// Our rings have no room for so many frames.
+    /// The tester's rings drop this number of frames.
     Unread(u64),
-    /// The same while the tester is away.
+    /// The rings drop this number of frames during a stall.
     LeftUnread(u64),
-    /// A link goes down for so many looks, and takes the worker along.
+    /// A link is down for this number of checks, which also ends the worker.
     Torn(u32),
-    /// Our interface has none.
+    /// The tester's interface drops this number of frames.
     Refused(u64),
-    /// So many frames of others are received.
+    /// This number of foreign frames is received.
     Foreign(u64),
-    /// A link goes down, and is up again when it has been looked for so often.
+    /// A link goes down, and is up again after this number of checks.
     LinkDown(u32),
     /// The user ends it.
     Signal,
@@ -55,16 +55,16 @@ pub(crate) enum Mishap {
     Fault(&'static str),
     /// It cannot begin.
     Gone,
-    /// So many connections of the load beside it fail.
+    /// This number of connections of the load alongside fail.
     BesideFails(u64),
-    /// So many of them are not begun.
+    /// This number of them are not begun.
     BesideUnsent(u64),
-    /// So many of them fail while the tester is away.
+    /// This number of them fail during a stall.
     BesideExposed(u64),
 }
 
 impl Mishap {
-    /// Frames that come to our ports and find no room there.
+    /// Frames dropped at the tester's ports.
     const fn frames_of_ours(self) -> Option<u64> {
         match self {
             Self::Unread(n) | Self::LeftUnread(n) | Self::Refused(n) => Some(n),
@@ -73,7 +73,7 @@ impl Mishap {
     }
 }
 
-/// Who answers queries of management.
+/// SNMP agent of the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Agent {
     Answers,
@@ -81,76 +81,76 @@ pub(crate) enum Agent {
     Silent,
 }
 
-/// What a reset does.
+/// Effect of a reset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     /// The command that causes it must be this.
     pub(crate) command: &'static str,
-    /// Nothing passes for so long.
+    /// Time without forwarding.
     pub(crate) length: Duration,
-    /// The first frame after it is later by so much.
+    /// Additional delay of the first frame after it.
     pub(crate) wake_ns: i64,
     /// It takes the tester's own link down.
     pub(crate) takes_link: bool,
-    /// It ends at all.
+    /// It ends eventually.
     pub(crate) ends: bool,
 }
 
 type ByTrial<T> = Box<dyn FnMut(u32, f64) -> T>;
 
-/// The device, the tester, and what the suite did with them.
+/// The device, the tester, and the actions of the suite.
 pub(crate) struct Device {
-    /// Frames per second that pass, in each direction.
+    /// Forwarding capacity in each direction, frames per second.
     pub(crate) capacity: f64,
-    /// The same in the way back, where it is another.
+    /// Capacity of the return direction, if different.
     pub(crate) capacity_back: Option<f64>,
-    /// What passes of a load, frames per second, where that is not just the capacity.
+    /// Forwarded rate as a function of the load, frames per second, if not limited by the capacity alone.
     pub(crate) passes: Option<fn(f64) -> f64>,
-    /// Frames of IPv6 that pass, frames per second, where those are fewer.
+    /// Capacity for IPv6 frames, frames per second, if lower.
     pub(crate) capacity6: Option<f64>,
-    /// Frames of a burst that wait for their turn.
+    /// Frames of a burst that fit into its buffer.
     pub(crate) buffer: u64,
-    /// How long a frame is under way.
+    /// Delay of a frame.
     pub(crate) delay_ns: i64,
-    /// By how much the longest delay is longer.
+    /// Difference of the longest delay.
     pub(crate) jitter_ns: i64,
-    /// Of the frames that pass each so-many-th passes twice.
+    /// Every n-th forwarded frame is duplicated.
     pub(crate) doubles: Option<u64>,
-    /// What share of its ceiling the tester reaches in the trials of that, the last one first.
+    /// Share of the ceiling that the tester reaches in trials of the ceiling, in reverse order.
     pub(crate) hindered: Vec<f64>,
-    /// Frames that are lost though the load is no more than the capacity, by trial and load.
+    /// Additional lost frames, by trial and load.
     pub(crate) noise: ByTrial<u64>,
-    /// After an overload nothing passes for so long.
+    /// Time after an overload in which no frame is forwarded.
     pub(crate) recovery: Duration,
-    /// And nothing for so long at the end of what follows.
+    /// Silent time at the end of the phase after the overload.
     pub(crate) silent_end: Duration,
     pub(crate) outage: Option<Outage>,
-    /// Why a trigger did not do what it should.
+    /// Reason why a trigger failed.
     pub(crate) misfire: Option<&'static str>,
-    /// What passes of a stream, frames per second, and how long it is under way, while others share its job; by its name.
+    /// Forwarded rate of a stream and its delay, while others share its job; by its name.
     pub(crate) shared: BTreeMap<&'static str, (f64, i64)>,
-    /// Nothing of a stream passes from one second of a trial to another.
+    /// A stream without forwarding between two seconds of a trial.
     pub(crate) away: Option<(&'static str, u64, u64)>,
     pub(crate) agent: Agent,
-    /// New connections per second, requests per second, open connections that it carries.
+    /// Capacity in new connections per second, requests per second and open connections.
     pub(crate) cps: f64,
     pub(crate) rps: f64,
     pub(crate) cc: u64,
-    /// The link that its ports say they have.
+    /// Link speed reported by its ports.
     pub(crate) line_bps: Option<u64>,
     /// Frames per second that the tester can send.
     pub(crate) ceiling: f64,
     /// Requests per second for which a connection is free.
     pub(crate) free: f64,
-    /// Who is said to have kept the load from more.
+    /// Reported limiter of the load.
     pub(crate) blamed: Option<Limiter>,
-    /// Connections or requests per second that it can.
+    /// Connections or requests per second that the tester can begin.
     pub(crate) most_begun: f64,
-    /// What goes wrong, by trial and load. Trials that look for the tester's ceiling are not counted.
+    /// Disturbance by trial and load. Trials of the tester's ceiling are not counted.
     pub(crate) mishap: ByTrial<Option<Mishap>>,
-    /// After so many trials the user wants it to end.
+    /// The user stops the suite after this number of trials.
     pub(crate) stop_after: u32,
-    /// What a trial takes beyond its own time.
+    /// Overhead of a trial.
     pub(crate) overhead: Duration,
     /// Trials so far, and all runs.
     pub(crate) trials: u32,
@@ -209,7 +209,7 @@ pub(crate) fn in_trials(trials: &'static [u32], mishap: Mishap) -> ByTrial<Optio
     Box::new(move |trial, _| trials.contains(&trial).then_some(mishap))
 }
 
-/// The same value throughout.
+/// A distribution with a single value.
 fn constant(ns: i64, samples: u64) -> Summary {
     let value = (samples > 0).then_some(ns);
     Summary {
@@ -230,14 +230,14 @@ fn mean_size(job: &TrafficJob) -> f64 {
     job.streams[0].sizes().mean().as_f64()
 }
 
-/// A number of frames, rounded down. Plans tell loads in millionths of a frame per second: what is less than a whole
-/// frame for that alone is one.
+/// A number of frames, rounded down. Plans round loads to millionths of a frame per second; a frame that is incomplete
+/// only for this reason counts.
 fn whole(per_second: f64, seconds: f64) -> u64 {
-    // Saturates, so there is no limit where there is none.
+    // Saturates, so infinite rates work.
     (per_second * seconds + 1e-6 * seconds).floor() as u64
 }
 
-/// One direction of a job as it went.
+/// Results of one direction of a job.
 #[derive(Default)]
 struct Way {
     asked: u64,
@@ -245,21 +245,21 @@ struct Way {
     passed: u64,
     read: u64,
     foreign: u64,
-    /// Found no room at our interface, not in our rings.
+    /// Dropped by the tester's interface, not by its rings.
     refused: u64,
     last_skipped: Option<u64>,
     took_s: f64,
     silence_ns: i64,
-    /// Nothing comes any more for so long at the end.
+    /// Time without received frames at the end.
     silent_end_s: f64,
     delay_ns: i64,
     first_flow: u32,
-    /// Sent and not passed of each stream.
+    /// Sent and not forwarded frames of each stream.
     streams: Vec<(u64, u64)>,
 }
 
 impl Way {
-    /// What of a stream stayed unsent: its part of what did of all.
+    /// A stream's part of the unsent frames.
     fn unsent_of(&self, n: usize) -> u64 {
         let unsent = self.asked - self.sent;
         let sent = self.streams[n].0 as f64 / self.sent.max(1) as f64;
@@ -267,13 +267,13 @@ impl Way {
     }
 }
 
-/// The number of the first flow of a stream.
+/// Number of the first flow of a stream.
 fn first_flow(way: &Way, job: &TrafficJob, n: usize) -> u32 {
     way.first_flow + job.streams[..n].iter().map(Stream::flow_count).sum::<u32>()
 }
 
 impl Device {
-    /// A moment of the timeline for each second, of the job and of the first flow of each stream.
+    /// Adds a sample per second to the timeline, for the job and the first flow of each stream.
     fn record(&self, timeline: &mut Timeline, name: &str, job: &TrafficJob, way: &Way) {
         let seconds = way.took_s.floor() as u64;
         let column = |of: String, name: &str, each: f64, away: Option<(u64, u64)>| {
@@ -310,7 +310,7 @@ impl Device {
         }
     }
 
-    /// What the first flow of each stream shows.
+    /// Report of the first flow of each stream.
     fn flows(&self, job: &TrafficJob, way: &Way) -> Vec<FlowReport> {
         let streams = job.streams.iter().zip(&way.streams).enumerate();
         let flows = streams.map(|(n, (stream, (sent, lost)))| {
@@ -326,16 +326,16 @@ impl Device {
 }
 
 impl Device {
-    /// Frames per second that leave as fast as the port takes them.
+    /// Frames per second at full speed.
     fn most(&self, job: &TrafficJob) -> f64 {
         let line = self.line_bps.map_or(f64::INFINITY, |bps| {
             bps as f64 / ((mean_size(job) + f64::from(WIRE_OVERHEAD)) * 8.0)
         });
-        // A link that is not limited at all is limited by something.
+        // An unlimited link still needs some limit.
         line.min(self.ceiling).min(1e8)
     }
 
-    /// Frames per second of a job; none where it is sent as fast as possible.
+    /// Frames per second of a job; `None` at full speed.
     fn rate(job: &TrafficJob) -> Option<f64> {
         let rates = job.streams.iter().map(|stream| match stream.rate {
             Rate::Max if stream.burst.is_none() => None,
@@ -344,7 +344,7 @@ impl Device {
         rates.sum()
     }
 
-    /// What a device that has caught up before each burst loses of them all.
+    /// Total loss of a device that has emptied its buffer before each burst.
     fn lost_of_bursts(&self, job: &TrafficJob, sent: u64) -> u64 {
         let Some(frames) = job.streams[0].burst.map(u64::from) else {
             return 0;
@@ -394,7 +394,7 @@ impl Device {
         way.delay_ns = self.delay_ns;
         let mut lost = way.sent.saturating_sub(whole(capacity, seconds));
         if job.streams[0].burst.is_some() && pace <= self.capacity {
-            // All of the last burst is sent, and has its time after the end.
+            // The whole last burst is sent, and its time is extended beyond the end.
             lost = self.lost_of_bursts(job, way.sent);
         }
         if let (Some(trial), Some(rate)) = (self.counts(job), rate)
@@ -446,14 +446,14 @@ impl Device {
         way
     }
 
-    /// Between which seconds nothing of a stream passes.
+    /// The seconds between which no frame of a stream is forwarded.
     fn away_of(&self, stream: &Stream, seconds: f64) -> Option<(u64, u64)> {
         let (name, from, to) = self.away?;
         (stream.name == name && to as f64 <= seconds).then_some((from, to))
     }
 
-    /// What each stream sent by its rate, and what of that is lost: of what all lose its share, and of IPv6 what is more
-    /// than passes of that.
+    /// Frames sent by each stream according to its rate, and its losses: a share of the total loss, and for IPv6
+    /// everything above the IPv6 capacity.
     fn of_streams(&self, job: &TrafficJob, way: &Way, lost: u64, seconds: f64) -> Vec<(u64, u64)> {
         let whole_rate = Self::rate(job);
         let mut left = (way.sent, lost.min(way.sent));
@@ -463,7 +463,7 @@ impl Device {
                 (Rate::Pps(pps), Some(whole)) => pps.as_f64() / whole,
                 _ => 1.0 / count as f64,
             };
-            // The last has what is left of the others by rounding.
+            // The last one gets the rounding remainder.
             let of = |all: u64, left: u64| match n + 1 == count {
                 true => left,
                 false => ((all as f64 * share).round() as u64).min(left),
@@ -483,7 +483,7 @@ impl Device {
         streams.collect()
     }
 
-    /// So many frames without a pause.
+    /// A burst of `count` frames.
     fn burst(&mut self, count: u64, pace: f64) -> Way {
         let left_over = count as f64 * (1.0 - self.capacity / pace) - self.buffer as f64;
         let lost = left_over.max(0.0).ceil() as u64;
@@ -499,7 +499,7 @@ impl Device {
         }
     }
 
-    /// The number of the trial, where it is no look at the tester's ceiling.
+    /// Number of the trial, unless it measures the tester's ceiling.
     fn counts(&self, job: &TrafficJob) -> Option<u32> {
         (Self::rate(job).is_some() || job.count.is_some()).then_some(self.trials)
     }
@@ -574,7 +574,7 @@ impl Device {
         }
     }
 
-    /// What a load asks at intervals.
+    /// Results of a load with periodic requests.
     fn asking(&self, plan: &LoadJob) -> LoadJobReport {
         let time = plan.shape.duration.as_nanos();
         let requests = time.div_ceil(plan.interval.as_nanos());
@@ -590,7 +590,7 @@ impl Device {
         if !plan.flood && self.agent == Agent::Errs {
             report.counters = [("snmp_errors".to_owned(), requests)].into();
         }
-        // A flow that nobody ever answered has failed.
+        // A flow without any answer has failed.
         if !plan.flood && self.agent == Agent::Silent {
             report.totals.attempted_connections = 1;
             report.totals.failed_connections = 1;
@@ -616,7 +616,7 @@ impl Device {
         let rate = &plan.rate;
         let most = whole(self.most_begun, seconds);
         if let Some(cc) = rate.cc {
-            // The rate rises evenly, and what is not open when the ramp is over is not offered.
+            // The rate rises evenly, and connections that are not open after the ramp are not offered.
             let ramp = plan.shape.ramp.0.as_secs_f64();
             let cc = cc.min(whole(rate.cps.unwrap() as f64, ramp / 2.0));
             let failed = cc.saturating_sub(self.cc);
@@ -763,7 +763,7 @@ impl Bench for Device {
         let mut timeline = Timeline::default();
         let mut flows = Vec::new();
         for (n, job) in plan.traffic.iter().enumerate() {
-            // A signal ends all.
+            // A signal ends everything.
             let of_all = |mishap: &Mishap| matches!(mishap, Mishap::SignalAfter(_));
             let own = mishap.filter(|mishap| n == 0 || of_all(mishap));
             let name = match job.name.as_str() {
@@ -777,7 +777,7 @@ impl Bench for Device {
             flows.extend(self.flows(job, &way));
             jobs.push(self.job(&name, [&job.tx, &job.rx], job, &way));
             if job.bidir {
-                // What goes wrong, goes wrong in one direction.
+                // Disturbances affect only one direction.
                 let forth = self.capacity;
                 self.capacity = self.capacity_back.unwrap_or(forth);
                 let way = self.way(job, trigger, None);

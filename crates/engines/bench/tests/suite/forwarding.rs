@@ -11,7 +11,7 @@ use crate::{
 const MFR: &str =
     "tests = [\"mfr\"]\nmax = \"10mpps\"\n[procedure.suite.search]\nresolution = \"0.1%\"\n";
 
-/// It carries 6 million without loss, most at 8 million, and less and less beyond.
+/// A device with a throughput of 6 Mpps, a maximum at 8 Mpps, and a decreasing rate beyond.
 fn peak(load: f64) -> f64 {
     match load {
         load if load <= 6e6 => load,
@@ -53,11 +53,11 @@ fn most_is_forwarded_below_the_maximum() {
     assert_eq!(found.max_offered_fps, Some(10e6));
     assert_near(found.rate_l2_bps.unwrap(), found.rate_fps * 512.0, 1e-3);
     assert_near(found.rate_l1_bps.unwrap(), found.rate_fps * 672.0, 1e-3);
-    // Of what is lost nothing is claimed, so no trial of it fails.
+    // There is no goal for the loss, so no trial fails.
     let mut outcomes = result.trial_log.iter().map(|trial| trial.outcome);
     assert!(result.trial_log.iter().any(|trial| trial.lost > 0));
     assert!(outcomes.all(|outcome| outcome == TrialOutcome::Measured));
-    // It is no throughput.
+    // This is not a throughput.
     assert_eq!(result.throughput_fps, None);
     assert_eq!(
         (result.limited_by, result.tester_limit, result.confirmed),
@@ -65,7 +65,7 @@ fn most_is_forwarded_below_the_maximum() {
     );
 }
 
-/// One that loses a little of everything has no throughput, and forwards all the same.
+/// A device with slight loss at all loads has no throughput, but a forwarding rate.
 #[test]
 fn a_device_without_a_throughput() {
     let mut device = Device {
@@ -88,7 +88,7 @@ fn a_device_without_a_throughput() {
     assert_eq!(result.mfr.unwrap().rate_fps, 0.0);
 }
 
-/// Where nothing is lost, more may be forwarded than was offered.
+/// Without loss, the device may forward more than was offered.
 #[test]
 fn the_most_that_could_be_offered_is_no_limit_of_the_device() {
     let carries_all = || Device {
@@ -114,7 +114,7 @@ fn the_most_that_could_be_offered_is_no_limit_of_the_device() {
     assert_eq!(found.frmol_fps, found.max_offered_fps);
 }
 
-/// What our ports dropped, and what the tester was too late for, is no forwarding rate.
+/// Drops at the tester's ports, or lateness, invalidate a forwarding rate.
 #[test]
 fn a_trial_that_does_not_tell_is_no_maximum() {
     let mut device = device();
@@ -125,7 +125,7 @@ fn a_trial_that_does_not_tell_is_no_maximum() {
     });
     let result = mfr(&mut device);
     let found = result.mfr.as_ref().unwrap();
-    // The device lost too, so how much it forwarded is known from below.
+    // The device lost frames too, so its forwarding rate has a lower bound.
     assert!(
         result
             .notes

@@ -1,4 +1,4 @@
-//! Delay at shares of the throughput, and what is void of it.
+//! Delay at shares of the throughput, and void trials.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn each_load_is_a_share_of_the_throughput() {
         assert_eq!(row.p50_spread, Some(0.0));
     }
     assert!(result.confirmed);
-    // What is sent before is at the same load, and what is measured lasts for the rest of the stream.
+    // The warm-up uses the same load, and the measurement covers the rest of the stream.
     for plan in &device.plans[device.plans.len() - 6..] {
         let job = &plan.traffic[0];
         assert_eq!((job.hold.0, job.hold_load), (Duration::from_secs(1), 1.0));

@@ -1,4 +1,4 @@
-//! Who was the limit, and what was not measured for it.
+//! Identification of the limit, and results that are therefore missing.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn first(device: &mut Device, tests: &str) -> SuiteResult {
     made(device, tests).remove(0)
 }
 
-/// Where no wire sets a line rate, the maximum is what the tester was found to offer.
+/// Without a physical line rate, the maximum is the measured ceiling of the tester.
 #[test]
 fn a_maximum_of_our_own() {
     for test in ["\"throughput\"", "\"ndr\""] {
@@ -43,7 +43,7 @@ fn a_maximum_of_our_own() {
             (Some(LbLimit::Tester), true, Some(5e6)),
             "{test}"
         );
-        // A wire that carries no more is no tester's limit.
+        // The capacity of the link is not a limit of the tester.
         let mut device = Device {
             capacity: f64::INFINITY,
             ..Device::default()
@@ -85,7 +85,7 @@ fn goals_that_the_tester_or_the_device_does_not_meet() {
     );
 }
 
-/// Between the last load that the tester could try and one that the device does not carry there is little.
+/// The last load that the tester could offer is close to one at which the device fails.
 #[test]
 fn a_device_that_fails_not_far_above_the_testers_limit() {
     let mut device = Device {
@@ -106,7 +106,7 @@ fn a_device_that_fails_not_far_above_the_testers_limit() {
     assert!(result.limit.unwrap() <= 0.53 * TEN_GIG);
 }
 
-/// What never holds again is not confirmed.
+/// A load that never passes again is not confirmed.
 #[test]
 fn a_result_that_does_not_hold_again() {
     let mut device = Device {
@@ -126,7 +126,7 @@ fn a_result_that_does_not_hold_again() {
 fn what_cannot_be_overloaded_has_no_recovery_and_no_burst_that_is_too_long() {
     let tests = "\"throughput\", \"recovery\", \"b2b\"";
     let why = |results: &[SuiteResult], test| of(results, test).not_measured.clone().unwrap();
-    // A device that carries the line.
+    // A device that carries the line rate.
     let mut device = Device {
         capacity: f64::INFINITY,
         ..Device::default()
@@ -134,7 +134,7 @@ fn what_cannot_be_overloaded_has_no_recovery_and_no_burst_that_is_too_long() {
     let results = made(&mut device, tests);
     assert!(why(&results, SuiteTest::Recovery).starts_with("not applicable"));
     assert!(why(&results, SuiteTest::B2b).contains("no more than the throughput"));
-    // A tester that cannot read what more would bring.
+    // A tester that cannot receive a higher load.
     let mut device = Device {
         capacity: 14e6,
         mishap: Box::new(|_, load| (load > 8e6).then_some(Mishap::Unread(1_000))),
@@ -163,7 +163,7 @@ fn the_longest_burst_that_was_tried_is_no_result() {
     );
 }
 
-/// What is lost nearly to the end of the phase may go on behind it.
+/// Loss close to the end of the phase may continue after it.
 #[test]
 fn a_recovery_at_the_very_end_is_none() {
     for (ms, recovered) in [(9_800, true), (9_950, false)] {

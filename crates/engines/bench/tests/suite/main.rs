@@ -1,5 +1,5 @@
-//! Whole suites against a device on paper: the vectors of the specification of trials (section 16), random devices,
-//! and everything that can go wrong with a tester.
+//! Whole suites against a simulated device: the vectors of the trial specification (section 16), random devices, and
+//! all disturbances of a tester.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `mixes` | IPv4 and IPv6 together, and frames that are a test of impact |
 //! | `services` | several services of Y.1564 |
 //! | `latency` | delay at shares of the throughput |
-//! | `limits` | who was the limit |
-//! | `modifiers` | what RFC 2544 puts beside the frames of a test |
-//! | `mishaps` | a tester that fails, links that go down, ends before the end |
+//! | `limits` | identification of the limit |
+//! | `modifiers` | additional traffic of RFC 2544 |
+//! | `mishaps` | a tester that fails, links that go down, an early end |
 
 mod device;
 mod forwarding;
@@ -51,7 +51,7 @@ const STREAM: &str = r#"
     [[traffic.stream]]
 "#;
 
-/// A suite of a stream; `more` begins within `[procedure.suite]`.
+/// A suite with one stream; `more` begins within `[procedure.suite]`.
 fn plan(more: &str) -> Plan {
     plan_of(&format!(
         "{STREAM}[procedure.suite]\nsizes = [\"64\"]\n{more}"
@@ -64,7 +64,7 @@ fn plan_of(text: &str) -> Plan {
     plan
 }
 
-/// Everything that a suite found; it comes to its end.
+/// All results of a suite that must complete.
 #[track_caller]
 fn completed(device: &mut Device, plan: &Plan) -> Vec<SuiteResult> {
     let run = suite::run(device, plan);
@@ -80,13 +80,13 @@ fn of(results: &[SuiteResult], test: SuiteTest) -> &SuiteResult {
     results.iter().find(|r| r.test == test).unwrap()
 }
 
-/// Sent is what was received once, and what was lost.
+/// Sent frames are received originals plus lost ones.
 #[track_caller]
 fn assert_sums(result: &SuiteResult) {
     for trial in &result.trial_log {
         if result.unit == "fps" {
             assert_eq!(trial.tx, trial.rx - trial.dup + trial.lost, "{trial:?}");
-            // What came twice was forwarded once.
+            // A duplicate was forwarded once.
             let unique = (trial.rx - trial.dup) as f64 / f64::from(result.directions);
             let forwarded = trial.forwarded * trial.duration_s;
             assert_near(forwarded, unique, 1e-9 * unique + 1e-6);
@@ -115,14 +115,14 @@ fn assert_near(seen: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Trials that a search asked for.
+/// Trials that a search requested.
 fn searched(result: &SuiteResult) -> impl Iterator<Item = &SuiteTrial> {
     let purposes = [TrialPurpose::Search, TrialPurpose::Confirm];
     let trials = result.trial_log.iter();
     trials.filter(move |trial| purposes.contains(&trial.purpose))
 }
 
-/// Each load in per cent with how its trials came out: `P`, `F`, or `-` where one was void.
+/// Each load in per cent with the outcomes of its trials: `P`, `F`, or `-` for a void one.
 fn told(result: &SuiteResult) -> Vec<(f64, String)> {
     let mut told: Vec<(f64, String)> = Vec::new();
     for trial in searched(result) {

@@ -1,5 +1,4 @@
-//! What goes wrong with a tester never becomes a wrong number of the device, and what ends a suite early leaves what
-//! was known by then.
+//! Disturbances of a tester never become wrong results of the device, and an early end keeps the results known by then.
 
 use std::time::Duration;
 
@@ -44,7 +43,7 @@ fn with_addresses(text: &str) -> String {
     })
 }
 
-/// A search of a load of connections or requests, to within 0.5 %.
+/// A search of a load of connections or requests, with a precision of 0.5 %.
 pub(crate) fn connections(of: &str) -> Plan {
     let ports = STREAM.split("[[traffic]]").next().unwrap();
     plan_of(&with_addresses(&format!(
@@ -53,7 +52,7 @@ pub(crate) fn connections(of: &str) -> Plan {
     )))
 }
 
-/// A stream with 100 connections per second beside it.
+/// A stream with 100 connections per second alongside.
 fn beside() -> Plan {
     plan_of(&with_addresses(&format!(
         "{STREAM}[[load]]\nname = \"{BESIDE}\"{CLIENTS}rate = {{ cps = 100 }}\n\
@@ -61,7 +60,7 @@ fn beside() -> Plan {
     )))
 }
 
-/// What a device without mishaps shows.
+/// Result of an undisturbed device.
 const LIMIT: f64 = 0.544_921_875;
 
 fn outcomes(result: &SuiteResult) -> Vec<&'static str> {
@@ -83,7 +82,7 @@ fn void_trials_are_made_again() {
     for (mishap, void) in [
         (stopped, "late"),
         (Mishap::GivenUp(9_000_000), "late"),
-        // Too little to be excused by what was missed, and no more than that was too much.
+        // The missed frames are too few to explain the loss, and few enough for a late tester.
         (Mishap::GivenUp(1_000), "late"),
         (Mishap::Sent(0.5), "not-offered"),
         (Mishap::Longer(1.2), "not-offered"),
@@ -108,7 +107,7 @@ fn void_trials_are_made_again() {
     }
 }
 
-/// What came through of frames that took longer to send came through in that time.
+/// If sending took longer, rates refer to the actual time.
 #[test]
 fn rates_of_what_took_longer_are_those_of_that_time() {
     let mut device = Device {
@@ -170,7 +169,7 @@ fn a_tester_that_is_always_late_blames_nobody() {
     assert!(result.trials < 60, "{}", result.trials);
 }
 
-/// Where the loss is the result, a part of it that may be the tester's makes it a wrong one, or is told if it is small.
+/// If the loss is the result, a part that the tester may have caused makes it void, or is noted if it is small.
 #[test]
 fn no_loss_is_told_that_may_be_the_testers() {
     for test in [SuiteTest::Loss, SuiteTest::Mfr, SuiteTest::Impact] {
@@ -178,13 +177,13 @@ fn no_loss_is_told_that_may_be_the_testers() {
             "tests = [\"{}\"]\nmax = \"10mpps\"\n[procedure.suite.times]\ntrial = \"10s\"\nsearch = \"10s\"\n",
             test.name()
         );
-        // At the largest load frames are lost, and there the tester is away.
+        // At the largest load frames are lost, and the tester stalls there.
         let most = match test {
             SuiteTest::Impact => 4.9e6,
             _ => 9e6,
         };
         let find = |away_ms, times: u32| {
-            // The throughput, from where the rate of forwarding is looked for, begins there too.
+            // The throughput, which is the start of the forwarding test, begins there too.
             let mut before = u32::from(test == SuiteTest::Mfr);
             let mut left = times;
             let mut device = Device {
@@ -222,7 +221,7 @@ fn no_loss_is_told_that_may_be_the_testers() {
             let told = |note: &String| note.contains("may be the tester's, who was late");
             assert!(result.notes.iter().all(told), "{:?}", result.notes);
         }
-        // Who always is tells nothing of it.
+        // A tester that is always late gives no result for this load.
         let result = find(300, u32::MAX);
         let mut harmed = result.trial_log.iter().filter(|t| t.intended > most);
         assert!(harmed.all(|trial| !trial.outcome.is_valid()));
@@ -254,12 +253,12 @@ fn a_search_waits_for_its_link() {
     assert_eq!(outcomes(&result)[3], "cut");
     let trial = searched(&result).nth(3).unwrap();
     assert!(trial.reason.contains("eth9 went down"), "{}", trial.reason);
-    // 100 looks of 250 ms, and one trial more.
+    // 100 checks of 250 ms, and one additional trial.
     let waited = device.now - usual;
     assert!((35e9..40e9).contains(&(waited as f64)), "{waited}");
 }
 
-/// A suite that does not come to its end; after trial 3 50 % is known to hold, after 6 53.125 %.
+/// A suite that is interrupted: after trial 3 50 % is known to pass, after 6 53.125 %.
 #[track_caller]
 fn ends(device: &mut Device, held: f64) -> BenchEnd<Gone> {
     let run = suite::run(device, &plan(PLAN));
@@ -289,7 +288,7 @@ fn a_link_that_stays_down_ends_the_suite() {
         ..Device::default()
     };
     let end = ends(&mut device, 0.5);
-    // Four trials, and a minute of patience.
+    // Four trials, and a minute of waiting.
     assert!(
         (60e9..120e9).contains(&(device.now as f64)),
         "{}",
@@ -349,7 +348,7 @@ fn what_runs_beside_counts_too() {
     let result = completed(&mut Device::default(), &beside()).remove(0);
     assert_unharmed(&result);
     assert!(searched(&result).all(|t| t.beside.len() == 1));
-    // Its connections fail above 30 %: that is the limit then.
+    // Its connections fail above 30 %, which is then the limit.
     let mut device = Device {
         mishap: Box::new(|_, load| (load > 0.3 * TEN_GIG).then_some(Mishap::BesideFails(3))),
         ..Device::default()
@@ -360,7 +359,7 @@ fn what_runs_beside_counts_too() {
     let failed = searched(&result).find(|t| t.outcome == TrialOutcome::Fail && t.lost == 0);
     let reason = &failed.unwrap().reason;
     assert!(reason.contains("connections of beside failed"), "{reason}");
-    // What was not begun, or may have failed for our own lateness, is made again.
+    // Trials with connections that were not begun, or failed perhaps because of lateness, are repeated.
     for (mishap, void) in [
         (Mishap::BesideUnsent(500), "not-offered"),
         (Mishap::BesideExposed(3), "late"),
@@ -403,7 +402,7 @@ fn bounds_and_the_time_left_are_told() {
             assert_eq!((live.low, live.high), (low, high), "{live:?}");
         }
     }
-    // The last trial leaves itself; the first all of them.
+    // The last trial has only itself left; the first all of them.
     assert_eq!(left.len(), 11);
     assert!(left.windows(2).all(|pair| pair[1] < pair[0]), "{left:?}");
     let one = 10.0 + 1.0 + 0.5 + 0.3;
@@ -413,7 +412,7 @@ fn bounds_and_the_time_left_are_told() {
     }
 }
 
-/// What our own ports drop is no loss of the device, whatever else it loses.
+/// Drops at the tester's ports are no loss of the device, even in addition to real loss.
 #[test]
 fn frames_without_room_at_our_port_are_not_in_the_loss() {
     let mut device = Device {
@@ -438,7 +437,7 @@ fn frames_without_room_at_our_port_are_not_in_the_loss() {
         loss.notes
     );
 
-    // Of an overload nobody knows which was the last that the device lost.
+    // After an overload, the last frame lost by the device cannot be identified.
     let text = PLAN.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
     let mut device = Device {
         recovery: Duration::from_millis(350),
@@ -448,7 +447,7 @@ fn frames_without_room_at_our_port_are_not_in_the_loss() {
     let results = completed(&mut device, &plan(&text));
     assert_eq!(results[1].recovery.as_ref().unwrap().seconds.len(), 4);
 
-    // A step that arrived but for what we dropped says nothing.
+    // A step that failed only because of the tester's drops is void.
     let text = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"100mbps-l2\"\n";
     let cir = 100e6 / 512.0;
     let mut device = Device {
@@ -465,7 +464,7 @@ fn frames_without_room_at_our_port_are_not_in_the_loss() {
     );
 }
 
-/// A burst in which the tester was away is none, though nothing of it was lost.
+/// A burst interrupted by a stall is void, even without loss.
 #[test]
 fn a_burst_with_a_pause_in_it() {
     let text = "max = \"10mpps\"\ntests = [\"b2b\"]\n[procedure.suite.b2b]\nsearches = 1\nlongest = \"5ms\"\n";
@@ -499,7 +498,7 @@ fn a_burst_with_a_pause_in_it() {
     assert_eq!(lengths(&result), lengths(&known));
 }
 
-/// The longest burst that the tester can send is no limit of the device.
+/// The longest burst that the tester can send is not a limit of the device.
 #[test]
 fn bursts_that_the_tester_could_not_send() {
     let text = "max = \"10mpps\"\ntests = [\"b2b\"]\n[procedure.suite.b2b]\nsearches = 3\nlongest = \"5ms\"\n";
@@ -541,7 +540,7 @@ fn connections_that_the_tester_could_not_begin() {
 }
 
 /// A tester that offers a load between the device's capacity and line rate: the first load cannot be offered, and the
-/// search continues below what was.
+/// search continues below the offered load.
 #[test]
 fn the_first_loads_are_beyond_the_tester() {
     let find = |capacity| {
@@ -552,13 +551,13 @@ fn the_first_loads_are_beyond_the_tester() {
         };
         completed(&mut device, &plan(CLOSE)).remove(0)
     };
-    // Line rate, what came through of it, 1 % above that, and the trial that confirms; one more for the middle.
+    // Line rate, its forwarded rate, 1 % above that, and the trial that confirms; one more for the middle.
     let result = find(6e6);
     assert_eq!(result.limited_by, Some(LbLimit::Device), "{result:?}");
     assert!(result.confirmed && !result.tester_limit);
     assert_near(result.limit.unwrap(), 6e6, 3e4);
     assert!(result.trials <= 5, "{:?}", outcomes(&result));
-    // Line rate, and what was offered, to confirm it.
+    // Line rate, and the offered load to confirm it.
     let result = find(12e6);
     assert_eq!(result.limited_by, Some(LbLimit::Tester), "{result:?}");
     assert!(result.confirmed && result.tester_limit);
@@ -569,7 +568,7 @@ fn the_first_loads_are_beyond_the_tester() {
     }
 }
 
-/// A trial that did not offer its load counts neither against the device nor for it, whatever was lost.
+/// A trial that did not offer its load counts neither against the device nor for it, regardless of loss.
 #[test]
 fn a_load_that_was_not_offered_is_no_word_on_the_device() {
     // The device carries 4.5 Mpps, and the tester offers 90 % of each load above 4 Mpps.
@@ -586,7 +585,7 @@ fn a_load_that_was_not_offered_is_no_word_on_the_device() {
     assert!(result.limit.unwrap() <= 4.5e6, "{result:?}");
 }
 
-/// Requests that were due and found no free connection were not answered, unless the tester is to blame.
+/// Requests that were due and found no free connection count as unanswered, unless the tester caused it.
 #[test]
 fn requests_that_wait_for_a_connection() {
     for (blamed, limited_by) in [
@@ -625,7 +624,7 @@ fn a_search_ends_with_its_budget() {
     assert_near(result.limit.unwrap() / TEN_GIG, 0.5, 1e-12);
 }
 
-/// A load that the tester could not offer has no loss, and a curve that time ran out for is not whole.
+/// A load that the tester could not offer has no loss, and a curve that ran out of time is incomplete.
 #[test]
 fn holes_and_the_end_of_a_curve() {
     let text = "tests = [\"loss\"]\n";
@@ -657,7 +656,7 @@ fn holes_and_the_end_of_a_curve() {
     assert!(loss.curve.len() < 5, "{:?}", loss.curve);
 }
 
-/// What passed once, and not when it was to be confirmed, is no limit of a suite that ends then.
+/// A load that passed once and failed on confirmation is not the limit of an interrupted suite.
 #[test]
 fn an_end_after_a_result_that_did_not_hold_again() {
     let text = PLAN.replace("search = \"10s\"", "search = \"1s\"");
@@ -675,10 +674,10 @@ fn an_end_after_a_result_that_did_not_hold_again() {
     assert!(result.limit.unwrap() < failed.intended, "{result:?}");
 }
 
-/// What is told of the bounds of a search never contradicts itself, whatever chance did.
+/// The bounds of a search never contradict each other, regardless of random loss.
 #[test]
 fn bounds_are_told_apart_after_chance() {
-    // By halves with a second try, and by what came through, where the last word at a load counts.
+    // By bisection with a repetition, and guided by the forwarded rate, with the last result at a load.
     let halves = PLAN.replace("budget", "repeats = 1\nbudget");
     let ladder = PLAN.replace("resolution", "precision");
     for (text, chance) in [halves, ladder]
@@ -707,7 +706,7 @@ const CLOSE: &str = r#"
     precision = "0.5%"
 "#;
 
-/// What goes well in one direction is no reason to doubt what fails in the other.
+/// A pass in one direction does not cast doubt on a failure in the other.
 #[test]
 fn of_two_directions_the_weaker_decides() {
     let find = |capacity, back| {
@@ -739,8 +738,8 @@ fn of_two_directions_the_weaker_decides() {
 fn a_failure_that_another_trial_contradicts_is_tried_again() {
     let text = CLOSE;
     let capacity = Device::default().capacity;
-    // Chance in one trial, after others of its length that carried more: short ones, and those that confirm. What was lost in
-    // those leads the search there.
+    // Random loss in one trial, after others of its length that carried more: short ones, and those that confirm. The
+    // loss in those leads the search there.
     let short: (u32, &[(u32, f64)], f64) = (3, &[(2, 0.1)], 0.995);
     let full: (u32, &[(u32, f64)], f64) = (7, &[(5, 0.01), (6, 0.0004)], 0.985);
     for (chance, lost_before, least) in [short, full] {

@@ -7,7 +7,7 @@ use wb_model::{
 
 use crate::{assert_near, completed, device::Device, plan_of};
 
-/// Streams of both; those of IPv4 are two, with rates of one to three.
+/// Streams of both versions; two of IPv4, with rates of one to three.
 fn plan(suite: &str) -> Plan {
     plan_of(&format!(
         r#"
@@ -78,7 +78,7 @@ fn each_share_is_a_run_of_its_own() {
         let limit = result.limit.unwrap();
         assert!((2.99e6..=3e6).contains(&limit), "{limit}");
         assert_eq!(result.trial_log[0].size, result.size);
-        // Of the ones that are alone the result itself tells.
+        // For a single version the result itself is enough.
         if share == 0.0 {
             assert_eq!(result.families, []);
             continue;
@@ -92,7 +92,7 @@ fn each_share_is_a_run_of_its_own() {
         assert_eq!((v4.lost, v6.lost), (0, 0));
         assert_eq!(v4.forwarded_fps, v4.offered_fps);
     }
-    // Streams of one version keep the rates that they have to each other.
+    // Streams of one version keep the ratio of their rates.
     let of_trials = device.plans.iter().filter(|plan| rates_known(plan));
     for plan in of_trials {
         let rates = rates(plan);
@@ -115,7 +115,7 @@ fn rates_known(plan: &Plan) -> bool {
     streams.all(|s| s.frames_per_second(None).is_some())
 }
 
-/// Where one version is slower, its frames are the ones that are lost.
+/// If one version is slower, its frames are lost.
 #[test]
 fn loss_by_version() {
     let mut device = Device {
@@ -186,14 +186,14 @@ fn what_hop_by_hop_options_do() {
     assert_eq!(rows, expected);
     assert_eq!(result.impact[1].loss_pct, Some(60.0));
     assert_eq!(result.impact[0].latency_ns.p50, Some(20_000));
-    // What the device counted meanwhile.
+    // Counts of the device meanwhile.
     let rose: Vec<_> = result
         .impact
         .iter()
         .map(|row| row.rose["dut.forwarded"])
         .collect();
     assert_eq!(rose, [300_000, 1_200_000, 1_200_000]);
-    // No limit is claimed of it.
+    // There is no limit for it.
     assert_eq!(
         (result.limit, result.throughput_fps, result.limited_by),
         (None, None, None)

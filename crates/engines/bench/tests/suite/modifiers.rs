@@ -1,4 +1,4 @@
-//! RFC 2544 sections 11 and 21: what is beside the frames of a test, and how they come.
+//! RFC 2544 sections 11 and 21: additional traffic, and the arrival pattern of test frames.
 
 use wb_model::{
     bench::{SuiteResult, SuiteTest},
@@ -20,7 +20,7 @@ fn frames_of(result: &SuiteResult) -> Option<u32> {
     result.burst.as_ref().map(|burst| burst.frames)
 }
 
-/// Section 21: after a burst the device needs until it has forwarded it all, and no longer.
+/// Section 21: after a burst the device needs until it has forwarded all of it, and no longer.
 #[test]
 fn the_least_gap_between_bursts() {
     let mut device = Device {
@@ -30,7 +30,7 @@ fn the_least_gap_between_bursts() {
     let more = format!("tests = [\"throughput\", \"loss\"]\nmodifiers = [\"bursts\"]\n{SEARCH}");
     let results = completed(&mut device, &plan(&more));
     let bursts: Vec<_> = results.iter().map(frames_of).collect();
-    // What is no search for a limit is made once.
+    // Tests that do not search for a limit run once.
     assert_eq!(
         bursts,
         [None, Some(16), Some(64), Some(256), Some(1024), None]
@@ -79,7 +79,7 @@ fn the_least_gap_between_bursts() {
     );
 }
 
-/// No gap helps a device whose buffer has no room for a burst.
+/// No gap helps a device with a buffer smaller than a burst.
 #[test]
 fn bursts_that_are_too_long_at_any_gap() {
     let mut device = Device {
@@ -165,7 +165,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// Who answers queries.
+/// Device and results with this SNMP agent.
 fn managed(agent: crate::device::Agent) -> (Device, Vec<SuiteResult>) {
     let mut device = Device {
         agent,
@@ -177,7 +177,7 @@ fn managed(agent: crate::device::Agent) -> (Device, Vec<SuiteResult>) {
     (device, results)
 }
 
-/// Sections 11.2 and 11.3: what is beside a test is counted, and changes nothing of the result.
+/// Sections 11.2 and 11.3: additional traffic is counted, and does not change the result.
 #[test]
 fn queries_and_updates_beside_a_test() {
     use crate::device::Agent;
@@ -205,7 +205,7 @@ fn queries_and_updates_beside_a_test() {
             (true, None)
         );
         let queries = result.management.unwrap();
-        // Eleven trials that find the way, of which each has one second's beginning, and one that confirms.
+        // Eleven search trials, each with the start of one second, and one that confirms.
         assert_eq!(queries.sent, 12);
         assert_eq!(
             queries.sent,
@@ -224,7 +224,7 @@ fn queries_and_updates_beside_a_test() {
         let mut tables = Vec::new();
         for plan in &device.plans {
             let [queries, updates] = &plan.loads[..] else {
-                // The engine by itself is asked nothing.
+                // The engine between memory ports gets no queries.
                 assert!(plan.ports.iter().all(|port| port.locator.driver.is_some()));
                 continue;
             };
@@ -241,7 +241,7 @@ fn queries_and_updates_beside_a_test() {
                 job.ramp.0 + job.duration.unwrap().0
             );
         }
-        // Two looks at the ceiling are trials of a test of their own.
+        // The two ceiling trials belong to a separate test.
         let turns = tables[2..].iter().enumerate();
         assert!(
             turns
@@ -267,8 +267,8 @@ fn queries_and_updates_beside_a_test() {
     }
 }
 
-/// Other tests go by the throughput of frames that come evenly, whatever bursts hold.
-/// The device's operator is told what it was to filter, by each result.
+/// Other tests use the throughput of evenly spaced frames, regardless of burst results. Each result lists the filters
+/// that the device must have.
 #[test]
 fn results_have_the_conditions_of_a_filter() {
     let mut device = Device::default();

@@ -1,4 +1,4 @@
-//! Random devices: what is found is near the truth, by as many trials as halving takes.
+//! Random devices: results are near the truth, with as many trials as bisection needs.
 
 use proptest::prelude::*;
 use wb_model::bench::LbLimit;
@@ -31,13 +31,13 @@ proptest! {
         let result = completed(&mut device, &plan).remove(0);
         assert_sums(&result);
         let limit = result.limit.unwrap();
-        // A frame that is not whole counts for neither.
+        // An incomplete frame counts for neither.
         let whole = 0.1;
         let truth = capacity.min(TEN_GIG);
         prop_assert!(limit <= truth + whole, "{limit} of {truth}");
         prop_assert!(truth - limit <= TEN_GIG * 0.001 + whole, "{limit} of {truth}");
         prop_assert_eq!(result.directions, 1 + u32::from(both_ways));
-        // The maximum, ten halvings, and 99.98 % where the maximum alone failed.
+        // The maximum, ten bisections, and 99.98 % if only the maximum failed.
         let trials = match capacity {
             c if c >= TEN_GIG => 1,
             _ => 11 + u32::from(result.notes.iter().any(|n| n.contains("99.98 %"))),

@@ -1,4 +1,4 @@
-//! Services of Y.1564: several of them, each judged by what it promises.
+//! Services of Y.1564, each evaluated against its own guarantees.
 
 use wb_bench::{BenchEnd, suite};
 use wb_model::{
@@ -12,7 +12,7 @@ use crate::{
     plan_of,
 };
 
-/// A phone call, a film, and a download that goes on beside them.
+/// Voice, video, and a download alongside them.
 const SERVICES: &str = r#"
     [[port]]
     name = "tx"
@@ -66,10 +66,10 @@ fn plan() -> Plan {
     plan_of(SERVICES)
 }
 
-/// A device that polices both services as they are sold.
+/// A device that polices both services as contracted.
 fn device() -> Device {
     Device {
-        // A call is policed at 1.25 of its CIR, a film at CIR and EIR.
+        // Voice is policed at 1.25 of its CIR, video at CIR and EIR.
         passes: Some(|load| match load {
             1250.0 => 1000.0,
             load => load.min(3000.0),
@@ -89,7 +89,7 @@ fn verdicts(result: &SuiteResult) -> Vec<(&str, Verdict)> {
     all.map(|s| (s.service.as_str(), s.verdict)).collect()
 }
 
-/// What the services send in each trial of the suite, without what tells the tester's ceiling, frames per second.
+/// Rates of the services in each trial of the suite without the ceiling trials, frames per second.
 fn sent(device: &Device) -> Vec<Vec<(String, f64)>> {
     let trials = device.plans.iter().skip(3);
     let jobs = trials.map(|plan| plan.traffic.iter());
@@ -114,7 +114,7 @@ fn each_by_itself_and_then_all_together() {
     let sent = sent(&device);
     let (last, alone) = sent.split_last().unwrap();
     let download = || ("download".to_owned(), 500.0);
-    // Frames of 250 bytes, of 1000 bytes, each without the other service and beside what is none.
+    // Frames of 250 bytes and of 1000 bytes, each without the other service and alongside the job without one.
     let film = [0.25, 0.5, 0.75, 1.0, 1.5, 1.625].map(|share| ("film", 2000.0 * share));
     let call = [0.25, 0.5, 0.75, 1.0, 1.25].map(|share| ("call", 1000.0 * share));
     let expected: Vec<_> = call
@@ -123,7 +123,7 @@ fn each_by_itself_and_then_all_together() {
         .map(|(name, load)| vec![(name.to_owned(), load), download()])
         .collect();
     assert_eq!(alone, expected);
-    // Streams of one job, as a port sends for one.
+    // Streams of one job, because a port sends for one job.
     let plan = device.plans.last().unwrap();
     let streams = plan.traffic[0].streams.iter();
     let streams: Vec<_> = streams
@@ -152,7 +152,7 @@ fn each_by_itself_and_then_all_together() {
     assert!(result.confirmed);
     let counts = result.services.iter().map(|s| (s.steps, s.passed));
     assert_eq!(counts.collect::<Vec<_>>(), [(6, 6), (7, 7)]);
-    // Whose step a trial was, and no more came than was offered, whole frames or not.
+    // Step of a trial. The forwarded rate never exceeds the offered one, despite rounding to whole frames.
     let log = &result.trial_log;
     let step = |n: usize| log[n].step.as_str();
     assert_eq!((step(0), step(10)), ("voice CIR 25 %", "video policing"));
@@ -166,7 +166,7 @@ fn each_by_itself_and_then_all_together() {
     );
 }
 
-/// What one of them suffers for the others is not held against those.
+/// A violation of one service does not affect the others.
 #[test]
 fn one_fails_for_itself() {
     for (passes, delay, reason) in [
@@ -183,7 +183,7 @@ fn one_fails_for_itself() {
         let whole = format!("performance, all services together: {reason}");
         assert_eq!(result.services[0].reason, whole);
     }
-    // Each by its own limit: what video may lose, voice may not.
+    // Each has separate limits: voice may lose less than video.
     let mut device = device();
     device.shared.insert("video", (1980.0, 20_000));
     let result = completed(&mut device, &plan()).remove(0);
@@ -219,12 +219,12 @@ fn ten_seconds_away_are_a_promise_broken() {
         assert!((own - available).abs() < 1e-9, "{own}");
         assert_eq!(voice.passed, verdict == Verdict::Pass, "{voice:?}");
         assert_eq!(result.services[0].verdict, verdict);
-        // The others were there.
+        // The others were available.
         assert_eq!(together(&result, "video").availability, Some(1.0));
     }
 }
 
-/// Broken off by the user: the step that was under way, for as long as it was.
+/// Interrupted by the user: the current step is reported with its actual time.
 #[test]
 fn an_end_before_the_end() {
     let time = std::time::Duration::from_millis(3500);
@@ -236,7 +236,7 @@ fn an_end_before_the_end() {
     assert!(matches!(run.end, BenchEnd::Interrupted), "{:?}", run.end);
     let result = &run.results[0];
     assert!(result.incomplete && !result.confirmed);
-    // Seconds of the two services, of the ones that are whole and the one that is not.
+    // Seconds of the two services, in complete and incomplete steps.
     let voice = together(result, "voice");
     assert_eq!(
         (voice.passed, voice.void, voice.duration_s),
@@ -251,7 +251,7 @@ fn an_end_before_the_end() {
         verdicts(result),
         [("voice", Verdict::Invalid), ("video", Verdict::Invalid)]
     );
-    // In the second step of the second service, the first one is not yet whole either.
+    // In the second step of the second service, the first one is incomplete too.
     let run = suite::run(&mut cut(7), &plan());
     let result = &run.results[0];
     assert_eq!(result.steps.len(), 7);
@@ -268,7 +268,7 @@ fn an_end_before_the_end() {
     assert!(result.trial_seconds < 64.0, "{}", result.trial_seconds);
 }
 
-/// What the tester could not send is no service's doing.
+/// Unsent frames are not a failure of a service.
 #[test]
 fn a_trial_that_was_not_offered() {
     let mut device = Device {
@@ -288,7 +288,7 @@ fn a_trial_that_was_not_offered() {
     assert_eq!(device.trials, 13);
 }
 
-/// Of two that send at ports of their own, one is void and the other fails: that is tried again for the void one.
+/// Two services send at separate ports. One is void and the other fails: the trial is repeated for the void one.
 #[test]
 fn a_void_service_beside_one_that_fails() {
     let second = SERVICES.replacen(
@@ -316,7 +316,7 @@ fn a_void_service_beside_one_that_fails() {
     );
 }
 
-/// The delay of a step varies, and no load is more than the line carries.
+/// The delay of a step varies, and no load exceeds the line rate.
 #[test]
 fn variation_and_the_line() {
     let one = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"700mbps-l2\"\nvariation = \"50us\"\nperformance = \"10s\"\n";
@@ -331,7 +331,7 @@ fn variation_and_the_line() {
         let first = &result.steps[0];
         assert_eq!(first.variation_ns, Some(jitter_ns));
         assert_eq!(first.passed, passes, "{first:?}");
-        // 1.25 of CIR are 875 Mbit/s, and of frames of 64 bytes the line carries 762.
+        // 1.25 of CIR are 875 Mbit/s, and with frames of 64 bytes the line carries 762.
         let policing = result.steps.iter().find(|s| s.step == "policing").unwrap();
         assert!(
             (policing.offered_bps - 1e9 * 64.0 / 84.0).abs() < 1.0,

@@ -1,5 +1,5 @@
-//! Section 16 of the specification of trials, through the suites: plan in, results out. What concerns the searches
-//! alone (16.6, 16.8, 16.9, 16.12) is tested where they are.
+//! Section 16 of the trial specification, through the suites: plan in, results out. Vectors of the searches alone
+//! (16.6, 16.8, 16.9, 16.12) are tested with the searches.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn partial_drop_rate() {
     assert_eq!(result.loss_goal, Some(0.005));
 }
 
-/// In every third trial 10 frames are lost below capacity; a trial that fails is made again so often.
+/// In every third trial 10 frames are lost below capacity; `repeats` is the number of repetitions of a failed trial.
 fn verified(repeats: u32) -> wb_model::bench::SuiteResult {
     let mut device = Device {
         noise: Box::new(|trial, _| if trial % 3 == 0 { 10 } else { 0 }),
@@ -190,7 +190,7 @@ fn loss_by_load() {
 /// Vector 16.18.
 #[test]
 fn the_testers_limit_is_no_throughput() {
-    // What hinders it in one of two trials of its own does not in the other.
+    // A disturbance in one of the two ceiling trials has no effect.
     for hindered in [vec![], vec![0.5, 1.0], vec![1.0, 0.5]] {
         the_tester_alone(hindered);
     }
@@ -212,7 +212,7 @@ fn the_tester_alone(hindered: Vec<f64>) {
     );
     assert_eq!(result.limit, Some(12e6));
     assert_eq!(result.tester_ceiling_fps, Some(12e6));
-    // Nothing failed, and nothing that was not sent is loss.
+    // No trial failed, and unsent frames are not counted as loss.
     for trial in searched(result) {
         assert_eq!((trial.lost, trial.loss_ratio), (0, 0.0), "{trial:?}");
         assert_ne!(trial.outcome.name(), "fail");
@@ -274,7 +274,7 @@ fn ndr_and_pdr() {
     let text = "tests = [\"ndr\"]\n[procedure.suite.times]\nsearch = \"1s\"\n";
     let results = completed(&mut Device::default(), &plan(text));
     assert_eq!(results.len(), 2);
-    // The tester's ceiling is no trial of a goal.
+    // The ceiling trial does not belong to a goal.
     let logged = searched(&results[0]).count() as u32;
     assert_eq!(results[0].trials + results[1].trials, logged);
     assert!(results[0].trials < logged);
@@ -306,7 +306,7 @@ fn ndr_and_pdr() {
     }
 }
 
-/// Vector 16.9 in this engine's own steps: from 1,000 upwards, guided by what came through.
+/// Vector 16.9 in this engine's own steps: from 1,000 upwards, guided by the forwarded rate.
 #[test]
 fn connections_per_second() {
     let results = completed(&mut Device::default(), &crate::mishaps::connections("cps"));
@@ -352,7 +352,7 @@ fn services() {
             assert_eq!(step.delay_max_ns, Some(20_000));
         }
         assert!(last.passed && last.step == "performance", "{last:?}");
-        // One that polices nothing lets too much pass; one that carries less than CIR fails its steps.
+        // A device without policing forwards too much; one below CIR fails its steps.
         for (capacity, bad) in [(1e9, "policing"), (90e6 / 512.0, "CIR 100 %")] {
             let mut device = Device {
                 capacity,
@@ -366,7 +366,7 @@ fn services() {
     }
 }
 
-/// Vector 16.15; with several flows, each has sequence numbers of its own.
+/// Vector 16.15; with several flows, each has separate sequence numbers.
 #[test]
 fn recovery_from_an_overload() {
     for flows in [1, 16] {
@@ -390,7 +390,7 @@ fn recovery_from_an_overload() {
     }
 }
 
-/// Frames that were not sent have no number, so those that were leave later than theirs tell.
+/// Unsent frames have no number, so the sent ones leave later than their numbers show.
 #[test]
 fn no_recovery_of_a_half_that_was_not_sent() {
     let text = THROUGHPUT.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
@@ -424,7 +424,7 @@ const RESET: &str = r#"
 /// Vector 16.16.
 #[test]
 fn reset_by_loss_and_by_stamps() {
-    // By loss 10 s and no frame more; the first frame that passes again is 1.88 us later than the others.
+    // By loss 10 s, rounded down to whole frames; the first frame afterwards is delayed by an additional 1.88 us.
     let reset = |takes_link| {
         let mut device = Device {
             line_bps: Some(1_000_000_000),
@@ -448,7 +448,7 @@ fn reset_by_loss_and_by_stamps() {
     assert_near(found.by_loss_s.unwrap(), 10.0, 5e-4);
     assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
     assert_eq!((found.lost, found.not_again_s), (1_488_095, None));
-    // What could not leave was not lost: only the stamps are left.
+    // Unsent frames were not lost: only the timestamps remain.
     let result = reset(true);
     assert_eq!(result.trial_log[0].lost, 0);
     let found = result.reset.unwrap();
@@ -456,7 +456,7 @@ fn reset_by_loss_and_by_stamps() {
     assert_near(found.by_stamps_s.unwrap(), 10.000_007, 1e-7);
 }
 
-/// What is lost in both directions is not one outage after the other.
+/// Loss in both directions is not counted as two successive outages.
 #[test]
 fn a_reset_of_both_directions() {
     let mut device = Device {
@@ -478,7 +478,7 @@ fn a_reset_of_both_directions() {
     assert_near(found.by_loss_s.unwrap(), 3.0, 1e-4);
 }
 
-/// A device that stays away was not away for as long as it was waited.
+/// For a device that does not come back, the waiting time is not its outage.
 #[test]
 fn a_reset_without_an_end() {
     for takes_link in [false, true] {
@@ -501,7 +501,7 @@ fn a_reset_without_an_end() {
     }
 }
 
-/// A step for which the tester was not there is no broken promise.
+/// A step that the tester could not offer does not violate a guarantee.
 #[test]
 fn a_step_that_could_not_be_made() {
     let text = "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"100mbps-l2\"\n";
@@ -517,7 +517,7 @@ fn a_step_that_could_not_be_made() {
     assert!(!result.confirmed);
 }
 
-/// Frames that are missing at the very end of the phase leave no gap behind them.
+/// Frames missing at the very end of the phase leave no gap before a later frame.
 #[test]
 fn no_recovery_for_a_device_that_is_silent_at_the_end() {
     let text = THROUGHPUT.replace("[\"throughput\"]", "[\"throughput\", \"recovery\"]");
@@ -532,7 +532,7 @@ fn no_recovery_for_a_device_that_is_silent_at_the_end() {
     assert_eq!(found.average_s, None);
 }
 
-/// A command that did not do what it should reset nothing.
+/// A failed trigger did not reset the device.
 #[test]
 fn a_trigger_that_misfires() {
     let mut device = Device {
@@ -544,11 +544,11 @@ fn a_trigger_that_misfires() {
     let why = "the trigger: it ended with exit status: 1";
     assert_eq!(result.not_measured.as_deref(), Some(why));
     assert!(!result.confirmed);
-    // No criterion holds of a time of 0 s.
+    // No criterion passes with a time of 0 s.
     assert_eq!(result.reset, None);
 }
 
-/// A silence that the tester made itself is no reset's.
+/// A silence caused by the tester is not attributed to the reset.
 #[test]
 fn a_reset_beside_a_tester_that_is_always_late() {
     let mut device = Device {
@@ -569,7 +569,7 @@ fn a_reset_beside_a_tester_that_is_always_late() {
     assert_eq!(result.reset, None);
 }
 
-/// Frames that found no room at our own port are no part of an outage.
+/// Frames dropped at the tester's port do not count as outage.
 #[test]
 fn a_reset_without_what_our_port_dropped() {
     let mut device = Device {

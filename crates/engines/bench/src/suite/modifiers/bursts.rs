@@ -1,5 +1,5 @@
-//! Frames in bursts (RFC 2544 section 21): a load is told by how often a burst begins, so the highest load without loss
-//! is the least gap between two bursts.
+//! Frames in bursts (RFC 2544 section 21): the load determines how often a burst begins, so the highest loss-free load
+//! gives the smallest gap between two bursts.
 
 use std::time::Duration;
 
@@ -17,19 +17,18 @@ use super::super::{
 const NS: f64 = 1e9;
 /// A tester that offers this share of the line sends bursts at its rate.
 const AS_FAST: f64 = 0.999;
-/// Bursts of a trial at least.
+/// Minimum number of bursts of a trial.
 const LEAST: u64 = 4;
-/// A period that is a whole number of nanoseconds but for how it was computed is one.
+/// Relative tolerance for rounding errors of a period that is a whole number of nanoseconds.
 const HAIR: f64 = 1e-15;
 
-/// From the first frame of a burst to the first of the next, ns. Schedules know whole nanoseconds; a load is never
-/// exceeded for that.
+/// Time between the starts of bursts, ns, rounded up to whole nanoseconds so that the load is never exceeded.
 pub(in super::super) fn period_ns(load: f64, frames: u32) -> u64 {
     let exact = f64::from(frames) * NS / load.max(f64::MIN_POSITIVE);
     ((exact * (1.0 - HAIR)).ceil() as u64).max(1)
 }
 
-/// The load that is really asked for with bursts of so many frames; without bursts the load itself.
+/// The load that results from bursts of this size; without bursts the load itself.
 pub(in super::super) fn even_or(load: f64, burst: Option<u32>) -> f64 {
     match burst {
         Some(frames) if load > 0.0 => f64::from(frames) * NS / period_ns(load, frames) as f64,
@@ -37,7 +36,7 @@ pub(in super::super) fn even_or(load: f64, burst: Option<u32>) -> f64 {
     }
 }
 
-/// A trial of whole periods, and of some: of one burst no gap is to be seen.
+/// Duration of a trial, extended to whole periods, and to several of them: a single burst shows no gap.
 pub(in super::super) fn whole(duration: Duration, load: f64, burst: Option<u32>) -> Duration {
     let Some(frames) = burst else {
         return duration;
@@ -47,8 +46,8 @@ pub(in super::super) fn whole(duration: Duration, load: f64, burst: Option<u32>)
     Duration::from_nanos(period.saturating_mul(asked.div_ceil(period).max(LEAST)))
 }
 
-/// Whether stalls of ours may have cost all that was lost: those of a period and longer, and at most the frames of the
-/// bursts that they moved. Senders do not count the frames of a burst as made up, as they leave at once anyway.
+/// Returns true if stalls of the tester may have caused all loss: stalls of a period or longer, and at most the frames
+/// of the delayed bursts. Senders do not count the frames of a burst as catch-up, because they leave at once anyway.
 pub(in super::super) fn may_have_joined(shape: &Shape, lateness: &Lateness, lost: u64) -> bool {
     let (Some(frames), Amount::Load(load)) = (shape.burst, shape.amount) else {
         return false;
@@ -58,12 +57,12 @@ pub(in super::super) fn may_have_joined(shape: &Shape, lateness: &Lateness, lost
     lateness.largest_gap_ns >= period && lost <= moved.saturating_mul(frames.into())
 }
 
-/// Bursts of so many frames before anything is known of their gap.
+/// Result for bursts of this size, before their gap is known.
 pub(in super::super) fn blank(frames: u32, known: &Known) -> BurstGap {
     BurstGap {
         frames,
         burst_fps: match (known.theoretical, known.ceiling) {
-            // A look of half a second knows whole frames, and clocks differ.
+            // A measurement of half a second counts whole frames, and clocks differ.
             (Some(line), Some(own)) if own < line * AS_FAST => Some(own),
             (Some(line), _) => Some(line),
             (None, own) => own,
@@ -72,7 +71,7 @@ pub(in super::super) fn blank(frames: u32, known: &Known) -> BurstGap {
     }
 }
 
-/// From the load that was found to the gap that it means.
+/// Computes the gap from the load found.
 pub(in super::super) fn conclude(result: &mut SuiteResult) {
     let Some(burst) = &result.burst else {
         return;
@@ -82,7 +81,7 @@ pub(in super::super) fn conclude(result: &mut SuiteResult) {
     let (limit, beyond) = (exact(result.limit), exact(result.beyond));
     let period = limit.map(|limit| period_ns(limit, frames) as f64);
     let lasts = burst.burst_fps.map(|fps| f64::from(frames) / fps * NS);
-    // What the tester was found to offer by itself is not exact to the nanosecond.
+    // The tester's measured ceiling is not exact to the nanosecond.
     let gap = period.zip(lasts).map(|(all, own)| (all - own).max(0.0));
     if let (Some(ns), None) = (period, lasts) {
         result.notes.push(format!(
@@ -117,7 +116,7 @@ mod tests {
                     own <= load * (1.0 + 2.0 * HAIR) && own > load * 0.999,
                     "{own} for {load}"
                 );
-                // What was made even once stays as it is.
+                // A converted load does not change when converted again.
                 assert_eq!(even_or(own, Some(frames)), own);
             }
         }
@@ -179,13 +178,13 @@ mod tests {
         assert!((burst.gap_us.unwrap() - 9.6).abs() < 1e-9, "{burst:?}");
         assert_eq!(result.throughput_fps, Some(4e6));
         assert_eq!(result.notes, [""; 0]);
-        // Where nobody knows how fast frames of a burst are, that is said.
+        // An unknown rate within bursts is reported.
         let mut unknown = result.clone();
         unknown.burst.as_mut().unwrap().burst_fps = None;
         conclude(&mut unknown);
         assert_eq!(unknown.burst.as_ref().unwrap().gap_us, None);
         assert!(unknown.notes[0].starts_with("bursts begin every 16.000 us"));
-        // A tester that is a little faster than it was found to be.
+        // A tester that is slightly faster than its measured ceiling.
         result.limit = Some(1.01e7);
         conclude(&mut result);
         assert_eq!(result.burst.unwrap().gap_us, Some(0.0));

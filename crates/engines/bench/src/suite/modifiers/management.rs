@@ -1,5 +1,5 @@
-//! Management (RFC 2544 section 11.2): a query of SNMP to the device itself as the first frame of every second, by a load
-//! of its own beside the frames of the test. What becomes of the queries is told, and voids nothing.
+//! Management (RFC 2544 section 11.2): an SNMP query to the device as the first frame of every second, by a separate
+//! load in addition to the test frames. The results of the queries are reported and never make a trial void.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::{
     LONGEST_DRAIN,
 };
 
-/// Puts the queries beside a trial. A burst has no seconds.
+/// Adds the queries to a trial. A burst has no seconds.
 pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
     if matches!(shape.amount, Amount::Burst(_)) {
         return;
@@ -31,12 +31,12 @@ pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, sha
     plan.loads.push(load);
 }
 
-/// Whether a load is one of ours.
+/// Returns true if this modifier added the load.
 pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
     load.name == MANAGEMENT && matches!(load.request, LoadMessage::Snmp(_))
 }
 
-/// What became of the queries of a trial.
+/// Results of a trial's queries.
 pub(in super::super) fn read(report: &Report) -> Option<Queries> {
     report.plan.loads.iter().find(|load| is_ours(load))?;
     let jobs = &report.load.as_ref()?.jobs;
@@ -51,7 +51,7 @@ pub(in super::super) fn read(report: &Report) -> Option<Queries> {
     })
 }
 
-/// Adds up those of all trials of a result, and says what became of them. The warning, where none was answered.
+/// Sums the queries of all trials of a result and reports them. Returns a warning if none was answered.
 pub(in super::super) fn conclude(
     result: &mut SuiteResult,
     device: Option<IpAddr>,
@@ -69,7 +69,7 @@ pub(in super::super) fn conclude(
         errors,
         unanswered,
     } = all;
-    // A warning is told once for all tests, so it has no count.
+    // A warning is printed once for all tests, so it has no count.
     let dumb = |of: &str| {
         format!(
             "none of {of} SNMP queries{to} was answered: no agent listens there, or it has another community"

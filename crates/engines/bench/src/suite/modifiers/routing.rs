@@ -1,5 +1,5 @@
 //! Routing updates (RFC 2544 section 11.3): one as the first frame of the trial, then at the rate of the protocol, by a
-//! load of its own beside the frames of the test.
+//! separate load in addition to the test frames.
 
 use wb_model::{
     Plan, Report,
@@ -13,7 +13,7 @@ use super::{
     LONGEST_DRAIN,
 };
 
-/// Puts the updates beside a trial. A burst is over before a table has changed.
+/// Adds the updates to a trial. A burst is over before a table has changed.
 pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
     if matches!(shape.amount, Amount::Burst(_)) {
         return;
@@ -26,19 +26,19 @@ pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, sha
     plan.loads.push(load);
 }
 
-/// Has a trial begin with the other table than the one before it, which may have had but one update.
+/// Starts a trial with the other table than the previous trial, which may have had only one update.
 pub(in super::super) fn take_turns(plan: &mut Plan, trial: u32) {
     for load in plan.loads.iter_mut().filter(|load| is_ours(load)) {
         load.request = LoadMessage::Rip(if trial % 2 == 1 { 1 } else { 2 });
     }
 }
 
-/// Whether a load is one of ours.
+/// Returns true if this modifier added the load.
 pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
     load.name == ROUTING && matches!(load.request, LoadMessage::Rip(_))
 }
 
-/// How many updates a trial had.
+/// Number of updates in a trial.
 pub(in super::super) fn read(report: &Report) -> Option<u64> {
     report.plan.loads.iter().find(|load| is_ours(load))?;
     let jobs = &report.load.as_ref()?.jobs;
@@ -46,7 +46,7 @@ pub(in super::super) fn read(report: &Report) -> Option<u64> {
     Some(job.totals.requests)
 }
 
-/// Adds up those of all trials of a result.
+/// Sums the updates of all trials of a result.
 pub(in super::super) fn conclude(result: &mut SuiteResult) {
     let updates = result
         .trial_log
