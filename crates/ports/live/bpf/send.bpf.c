@@ -326,6 +326,10 @@ INLINE void next_flow(struct lane *l)
 {
 	__u32 flow = l->flow + C.workers, carry = 0;
 
+	if (C.flows == 1) {
+		l->round++;
+		return;
+	}
 	if (flow >= C.flows) {
 		l->flow = C.worker;
 		l->round++;
@@ -506,7 +510,8 @@ int wb_send(struct xdp_md *ctx)
 	void *data, *end, *tag;
 	struct lane *l = &S.lane[C.lane & (MOST_STREAMS - 1)];
 	struct template *t;
-	__u32 which = 0, len;
+	// A local, because each mention of a volatile setting is a load.
+	__u32 header_len = C.header_len, which = 0, len;
 	__u64 now, ip, l4, due = 0;
 	// Whether the frame is made before it is due.
 	int ahead = C.paced && C.streams == 1 && C.copies <= 1 && C.burst <= 1;
@@ -560,18 +565,18 @@ int wb_send(struct xdp_md *ctx)
 		fill(ctx, which);
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
-	if (C.header_len > MOST_HEADER || data + C.header_len > end)
+	if (header_len > MOST_HEADER || data + header_len > end)
 		goto broken;
 #pragma unroll
 	for (int i = 0; i < MOST_HEADER / 8; i++)
-		if (C.header_len >= 8 * (i + 1))
+		if (header_len >= 8 * (i + 1))
 			((__u64 *)data)[i] = t->header[i];
 #pragma unroll
 	for (int i = 0; i < MOST_HEADER / 8; i++) {
-		__u32 rest = C.header_len - 8 * i;
+		__u32 rest = header_len - 8 * i;
 		const void *from = &t->header[i];
 
-		if (C.header_len <= 8 * i || rest >= 8)
+		if (header_len <= 8 * i || rest >= 8)
 			continue;
 		if (rest & 4)
 			*(__u32 *)(data + 8 * i) = *(__u32 *)from;
@@ -585,24 +590,31 @@ int wb_send(struct xdp_md *ctx)
 #pragma unroll
 	for (int i = 0; i < MOST_FIELDS; i++) {
 		const volatile struct field *f = &C.field[i];
-		__u64 word, at;
+		__u64 word, at, ip_mask, l4_mask;
+		__u32 place;
+		__u8 width, odd;
 
 		if (i >= C.fields)
 			break;
-		if (f->at > MOST_HEADER - 8 || data + f->at + f->width > end)
+		place = f->at;
+		width = f->width;
+		odd = f->odd;
+		ip_mask = f->ip;
+		l4_mask = f->l4;
+		if (place > MOST_HEADER - 8 || data + place + width > end)
 			goto broken;
 		at = l->at[i];
 		word = (value_of(f, l, &at) << f->shift) & f->mask;
 		if (last)
 			l->at[i] = at;
 		// Addresses of layer 2 have 48 bits and no checksum over them, IPv6 addresses 64 here.
-		if (f->ip)
-			ip += (word & f->ip) << f->odd;
-		if (f->l4 && f->width == 8)
-			l4 += ((word & f->l4) >> 32) + (word & f->l4 & 0xffffffff);
-		else if (f->l4)
-			l4 += (word & f->l4) << f->odd;
-		put(data + f->at, f->width, word);
+		if (ip_mask)
+			ip += (word & ip_mask) << odd;
+		if (l4_mask && width == 8)
+			l4 += ((word & l4_mask) >> 32) + (word & l4_mask & 0xffffffff);
+		else if (l4_mask)
+			l4 += (word & l4_mask) << odd;
+		put(data + place, width, word);
 	}
 	// All that does not depend on the time is done before it has come.
 	tag = data + C.tag_at;
