@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Reads the clock without a pause and tells how exactly anything can be timed here: what a reading costs, and for how
-// much of the time something else had the processor.
+// Reads the clock without a pause to determine the timing accuracy of this machine: the cost of a reading, and the
+// share of the time in which other work had the CPU.
 //
 //     clock_gaps CPU SECONDS
 //
-// Prints the median reading in ns, how often a second it took longer than 1 us, and the share of the time that this took.
+// Prints the median reading in ns, the number of readings per second above 1 us, and their share of the time.
 
 #define _GNU_SOURCE
 #include <sched.h>

@@ -1,4 +1,4 @@
-"""What the benches share: a lab, runs in turn, medians and ratios pair by pair."""
+"""Shared parts of the benchmarks: a lab, alternating runs, medians and pairwise ratios."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def lab_down():
 
 
 def bpf_object(source, obj):
-    """Compiles a program of the bench."""
+    """Compiles a BPF program of the benchmarks."""
     arch = run(["cc", "-print-multiarch"]).stdout.strip()
     subprocess.run(
         ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{arch}", "-c", os.path.join(ROOT, "bench", source), "-o", obj],
@@ -49,7 +49,7 @@ def bpf_object(source, obj):
 
 
 def live_sender(folder):
-    """How the sender of live frames is called, built in this folder."""
+    """Builds the sender of live frames in this folder and returns its command."""
     obj, binary = os.path.join(folder, "live_sender.o"), os.path.join(folder, "live_sender")
     bpf_object("live_sender.bpf.c", obj)
     subprocess.run(["cc", "-O2", "-Wall", "-o", binary, os.path.join(ROOT, "bench/live_sender.c"), "-lbpf"], check=True)
@@ -57,8 +57,8 @@ def live_sender(folder):
 
 
 def clock_gaps(folder, cpu, seconds):
-    """How exactly anything can be timed on this CPU: a reading of the clock in ns, how often a second the CPU is away for
-    more than 1 us, and for how much of the time."""
+    """Timing accuracy of this CPU: cost of a clock reading in ns, number of interruptions above 1 us per second, and
+    their share of the time."""
     binary = os.path.join(folder, "clock_gaps")
     subprocess.run(["cc", "-O2", "-Wall", "-o", binary, os.path.join(ROOT, "bench/clock_gaps.c")], check=True)
     done = subprocess.run([binary, str(cpu), str(seconds)], check=True, capture_output=True, text=True)
@@ -88,8 +88,8 @@ TESTPMD = ["dpdk-testpmd", "--no-huge", "-m", "512", "--no-pci"]
 
 @contextlib.contextmanager
 def one_cpu():
-    """What is started here has one CPU, and so has what the kernel does for it: otherwise it may move on while the CPU that
-    it came from goes on emptying its queue, and be measured on two."""
+    """Restricts child processes, and the kernel's work for them, to one CPU. Otherwise a process may move while its
+    previous CPU still empties its queue, so that the measurement covers two CPUs."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(all_of_them)})
     try:
@@ -99,14 +99,14 @@ def one_cpu():
 
 
 def lcores():
-    """Two threads for testpmd, of which one sleeps."""
+    """Two threads for testpmd, one of which sleeps."""
     cpus = sorted(os.sched_getaffinity(0))
     return f"--lcores=0@{cpus[0]},1@{cpus[min(1, len(cpus) - 1)]}"
 
 
 def testpmd(node, vdev, mode, seconds, figure, device=None):
-    """The last but one `Tx-pps` or `Rx-pps` of a testpmd run; with a device what it really sent meanwhile, by its counter."""
-    # How long it takes to begin depends on the machine, so what counts is the figures it has shown.
+    """The last but one `Tx-pps` or `Rx-pps` of a testpmd run; with a device, the rate of its transmit counter."""
+    # The start-up time depends on the machine, so wait for the printed figures.
     argv = ["ip", "netns", "exec", node, "timeout", str(seconds + 30), *TESTPMD, lcores(), "--vdev", vdev, "--",
             f"--forward-mode={mode}", "--total-num-mbufs=20000", "--nb-cores=1", "--stats-period", "1", "--auto-start"]
     if mode == "txonly":
@@ -145,7 +145,7 @@ TRAFGEN = """{
 
 
 def trafgen(node, interface, seconds):
-    """Frames per second that trafgen really sent, by the device's counter."""
+    """Frames per second that trafgen really sent, according to the device's counter."""
     config = "/tmp/wb-bench-trafgen.cfg"
     with open(config, "w") as f:
         f.write(TRAFGEN)
@@ -157,14 +157,14 @@ def trafgen(node, interface, seconds):
         time.sleep(seconds)
         after, end = sysfs_tx_packets(node, interface), time.monotonic()
     finally:
-        # Its child would send on beside whoever is next.
+        # Otherwise the child would continue to send during the next run.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return (after - before) / (end - begin)
 
 
 def in_turn(runners, rounds):
-    """Runs each once per round, A B C A B C, after a warm-up round that does not count."""
+    """Runs each once per round, A B C A B C, after an uncounted warm-up round."""
     figures = {name: [] for name, _ in runners}
     for round_number in range(rounds + 1):
         for name, runner in runners:
@@ -176,7 +176,7 @@ def in_turn(runners, rounds):
 
 
 def report(figures, pairs):
-    """Medians, and the ratios pair by pair."""
+    """Prints medians and pairwise ratios."""
     for name, values in figures.items():
         print(f"  {name:34} median {statistics.median(values) / 1e6:6.3f} Mpps   ({min(values) / 1e6:.3f} to {max(values) / 1e6:.3f})")
     for ours, theirs, goal in pairs:
@@ -185,13 +185,13 @@ def report(figures, pairs):
 
 
 def add_binaries(parser):
-    """Options that name the binary under test and a second one to compare it with."""
+    """Adds options for the binary under test and a second binary to compare it with."""
     parser.add_argument("--wirebench", default=WIREBENCH, metavar="FILE", help="binary under test")
     parser.add_argument("--against", metavar="OTHER_BINARY", help="compare with this binary instead of the peers")
 
 
 def use_binaries(args):
-    """Takes the binaries from the parsed options and checks that they can run."""
+    """Takes the binaries from the parsed options and checks that they run."""
     global WIREBENCH
     WIREBENCH = args.wirebench
     need_root(WIREBENCH)
@@ -201,7 +201,7 @@ def use_binaries(args):
 
 @contextlib.contextmanager
 def binary(path):
-    """All runs inside use this binary."""
+    """Uses this binary for all runs inside the block."""
     global WIREBENCH
     before, WIREBENCH = WIREBENCH, path
     try:
@@ -211,9 +211,9 @@ def binary(path):
 
 
 def against(other, runners, rounds, unit="Mpps", scale=1e6, say=print):
-    """Runs each runner with the binary under test and with `other` in turn, after one warm-up pair, and prints the ratio of
-    each pair and their median. A runner returns a rate. The order within a pair changes from round to round, so that a
-    drift of the machine favours neither binary. Returns the median ratios by name."""
+    """Runs each runner with the binary under test and with `other` in turn, after one warm-up pair. Prints the ratio of
+    each pair and their median. A runner returns a rate. The order within a pair alternates from round to round, so
+    that a drift of the machine favours neither binary. Returns the median ratios by name."""
     medians = {}
     for name, runner in runners:
         pairs = []
@@ -235,8 +235,8 @@ def against(other, runners, rounds, unit="Mpps", scale=1e6, say=print):
 
 
 def kernel_pair(a, b, there):
-    """A veth pair as the kernel makes it, 198.18.1.1 in node a and `there` in b: lab ends have the segment offloads off,
-    which sockets live by."""
+    """A veth pair with the kernel's default settings, 198.18.1.1 in node a and `there` in b. Lab ends have the segment
+    offloads disabled, which sockets need for speed."""
     kernel_pair_down(a, b)
     for command in (
         ["netns", "add", a],

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Instructions per frame of the traffic engine on the memory port, per connection of the load's machine
-# (opened, one HTTP request, its answer, closed; one side), and per UDP request and its answer (one
-# side), against their budgets.
+# Compares instruction counts with their budgets: per frame of the traffic engine on the memory port, per connection of
+# the load machine (opened, one HTTP request, its answer, closed; one side), and per UDP request with its answer (one
+# side).
 #
 #   bench/instructions.sh
 #
-# Needs valgrind. Two runs of different length cancel what is done once; receiving is the run that
-# sends and receives less the run that only sends. Exits with 1 if a budget is exceeded.
+# Needs valgrind. The difference of two runs of different length excludes one-time work; the figure for receiving is the
+# run that sends and receives minus the run that only sends. Exits with 1 if a budget is exceeded.
 set -eu
 
 cd "$(dirname "$0")/.."
-# Where the same lines are built into more code, the compiler has fewer registers for them: 267 before streams had tables too.
+# In a larger build the compiler has fewer registers for the same lines: 267 before streams had tables too.
 SEND_BUDGET=277
 RECEIVE_BUDGET=333
-# Of it some 600 are the round trip, the timers that follow it, and what is offered in each SYN.
+# About 600 of these are the round trip, its timers, and the options of each SYN.
 CONNECTION_BUDGET=4990
 UDP_BUDGET=910
 FEW=20000
@@ -41,7 +41,7 @@ receive=$((both - send))
 per_side() {
     few=$(instructions "$examples/exchange" 20000 "$@")
     many=$(instructions "$examples/exchange" 40000 "$@")
-    # Both ends take part.
+    # Both ends are involved.
     echo $(((many - few) / 20000 / 2))
 }
 

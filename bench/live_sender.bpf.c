@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Frames that the kernel itself makes (live frames) leave by one interface; what really arrives
-// there goes on to the host.
+// Live frames, which the kernel generates, leave by one interface; frames that really arrive
+// there continue to the host.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

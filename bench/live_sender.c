@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Sends one UDP frame again and again, faster than a socket can: the kernel makes the frames and
-// gives them to the interface (live frames of BPF_PROG_RUN). So a bench of receivers is not one of
+// Sends one UDP frame repeatedly, faster than a socket can: the kernel generates the frames and
+// gives them to the interface (live frames of BPF_PROG_RUN). A benchmark of receivers is then not limited by
 // its sender.
 //
 //     live_sender OBJECT INTERFACE SIZE SECONDS [PPS]
 //
-// SIZE includes the FCS. Prints the frames given to the interface, and the seconds it took.
+// SIZE includes the FCS. Prints the number of frames given to the interface, and the seconds used.
 
 #include <errno.h>
 #include <net/if.h>
@@ -18,7 +18,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-// Frames that one call sends; at a rate, as many as are due, in whole batches.
+// Maximum number of frames per call; at a fixed rate, all due frames in whole batches.
 enum { MOST = 1024, BATCH = 32, FCS = 4, ETHERNET = 14, IP = 20 };
 
 static double now(void)
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 	if (bpf_object__load(object))
 		fail("load");
 	struct bpf_program *program = bpf_object__find_program_by_name(object, "live");
-	// While it is attached somewhere the kernel need not patch itself for every call.
+	// An attached program saves the kernel from patching itself for every call.
 	struct bpf_link *link = bpf_program__attach_xdp(program, index);
 
 	if (!link)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The peer end of a bench: every frame is dropped as early as the kernel can.
+// Peer end of a benchmark: drops every frame as early as the kernel can.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
