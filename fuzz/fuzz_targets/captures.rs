@@ -1,4 +1,4 @@
-//! Any bytes as a capture file, whole and in pieces: both readers end, agree, and stay within bounds.
+//! Arbitrary bytes as a capture file, whole and in pieces: both readers end, agree, and stay within bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes written to any control file of a packet generator, and any frame shown to its receiver.
+//! Arbitrary bytes written to any control file of the packet generator, and arbitrary frames for its receiver.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

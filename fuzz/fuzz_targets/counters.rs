@@ -1,4 +1,4 @@
-//! Any text where the kernel's tables are expected, and any words where sar's are: nothing panics, and masks come back.
+//! Arbitrary text as kernel tables, and arbitrary words as sar's command line: no panics, and masks round-trip.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as a configuration file of dperf: read, checked, printed and read again.
+//! Arbitrary bytes as a configuration file of dperf: read, checked, printed and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any instructions on any packet: what passes the check ends, and reads nothing outside.
+//! Arbitrary instructions on arbitrary packets: an accepted program ends and reads nothing outside the packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

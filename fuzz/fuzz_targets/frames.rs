@@ -1,4 +1,4 @@
-//! Any bytes as a frame: parsers, the tag finder and the neighbour logic must not panic.
+//! Arbitrary bytes as a frame: parsers, the tag finder and the neighbour logic must not panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,19 +1,19 @@
-//! Any bytes as HTTP/1 messages: nothing panics, pieces do not matter, and what is fit to be sent reads as it was
-//! checked.
+//! Arbitrary bytes as HTTP/1 messages: no panics, the result does not depend on the pieces, and an accepted request
+//! reads as it was checked.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use wb_http1::{Interim, Progress, Read, Reader, Sink, requests};
 
-/// All that was seen, one event after another.
+/// All events, in order.
 #[derive(Default, PartialEq, Debug)]
 struct Seen {
     heads: Vec<u8>,
     bodies: Vec<u8>,
     interim: usize,
-    /// Where each message ended and what it was.
+    /// End position and content of each message.
     messages: Vec<(usize, Read)>,
-    /// What the end of the stream makes of it; none if it is bad.
+    /// Result at the end of the stream; `None` if the stream is bad.
     end: Option<(Option<u16>, bool)>,
 }
 
@@ -45,7 +45,7 @@ fn read(reader: &mut Reader, kind: u8, stream: &[u8], piece_len: usize) -> Seen 
     for piece in stream.chunks(piece_len.max(1)) {
         let mut rest = piece;
         while !rest.is_empty() {
-            // The bits of the first byte say again and again which message answers HEAD.
+            // The bits of the first byte, used cyclically, select the messages that answer HEAD.
             progress.expect(kind >> (2 + seen.messages.len() % 6) & 1 == 1);
             let read = reader.read_with(&mut progress, rest, &mut seen);
             let used = match read {
@@ -76,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut used = reader(kind);
     let whole = read(&mut used, kind, stream, stream.len());
     let pieces = read(&mut reader(kind), kind, stream, piece_len.into());
-    // Of a bad one the pieces say how much was shown.
+    // For a bad stream, the reported bytes depend on the pieces.
     assert_eq!(pieces.messages, whole.messages);
     assert_eq!(pieces.end, whole.end);
     if whole.end.is_some() {

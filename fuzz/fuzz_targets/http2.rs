@@ -1,5 +1,6 @@
-//! Any bytes as what an HTTP/2 server says: nothing panics, pieces do not matter, each request ends at most once, and what
-//! is said to the server is made of whole frames.
+//! Arbitrary bytes from an HTTP/2 server: no panics, the result does not depend on the pieces, each request ends at
+//! most
+//! once, and the output to the server consists of complete frames.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -48,7 +49,7 @@ fn read(stream: &[u8], requests: usize, body: &[u8], piece: usize) -> Seen {
                     return seen;
                 }
             }
-            // Each that ends makes room for another.
+            // Each request that ends makes room for another.
             while connection.room() > 0 && connection.open_streams() < requests {
                 let of = Request {
                     number,

@@ -1,5 +1,5 @@
-//! Any bytes as what an HTTP/3 server says on its streams: nothing panics, pieces do not matter, each request ends at most
-//! once.
+//! Arbitrary bytes from an HTTP/3 server on its streams: no panics, the result does not depend on the pieces, and each
+//! request ends at most once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ struct Seen {
     fault: Option<Fault>,
 }
 
-/// Requests 0 to 2, each on a stream of its own, and three streams of the server.
+/// Requests 0 to 2, each on a separate stream, and three streams of the server.
 fn read(streams: &[&[u8]; 6], piece: usize) -> Seen {
     let (mut connection, mut decoder, mut seen) =
         (Connection::new(), Decoder::new(), Seen::default());
@@ -73,7 +73,7 @@ fn say(
             connection.read_uni(number, piece)?;
         }
         while let Some((_, of)) = connection.unprocessed() {
-            // It is no step, and over all the same.
+            // Not reported as a step, but the request has ended all the same.
             drop(of);
         }
     }

@@ -1,5 +1,5 @@
-//! Any bytes on a control connection of socket tests: nothing panics, and what reads as a request reads
-//! the same when it is written again.
+//! Arbitrary bytes on a control connection of socket tests: no panics, and a valid request reads
+//! the same after it is written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use wb_omni::{
     OmniResults, Request, ResultsLayout, SystemText,
 };
 
-// The first byte says the generation and how large the pieces are that arrive.
+// The first byte selects the generation and the size of the pieces.
 fuzz_target!(|bytes: &[u8]| {
     let Some((&how, stream)) = bytes.split_first() else {
         return;
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn look_at(message: &[u8], generation: Generation) {
     if let Ok(request) = Request::parse(message) {
         let again = Request::parse(&request.encode(generation)).expect("sound before");
-        // Not compared as values: a number that is none differs from itself.
+        // Compared as text, because NaN differs from itself.
         assert_eq!(format!("{again:?}"), format!("{request:?}"));
     }
     for cpu_asked in [false, true] {

@@ -1,4 +1,4 @@
-//! Any text as a plan, a locator, a rate, a size or a modifier: what parses prints and parses again.
+//! Arbitrary text as a plan, a locator, a rate, a size or a modifier: a parsed value prints and parses again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

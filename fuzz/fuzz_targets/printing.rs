@@ -1,4 +1,4 @@
-//! Any bytes as a frame, printed with any options.
+//! Arbitrary bytes as a frame, printed with arbitrary options.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any sequence numbers, in any order: every frame is counted once.
+//! Arbitrary sequence numbers in any order: every frame is counted once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

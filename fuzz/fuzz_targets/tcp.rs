@@ -1,4 +1,4 @@
-//! Any frames, aimed at open connections: the machine must not panic and must account for everything.
+//! Arbitrary frames for open connections: the machine must not panic and must account for everything.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -47,8 +47,8 @@ fn server(transport: Transport) -> Machine {
     Machine::new(Config::new(Role::Server(server), transport, B), ()).expect("sound")
 }
 
-// Each turn: two bytes say what is done with the next frame in flight, then up to 20 bytes are put
-// over it at a place of choice. A third of the frames are left alone, so that connections get on.
+// In each step, two bytes select the action on the next frame in flight, then up to 20 bytes overwrite
+// the frame at a selected offset. A third of the frames are unchanged, so that connections make progress.
 fuzz_target!(|bytes: &[u8]| {
     let Some((&kind, mut bytes)) = bytes.split_first() else {
         return;

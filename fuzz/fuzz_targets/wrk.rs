@@ -1,4 +1,4 @@
-//! Any words of wrk's command line, parted by zero bytes: nothing panics, and what is to be run can be run.
+//! Arbitrary words, separated by zero bytes, as wrk's command line: no panics, and an accepted command can run.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(command) => {
             assert!(command.threads >= 1 && command.threads <= command.connections);
             assert!(command.duration >= 1);
-            // The first request is checked in wrk's words.
+            // Every request needs a Host header.
             assert!(!command.url.authority().is_empty());
         }
         Err(stop) => assert!(stop.exit <= 1 && !(stop.stdout.is_empty() && stop.stderr.is_empty())),
