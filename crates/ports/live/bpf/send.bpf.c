@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Makes the frames of streams and gives them to a port. The kernel runs it on frames of its own (live frames of
-// BPF_PROG_RUN), again and again, in turns of some milliseconds.
+// Writes the frames of streams and redirects them to a port. The kernel runs the program repeatedly on frames that the
+// kernel allocates (live frames of BPF_PROG_RUN), in turns of some milliseconds.
 //
-// What a stream consists of is settled when it is loaded and lies in constants, so the verifier takes out whatever a
-// stream has not; what changes is in one state, which user space reads and writes between turns. Of several streams each
-// is loaded for itself; they share the state, and a program before them finds out whose frame is due first and jumps there.
+// The definition of a stream is fixed when the program is loaded. It is in constants, so the verifier removes the code
+// that a stream does not need. All variable data is in one state, which user space reads and writes between turns.
+// Several streams are loaded as separate programs that share the state. `wb_choose` runs before them, finds the stream
+// with the earliest due frame and calls its program.
 //
-// A frame that comes round again holds what the device under test has written into it. So the whole header is laid down
-// for each, and checksums come from sums and never from the frame.
+// A recycled frame contains whatever the device under test wrote into it. So the program rewrites the whole header of
+// each frame and computes checksums from sums, never from the frame.
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -20,7 +21,7 @@
 #define RING 256
 #define INLINE static __always_inline
 
-// The values of these and the layout of the structures are those of `sender.rs`.
+// These values and the layout of the structures match `sender.rs`.
 #define VALUES_DIGIT 0
 #define VALUES_UP 1
 #define VALUES_DOWN 2
@@ -40,20 +41,20 @@
 #define ENXIO 6
 #define ENETDOWN 100
 
-// Waiting for a frame that is due sooner than this is done here, a little at a time.
+// The program itself waits for a frame that is due within this time, in small steps.
 #define SPIN_NS 300000
 #define SPINS 48
-// A single frame that is awaited is laid down so long before it is due, all but its stamp, as that takes now more and now
-// less time. What is left takes no more readings of the clock than LEADS.
+// A single awaited frame is written this long before it is due, except for the timestamp, because the time that writing
+// takes varies. The rest of the wait takes at most LEADS readings of the clock.
 #define LEAD_NS 250
 #define LEADS 64
-// The end of the wait is measured by multiplications, about 1 ns each: a reading of the clock takes 20 to 40 ns.
+// The end of the wait is timed by multiplications of about 1 ns each: reading the clock takes 20 to 40 ns.
 #define FINE_NS 64
 #define READING_NS 20
-// Who was not here for so long was away.
+// A longer gap between two readings of the clock counts as a stall.
 #define LATE_NS 1000000
-// Of the frames that are handed over together at full speed, so many share a reading of the clock: it costs as much as
-// all else that is done here for a frame, and they leave in one go a moment later.
+// Number of frames that share a reading of the clock at full speed. A reading costs as much as all other work for a
+// frame, and frames that are handed over together leave together a moment later.
 #define STAMPED_TOGETHER 4
 
 struct field {
@@ -90,18 +91,18 @@ struct settings {
 	__u32 flows;
 	__u32 moves;
 	__u32 one_flow;
-	// Which of the streams it is, of how many, and where its flows are among theirs.
+	// Index of this stream, number of streams, and offset of its flows among all flows.
 	__u32 lane;
 	__u32 streams;
 	__u32 flows_at;
-	// How far other streams write into frames.
+	// Bytes that other streams write, from the start of the frame.
 	__u32 fill;
-	// Length of the frames that the kernel makes; each frame of a stream is shorter.
+	// Length of the frames that the kernel allocates; each frame of a stream is shorter.
 	__u32 frame_len;
 	__u32 tag;
-	// Of the tag of pktgen, the first number.
+	// First sequence number of the pktgen tag.
 	__u32 first;
-	// How often each frame is sent, and how many are due at once.
+	// Number of times that each frame is sent, and number of frames that are due together.
 	__u32 copies;
 	__u32 burst;
 	__u32 order_drawn;
@@ -114,9 +115,9 @@ struct settings {
 
 const volatile struct settings C = {};
 
-// What changes of one stream.
+// Variable data of one stream.
 struct lane {
-	// Given for each turn.
+	// Input of each turn.
 	__u64 paced;
 	__u64 due;
 	__u64 rest;
@@ -127,40 +128,40 @@ struct lane {
 	__u64 left;
 	__u64 until;
 	__u64 allowance;
-	// What it did.
+	// Counters.
 	__u64 submitted;
 	__u64 octets;
 	__u64 refused;
 	__u64 refused_octets;
 	__u64 largest_late;
 	__u64 round;
-	// The generator of the order, if it is drawn.
+	// State of the random generator, if the order of templates is random.
 	__u64 order_state;
-	// When the frame after the last one is made.
+	// Time at which the next frame was made.
 	__u64 made;
-	// The frame that is sent more than once: when it was made, its number, how often it is still to be sent.
+	// Frame that is sent more than once: the time at which it was made, its number and the copies left.
 	__u64 stamp;
 	__u32 sequence;
 	__u32 copies;
-	// Frames that are due with the last one.
+	// Frames that are due together with the last one.
 	__u32 burst;
 	__u32 pad;
 	__u32 flow;
 	__u32 order_at;
 	__u32 digit[4];
-	// Positions of fields, or states of their generators.
+	// Positions of fields, or states of their random generators.
 	__u64 at[MOST_FIELDS];
 };
 
 struct state {
-	// User space ends a turn, from another thread.
+	// Set by another thread of user space to end a turn.
 	__u64 stop;
-	// Given for each turn.
+	// Input of each turn.
 	__u64 spin;
 	__u64 left;
 	__u64 turn_until;
 	__u64 wall_offset;
-	// What it did; `halt` is why it cannot go on.
+	// Output. `halt` is the reason why the program cannot continue.
 	__u64 halt;
 	__u64 full;
 	__u64 last_departure;
@@ -168,15 +169,15 @@ struct state {
 	__u64 stalls;
 	__u64 stalled_ns;
 	__u64 largest_gap;
-	// How long nothing was due, and since when nothing is.
+	// Time for which nothing was due, and the start of the current such period.
 	__u64 idle;
 	__u64 idle_since;
-	// The stream whose frame is to be made, and the time.
+	// Stream of the next frame, and the time.
 	__u64 chosen;
 	__u64 now;
 	__s32 error;
 	__u32 cpu;
-	// Frames with the device: flow, stream and size of each, until it is known what became of them.
+	// Frames handed to the device with an unknown outcome: flow, stream and size of each.
 	__u64 head;
 	__u64 tail;
 	__u64 ring[RING];
@@ -229,7 +230,7 @@ struct {
 	__type(value, __u32);
 } port SEC(".maps");
 
-// The programs of several streams.
+// Programs of the streams, if there are several.
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, MOST_STREAMS);
@@ -239,13 +240,13 @@ struct {
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-// Read each time, as another thread writes the one and a tracepoint the other.
+// Volatile: another thread writes `stop`, and the tracepoint program writes `halt`.
 INLINE int halted(void)
 {
 	return *(volatile __u64 *)&S.stop || *(volatile __u64 *)&S.halt;
 }
 
-// Nothing is to be done any more in this turn; whose time it is now was here all the same.
+// Ends an iteration without a frame. The clock reading shows that the CPU was not away meanwhile.
 INLINE int idle(void)
 {
 	S.seen = bpf_ktime_get_ns();
@@ -300,7 +301,7 @@ INLINE __u64 value_of(const volatile struct field *f, const struct lane *l, __u6
 	}
 }
 
-// The bits that fields write are 0 in the header that was just laid down.
+// The header was just written with 0 in all bits that fields write.
 INLINE void put(void *at, __u8 width, __u64 word)
 {
 	switch (width) {
@@ -353,12 +354,12 @@ INLINE void next_flow(struct lane *l)
 	}
 }
 
-// It is now so late; whoever had this CPU since the clock was last read, in a wait too, is noted.
+// Sets the time of the last clock reading, and counts a stall if the previous reading is too old.
 INLINE void see(__u64 now)
 {
 	__u64 gap = now - S.seen;
 
-	// A step back, as between CPUs whose clocks differ by little, is no time at all.
+	// A step back, as between CPUs with slightly different clocks, is not a stall.
 	if (gap > LATE_NS && (__s64)gap > 0) {
 		S.stalls++;
 		S.stalled_ns += gap;
@@ -368,7 +369,8 @@ INLINE void see(__u64 now)
 	S.seen = now;
 }
 
-// Whether a frame of this stream is due now, or `lead` before; 0 if not. Waits a little if one will be soon.
+// Returns the time if a frame of this stream is due now or within `lead`, and 0 otherwise. Waits if a frame is due
+// soon.
 INLINE __u64 due_now(struct lane *l, int paced, __u64 lead, __u64 *due)
 {
 	__u64 now, late = 0;
@@ -384,7 +386,7 @@ INLINE __u64 due_now(struct lane *l, int paced, __u64 lead, __u64 *due)
 		return 0;
 	}
 	if (!paced) {
-		// Of several streams the one that has waited longest is next.
+		// If there are several streams, the one that has waited longest is next.
 		l->due = now;
 		return now;
 	}
@@ -429,7 +431,7 @@ INLINE __u64 due_now(struct lane *l, int paced, __u64 lead, __u64 *due)
 	return now;
 }
 
-// Waits for what is left until a frame is due, as exactly as goes.
+// Waits for the rest of the time until a frame is due, as exactly as possible.
 INLINE __u64 wait_for(struct lane *l, __u64 due)
 {
 	__u64 now = 0, left, product = due | 1;
@@ -456,7 +458,7 @@ INLINE __u64 wait_for(struct lane *l, __u64 due)
 	return now;
 }
 
-// Finds the stream whose frame is due first.
+// Finds the stream with the earliest due frame and calls its program.
 SEC("xdp")
 int wb_choose(struct xdp_md *ctx)
 {
@@ -470,7 +472,7 @@ int wb_choose(struct xdp_md *ctx)
 
 		if (l->left && l->due < soonest) {
 			soonest = l->due;
-			// Not in a register, for the verifier would follow each of its values to the end.
+			// Not in a register, because the verifier would follow each possible value to the end.
 			*(volatile __u64 *)&S.chosen = i;
 		}
 	}
@@ -487,8 +489,8 @@ int wb_choose(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-// Lays down what follows the header where frames of other streams have theirs. Global, so that it is verified by itself:
-// it may end after each byte.
+// Writes the bytes after the header, up to the end of the longest header of all streams. Global, so that the verifier
+// checks it separately: a frame may end after any byte.
 __attribute__((noinline)) int fill(struct xdp_md *ctx, __u32 which)
 {
 	struct template *t = bpf_map_lookup_elem(&templates, &which);
@@ -513,7 +515,7 @@ int wb_send(struct xdp_md *ctx)
 	// A local, because each mention of a volatile setting is a load.
 	__u32 header_len = C.header_len, which = 0, len;
 	__u64 now, ip, l4, due = 0;
-	// Whether the frame is made before it is due.
+	// True if the frame is made before it is due.
 	int ahead = C.paced && C.streams == 1 && C.copies <= 1 && C.burst <= 1;
 	int act, last = 1;
 
@@ -557,8 +559,9 @@ int wb_send(struct xdp_md *ctx)
 	if (!t)
 		goto broken;
 	len = t->len;
-	// The kernel restores a recycled frame only if the program changed its bounds. No template is as long as the frames
-	// that the kernel makes, so this always does, and a length that a device changed does not last.
+	// The kernel restores a recycled frame only if the program changed its bounds. Each template is shorter than
+	// the frames that the kernel allocates, so this call always changes them, and a length that a device changed is
+	// reset.
 	if (bpf_xdp_adjust_tail(ctx, (int)len - (int)C.frame_len))
 		goto broken;
 	if (C.fill > C.header_len)
@@ -616,7 +619,7 @@ int wb_send(struct xdp_md *ctx)
 			l4 += (word & l4_mask) << odd;
 		put(data + place, width, word);
 	}
-	// All that does not depend on the time is done before it has come.
+	// Do all work that does not depend on the time before the frame is due.
 	tag = data + C.tag_at;
 	if (C.tag_at && C.tag != TAG_WIREBENCH) {
 		__u32 sequence = C.copies > 1 ? l->sequence : C.first + (__u32)l->submitted;
@@ -673,7 +676,7 @@ int wb_send(struct xdp_md *ctx)
 
 			made += S.wall_offset;
 			seconds = made / 1000000000;
-			// Divided by 1000, exactly below 2^32.
+			// Division by 1000, exact below 2^32.
 			micros = (made - seconds * 1000000000ULL) * 274877907 >> 38;
 			*(__u32 *)(tag + 8) = bpf_htonl(seconds);
 			*(__u32 *)(tag + 12) = bpf_htonl(micros);
@@ -708,7 +711,8 @@ INLINE void refuse(__u64 frame)
 	l->refused_octets += (frame & 0xffff) + 4;
 }
 
-// Frames go to the device in order, each batch by this CPU without anything between: what is under way is ours.
+// This CPU hands frames to the device in order, and nothing else runs between the frames of a batch. So the frames in
+// flight are those of this program.
 INLINE int ours(void)
 {
 	return S.head != S.tail && bpf_get_smp_processor_id() == S.cpu;
@@ -725,7 +729,7 @@ int wb_handed_over(struct bpf_raw_tracepoint_args *ctx)
 		S.tail += sent;
 	if (drops <= 0)
 		return 0;
-	// A device that takes a part has no room for the rest; one that takes none may have another reason.
+	// A device that takes some of the frames is full. A device that takes none may have another reason.
 	if (error < 0) {
 		S.error = error;
 		if (error == -ENXIO || error == -ENETDOWN)
@@ -742,7 +746,7 @@ int wb_handed_over(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-// The frame that was made last never came to the others.
+// The last frame was not queued with the others.
 SEC("raw_tp/xdp_redirect_err")
 int wb_not_handed_over(struct bpf_raw_tracepoint_args *ctx)
 {
