@@ -47,7 +47,7 @@ impl ControlSocket {
     /// Opens `interface` in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// See [`crate::open`].
+    /// See [`crate::open()`].
     pub fn open(interface: &Interface, kind: ControlKind) -> Result<Self, PortError> {
         let socket = socket(interface)?;
         let fd = socket.as_fd();

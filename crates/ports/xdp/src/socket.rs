@@ -168,7 +168,7 @@ pub(crate) fn open_queue(
     Ok((sending, receiving))
 }
 
-/// Creates an unbound socket, also for [`crate::probe`].
+/// Creates an unbound socket, also for [`crate::probe()`].
 pub(crate) fn new_socket(interface: &Interface) -> Result<OwnedFd, Failure> {
     socket_with(
         AddressFamily::XDP,
