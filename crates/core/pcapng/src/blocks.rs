@@ -1,11 +1,11 @@
-//! Blocks of pcapng as values, and how they are written: little endian, with exact sizes beforehand.
+//! Blocks of pcapng, and their writers: little endian, with the exact size known beforehand.
 
 use crate::MAX_FRAME;
 use crate::bytes::{Measure, Sink, align4};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Emit, put_padded};
 
-/// The same in both byte orders.
+/// Reads the same in both byte orders.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE: u32 = 1;
 pub(crate) const OLD_PACKET: u32 = 2;
@@ -15,25 +15,25 @@ pub(crate) const ENHANCED_PACKET: u32 = 6;
 pub(crate) const CUSTOM: u32 = 0x0bad;
 pub(crate) const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 pub(crate) const VERSION: u16 = 1;
-/// Type and length in front, length again behind.
+/// Type and length before the body, length again behind it.
 pub(crate) const FRAMING: usize = 12;
 
-/// What can be written as a block of pcapng.
+/// A block of pcapng that can be written.
 pub trait Block {
-    /// The block's type.
+    /// Type of the block.
     const KIND: u32;
 
-    /// Appends what stands between the two lengths. To a [`Sink`] that only counts, too.
+    /// Appends the body of the block. Also called with a [`Sink`] that only counts.
     fn put_body(&self, out: &mut impl Sink);
 
-    /// Bytes of the whole block.
+    /// Length of the whole block, in bytes.
     fn block_len(&self) -> usize {
         let mut body = Measure::default();
         self.put_body(&mut body);
         FRAMING + body.0
     }
 
-    /// Appends the block. False if there is no room for all of it; then nothing is written.
+    /// Appends the block. Returns false and writes nothing if there is no room for all of it.
     fn write(&self, out: &mut impl Sink) -> bool {
         let len = self.block_len();
         if !out.make_room(len) {
@@ -48,16 +48,16 @@ pub trait Block {
     }
 }
 
-/// The header of a section: what wrote it, and on what.
+/// Section header: the origin of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// The machine.
+    /// Hardware that wrote the file.
     pub hardware: Option<&'a str>,
-    /// Its operating system.
+    /// Operating system.
     pub os: Option<&'a str>,
-    /// The program.
+    /// Program that wrote the file.
     pub application: Option<&'a str>,
-    /// Whatever a person wants to say.
+    /// Free text.
     pub comment: Option<&'a str>,
 }
 
@@ -105,24 +105,24 @@ impl Block for Interface {
     }
 }
 
-/// What may be said of a frame beyond its bytes.
+/// Additional information about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketOptions<'a> {
     /// epb_flags: bits 0-1 are 1 for in, 2 for out; bits 2-4 are 1 for unicast, 2 multicast, 3 broadcast,
     /// 4 promiscuous.
     pub flags: Option<u32>,
-    /// Frames of this interface that were lost since its previous one in the file.
+    /// Frames of this interface lost since its previous frame in the file.
     pub drop_count: Option<u64>,
-    /// A number that the same frame has wherever it is seen.
+    /// Number that identifies the same frame on all interfaces.
     pub packet_id: Option<u64>,
-    /// The receive queue.
+    /// Receive queue.
     pub queue: Option<u32>,
-    /// Whatever a person wants to say.
+    /// Free text.
     pub comment: Option<&'a str>,
 }
 
 impl PacketOptions<'_> {
-    /// None is set.
+    /// No options.
     pub const NONE: Self = Self {
         flags: None,
         drop_count: None,
@@ -145,33 +145,33 @@ impl PacketOptions<'_> {
     }
 }
 
-/// Bytes of the enhanced packet block for so many captured bytes.
+/// Length of the enhanced packet block with `captured` captured bytes.
 pub fn epb_len(captured: usize, options: &PacketOptions<'_>) -> usize {
     let mut tail = Measure::default();
     options.put(&mut tail);
     EPB_HEAD + align4(captured.min(MAX_FRAME)) + tail.0 + 4
 }
 
-/// Type, length, interface, stamp and both lengths of a frame.
+/// Type, length, interface, timestamp and both lengths of a frame.
 const EPB_HEAD: usize = 28;
 
-/// A frame as a block. Of more than [`MAX_FRAME`] bytes the rest is cut off.
+/// A frame as a block. Bytes beyond [`MAX_FRAME`] are cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct EnhancedPacket<'a> {
-    /// The number of the interface in its section.
+    /// Number of the interface in its section.
     pub interface: u32,
-    /// The stamp in units of the interface.
+    /// Timestamp in units of the interface.
     pub ticks: u64,
-    /// The length the frame had.
+    /// Original length of the frame, in bytes.
     pub original_len: u32,
-    /// What was captured of it.
+    /// Captured bytes.
     pub captured: &'a [u8],
-    /// What else is known.
+    /// Additional information.
     pub options: PacketOptions<'a>,
 }
 
 impl EnhancedPacket<'_> {
-    /// What stands in front of the captured bytes, in one piece: one copy per frame and not seven.
+    /// Returns all fields in front of the captured bytes in one piece, to save six copies per frame.
     fn head(&self, block_len: usize) -> [u8; EPB_HEAD] {
         let mut head = [0; EPB_HEAD];
         let words = [
@@ -220,17 +220,17 @@ impl Block for EnhancedPacket<'_> {
     }
 }
 
-/// What an interface counted during a capture. Absent is what the file does not say: writers differ in
-/// what they put where, so nothing is guessed.
+/// Counters of an interface during a capture. Fields that the file does not contain are `None`, because writers differ
+/// in their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// The interface: index into the reader's interfaces, number in its section for a writer.
+    /// Interface: index into the reader's interfaces, or for a writer the number in its section.
     pub interface: u32,
-    /// When they were taken, wall clock, ns since 1970.
+    /// Wall-clock time of the statistics, in ns since 1970.
     pub stamp_ns: u64,
-    /// isb_starttime: begin of the capture, ns since 1970.
+    /// isb_starttime: start of the capture, in ns since 1970.
     pub start_ns: Option<u64>,
-    /// isb_endtime: its end.
+    /// isb_endtime: end of the capture, in ns since 1970.
     pub end_ns: Option<u64>,
     /// isb_ifrecv: frames that the interface received.
     pub if_received: Option<u64>,
@@ -238,22 +238,22 @@ pub struct Statistics {
     pub if_dropped: Option<u64>,
     /// isb_filteraccept: frames that passed the filter.
     pub filter_accepted: Option<u64>,
-    /// isb_osdrop: of these, lost for want of room.
+    /// isb_osdrop: of these, frames lost for lack of room.
     pub os_dropped: Option<u64>,
-    /// isb_usrdeliv: of these, delivered to the capturing program.
+    /// isb_usrdeliv: of these, frames delivered to the capturing program.
     pub delivered: Option<u64>,
 }
 
 impl Statistics {
-    /// Whether every accepted frame was either delivered or counted as lost; none if the file does not
-    /// have the three numbers.
+    /// Returns true if every accepted frame was either delivered or counted as lost; `None` if the file does not
+    /// contain the three counters.
     pub fn adds_up(&self) -> Option<bool> {
         let kept = self.delivered?.checked_add(self.os_dropped?);
         Some(kept == Some(self.filter_accepted?))
     }
 }
 
-/// Written for an interface with nanosecond stamps.
+/// Format for an interface with nanosecond timestamps.
 impl Block for Statistics {
     const KIND: u32 = STATISTICS;
 
@@ -272,14 +272,14 @@ impl Block for Statistics {
     }
 }
 
-/// A block of someone's own. Others may copy it to files they derive.
+/// Private block of a vendor. Programs may copy it to derived files.
 ///
-/// tshark lists it among the frames, as one without a time; libpcap's programs pass over it.
+/// tshark lists it among the frames, without a time; the programs of libpcap skip it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Custom<'a> {
-    /// Whose: an IANA private enterprise number.
+    /// Vendor: an IANA private enterprise number.
     pub enterprise: u32,
-    /// What it holds. Padded with zeros to a multiple of four: the block does not say its true length.
+    /// Content, padded with zeros to a multiple of four. The block does not hold its true length.
     pub content: &'a [u8],
 }
 
@@ -292,21 +292,21 @@ impl Block for Custom<'_> {
     }
 }
 
-/// Writes one pcapng section with nanosecond stamps, little endian.
+/// Writer of one little-endian pcapng section with nanosecond timestamps.
 ///
 /// Begin with [`new`](Self::new) or [`section`](Self::section), describe all interfaces with
-/// [`interface`](Self::interface) or [`describe`](Self::describe), then append packets and statistics.
-/// Every call appends whole blocks to its buffer.
+/// [`interface`](Self::interface) or [`describe`](Self::describe), then append packets and statistics. Every call
+/// appends whole blocks to its buffer.
 #[derive(Clone, Debug)]
 pub struct PcapngWriter {
     interfaces: u32,
 }
 
 impl PcapngWriter {
-    /// Begins a section: appends its header, which names the writing program if `application` is not empty.
+    /// Begins a section: appends its header, with the name of the writing program unless `application` is empty.
     ///
     /// # Panics
-    /// If a fixed buffer has no room.
+    /// A fixed buffer has no room.
     pub fn new(application: &str, out: &mut impl Sink) -> Self {
         let application = (!application.is_empty()).then_some(application);
         Self::section(
@@ -321,16 +321,16 @@ impl PcapngWriter {
     /// Begins a section: appends this header.
     ///
     /// # Panics
-    /// If a fixed buffer has no room: fewer bytes than [`Block::block_len`].
+    /// A fixed buffer has no room, that is, fewer bytes than [`Block::block_len`].
     pub fn section(header: &Section<'_>, out: &mut impl Sink) -> Self {
         assert!(header.write(out), "no room for the section header");
         Self { interfaces: 0 }
     }
 
-    /// Describes the next interface and gives its number for [`record`](Self::record).
+    /// Describes the next interface. Returns its number for [`record`](Self::record).
     ///
     /// # Panics
-    /// If a fixed buffer has no room.
+    /// A fixed buffer has no room.
     pub fn interface(&mut self, name: &str, link_type: u16, out: &mut impl Sink) -> u32 {
         let name = (!name.is_empty()).then(|| name.to_owned());
         self.describe(
@@ -342,12 +342,11 @@ impl PcapngWriter {
         )
     }
 
-    /// Describes the next interface and gives its number for [`record`](Self::record). Its stamps are
-    /// nanoseconds since 1970, whatever its `time_unit` and `time_offset` say; with an offset of 0 the
-    /// length is that of [`Block::block_len`].
+    /// Describes the next interface. Returns its number for [`record`](Self::record). Its timestamps are nanoseconds
+    /// since 1970 regardless of `time_unit` and `time_offset`. With an offset of 0 the length is [`Block::block_len`].
     ///
     /// # Panics
-    /// If a fixed buffer has no room: fewer bytes than [`Block::block_len`].
+    /// A fixed buffer has no room, that is, fewer bytes than [`Block::block_len`].
     pub fn describe(&mut self, interface: &Interface, out: &mut impl Sink) -> u32 {
         let interface = Interface {
             time_unit: TimeUnit::NANOSECONDS,
@@ -359,8 +358,8 @@ impl PcapngWriter {
         self.interfaces - 1
     }
 
-    /// Appends a frame of an interface. Of more than [`MAX_FRAME`] bytes the rest is cut off. False if
-    /// a fixed buffer has no room for all of it; then nothing is written.
+    /// Appends a frame of an interface; bytes beyond [`MAX_FRAME`] are cut off. Returns false and writes nothing if a
+    /// fixed buffer has no room for all of it.
     pub fn record(
         &mut self,
         interface: u32,
@@ -381,7 +380,7 @@ impl PcapngWriter {
         )
     }
 
-    /// Appends a frame with options; its ticks are nanoseconds. As [`record`](Self::record) otherwise.
+    /// Appends a frame with options; its ticks are nanoseconds. Otherwise like [`record`](Self::record).
     pub fn packet(&mut self, packet: &EnhancedPacket<'_>, out: &mut impl Sink) -> bool {
         debug_assert!(
             packet.interface < self.interfaces,
@@ -390,7 +389,7 @@ impl PcapngWriter {
         packet.write(out)
     }
 
-    /// Appends the statistics of an interface. False if a fixed buffer has no room.
+    /// Appends the statistics of an interface. Returns false if a fixed buffer has no room.
     pub fn statistics(&mut self, statistics: &Statistics, out: &mut impl Sink) -> bool {
         debug_assert!(
             statistics.interface < self.interfaces,

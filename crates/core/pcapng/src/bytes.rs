@@ -1,6 +1,6 @@
-//! Numbers in the byte order of the file's writer, and the buffers that blocks are appended to.
+//! Integers in the byte order of the file, and the buffers to which blocks are appended.
 
-/// The byte order of a file or section.
+/// Byte order of a file or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Little,
@@ -8,7 +8,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// The number that `bytes` begin with.
+    /// Reads an integer at the start of `bytes`.
     pub(crate) fn u16(self, bytes: &[u8]) -> Option<u16> {
         let bytes = *bytes.first_chunk()?;
         Some(match self {
@@ -17,7 +17,7 @@ impl Order {
         })
     }
 
-    /// The number that `bytes` begin with.
+    /// Reads an integer at the start of `bytes`.
     pub(crate) fn u32(self, bytes: &[u8]) -> Option<u32> {
         let bytes = *bytes.first_chunk()?;
         Some(match self {
@@ -26,7 +26,7 @@ impl Order {
         })
     }
 
-    /// The number that `bytes` begin with.
+    /// Reads an integer at the start of `bytes`.
     pub(crate) fn u64(self, bytes: &[u8]) -> Option<u64> {
         let bytes = *bytes.first_chunk()?;
         Some(match self {
@@ -35,21 +35,21 @@ impl Order {
         })
     }
 
-    /// A time as blocks have it: the upper half stands first in either byte order.
+    /// Reads a timestamp of a block: the upper half comes first in either byte order.
     pub(crate) fn time(self, bytes: &[u8]) -> Option<u64> {
         let (high, low) = (self.u32(bytes)?, self.u32(bytes.get(4..)?)?);
         Some(u64::from(high) << 32 | u64::from(low))
     }
 }
 
-/// The next multiple of four.
+/// Rounds up to a multiple of four.
 pub(crate) const fn align4(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// Where blocks and records are appended: a growing `Vec<u8>`, or a [`Fixed`] slice.
+/// Destination of blocks and records: a growing `Vec<u8>`, or a [`Fixed`] slice.
 pub trait Sink {
-    /// Sees to room for so many bytes more. False if there is none; then nothing is to be put.
+    /// Makes room for `len` more bytes. Returns false if there is none; nothing may be appended then.
     fn make_room(&mut self, len: usize) -> bool;
 
     /// Appends `bytes`, for which there is room.
@@ -67,9 +67,9 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A slice that is filled from its start and never grows.
+/// Slice that is filled from its start and never grows.
 ///
-/// What does not fit is left out whole: the writers then return false.
+/// A block that does not fit is left out completely, and the writer returns false.
 #[derive(Debug)]
 pub struct Fixed<'a> {
     slice: &'a mut [u8],
@@ -77,27 +77,27 @@ pub struct Fixed<'a> {
 }
 
 impl<'a> Fixed<'a> {
-    /// An empty buffer in this memory.
+    /// Creates an empty buffer in this memory.
     pub fn new(slice: &'a mut [u8]) -> Self {
         Self { slice, len: 0 }
     }
 
-    /// Bytes that are filled.
+    /// Number of bytes filled.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is filled.
+    /// Returns true if the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that still fit.
+    /// Number of bytes that still fit.
     pub fn room(&self) -> usize {
         self.slice.len() - self.len
     }
 
-    /// What is filled.
+    /// Returns the filled part.
     pub fn filled(&self) -> &[u8] {
         &self.slice[..self.len]
     }
@@ -109,14 +109,14 @@ impl Sink for Fixed<'_> {
     }
 
     /// # Panics
-    /// If there is no room.
+    /// There is no room.
     fn put(&mut self, bytes: &[u8]) {
         self.slice[self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 }
 
-/// Counts what would be written.
+/// Sink that only counts bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Measure(pub(crate) usize);
 

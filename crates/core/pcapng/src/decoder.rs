@@ -1,4 +1,4 @@
-//! Reads a capture file that comes in pieces.
+//! Reader of a capture file in pieces.
 
 use crate::details::Details;
 use crate::error::{Error, Warnings};
@@ -7,13 +7,14 @@ use crate::parser::{Format, Item, Parser, Whole};
 
 /// Reads a capture file from pieces of any size, in bounded memory.
 ///
-/// Give it bytes, with [`push`](Self::push), or with [`space`](Self::space) and
-/// [`filled`](Self::filled), which saves a copy; then call [`next_item`](Self::next_item) until it gives
-/// none; then give more. When there are no more, call [`finish`](Self::finish) and `next_item` once more.
+/// Pass bytes with [`push`](Self::push), or with [`space`](Self::space) and [`filled`](Self::filled), which saves a
+/// copy. Then call [`next_item`](Self::next_item) until it returns `None`, and pass more. At the end of the file call
+/// [`finish`](Self::finish) and `next_item` once more.
 ///
-/// The memory it takes is bounded whatever the file says: so used, its buffer is at most twice the sum of
-/// [`MAX_BLOCK`](crate::MAX_BLOCK) (with D-Bus, [`MAX_FRAME`](crate::MAX_FRAME)) and the largest piece, in practice a record and a piece; interfaces
-/// take at most [`MAX_METADATA`](crate::MAX_METADATA). A length in the file reserves nothing.
+/// Memory is bounded whatever the file contains. The buffer holds at most twice the sum of
+/// [`MAX_BLOCK`](crate::MAX_BLOCK) (with D-Bus, [`MAX_FRAME`](crate::MAX_FRAME)) and the largest piece, in practice one
+/// record and one piece; interfaces take at most [`MAX_METADATA`](crate::MAX_METADATA). A length in the file reserves
+/// no memory.
 ///
 /// ```
 /// use wb_pcapng::{Decoder, Event, LINK_ETHERNET, PcapWriter};
@@ -37,7 +38,7 @@ use crate::parser::{Format, Item, Parser, Whole};
 pub struct Decoder {
     parser: Parser,
     buffer: Vec<u8>,
-    /// What was given and not yet read: `buffer[start..end]`.
+    /// Bytes passed and not yet read: `buffer[start..end]`.
     start: usize,
     end: usize,
     finished: bool,
@@ -51,7 +52,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// At the start of a file.
+    /// Creates a decoder for the start of a file.
     pub fn new() -> Self {
         Self {
             parser: Parser::new(),
@@ -63,10 +64,10 @@ impl Decoder {
         }
     }
 
-    /// Starts at the beginning of a file, and infers the layout of pcap records from its first piece, which should be large.
+    /// Creates a decoder that infers the layout of pcap records from the first piece of a file, which should be large.
     ///
-    /// Some systems wrote longer record headers without another magic number (Red Hat 6.1, SuSE 6.3, Nokia).
-    /// To [`new`](Self::new) such a file looks damaged behind its first record.
+    /// Some systems wrote longer record headers without another magic number (Red Hat 6.1, SuSE 6.3, Nokia). With
+    /// [`new`](Self::new) such a file appears damaged after its first record.
     pub fn with_any_layout() -> Self {
         Self {
             parser: Parser::with_any_layout(),
@@ -74,8 +75,8 @@ impl Decoder {
         }
     }
 
-    /// Room for the next piece, at least so many bytes; then say with [`filled`](Self::filled) how many
-    /// came.
+    /// Returns room for the next piece, at least `at_least` bytes. Then call [`filled`](Self::filled) with the number
+    /// of bytes received.
     pub fn space(&mut self, at_least: usize) -> &mut [u8] {
         if self.buffer.len() - self.end < at_least {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -89,37 +90,37 @@ impl Decoder {
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes of the [`space`](Self::space) hold the next piece.
+    /// Appends the first `len` bytes of [`space`](Self::space) as the next piece.
     ///
     /// # Panics
-    /// If that is more than there was.
+    /// `len` is larger than the space.
     pub fn filled(&mut self, len: usize) {
         assert!(
             len <= self.buffer.len() - self.end,
             "{len} bytes were said to fill less space"
         );
-        // After an error nothing is read any more, so nothing is kept.
+        // After an error no bytes are read, so none are kept.
         if self.failed.is_none() {
             self.end += len;
         }
     }
 
-    /// Takes the next piece of the file.
+    /// Appends the next piece of the file.
     pub fn push(&mut self, piece: &[u8]) {
         self.space(piece.len())[..piece.len()].copy_from_slice(piece);
         self.filled(piece.len());
     }
 
-    /// The file ends here: what is left in the middle of a block is an error.
+    /// Marks the end of the file: an incomplete block is an error then.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The next block, record or header. None if more bytes are needed, or at the end of a file that is
-    /// [finished](Self::finish).
+    /// Returns the next block, record or header. Returns `None` if more bytes are needed, or at the end of a
+    /// [finished](Self::finish) file.
     ///
     /// # Errors
-    /// If the file is damaged or ends in the middle; then again at every call.
+    /// The file is damaged or truncated. All further calls return the same error.
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -148,44 +149,43 @@ impl Decoder {
         Err(error)
     }
 
-    /// The format of the file, once its header was read.
+    /// Format of the file; `None` before its header.
     pub fn format(&self) -> Option<Format> {
         self.parser.format()
     }
 
-    /// Returns true if libpcap knows the format: pcapng, and pcap but for dialects of some systems. Of a file with
-    /// interfaces of several link types it reads none but the first.
+    /// Returns true if libpcap can read the format: pcapng, and pcap without the dialects of some systems. Of a file
+    /// with interfaces of several link types, libpcap reads only the first.
     pub fn is_known_to_libpcap(&self) -> bool {
         self.parser.is_known_to_libpcap()
     }
 
-    /// The interfaces met so far, of all sections in order.
+    /// Interfaces read so far, of all sections in order.
     pub fn interfaces(&self) -> &[Interface] {
         self.parser.interfaces()
     }
 
-    /// How much was read so far; after an error, how much of the file is whole.
+    /// Extent of the part read so far; after an error, of the intact part of the file.
     pub fn whole(&self) -> Whole {
         self.parser.whole()
     }
 
-    /// Oddities met so far.
+    /// Anomalies found so far.
     pub fn warnings(&self) -> Warnings {
         self.parser.warnings()
     }
 
-    /// Kinds of information met so far beyond frames.
+    /// Kinds of information besides frames found so far.
     pub fn details(&self) -> Details {
         self.parser.details()
     }
 
-    /// Bytes that were given and not yet read: part of a block, if [`next_item`](Self::next_item) gave
-    /// none.
+    /// Number of bytes passed and not yet read: part of a block, if [`next_item`](Self::next_item) returned `None`.
     pub fn pending(&self) -> usize {
         self.end - self.start
     }
 
-    /// Bytes of memory that the decoder holds.
+    /// Memory of the decoder, in bytes.
     pub fn memory(&self) -> usize {
         self.buffer.capacity() + self.parser.memory()
     }

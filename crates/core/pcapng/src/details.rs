@@ -1,6 +1,6 @@
-//! Information of a file beyond its frames, and the part of it that a copy keeps.
+//! Information in a file besides its frames, and the part of it that a copy keeps.
 
-/// A kind of information of pcapng.
+/// Kinds of information in pcapng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     InterfaceComment,
@@ -23,7 +23,7 @@ pub(crate) enum Detail {
     Statistics,
 }
 
-/// Each kind, its name, and whether it is kept when pcapng is written.
+/// Each kind, its name, and true if it is kept when pcapng is written.
 const DETAILS: [(Detail, &str, bool); 18] = [
     (Detail::InterfaceComment, "comments of interfaces", false),
     (Detail::InterfaceAddress, "addresses of interfaces", false),
@@ -53,7 +53,7 @@ const DETAILS: [(Detail, &str, bool); 18] = [
     (Detail::Statistics, "statistics", true),
 ];
 
-/// Kinds of information that a file has beyond its frames.
+/// Set of the kinds of information in a file besides its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Details(u32);
 
@@ -67,7 +67,7 @@ impl Details {
         self.0 |= other.0;
     }
 
-    /// The kinds that are lost when the frames are written again, as pcapng or as pcap.
+    /// Returns the kinds that are lost when the frames are written again, as pcapng or as pcap.
     pub fn lost(self, as_pcapng: bool) -> impl Iterator<Item = &'static str> {
         DETAILS
             .into_iter()

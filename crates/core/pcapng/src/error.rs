@@ -1,21 +1,21 @@
-//! What can be wrong with a capture file, and where.
+//! Errors in a capture file, and their offsets.
 
 use crate::{MAX_BLOCK, MAX_METADATA};
 
-/// A capture file that cannot be read on, and the offset of the block or record that is at fault.
+/// Error in a capture file, with the offset of the faulty block or record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("capture file, byte {offset}: {problem}")]
 pub struct Error {
-    /// Bytes from the start of the file. All before it is whole.
+    /// Offset in bytes from the start of the file. Everything before is intact.
     pub offset: u64,
-    /// What is wrong.
+    /// Kind of error.
     pub problem: Problem,
 }
 
-/// What is wrong at an offset.
+/// Kinds of errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The first four bytes belong to no format known here.
+    /// The first four bytes belong to no known format.
     #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
     UnknownFormat(Vec<u8>),
     /// The file ends inside its header.
@@ -24,53 +24,53 @@ pub enum Problem {
     /// The file ends inside a record or block.
     #[error("truncated: {what} needs {needed} bytes, {present} present")]
     Truncated {
-        /// What was cut.
+        /// Name of the truncated part.
         what: &'static str,
-        /// Bytes it should have.
+        /// Its length in bytes.
         needed: u64,
-        /// Bytes the file has from there.
+        /// Bytes left in the file.
         present: u64,
     },
     /// A frame larger than any capture program writes.
     #[error("a frame of {len} bytes; at most {most} are possible, so the file is damaged here")]
     TooLarge {
-        /// The length it claims, in bytes.
+        /// Length according to the file, in bytes.
         len: u32,
-        /// The limit of its link type, in bytes.
+        /// Limit of the link type, in bytes.
         most: usize,
     },
-    /// A block's length is no multiple of four, too small for the block, above [`MAX_BLOCK`], or differs
-    /// at its end.
+    /// A block's length is not a multiple of four, is too small for the block or above [`MAX_BLOCK`], or differs from
+    /// the length at its end.
     #[error(
         "block of type {kind:#x} with wrong length {len}; a multiple of 4 that fits what the block holds, \
          the same at both ends and at most {MAX_BLOCK}, is allowed, so the file is damaged here"
     )]
     BlockLength {
-        /// The block's type.
+        /// Type of the block.
         kind: u32,
-        /// The length it gives.
+        /// Length according to the file.
         len: u32,
     },
-    /// A section that does not say its byte order.
+    /// A section without a valid byte order.
     #[error("section header with byte-order magic {0:02x?}; 1a2b3c4d is allowed, in either order")]
     ByteOrder([u8; 4]),
-    /// A format newer than the one known here.
+    /// A format version that is too new.
     #[error("file format version {major}; {known} is known")]
     Version {
-        /// The file's major version.
+        /// Major version of the file.
         major: u16,
-        /// Ours.
+        /// Supported version.
         known: u16,
     },
-    /// A packet of an interface that the section did not describe.
+    /// A packet of an interface that is not described in its section.
     #[error("packet of interface {id}, but its section describes {known}")]
     UnknownInterface {
-        /// The number in the packet.
+        /// Interface number in the packet.
         id: u32,
-        /// Interfaces described so far.
+        /// Number of interfaces described so far.
         known: u32,
     },
-    /// More interfaces, or longer texts about them, than any capture has.
+    /// Too many interfaces, or too long texts about them.
     #[error(
         "{0} interfaces described so far; all descriptions may take {MAX_METADATA} bytes of memory, \
          so the file is damaged or hostile"
@@ -78,20 +78,20 @@ pub enum Problem {
     TooMuchMetadata(usize),
 }
 
-/// Oddities that are no reason to stop reading.
+/// Counts of anomalies that do not prevent further reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
-    /// Frames that claim to have been shorter than what was captured of them.
+    /// Frames with an original length below the captured length.
     pub captured_over_original: u64,
-    /// Stamps whose fraction is a second or more.
+    /// Timestamps with a fraction of a second or more.
     pub odd_stamps: u64,
-    /// Blocks with options of the wrong length, text that is not UTF-8, or statistics of an unknown
-    /// interface: what makes no sense was passed over.
+    /// Blocks with options of the wrong length, text that is not UTF-8, or statistics of an unknown interface. The
+    /// invalid parts are skipped.
     pub odd_blocks: u64,
 }
 
 impl Warnings {
-    /// One line for each kind that was met; nothing if all was well.
+    /// Returns one line for each kind of anomaly found.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         [
             (

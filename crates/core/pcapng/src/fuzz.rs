@@ -1,4 +1,4 @@
-//! What must hold for every file, whatever its bytes.
+//! Laws for all files, whatever their bytes.
 
 use crate::{
     Decoder, EnhancedPacket, Error, Event, Interface, MAX_FRAME, MAX_METADATA, PcapngWriter,
@@ -7,15 +7,15 @@ use crate::{
 
 /// Reads `bytes` as a capture file in several ways and compares the results.
 ///
-/// Whole and in pieces give the same blocks, the same error and the same place; the blocks cover the file
-/// up to there without a gap; what is whole reads again without an error; every frame can be written and
-/// read back; memory stays within its limits.
+/// Reading as a whole and in pieces gives the same blocks, the same error and the same offset. The blocks cover the
+/// file up to there without a gap. The intact part reads again without an error. Every frame can be written and read
+/// back. Memory stays within its limits.
 ///
 /// # Panics
-/// If something does not hold.
+/// One of these laws is broken.
 pub fn exercise(bytes: &[u8]) {
     let end = whole(bytes);
-    // Pieces, and a part of the file, may show less of the layout.
+    // With pieces or a part of the file, the reader may infer a different layout.
     if Reader::new(bytes).is_ok_and(|reader| reader.has_other_layout()) {
         return;
     }
@@ -27,7 +27,7 @@ pub fn exercise(bytes: &[u8]) {
     repaired(bytes, &end);
 }
 
-/// How reading ended.
+/// State at the end of reading.
 struct End {
     whole: Whole,
     error: Option<Error>,
@@ -80,7 +80,7 @@ fn whole(bytes: &[u8]) -> End {
     End { whole, error }
 }
 
-/// The same file, in pieces of this size.
+/// Reads the same file in pieces of this size.
 fn pieces(bytes: &[u8], size: usize, end: &End) {
     let size = size.min(bytes.len().max(1));
     let mut reader = Reader::new(bytes).ok();
@@ -121,7 +121,7 @@ fn pieces(bytes: &[u8], size: usize, end: &End) {
     assert_eq!(decoder.whole(), end.whole);
 }
 
-/// The file cut to what is whole of it.
+/// Reads the intact part of the file.
 fn repaired(bytes: &[u8], end: &End) {
     let kept = &bytes[..end.whole.offset as usize];
     if kept.is_empty() {
@@ -133,7 +133,7 @@ fn repaired(bytes: &[u8], end: &End) {
     assert_eq!(reader.whole(), end.whole);
 }
 
-/// A frame that was read, written by our writer and read again.
+/// Writes a frame with our writer and reads it again.
 fn written_again(record: &Record<'_>) {
     assert!(record.captured.len() <= max_captured(record.link_type));
     let mut file = Vec::new();

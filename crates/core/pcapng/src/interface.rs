@@ -1,27 +1,26 @@
-//! Where frames were captured, and what its stamps count.
+//! Interfaces of a capture file, and the units of their timestamps.
 
-/// What an interface's stamps count: the option if_tsresol.
+/// Timestamp unit of an interface: the option if_tsresol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeUnit(u8);
 
 impl TimeUnit {
-    /// 10^-6 s: what a file without the option means.
+    /// 10^-6 s, the unit of a file without the option.
     pub const MICROSECONDS: Self = Self(6);
     /// 10^-9 s.
     pub const NANOSECONDS: Self = Self(9);
 
-    /// From the byte of the option: a negative power of ten, or of two if the top bit is set.
+    /// Decodes the option: a negative power of ten, or of two if the top bit is set.
     pub const fn from_tsresol(byte: u8) -> Self {
         Self(byte)
     }
 
-    /// The byte of the option.
+    /// Returns the option's byte.
     pub const fn tsresol(self) -> u8 {
         self.0
     }
 
-    /// Decimals of a second that stamps of this unit can have, at most the nine of nanoseconds: 6 for
-    /// microseconds.
+    /// Decimals of a second that timestamps of this unit can have, limited to nine: 6 for microseconds.
     pub const fn decimals(self) -> u8 {
         let power = self.0 & 0x7f;
         // 2^-10 s needs four decimals: ten bits are three digits and a little.
@@ -33,7 +32,7 @@ impl TimeUnit {
         if decimals > 9 { 9 } else { decimals }
     }
 
-    /// Nanoseconds of so many units, rounded down, at most what fits.
+    /// Converts `ticks` to nanoseconds, rounded down and limited to the maximum of the type.
     pub fn to_ns(self, ticks: u64) -> u64 {
         let power = u32::from(self.0 & 0x7f);
         if self.0 & 0x80 != 0 {
@@ -47,36 +46,35 @@ impl TimeUnit {
     }
 }
 
-/// Where frames were captured: read from a file, or to be written as a block of one.
+/// Description of a capture interface, read from a file or to write as a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What its frames begin with.
+    /// Link type of the frames.
     pub link_type: u16,
-    /// At most this much of a frame was captured; 0 is no limit.
+    /// Maximum number of captured bytes per frame; 0 means no limit.
     pub snap_len: u32,
-    /// Its name, if the file has it.
+    /// Name, if the file has it.
     pub name: Option<String>,
-    /// What a person calls it.
+    /// Description in free text.
     pub description: Option<String>,
-    /// Its hardware address.
+    /// MAC address.
     pub mac: Option<[u8; 6]>,
-    /// Bits per second.
+    /// Speed in bits per second.
     pub speed_bps: Option<u64>,
-    /// The filter that frames had passed, as libpcap writes it.
+    /// Capture filter, as libpcap text.
     pub filter: Option<String>,
-    /// The system it belonged to.
+    /// Operating system of the machine.
     pub os: Option<String>,
-    /// Bytes of FCS at the end of each frame, if the file says so; 0 otherwise.
+    /// Length of the FCS at the end of each frame, in bytes; 0 if the file does not specify it.
     pub fcs_len: u8,
-    /// What its stamps count.
+    /// Unit of the timestamps.
     pub time_unit: TimeUnit,
-    /// Seconds to add to its stamps.
+    /// Seconds to add to the timestamps.
     pub time_offset: i64,
 }
 
 impl Interface {
-    /// An interface of which only the link type is known, with nanosecond stamps and frames as large
-    /// as a file can have them.
+    /// Creates a description with this link type, nanosecond timestamps and the maximum snap length.
     pub fn new(link_type: u16) -> Self {
         Self {
             link_type,
@@ -93,7 +91,7 @@ impl Interface {
         }
     }
 
-    /// The wall clock of a stamp, in ns since 1970. Before 1970 is 0, after 2554 the largest number.
+    /// Wall-clock time of a timestamp, in ns since 1970; 0 before 1970, the maximum after 2554.
     pub(crate) fn stamp_ns(&self, ticks: u64) -> u64 {
         let ns = self.time_unit.to_ns(ticks);
         if self.time_offset == 0 {
@@ -103,7 +101,7 @@ impl Interface {
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// What it takes in memory at most: the list that it is in may be half empty.
+    /// Maximum memory of the description in bytes, for a list that may be half empty.
     pub(crate) fn memory(&self) -> usize {
         let texts = [&self.name, &self.description, &self.filter, &self.os];
         let text_bytes = texts.iter().filter_map(|text| text.as_ref());

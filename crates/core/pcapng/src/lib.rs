@@ -1,8 +1,8 @@
-//! pcap and pcapng blocks over byte slices.
+//! Readers and writers of pcap and pcapng files over byte slices.
 //!
-//! Pure: a capture file comes in as one slice ([`Reader`]) or in pieces ([`Decoder`]) and goes out as bytes
-//! appended to a buffer ([`PcapWriter`], [`PcapngWriter`], and each [`Block`] by itself). Knows no files, no
-//! clock, and nothing of what is in a frame. Stamps are wall-clock nanoseconds since 1970.
+//! Pure: the input is a capture file in one slice ([`Reader`]) or in pieces ([`Decoder`]); the output is appended to a
+//! buffer ([`PcapWriter`], [`PcapngWriter`], and each [`Block`]). Knows no files, no clock, and nothing about the
+//! contents of a frame. Timestamps are wall-clock nanoseconds since 1970.
 //!
 //! ```
 //! use wb_pcapng::{LINK_ETHERNET, PcapWriter, Reader};
@@ -58,10 +58,10 @@ pub const MAX_CAPTURED: usize = 262_144;
 pub const MAX_FRAME: usize = 128 << 20;
 /// Maximum length of a block in bytes, unless its section describes an interface with longer frames.
 pub const MAX_BLOCK: usize = 16 << 20;
-/// The most memory that the descriptions of all interfaces of a file may take: some 15,000 interfaces.
+/// Maximum memory of the descriptions of all interfaces of a file, in bytes: about 15,000 interfaces.
 pub const MAX_METADATA: usize = 8 << 20;
 
-/// Maximum length of a frame of this link type in bytes, as in libpcap. A longer record is damage.
+/// Maximum length of a frame of this link type in bytes, as in libpcap. A longer record means that the file is damaged.
 pub const fn max_captured(link_type: u16) -> usize {
     const DBUS: u16 = 231;
     const USBPCAP: u16 = 249;

@@ -1,10 +1,10 @@
-//! The options at the end of pcapng blocks: code, length, value padded to four bytes.
+//! Options at the end of pcapng blocks: code, length, value padded to four bytes.
 
 use crate::bytes::{Order, Sink, align4};
 
 pub(crate) const COMMENT: u16 = 1;
 
-/// Options of someone's own: text and bytes, to be copied or not.
+/// Private options of a vendor: text or bytes, that may or may not be copied.
 pub(crate) const CUSTOM: [u16; 4] = [2988, 2989, 19372, 19373];
 
 pub(crate) const SHB_HARDWARE: u16 = 2;
@@ -43,12 +43,12 @@ pub(crate) const ISB_FILTERACCEPT: u16 = 6;
 pub(crate) const ISB_OSDROP: u16 = 7;
 pub(crate) const ISB_USRDELIV: u16 = 8;
 
-/// The options in `rest`, up to the end mark, the end, or the first that does not fit.
+/// Iterator over the options in `rest`, up to the end mark, the end, or the first option that does not fit.
 #[derive(Debug)]
 pub(crate) struct Options<'a> {
     order: Order,
     rest: &'a [u8],
-    /// An option reached beyond the block.
+    /// True if an option exceeded the block.
     pub(crate) cut: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// The text in front of the first byte that is not UTF-8, and whether that is all.
+/// Returns the text before the first byte that is not UTF-8, and true if that is all of it.
 pub(crate) fn text(value: &[u8]) -> (&str, bool) {
     match std::str::from_utf8(value) {
         Ok(text) => (text, true),
@@ -99,7 +99,7 @@ pub(crate) fn put_padded(bytes: &[u8], out: &mut impl Sink) {
     out.put(&[0; 3][..align4(bytes.len()) - bytes.len()]);
 }
 
-/// Writes the options of one block; the end mark follows if there was one.
+/// Writes the options of one block, and an end mark if there are any.
 pub(crate) struct Emit<'s, S> {
     out: &'s mut S,
     any: bool,
@@ -116,7 +116,7 @@ impl<'s, S: Sink> Emit<'s, S> {
         self.any = true;
     }
 
-    /// A value of 64 KiB and more is cut.
+    /// Writes a byte value; 64 KiB and more are cut.
     pub(crate) fn bytes(&mut self, code: u16, value: Option<&[u8]>) -> &mut Self {
         if let Some(value) = value {
             let value = &value[..value.len().min(u16::MAX.into())];
@@ -138,12 +138,12 @@ impl<'s, S: Sink> Emit<'s, S> {
         self.bytes(code, value.map(u64::to_le_bytes).as_ref().map(|b| &b[..]))
     }
 
-    /// Upper half first, whatever the byte order.
+    /// Writes a timestamp: upper half first, in either byte order.
     pub(crate) fn time(&mut self, code: u16, value: Option<u64>) -> &mut Self {
         self.u64(code, value.map(|time| time.rotate_left(32)))
     }
 
-    /// The BPF text of a filter: behind a byte that says so.
+    /// Writes a filter as BPF text, behind a byte that identifies the format.
     pub(crate) fn filter(&mut self, code: u16, value: Option<&str>) -> &mut Self {
         if let Some(value) = value {
             let value = &value.as_bytes()[..value.len().min(usize::from(u16::MAX) - 1)];

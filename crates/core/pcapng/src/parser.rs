@@ -1,4 +1,4 @@
-//! What both formats have in common: a file is a header and blocks, each read from bytes that begin with it.
+//! Common parser of both formats: a file is a header and blocks, each parsed from bytes that begin with it.
 
 use crate::blocks::{Custom, PacketOptions, SECTION_HEADER, Section, Statistics};
 use crate::bytes::Order;
@@ -8,97 +8,97 @@ use crate::interface::Interface;
 use crate::pcap::{self, Layout};
 use crate::pcapng::{BlockContext, Known};
 
-/// One captured frame, its bytes borrowed from the file.
+/// One captured frame. Its bytes are borrowed from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Wall clock, ns since 1970; 0 where the file has no time. Finer stamps are rounded down, coarser ones
-    /// are as exact as [`Interface::time_unit`] says; what is outside 1970 to 2554 is the nearer end.
+    /// Wall-clock time in ns since 1970; 0 if the file has no time. Finer timestamps are rounded down, and coarser ones
+    /// have the resolution of [`Interface::time_unit`]. Times outside 1970 to 2554 are clamped.
     pub stamp_ns: u64,
-    /// Whether the file has a time for it: simple packet blocks have none.
+    /// True if the file has a time for the frame; simple packet blocks have none.
     pub stamped: bool,
-    /// What was captured of the frame.
+    /// Captured bytes.
     pub captured: &'a [u8],
-    /// The length it had. Damaged or odd writers put less than was captured.
+    /// Original length in bytes. In damaged or unusual files it is less than the captured length.
     pub original_len: u32,
     /// Index into the reader's interfaces.
     pub interface: u32,
-    /// What the bytes begin with: 1 is Ethernet.
+    /// Link type of the frame: 1 is Ethernet.
     pub link_type: u16,
-    /// What else the file says of it; nothing in pcap.
+    /// Additional information; empty in pcap.
     pub options: PacketOptions<'a>,
 }
 
-/// The two formats.
+/// File formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// libpcap's: one header, then records.
+    /// Format of libpcap: one header, then records.
     Pcap,
-    /// Blocks and sections.
+    /// Format with blocks and sections.
     Pcapng,
 }
 
-/// The header of a pcap file, or of a section of pcapng.
+/// Header of a pcap file, or of a section of pcapng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// The format.
+    /// Format of the file.
     pub format: Format,
-    /// Its numbers have their high byte first.
+    /// True if the integers are big endian.
     pub big_endian: bool,
-    /// What the section says of its writer; nothing in pcap.
+    /// Origin of the section; empty in pcap.
     pub section: Section<'a>,
 }
 
-/// What a block or record is.
+/// Contents of a block or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A header. That of pcap also describes interface 0.
+    /// A header. The header of pcap also describes interface 0.
     Header(Header<'a>),
-    /// An interface was described: its index.
+    /// Description of an interface, with its index.
     Interface(u32),
     /// A frame.
     Record(Record<'a>),
-    /// What an interface counted; the last of each interface is the one that holds.
+    /// Counters of an interface; the last block of each interface supersedes earlier ones.
     Statistics(Statistics),
-    /// Someone's own block.
+    /// A private block of a vendor.
     Custom(Custom<'a>),
-    /// A block that carries no frames: name resolution, decryption secrets, or unknown.
+    /// A block without frames: name resolution, decryption secrets, or unknown.
     Other {
-        /// Its type.
+        /// Type of the block.
         kind: u32,
     },
 }
 
-/// One block or record, and where it stands.
+/// One block or record, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Bytes from the start of the file.
+    /// Offset in bytes from the start of the file.
     pub offset: u64,
-    /// The block as it is in the file, for copying.
+    /// Bytes of the block as in the file, for copying.
     pub bytes: &'a [u8],
-    /// What it is.
+    /// Contents of the block.
     pub event: Event<'a>,
-    /// The interfaces described so far, of all sections in order.
+    /// Interfaces described so far, of all sections in order.
     pub interfaces: &'a [Interface],
 }
 
-/// How much of a file is whole.
+/// Extent of the intact part of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
-    /// Bytes up to the end of the last whole block: a file that is cut there reads without an error.
+    /// Offset of the end of the last complete block: a file cut there reads without an error.
     pub offset: u64,
-    /// Whole blocks and records, headers included.
+    /// Number of complete blocks and records, including headers.
     pub blocks: u64,
-    /// Whole frames.
+    /// Number of complete frames.
     pub records: u64,
 }
 
-/// There are not enough bytes for the next block.
+/// More bytes are needed for the next block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
     pub(crate) what: &'static str,
-    /// Bytes of the block in front of what is short.
+    /// Bytes of the block before the incomplete part.
     pub(crate) before: usize,
-    /// Bytes of what is short.
+    /// Length of the incomplete part, in bytes.
     pub(crate) needed: usize,
 }
 
@@ -109,13 +109,13 @@ enum State {
     Pcapng(BlockContext),
 }
 
-/// The blocks met so far, and what they say about the next one.
+/// State of parsing: the blocks read so far, and their effect on the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Parser {
     state: State,
     known: Known,
     whole: Whole,
-    /// True if the layout of pcap records is also inferred from the bytes given with the file header.
+    /// True if the layout of pcap records may also be inferred from the bytes that follow the file header.
     any_layout: bool,
 }
 
@@ -177,7 +177,7 @@ impl Parser {
         self.known.memory
     }
 
-    /// Reads the block that `rest` begins with; `rest` is not empty. After an error there is no more.
+    /// Reads the block at the start of `rest`, which is not empty. Must not be called after an error.
     pub(crate) fn step<'a>(
         &mut self,
         rest: &'a [u8],
@@ -242,7 +242,7 @@ impl Parser {
         Ok(Ok((Event::Header(header), len)))
     }
 
-    /// The error of a file that ends `present` bytes behind the last whole block.
+    /// Error of a file that ends `present` bytes after the last complete block.
     pub(crate) fn truncated(&self, short: Short, present: usize) -> Error {
         self.error(match self.state {
             State::Start => Problem::TruncatedHeader,

@@ -11,24 +11,24 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Alexey Kuznetsov's patch of libpcap: interface, protocol and packet type follow the lengths.
 const PATCHED: u32 = 0xa1b2_cd34;
-/// Ixia's lcap, by hardware and by software: the length of all records follows the file header.
+/// Ixia's lcap, from hardware and from software: the length of all records follows the file header.
 const IXIA: [u32; 2] = [0x1c00_01ac, 0x1c00_01ab];
 const VERSION: u16 = 2;
-/// The version that tcpdump of DG/UX writes.
+/// Version written by tcpdump of DG/UX.
 const VERSION_DGUX: u16 = 543;
 pub(crate) const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 /// Number of records that are read to choose a layout.
 const MOST_LOOKED_AT: usize = 20;
 
-/// Which length of a record comes first.
+/// Order of the two lengths in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// The captured length.
+    /// Captured length first.
     CapturedFirst,
-    /// The original length: versions before 2.3, and DG/UX.
+    /// Original length first: versions before 2.3, and DG/UX.
     OriginalFirst,
-    /// The smaller one is the captured length: version 2.3 was written both ways.
+    /// Either order, the smaller one is the captured length: version 2.3.
     SmallerCaptured,
 }
 
@@ -37,7 +37,7 @@ enum Lengths {
 pub(crate) struct Layout {
     pub(crate) order: Order,
     time_unit: TimeUnit,
-    /// Bytes of the file header.
+    /// Length of the file header, in bytes.
     file_header: usize,
     /// Bytes of a record between the two lengths and the frame.
     extra: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Layout {
     guessed: bool,
 }
 
-/// The layout of a file that begins with these four bytes; none if it is not pcap.
+/// Returns the layout of a file that begins with these four bytes, or `None` if it is not pcap.
 pub(crate) fn recognise(magic: [u8; 4]) -> Option<Layout> {
     let layout = |order: Order| {
         let plain = Layout {
@@ -74,25 +74,25 @@ pub(crate) fn recognise(magic: [u8; 4]) -> Option<Layout> {
 }
 
 impl Layout {
-    /// Bytes of the file header.
+    /// Length of the file header, in bytes.
     pub(crate) const fn file_header(&self) -> usize {
         self.file_header
     }
 
-    /// Returns true if the first records chose it.
+    /// Returns true if the layout was inferred from the first records.
     pub(crate) const fn is_guessed(&self) -> bool {
         self.guessed
     }
 
-    /// Returns true if libpcap reads it.
+    /// Returns true if libpcap can read the layout.
     pub(crate) const fn is_known_to_libpcap(&self) -> bool {
         !self.guessed && self.file_header == FILE_HEADER
     }
 
-    /// Chooses among layouts that have the same magic number, by the records at the start of the file:
-    /// Red Hat 6.1 and Nokia wrote longer record headers, SuSE 6.3 longer ones than the patch.
+    /// Chooses among layouts with the same magic number, by the records at the start of the file: Red Hat 6.1 and Nokia
+    /// wrote longer record headers, SuSE 6.3 longer ones than the patch.
     ///
-    /// Another layout is taken only if this one makes no sense there and the other does.
+    /// Takes another layout only if this one does not match the records and the other does.
     pub(crate) fn settled(self, interface: &Interface, records: &[u8]) -> Self {
         let others: &[usize] = match (self.extra, self.time_unit, self.file_header) {
             (0, TimeUnit::MICROSECONDS, FILE_HEADER) => &[8, 4],
@@ -113,7 +113,7 @@ impl Layout {
         others.iter().find_map(other).unwrap_or(self)
     }
 
-    /// Returns true if the first records, at least two whole ones, are sound up to the last of these bytes.
+    /// Returns true if the first records, at least two complete ones, are valid up to the last of these bytes.
     fn makes_sense(&self, interface: &Interface, mut records: &[u8]) -> bool {
         for seen in 0..MOST_LOOKED_AT {
             let Some(header) = records.first_chunk::<RECORD_HEADER>() else {
@@ -137,7 +137,7 @@ impl Layout {
         true
     }
 
-    /// Seconds, fraction, captured and original length of a record.
+    /// Returns seconds, fraction, captured length and original length of a record.
     fn fields(&self, header: &[u8; RECORD_HEADER]) -> (u32, u32, u32, u32) {
         let word = |at: usize| self.order.u32(&header[at..]).unwrap_or_default();
         let (first, second) = (word(8), word(12));
@@ -155,7 +155,7 @@ impl Layout {
     }
 }
 
-/// The one interface of a file.
+/// Returns the only interface of a file.
 pub(crate) fn interface(
     layout: &mut Layout,
     header: &[u8; FILE_HEADER],
@@ -176,7 +176,7 @@ pub(crate) fn interface(
     };
     let snap_len = order.u32(&header[16..]).ok_or(Problem::TruncatedHeader)?;
     let link = order.u32(&header[20..]).ok_or(Problem::TruncatedHeader)?;
-    // pcap-linktype(7): bit 26 says that the top four bits count the FCS in words of two bytes.
+    // pcap-linktype(7): bit 26 is set if the top four bits hold the FCS length in units of two bytes.
     let fcs_len = if link & 1 << 26 != 0 {
         (link >> 28) as u8 * 2
     } else {
@@ -190,7 +190,7 @@ pub(crate) fn interface(
     })
 }
 
-/// The record that `rest` begins with, and its length in the file.
+/// Reads the record at the start of `rest`. Returns it with its length in the file.
 pub(crate) fn record<'a>(
     layout: &Layout,
     interface: &Interface,
@@ -236,17 +236,17 @@ pub(crate) fn record<'a>(
     Ok(Ok((record, begin + len)))
 }
 
-/// What the stamps of a pcap file count.
+/// Precision of the timestamps in a pcap file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Microseconds, for old readers; what is finer is cut off.
+    /// Microseconds, for old readers; smaller digits are cut off.
     Micro,
     /// Nanoseconds.
     #[default]
     Nano,
 }
 
-/// Writes pcap, little endian.
+/// Writer of little-endian pcap files.
 ///
 /// Seconds have 32 bits and wrap in 2106.
 #[derive(Clone, Copy, Debug)]
@@ -255,16 +255,16 @@ pub struct PcapWriter {
 }
 
 impl PcapWriter {
-    /// Bytes of the file header.
+    /// Length of the file header, in bytes.
     pub const FILE_HEADER_LEN: usize = FILE_HEADER;
 
-    /// The header of a file with nanosecond stamps and whole frames.
+    /// Returns the header of a file with nanosecond timestamps and whole frames.
     pub const fn file_header(link_type: u16) -> [u8; FILE_HEADER] {
         Self::file_header_with(link_type, MAX_CAPTURED as u32, Precision::Nano)
     }
 
-    /// The header of a file. A `snap_len` of 0, no limit, is written as [`MAX_CAPTURED`], because some
-    /// readers take 0 at its word.
+    /// Returns the header of a file. A `snap_len` of 0 (no limit) is written as [`MAX_CAPTURED`], because some readers
+    /// take 0 literally.
     pub const fn file_header_with(
         link_type: u16,
         snap_len: u32,
@@ -287,7 +287,7 @@ impl PcapWriter {
         ]
     }
 
-    /// What stands in front of the captured bytes of a frame.
+    /// Returns the record header, which precedes the captured bytes of a frame.
     pub fn record_header_with(
         stamp_ns: u64,
         original_len: u32,
@@ -311,7 +311,7 @@ impl PcapWriter {
         header
     }
 
-    /// Bytes of a record with so many captured bytes.
+    /// Length of a record with `captured` captured bytes.
     pub const fn record_len(captured: usize) -> usize {
         RECORD_HEADER
             + if captured > MAX_FRAME {
@@ -321,10 +321,10 @@ impl PcapWriter {
             }
     }
 
-    /// Begins a file with nanosecond stamps and whole frames: appends its header to `out`.
+    /// Begins a file with nanosecond timestamps and whole frames: appends its header to `out`.
     ///
     /// # Panics
-    /// If a fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
+    /// A fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
     pub fn new(link_type: u16, out: &mut impl Sink) -> Self {
         Self::with(link_type, MAX_CAPTURED as u32, Precision::Nano, out)
     }
@@ -332,15 +332,15 @@ impl PcapWriter {
     /// Begins a file: appends its header to `out`.
     ///
     /// # Panics
-    /// If a fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
+    /// A fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
     pub fn with(link_type: u16, snap_len: u32, precision: Precision, out: &mut impl Sink) -> Self {
         assert!(out.make_room(FILE_HEADER), "no room for the file header");
         out.put(&Self::file_header_with(link_type, snap_len, precision));
         Self { precision }
     }
 
-    /// Appends a frame to `out`. Of more than [`MAX_FRAME`] bytes the rest is cut off. False if a fixed
-    /// buffer has no room for all of it; then nothing is written.
+    /// Appends a frame to `out`; bytes beyond [`MAX_FRAME`] are cut off. Returns false and writes nothing if a fixed
+    /// buffer has no room for all of it.
     pub fn record(
         &mut self,
         stamp_ns: u64,

@@ -1,4 +1,4 @@
-//! Reads blocks of pcapng (draft-ietf-opsawg-pcapng): one at a time, from bytes that begin with it.
+//! Parser of pcapng blocks (draft-ietf-opsawg-pcapng), one at a time, each at the start of the given bytes.
 
 use crate::blocks::{
     BYTE_ORDER, CUSTOM, Custom, ENHANCED_PACKET, FRAMING, INTERFACE, OLD_PACKET, PacketOptions,
@@ -12,7 +12,7 @@ use crate::options::{self as opt, Options, text};
 use crate::parser::{Event, Format, Header, Record, Short};
 use crate::{MAX_BLOCK, MAX_METADATA, max_captured};
 
-/// What the blocks before say about the next one.
+/// State from earlier blocks that the next block depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockContext {
     pub(crate) order: Order,
@@ -20,11 +20,11 @@ pub(crate) struct BlockContext {
     pub(crate) section: usize,
 }
 
-/// What outlives a block.
+/// State that outlives a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) interfaces: Vec<Interface>,
-    /// What `interfaces` take in memory.
+    /// Memory of `interfaces`, in bytes.
     pub(crate) memory: usize,
     pub(crate) warnings: Warnings,
     /// Maximum length of a frame of the interfaces, in bytes.
@@ -41,7 +41,7 @@ impl Known {
     }
 }
 
-/// A block's type and body, and the length of the whole.
+/// Type and body of a block, and the length of the whole block.
 struct Frame<'a> {
     kind: u32,
     body: &'a [u8],
@@ -49,7 +49,7 @@ struct Frame<'a> {
 }
 
 impl BlockContext {
-    /// Reads the block that `rest` begins with; gives it and its length in the file.
+    /// Reads the block at the start of `rest`. Returns it with its length in the file.
     pub(crate) fn block<'a>(
         &mut self,
         rest: &'a [u8],
@@ -81,7 +81,7 @@ impl BlockContext {
         Ok(Ok((event, len)))
     }
 
-    /// A section header also sets the byte order.
+    /// Reads the framing of a block. A section header also sets the byte order.
     fn frame<'a>(
         &mut self,
         rest: &'a [u8],
@@ -109,7 +109,7 @@ impl BlockContext {
         let (kind, claimed) = (word(0), word(4));
         let len = claimed as usize;
         let wrong = Problem::BlockLength { kind, len: claimed };
-        // Some writers leave the length without its padding; libpcap refuses these files, too.
+        // Some writers exclude the padding from the length; libpcap refuses these files, too.
         if len < FRAMING || !len.is_multiple_of(4) || len > most {
             return Err(wrong);
         }
@@ -164,7 +164,7 @@ impl BlockContext {
 
     fn interface<'a>(&self, body: &[u8], known: &mut Known) -> Result<Event<'a>, Option<Problem>> {
         let interface = self.description(body, &mut known.details).ok_or(None)?;
-        // Without a limit a file of nothing but descriptions would fill the memory.
+        // Unless limited, a file of nothing but descriptions would fill the memory.
         if known.memory + interface.memory() > MAX_METADATA {
             return Err(Some(Problem::TooMuchMetadata(known.interfaces.len())));
         }
@@ -214,7 +214,7 @@ impl BlockContext {
                 _ => {}
             }
         }
-        // A wrong unit or offset would falsify every stamp, so here damage is not passed over.
+        // A wrong unit or offset would falsify every timestamp, so damage is an error here.
         (!options.cut).then_some(interface)
     }
 
@@ -300,8 +300,8 @@ impl BlockContext {
         self.record(0, captured, original, &body[4..], known)
     }
 
-    /// The packet with its bytes at the start of `rest`, without stamp and options; the error is None if
-    /// they are more than the block has.
+    /// Returns the packet with its bytes at the start of `rest`, without timestamp and options. The error is `None` if
+    /// the bytes exceed the block.
     fn record<'a>(
         &self,
         id: u32,
@@ -376,7 +376,7 @@ impl BlockContext {
     }
 }
 
-/// The kind of an option that has no field.
+/// Kind of an option without a field.
 fn of_other(code: u16) -> Detail {
     match opt::CUSTOM.contains(&code) {
         true => Detail::Custom,
@@ -384,7 +384,7 @@ fn of_other(code: u16) -> Detail {
     }
 }
 
-/// Sets a field to what was read, if it was; the first of its kind stays.
+/// Sets a field to the value read, if any; the first value is kept. Returns false if the option was malformed.
 fn set<T>(field: &mut Option<T>, read: Option<T>) -> bool {
     let sane = read.is_some();
     if field.is_none() {

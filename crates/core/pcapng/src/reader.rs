@@ -1,30 +1,29 @@
-//! Reads a capture file that lies in memory.
+//! Reader of a capture file in memory.
 
 use crate::error::{Error, Problem, Warnings};
 use crate::interface::Interface;
 use crate::parser::{Event, Format, Item, Parser, Record, Whole};
 
-/// Reads a capture file that lies in memory, record by record.
+/// Reads a capture file in memory, record by record.
 ///
-/// An iterator of records; after an error, which names the first byte that could not be read, it ends.
-/// All before that byte is whole. Blocks that carry no packets are skipped; who wants them calls
-/// [`next_item`](Self::next_item) instead. For a file that comes in pieces there is
-/// [`Decoder`](crate::Decoder).
+/// An iterator of records. After an error, which holds the offset of the first unreadable byte, it ends; everything
+/// before that byte is intact. Blocks without packets are skipped; to see them, call [`next_item`](Self::next_item).
+/// For a file in pieces see [`Decoder`](crate::Decoder).
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     file: &'a [u8],
     parser: Parser,
     format: Format,
-    /// The header, which was read at once, was not yet handed out.
+    /// True until the header, which `new` has read, is returned as an item.
     at_header: bool,
     failed: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// Looks at the file's header.
+    /// Reads the file header.
     ///
     /// # Errors
-    /// If the file is of neither format, or ends in its header.
+    /// The file has neither format, or ends in its header.
     pub fn new(file: &'a [u8]) -> Result<Self, Error> {
         let mut parser = Parser::with_any_layout();
         let step = parser.step(file)?;
@@ -41,7 +40,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The format of the file.
+    /// Format of the file.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -50,31 +49,31 @@ impl<'a> Reader<'a> {
         self.parser.has_other_layout()
     }
 
-    /// The interfaces met so far, of all sections in order; pcap has one from the start.
+    /// Interfaces read so far, of all sections in order; a pcap file has one from the start.
     pub fn interfaces(&self) -> &[Interface] {
         self.parser.interfaces()
     }
 
-    /// Bytes read so far: everything before is whole.
+    /// Number of bytes read so far. Everything before this offset is intact.
     pub fn offset(&self) -> u64 {
         self.parser.whole().offset
     }
 
-    /// How much was read so far; after an error, how much of the file is whole.
+    /// Extent of the part read so far; after an error, of the intact part of the file.
     pub fn whole(&self) -> Whole {
         self.parser.whole()
     }
 
-    /// Oddities met so far.
+    /// Anomalies found so far.
     pub fn warnings(&self) -> Warnings {
         self.parser.warnings()
     }
 
-    /// The next block, record or header; the first header, too, if it is called before the first record.
-    /// None at the end of the file, and after an error.
+    /// Returns the next block, record or header, including the first header if called before the first record. Returns
+    /// `None` at the end of the file and after an error.
     ///
     /// # Errors
-    /// If the file is damaged or ends in the middle.
+    /// The file is damaged or truncated.
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         if self.at_header {
             self.at_header = false;

@@ -1,28 +1,28 @@
-//! What a capture file holds, counted while it is read.
+//! Counts over the contents of a capture file.
 
 use crate::blocks::Statistics;
 use crate::error::Error;
 use crate::parser::{Event, Format, Item, Record};
 use crate::reader::Reader;
 
-/// Counts of some frames of a file.
+/// Counts of a set of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames.
     pub packets: u64,
-    /// Bytes that were captured of them.
+    /// Captured bytes.
     pub captured_bytes: u64,
-    /// Bytes they had.
+    /// Original bytes.
     pub original_bytes: u64,
-    /// Frames of which only a part was captured.
+    /// Frames that were captured only in part.
     pub cut_packets: u64,
-    /// The earliest stamp.
+    /// Earliest timestamp, in ns.
     pub first_ns: Option<u64>,
-    /// The latest stamp.
+    /// Latest timestamp, in ns.
     pub last_ns: Option<u64>,
-    /// Frames whose stamp is earlier than one before them.
+    /// Frames with an earlier timestamp than a frame before them.
     pub out_of_order: u64,
-    /// Losses noted with frames (epb_dropcount); none noted is none.
+    /// Losses recorded with frames (epb_dropcount); `None` if none are recorded.
     pub noted_drops: Option<u64>,
 }
 
@@ -44,46 +44,46 @@ impl Counts {
         }
     }
 
-    /// From the earliest stamp to the latest.
+    /// Time between the earliest and the latest timestamp.
     pub fn duration_ns(&self) -> Option<u64> {
         Some(self.last_ns? - self.first_ns?)
     }
 }
 
-/// What one interface of a file contributed.
+/// Summary of one interface of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceSummary {
-    /// Its frames.
+    /// Counts of its frames.
     pub counts: Counts,
-    /// Its last statistics block: the one that holds.
+    /// Last statistics block, which supersedes earlier ones.
     pub statistics: Option<Statistics>,
 }
 
-/// What a capture file holds: give it every item.
+/// Summary of a capture file; call [`add`](Self::add) with every item.
 ///
-/// Its memory grows with the interfaces only, of which a reader lets pass a bounded number.
+/// Memory grows only with the interfaces, and a reader limits their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The format, once the header was met.
+    /// Format; `None` before the header.
     pub format: Option<Format>,
-    /// Sections of which the numbers have their high byte first.
+    /// Number of big-endian sections.
     pub big_endian_sections: u64,
-    /// Sections; 1 for pcap.
+    /// Number of sections; 1 for pcap.
     pub sections: u64,
-    /// Bytes of all blocks.
+    /// Length of all blocks, in bytes.
     pub file_bytes: u64,
-    /// All frames, in the order of the file.
+    /// Counts of all frames, in file order.
     pub total: Counts,
-    /// Of each interface, indexed as the reader's interfaces.
+    /// Summary of each interface, with the reader's indices.
     pub interfaces: Vec<InterfaceSummary>,
-    /// Statistics blocks.
+    /// Number of statistics blocks.
     pub statistics_blocks: u64,
-    /// Blocks that carry neither frames nor descriptions nor statistics.
+    /// Number of blocks with neither frames nor descriptions nor statistics.
     pub other_blocks: u64,
 }
 
 impl Summary {
-    /// Counts a block.
+    /// Adds a block.
     pub fn add(&mut self, item: &Item<'_>) {
         self.file_bytes += item.bytes.len() as u64;
         if self.interfaces.len() < item.interfaces.len() {
@@ -112,7 +112,7 @@ impl Summary {
         }
     }
 
-    /// Of a file in memory: what it holds up to its end or the first error, and that error.
+    /// Summarises a file in memory up to its end or the first error. Also returns the error.
     pub fn of(file: &[u8]) -> (Self, Option<Error>) {
         let mut summary = Self::default();
         let mut reader = match Reader::new(file) {
@@ -128,7 +128,7 @@ impl Summary {
         }
     }
 
-    /// The sum of one number over the last statistics of all interfaces; none if no interface has it.
+    /// Returns the sum of one counter over the last statistics of all interfaces, or `None` if no interface has it.
     pub fn sum(&self, number: impl Fn(&Statistics) -> Option<u64>) -> Option<u64> {
         let numbers = self.interfaces.iter().filter_map(|i| i.statistics.as_ref());
         let present = numbers.filter_map(number);

@@ -1,4 +1,4 @@
-//! Other programs read what we write.
+//! Files checked with other programs.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ const FRAME: [u8; 60] = {
     frame
 };
 
-/// What the program prints about the file; none, with the reason printed, if it is not there.
+/// Runs a program on the file and returns its output. Returns `None` and prints the reason if it is not installed.
 fn judge(program: &str, args: &[&str], file: &[u8]) -> Option<String> {
     let child = Command::new(program)
         .args(args)
@@ -151,7 +151,7 @@ fn tshark_reads_what_we_write() {
     let Some(text) = judge("tshark", &args, &pcapng()) else {
         return;
     };
-    // It lists the custom block, too, as a third line without a time.
+    // tshark lists the custom block, too, as a third line without a time.
     let lines: Vec<&str> = text.lines().take(2).collect();
     assert_eq!(
         lines,

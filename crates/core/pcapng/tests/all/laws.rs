@@ -1,5 +1,5 @@
-//! What holds for all files: what is written is read again, in pieces as in one, and a cut or damaged file
-//! gives an exact error, never a panic, a loop, or much memory.
+//! Laws for all files: a written file reads back the same, as a whole and in pieces. A truncated or damaged file gives
+//! an exact error, and never a panic, an endless loop or high memory use.
 
 use crate::reference::{self, File, Order, Packet, Piece};
 use proptest::collection::vec;
@@ -56,7 +56,7 @@ fn statistics(interface: u32, stamp_ns: u64, n: [Option<u64>; 7]) -> Statistics 
     }
 }
 
-/// As the library writes it; checks the promised lengths.
+/// Writes a file with the library, and checks the announced lengths.
 fn written(file: &File) -> Vec<u8> {
     let mut out = Vec::new();
     let mut write = |len: usize, write: &dyn Fn(&mut Vec<u8>) -> bool| {
@@ -101,7 +101,7 @@ fn written(file: &File) -> Vec<u8> {
     out
 }
 
-/// Its wall clock, computed with large numbers.
+/// Wall-clock time of a timestamp, computed with large integers.
 fn stamp_ns(interface: &Interface, ticks: u64) -> u64 {
     let unit = interface.time_unit.tsresol();
     let power = u32::from(unit & 0x7f);
@@ -114,7 +114,7 @@ fn stamp_ns(interface: &Interface, ticks: u64) -> u64 {
     ns.clamp(0, u64::MAX.into()) as u64
 }
 
-/// All items of a file that is read in pieces of these sizes, in turn.
+/// Returns all items of a file that is read in pieces of these sizes, in turn.
 fn decode<T>(
     file: &[u8],
     sizes: &[usize],
@@ -394,7 +394,7 @@ fn texts_too_long_for_an_option_are_cut_to_what_can_be_read() {
     fuzz::exercise(&file);
 }
 
-/// Feeds `piece` after `start` until the reader refuses, or for `total` bytes; gives the most memory it took.
+/// Feeds `piece` after `start` until the reader refuses, or for `total` bytes. Returns the peak memory.
 fn feed(start: &[u8], piece: &[u8], total: usize) -> (usize, Option<Problem>) {
     let mut decoder = Decoder::new();
     decoder.push(start);
@@ -446,7 +446,7 @@ fn long_and_hostile_files_take_bounded_memory() {
     );
     assert!(most <= MAX_METADATA + 64 * interface.len(), "{most}");
 
-    // A block of the largest size is kept until it is whole, a larger one is refused at its start.
+    // A block of the maximum size is kept until it is complete; a larger one is refused at its start.
     let head = |len: usize| {
         [
             &0x8000_0000u32.to_le_bytes()[..],

@@ -1,4 +1,4 @@
-//! Files through the public face of the crate.
+//! Files through the public API of the crate.
 
 mod judges;
 mod laws;

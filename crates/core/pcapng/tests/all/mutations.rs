@@ -1,4 +1,4 @@
-//! Many damaged files. The run of a million, with another seed if one is given:
+//! Many damaged files. To test a million, optionally with another seed:
 //! `WB_SEED=7 cargo test -p wb-pcapng --test all mutations -- --ignored --nocapture`.
 
 use crate::reference::{self, Piece};
@@ -6,7 +6,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use wb_pcapng::{Problem, Reader, fuzz};
 
-/// xorshift64*: the same files for the same seed, on every machine.
+/// xorshift64*: the same seed gives the same files on every machine.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// Whole files of both formats and byte orders.
+/// Builds intact files of both formats and byte orders.
 fn originals() -> Vec<Vec<u8>> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -44,7 +44,7 @@ fn originals() -> Vec<Vec<u8>> {
     files
 }
 
-/// Changes a file in one to four places, as a bad disk, a bad program or a bad person would.
+/// Changes a file in one to four places, as a bad disk, a faulty program or an attacker would.
 fn damage(file: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
     const NUMBERS: [u32; 12] = [
         0,
@@ -65,7 +65,7 @@ fn damage(file: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Random) {
         match random.below(8) {
             0 if !file.is_empty() => file[at] ^= 1 << random.below(8),
             1 if !file.is_empty() => file[at] = random.next() as u8,
-            // Numbers stand at multiples of four in pcapng.
+            // In pcapng, integers are aligned to four bytes.
             2 | 3 if file.len() >= 4 => {
                 let at = (at & !3).min(file.len() - 4);
                 let number = NUMBERS[random.below(NUMBERS.len())];
@@ -127,7 +127,7 @@ fn run(count: u64, seed: u64) {
          {kinds:?}; {:.1} s",
         started.elapsed().as_secs_f64()
     );
-    // Damage that finds nothing would prove nothing: all but the metadata limit, for which files are too small.
+    // Damage must cause every kind of error, except for the metadata limit, for which files are too small.
     assert!(whole > 0 && records > 0);
     assert!(kinds[..8].iter().all(|n| *n > 0), "{kinds:?}");
 }

@@ -2,12 +2,12 @@
 
 use wb_pcapng::{Problem, Reader};
 
-/// Time of the first frame, s.
+/// Time of the first frame, in s.
 const T: u64 = 1_700_000_000;
-/// Time of the first frame, ns.
+/// Time of the first frame, in ns.
 const T_NS: u64 = T * 1_000_000_000;
 
-/// A frame of `len` bytes.
+/// Builds a frame of `len` bytes.
 fn frame(len: usize) -> Vec<u8> {
     (0..len).map(|at| at as u8).collect()
 }
@@ -16,13 +16,13 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A pcap file in microseconds with this snap length.
+/// Builds a pcap file in microseconds with this snap length.
 fn pcap(snap: u32, records: &[Vec<u8>]) -> Vec<u8> {
     let header = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, snap, 1]);
     [header, records.concat()].concat()
 }
 
-/// A record of `held` bytes of a frame of `len` bytes.
+/// Builds a record of `held` bytes of a frame of `len` bytes.
 fn record(s: u32, us: u32, held: usize, len: u32) -> Vec<u8> {
     [words(&[s, us, held as u32, len]), frame(held)].concat()
 }
@@ -38,13 +38,13 @@ fn padded(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A section of version 1.`minor` that is `len` bytes long; -1: not known.
+/// Builds a section of version 1.`minor` that is `len` bytes long; -1 means unknown.
 fn section(minor: u32, len: i64) -> Vec<u8> {
     let head = words(&[0x1a2b_3c4d, minor << 16 | 1]);
     block(0x0a0d_0d0a, &[head, len.to_le_bytes().to_vec()].concat())
 }
 
-/// An interface with a number of bytes for each option.
+/// Builds an interface with these options.
 fn interface(link: u32, snap: u32, options: &[(u16, &[u8])]) -> Vec<u8> {
     let mut body = words(&[link, snap]);
     for (code, value) in options {
@@ -60,14 +60,14 @@ fn ethernet() -> Vec<u8> {
     interface(1, 262_144, &[])
 }
 
-/// A packet of `held` bytes of a frame of `len` bytes.
+/// Builds a packet of `held` bytes of a frame of `len` bytes.
 fn packet(interface: u32, ticks: u64, held: usize, len: u32) -> Vec<u8> {
     let (high, low) = ((ticks >> 32) as u32, ticks as u32);
     let head = words(&[interface, high, low, held as u32, len]);
     block(6, &[head, padded(&frame(held))].concat())
 }
 
-/// A section in big-endian byte order with a packet of 4 bytes.
+/// Builds a section in big-endian byte order with a packet of 4 bytes.
 fn big_endian(us: u64) -> Vec<u8> {
     let block = |kind: u32, body: &[u32]| {
         let len = 12 + 4 * body.len() as u32;
@@ -85,7 +85,7 @@ fn big_endian(us: u64) -> Vec<u8> {
     .concat()
 }
 
-/// A packet as older writers have it; the number of drops before it is 65535 if it is not known.
+/// Builds an old packet block. The number of drops before it is 65535 if unknown.
 fn old_packet(us: u64, held: usize, drops: u32) -> Vec<u8> {
     let (high, low) = ((us >> 32) as u32, us as u32);
     let head = words(&[drops << 16, high, low, held as u32, held as u32]);
@@ -99,7 +99,7 @@ fn simple_packet(held: usize, len: u32) -> Vec<u8> {
 /// Frames as (time in ns, bytes held, length).
 type Frames = Vec<(u64, usize, u32)>;
 
-/// Offset of the first damage, and what is wrong there.
+/// Offset and kind of the first damage.
 type Damage = Option<(u64, Problem)>;
 
 /// Reads the frames of a file up to its end or its first damage.
@@ -126,7 +126,7 @@ fn whole_files_are_read_to_their_end() {
     let s = T as u32;
     let us = T * 1_000_000;
     let pcapng = |blocks: &[Vec<u8>]| [section(0, -1), blocks.concat()].concat();
-    // Two frames a quarter of a second apart, from an eighth behind the second, in units of 2^-bits s.
+    // Two frames a quarter of a second apart, the first an eighth after the full second, in units of 2^-bits s.
     let binary = |bits: u32| {
         let first = (T << bits) + (1 << bits) / 8;
         let unit = [0x80 | bits as u8];
@@ -175,7 +175,7 @@ fn whole_files_are_read_to_their_end() {
             ),
             vec![(T_NS, 69_034, 69_034), (T_NS + 1000, 60, 60)],
         ),
-        // Lengths that contradict each other are passed on.
+        // Contradictory lengths are passed on.
         (
             "held more than there was",
             pcap(262_144, &[record(s, 0, 62, 10), record(s, 1, 61, 61)]),
@@ -376,7 +376,7 @@ fn damaged_files_are_read_to_the_damage() {
             vec![],
             at(24, too_large(0xffff_ff00)),
         ),
-        // The magic number and the version become a time, and the words behind them lengths of zero.
+        // The magic number and the version are read as a time, and the words behind them as lengths of zero.
         (
             "a file behind a file",
             then(&whole()),
@@ -426,7 +426,7 @@ fn damaged_files_are_read_to_the_damage() {
     for (name, file, frames, problem) in many {
         assert_eq!(read(&file), (frames, problem), "{name}");
     }
-    // A page of zeros behind a pcap file reads as frames of no length in 1970.
+    // A page of zeros behind a pcap file reads as empty frames in 1970.
     let (frames, problem) = read(&then(&[0; 4096]));
     assert_eq!((frames.len(), problem), (1 + 4096 / 16, None));
 }

@@ -1,4 +1,4 @@
-//! Capture files given byte by byte.
+//! Capture files as literal bytes.
 
 use wb_pcapng::{
     Block, Decoder, EnhancedPacket, Event, Fixed, Format, Interface, LINK_ETHERNET, PacketOptions,
@@ -25,7 +25,7 @@ fn read(file: &[u8]) -> Vec<Record<'_>> {
     Reader::new(file).unwrap().map(Result::unwrap).collect()
 }
 
-/// What stops the reader, and the records before.
+/// Returns the number of records before the first error, and the error.
 fn failure(file: &[u8]) -> (usize, u64, Problem) {
     let mut records = 0;
     let mut reader = match Reader::new(file) {
@@ -156,8 +156,8 @@ fn pcapng() {
 #[test]
 fn pcapng_sections_orders_and_odd_blocks() {
     let mut file = blocks().concat();
-    // A second section, big endian: an unknown block, an interface without options (microseconds, snap
-    // length 8), one in 2^-10 s an hour ahead, a packet of each, an old packet, a simple one.
+    // A second section, big endian: an unknown block, an interface without options (microseconds, snap length 8), one
+    // in 2^-10 s with an offset of an hour, a packet of each, an old packet, a simple packet.
     file.extend(hex("
         0a0d0d0a 0000001c 1a2b3c4d 00010000 ffffffff ffffffff 0000001c
         80000abc 00000010 deadbeef 00000010
@@ -345,7 +345,7 @@ fn damaged_files() {
                 },
             ),
         ),
-        // The name of the interface reaches beyond its block.
+        // The name of the interface exceeds its block.
         (
             changed(pcapng.clone(), 46, &[99]),
             (0, 28, Problem::BlockLength { kind: 1, len: 40 }),
@@ -401,7 +401,7 @@ fn statistics() -> Statistics {
     }
 }
 
-/// Writes the blocks of [`blocks`] and gives what the writers said of their lengths.
+/// Writes the blocks of [`blocks`] and returns the lengths that the writers announced.
 fn write_blocks(out: &mut impl wb_pcapng::Sink) -> [usize; 5] {
     let section = Section::default();
     let interface = Interface {
@@ -625,7 +625,7 @@ fn oddities_are_warnings() {
         ]
     );
 
-    // The drop count of the second packet says two bytes; the flags before it stand.
+    // The drop count of the second packet has a length of two bytes; the flags before it are kept.
     let mut file = blocks().concat();
     file[206] = 2;
     let mut reader = Reader::new(&file).unwrap();
@@ -646,7 +646,7 @@ fn oddities_are_warnings() {
 fn blocks_that_make_little_sense_are_passed_over() {
     let mut file = Vec::new();
     let mut writer = PcapngWriter::new("w\u{1f980}", &mut file);
-    // The last byte of a letter of four is missing.
+    // The last byte of a four-byte character is missing.
     let at = file.windows(4).position(|w| w == "\u{1f980}".as_bytes());
     file[at.unwrap() + 3] = b'x';
     writer.interface("x", LINK_ETHERNET, &mut file);
@@ -687,7 +687,7 @@ fn the_first_of_two_equal_options_stands() {
     assert_eq!(read(&file)[0].options.flags, Some(1));
 }
 
-/// A pcap file of five frames of 20, 30, ... bytes that were 1500 bytes long.
+/// Builds a pcap file with the first 20, 30, ... bytes of five frames of 1500 bytes.
 fn dialect(
     magic: u32,
     version: (u16, u16),
@@ -763,7 +763,7 @@ fn dialects_of_pcap_are_read() {
             })
             .collect();
         assert_eq!(found, expected, "{name}");
-        // Its first piece is enough.
+        // The first piece is enough to infer the layout.
         let mut decoder = Decoder::with_any_layout();
         let mut frames = 0;
         for piece in [&file[..200.min(file.len())], &file[200.min(file.len())..]] {
@@ -779,7 +779,7 @@ fn dialects_of_pcap_are_read() {
 #[test]
 fn a_damaged_file_keeps_its_layout() {
     let mut file = dialect(0xa1b2_c3d4, (2, 4), false, 0, false);
-    // The second record claims too much.
+    // The second record has too large a length.
     file[24 + 36 + 8..][..4].copy_from_slice(&[0xff; 4]);
     let (records, offset, problem) = failure(&file);
     assert_eq!((records, offset), (1, 60));

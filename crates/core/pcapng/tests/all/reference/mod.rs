@@ -1,5 +1,5 @@
-//! A second, plain writer of both formats in both byte orders: an independent account of what the library
-//! must write (little endian) and read (both), and the source of files for other tests.
+//! Second, simple writer of both formats in both byte orders: an independent reference for the library's writer (little
+//! endian) and readers (both), and the source of files for other tests.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -83,7 +83,7 @@ pub(crate) enum Piece {
     /// Statistics of an interface: stamp, and the options 2 to 8.
     Statistics(u32, u64, [Option<u64>; 7]),
     Custom(u32, Vec<u8>),
-    /// Of a type that nobody knows.
+    /// Block of an unknown type.
     Unknown(Vec<u8>),
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct File {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// The blocks of a section, one by one.
+/// Writes a section as a list of blocks.
 pub(crate) fn pcapng(file: &File, order: Order) -> Vec<Vec<u8>> {
     let [comment, hardware, os, application] = &file.texts;
     let head = [
@@ -186,7 +186,7 @@ fn block(piece: &Piece, order: Order) -> Vec<u8> {
     }
 }
 
-/// The header of a pcap file and its records, one by one.
+/// Writes a pcap file as a list of its header and records.
 pub(crate) fn pcap(packets: &[Packet], link_type: u16, nano: bool, order: Order) -> Vec<Vec<u8>> {
     let magic = if nano { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
     let mut blocks = vec![
@@ -251,7 +251,7 @@ fn interface() -> impl Strategy<Value = Interface> {
                 os,
                 fcs_len,
                 time_unit: TimeUnit::from_tsresol(unit),
-                // Every other one has none, as nearly all files.
+                // Half of them have none, as nearly all real files.
                 time_offset: if offset % 2 == 0 { 0 } else { offset },
             }
         },
