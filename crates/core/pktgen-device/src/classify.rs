@@ -1,19 +1,19 @@
-//! Which frames the receiver counts, and as how many bytes.
+//! Selects the frames that the receiver counts, and their number of bytes.
 
 use wb_wire::{PktgenTag, ethertype};
 
 /// A frame that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PktgenFrame {
-    /// Ethernet header and IP packet: neither FCS nor VLAN tags nor padding.
+    /// Bytes of Ethernet header and IP packet, without FCS, VLAN tags and padding.
     pub bytes: u64,
     /// The tag, unless the frame ends within it.
     pub tag: Option<PktgenTag>,
 }
 
-/// Whether this frame (without FCS) counts: IPv4 whose bytes 8 after the transport header begins are
-/// the magic, or IPv6 with the magic 48 after its header begins. Protocol and port are not looked
-/// at; VLAN tags are passed over.
+/// Returns the frame (without FCS) if it counts: an IPv4 frame with the magic 8 bytes after the start of the transport
+/// header, or an IPv6 frame with the magic 48 bytes after the start of the IPv6 header. Ignores protocol and port, and
+/// skips VLAN tags.
 pub fn classify_pktgen(frame: &[u8]) -> Option<PktgenFrame> {
     let mut at = 12;
     let kind = loop {

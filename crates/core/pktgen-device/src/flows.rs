@@ -1,15 +1,15 @@
-//! The flow table: each slot remembers one IPv4 destination and how many packets it had.
+//! Flow table: each slot holds one IPv4 destination and its number of packets.
 
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
-    /// None until the slot is first used.
+    /// `None` until the slot is first used.
     address: Option<u32>,
     packets: u32,
 }
 
-/// The flow table of a device. It outlives a run.
+/// Flow table of a device. Outlives a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flows {
     slots: Vec<Slot>,
@@ -17,8 +17,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Makes room for `flows` slots and forgets those that the present settings cannot have made:
-    /// slots beyond the table and destinations outside `min..=max`.
+    /// Resizes the table to `flows` slots, and clears those that the current settings cannot have produced: slots
+    /// beyond the table and destinations outside `min..=max`.
     pub(crate) fn settle(&mut self, flows: u32, min: u32, max: u32) {
         self.slots.resize(flows as usize, Slot::default());
         if self.current >= self.slots.len() {
@@ -34,7 +34,7 @@ impl Flows {
         }
     }
 
-    /// Room for `flows` slots, all else as it is.
+    /// Resizes the table to `flows` slots, without other changes.
     pub(crate) fn resize(&mut self, flows: u32) {
         self.slots.resize(flows as usize, Slot::default());
         if self.current >= self.slots.len() {
@@ -42,8 +42,8 @@ impl Flows {
         }
     }
 
-    /// Goes to the slot of the next packet. `in_turn`: a flow has exactly `len` packets, then comes
-    /// the next; else any slot, renewed after `len` + 1 packets.
+    /// Selects the slot of the next packet. With `in_turn`, each flow has exactly `len` packets before the next one;
+    /// otherwise the slot is random, and restarts after `len` + 1 packets.
     pub(crate) fn pick(&mut self, in_turn: bool, len: u32, random: &mut Random) {
         if self.slots.is_empty() {
             return;
@@ -61,12 +61,12 @@ impl Flows {
         }
     }
 
-    /// The destination of the current slot, if it has one.
+    /// Destination of the current slot, if it has one.
     pub(crate) fn destination(&self) -> Option<u32> {
         self.slots.get(self.current)?.address
     }
 
-    /// Gives the current slot its destination; false if there is no table.
+    /// Sets the destination of the current slot. Returns false if there is no table.
     pub(crate) fn remember(&mut self, address: u32) -> bool {
         match self.slots.get_mut(self.current) {
             Some(slot) => {
@@ -77,7 +77,7 @@ impl Flows {
         }
     }
 
-    /// One packet more in the current slot.
+    /// Counts a packet in the current slot.
     pub(crate) fn count(&mut self) {
         if let Some(slot) = self.slots.get_mut(self.current) {
             slot.packets = slot.packets.saturating_add(1);

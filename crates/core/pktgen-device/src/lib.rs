@@ -1,16 +1,16 @@
-//! A packet device on its way: how the fields of the Linux packet generator walk from packet to
-//! packet, which frames come of it, and what the receiver that belongs to it counts.
+//! Packet device of the Linux packet generator (pktgen): field values and frames of its packets, and the counters of
+//! the matching receiver.
 //!
-//! Knows neither ports nor texts nor clocks: a worker asks for the next transmit call, says what
-//! became of it, and brings the time along.
+//! Knows neither ports nor texts nor clocks: a worker asks for the next transmit call, reports its result, and passes
+//! the time.
 //!
-//! | to | look at |
+//! | task | type |
 //! |---|---|
-//! | make the packets of a device, one after another | [`Walker`] |
-//! | have them made elsewhere, from tables | [`Recipe`] |
-//! | see where a device stands | [`Progress`] |
+//! | generate the packets of a device, one after another | [`Walker`] |
+//! | generate them in a port, from tables | [`Recipe`] |
+//! | read the state of a device | [`Progress`] |
 //! | recognise packets of a generator | [`classify_pktgen`] |
-//! | count and time them as `pgrx` does | [`Row`] |
+//! | count and time packets as `pgrx` does | [`Row`] |
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub use row::{Row, Sample};
 pub use walker::{Call, Field, Memory, Recipe, Start, Template, TooLong, Turn, Walker};
 pub use wb_model::device::{JitterRule, Mode, TimeForm};
 
-/// An instant on both clocks of the host.
+/// A time on both clocks of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// CLOCK_REALTIME, ns.

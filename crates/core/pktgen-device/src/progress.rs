@@ -1,4 +1,4 @@
-//! Where a device stands: the `Current:` values and the counters of its run.
+//! State of a device: the `Current:` values and the counters of its run.
 
 use std::net::Ipv6Addr;
 
@@ -11,11 +11,11 @@ pub struct Progress {
     pub sofar: u64,
     /// Packets that the port refused.
     pub errors: u64,
-    /// CLOCK_MONOTONIC of the start, ns; 0: never.
+    /// CLOCK_MONOTONIC of the start, in ns; 0 before the first run.
     pub started_ns: u64,
-    /// CLOCK_MONOTONIC of the end, ns.
+    /// CLOCK_MONOTONIC of the end, in ns.
     pub stopped_ns: u64,
-    /// Time spent waiting, ns.
+    /// Time spent waiting, in ns.
     pub idle_ns: u64,
     /// Sequence number of the next built packet.
     pub seq_num: u32,
@@ -41,13 +41,13 @@ pub struct Progress {
     pub flows: u32,
     /// Size of the last built packet as configured, bytes without FCS.
     pub size: u32,
-    /// Fragments of the packet in hand; none: there is no packet in hand.
+    /// Fragments of the current packet; `None` if there is no packet.
     pub frags: Option<u32>,
-    /// Packets built of each entry of the mix.
+    /// Packets built for each entry of the mix.
     pub imix_counts: Vec<u64>,
 }
 
-// By hand, so that `clone_from` allocates nothing: a worker shows its progress many times a second.
+// Written by hand, so that `clone_from` does not allocate: a worker publishes its progress many times a second.
 impl Clone for Progress {
     fn clone(&self) -> Self {
         let mut clone = Self::default();
@@ -109,8 +109,8 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// What a change of the configuration does to the current values at once. A bound that is
-    /// written, upper or lower, becomes the current value.
+    /// Updates the current values after a change of the configuration. A changed lower or upper bound becomes the
+    /// current value.
     pub fn follow(&mut self, old: &DeviceConfig, new: &DeviceConfig) {
         let text = |old: &str, new: &str, current: &mut u32| {
             if old != new {
@@ -147,7 +147,7 @@ impl Progress {
         }
     }
 
-    /// Counters to zero, as at a start and by `clear_counters`.
+    /// Resets the counters, at a start and on `clear_counters`.
     pub fn clear(&mut self) {
         self.seq_num = 1;
         self.sofar = 0;
@@ -155,7 +155,7 @@ impl Progress {
         self.idle_ns = 0;
     }
 
-    /// What a start does to the current values; `config` has been settled.
+    /// Resets the current values for a start; `config` must be settled.
     pub fn start(&mut self, config: &DeviceConfig, interface: &Interface) {
         self.clear();
         self.dst_mac_offset = 0;

@@ -1,8 +1,8 @@
-//! Random numbers by seed: the same seed walks the same way.
+//! Random numbers from a seed: the same seed gives the same walk.
 
 use wb_wire::SplitMix64;
 
-/// Numbers in ranges.
+/// Generator of numbers in ranges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(pub(crate) SplitMix64);
 
@@ -15,12 +15,12 @@ impl Random {
         (self.0.next() >> 32) as u32
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub(crate) const fn below(&mut self, bound: u32) -> u32 {
         ((self.word() as u64 * bound as u64) >> 32) as u32
     }
 
-    /// A number in `min..=max`.
+    /// Returns a number in `min..=max`.
     pub(crate) const fn within(&mut self, min: u32, max: u32) -> u32 {
         min + ((self.word() as u64 * (max as u64 - min as u64 + 1)) >> 32) as u32
     }

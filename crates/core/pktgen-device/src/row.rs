@@ -1,4 +1,4 @@
-//! What one CPU has received, in the arithmetic of the original: whole numbers, divisions truncate.
+//! Receive statistics of one CPU, with the arithmetic of pgrx: integers, and divisions that truncate.
 
 use wb_wire::{PktgenTag, PktgenTime};
 
@@ -6,16 +6,16 @@ use wb_model::device::{JitterRule, Mode};
 
 use crate::Time;
 
-/// Samples of one quantity, ns.
+/// Samples of one quantity, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     sum: u128,
     squares: u128,
-    /// Smallest.
+    /// Minimum.
     pub min: u64,
-    /// Largest.
+    /// Maximum.
     pub max: u64,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -32,7 +32,7 @@ impl Sample {
         self.samples += 1;
     }
 
-    /// Takes in samples of another.
+    /// Adds the samples of another.
     fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -48,34 +48,34 @@ impl Sample {
         self.samples += other.samples;
     }
 
-    /// The mean, truncated; 0 without samples.
+    /// Mean, truncated; 0 without samples.
     pub fn average(&self) -> u128 {
         self.sum.checked_div(self.samples.into()).unwrap_or(0)
     }
 
-    /// Mean of the squares less square of the truncated mean, and so a little too large, ns².
+    /// Mean of the squares minus the square of the truncated mean, in ns². Therefore slightly too large.
     pub fn variance(&self) -> u128 {
         let squares = self.squares.checked_div(self.samples.into()).unwrap_or(0);
         squares.saturating_sub(self.average().saturating_mul(self.average()))
     }
 }
 
-/// The counters of one CPU.
+/// Counters of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Packets.
     pub packets: u64,
-    /// Bytes: Ethernet and IP, neither FCS nor tags nor padding.
+    /// Bytes: Ethernet header and IP packet, without FCS, tags and padding.
     pub bytes: u64,
-    /// CLOCK_MONOTONIC of the first packet whose time was taken, ns.
+    /// CLOCK_MONOTONIC of the first packet that was timed, in ns.
     pub first_ns: Option<u64>,
-    /// CLOCK_MONOTONIC of the latest packet whose time was taken, ns.
+    /// CLOCK_MONOTONIC of the latest packet that was timed, in ns.
     pub last_ns: Option<u64>,
     /// Time between packets.
     pub inter_arrival: Sample,
     /// Change of latency, or of inter-arrival time in the older dialect.
     pub jitter: Sample,
-    /// From the time in the packet to its arrival.
+    /// Time from the timestamp in the packet to its arrival.
     pub latency: Sample,
     previous_arrival: u64,
     previous_latency: u64,
@@ -83,7 +83,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A packet has arrived. `tag` is left out where no latency is wanted.
+    /// Counts a packet. `tag` is `None` if latency is not measured.
     pub fn arrival(
         &mut self,
         mode: Mode,
@@ -112,7 +112,7 @@ impl Row {
 
     fn inter_arrival(&mut self, rule: JitterRule, ns: u64) {
         self.inter_arrival.add(ns);
-        // 0 stands for "none yet" here, so a real 0 costs a sample as in the original.
+        // 0 means "none yet", so a real 0 loses a sample, as in pgrx.
         if rule == JitterRule::InterArrival && self.previous_arrival != 0 {
             self.jitter.add(ns.abs_diff(self.previous_arrival));
         }
@@ -120,7 +120,7 @@ impl Row {
     }
 
     fn latency(&mut self, rule: JitterRule, now: Time, tag: &PktgenTag) {
-        // Clones carry one time, and packets without a time carry zeros.
+        // Clones share one time, and packets without a time carry zeros.
         if tag.time == self.previous_time {
             return;
         }
@@ -134,14 +134,14 @@ impl Row {
         };
         self.latency.add(ns);
         if rule == JitterRule::Latency {
-            // The first is compared with 0.
+            // The first latency is compared with 0.
             self.jitter.add(ns.abs_diff(self.previous_latency));
         }
         self.previous_latency = ns;
     }
 
-    /// Takes in what another interface of the same CPU received. Times between packets of two
-    /// interfaces are not in it.
+    /// Adds the counters of another interface of the same CPU. Times between packets of different interfaces are not
+    /// included.
     pub fn merge(&mut self, other: &Self) {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -152,7 +152,7 @@ impl Row {
         self.latency.merge(&other.latency);
     }
 
-    /// From first to latest packet, µs.
+    /// Time from the first to the latest packet, in µs.
     pub fn work_us(&self) -> u64 {
         match (self.first_ns, self.last_ns) {
             (Some(first), Some(last)) => last.saturating_sub(first) / 1000,
@@ -160,7 +160,7 @@ impl Row {
         }
     }
 
-    /// Packets and bits per second; 0 without work time.
+    /// Packets and bits per second; 0 if the time is 0.
     pub fn rates(&self) -> (u128, u128) {
         let per_second = |amount: u128| {
             (amount * 1_000_000)
@@ -173,7 +173,8 @@ impl Row {
         )
     }
 
-    /// Sums of packets and bytes, earliest first and latest last packet; nothing of times.
+    /// Returns the sums of packets and bytes, the earliest first packet and the latest last packet, without time
+    /// samples.
     pub fn global<'a>(rows: impl Iterator<Item = &'a Self>) -> Self {
         rows.fold(Self::default(), |all, row| Self {
             packets: all.packets.saturating_add(row.packets),
@@ -217,7 +218,7 @@ mod tests {
             row.arrival(Mode::Time, JitterRule::InterArrival, 60, now, None);
         }
         assert_eq!(row.inter_arrival.samples, 4);
-        // 1000, 0, 500, 1500: |0 - 1000| and |1500 - 500| are left.
+        // The intervals are 1000, 0, 500, 1500; the differences |0 - 1000| and |1500 - 500| count.
         assert_eq!((row.jitter.samples, row.jitter.sum), (2, 2000));
     }
 
@@ -231,7 +232,7 @@ mod tests {
             mono_ns: 1,
         };
         row.arrival(Mode::Time, JitterRule::Latency, 60, now, Some(tag));
-        // The packet's time is cut to microseconds.
+        // The time in the packet is truncated to microseconds.
         assert_eq!((row.latency.samples, row.latency.max), (1, 50_456));
     }
 }

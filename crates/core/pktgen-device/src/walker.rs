@@ -1,7 +1,6 @@
-//! Walks a device from packet to packet: which fields step, in which order, and what is sent how often.
+//! Walks a device from packet to packet: steps its fields, builds frames and counts transmit calls.
 //!
-//! Knows neither ports nor clocks: a worker asks for the next transmit call, says what became of
-//! it, and brings the time along.
+//! Knows neither ports nor clocks: a worker asks for the next transmit call, reports its result, and passes the time.
 //!
 //! ```
 //! use wb_model::device::{Defaults, DeviceConfig, Interface};
@@ -33,7 +32,7 @@ mod recipe;
 
 pub use recipe::{Field, Recipe, Template, Turn};
 
-/// What a device keeps from one run to the next, besides its configuration.
+/// State that a device keeps from one run to the next, besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// IPv4 identification of the next built packet.
@@ -42,20 +41,20 @@ pub struct Memory {
     pub flows: Flows,
 }
 
-/// What a walk begins with.
+/// Initial state of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// The interface that is sent on.
+    /// Interface for sending.
     pub interface: Interface,
     /// CPU of the thread.
     pub cpu: u32,
-    /// Where random choices come from; the same seed makes the same packets.
+    /// Seed of random choices; the same seed gives the same packets.
     pub seed: u64,
-    /// How the time is written.
+    /// Format of the timestamp in packets.
     pub time_form: TimeForm,
-    /// What earlier runs left.
+    /// State from earlier runs.
     pub memory: Memory,
-    /// Current values that earlier runs left.
+    /// Current values from earlier runs.
     pub progress: Progress,
 }
 
@@ -63,28 +62,28 @@ pub struct Start {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("packet size {len} exceeds {limit}")]
 pub struct TooLong {
-    /// Bytes of the frame without FCS.
+    /// Length of the frame without FCS, in bytes.
     pub len: u64,
-    /// The most that the interface sends.
+    /// Limit of the interface, in bytes.
     pub limit: u64,
 }
 
-/// One transmit call: the same frame, some times back to back.
+/// One transmit call: copies of one frame, back to back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
     /// The frame, without FCS.
     pub frame: &'a [u8],
-    /// How often to send it now.
+    /// Number of copies to send now.
     pub copies: u64,
     /// Transmit queue.
     pub queue: u16,
     /// Sequence number in the frame.
     pub sequence: u32,
-    /// When it is due after the start, ns.
+    /// Time at which the call is due, in ns after the start.
     pub due_ns: u64,
 }
 
-/// Which fields walk at all, so that a packet pays only for those.
+/// Fields that change at all, so that a packet pays only for those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Walks {
     macs: bool,
@@ -111,8 +110,8 @@ impl Walks {
     }
 }
 
-/// A device on its way. Call [`poll`](Self::poll), then [`sent`](Self::sent) or
-/// [`refused`](Self::refused), until `poll` gives nothing.
+/// Walk of a device. Call [`poll`](Self::poll), then [`sent`](Self::sent) or [`refused`](Self::refused), until `poll`
+/// returns `None`.
 #[derive(Clone, Debug)]
 pub struct Walker {
     config: DeviceConfig,
@@ -131,24 +130,24 @@ pub struct Walker {
     src_mac: MacAddr,
     dst_mac: MacAddr,
     frame: Vec<u8>,
-    /// Of the frame, as long as the next one has the same tags and settings.
+    /// Layout of the frame, as long as the next one has the same tags and settings.
     layout: Option<Layout>,
     sequence: u32,
-    /// Calls made with the frame in hand; none: there is no frame in hand.
+    /// Calls made with the current frame; `None` if there is no frame.
     calls_of_frame: Option<u32>,
-    /// Packets of the present call that are still to be sent.
+    /// Packets of the current call that remain to be sent.
     left: u64,
     /// Calls since `pace_base_ns`.
     calls: u64,
-    /// When call 0 of the present pace was due after the start.
+    /// Time at which call 0 of the current pace was due, in ns after the start.
     pace_base_ns: u64,
 }
 
 impl Walker {
-    /// Starts a run: settles the configuration, current values to their minima, counters to zero.
+    /// Starts a run: settles the configuration, and sets current values to their minima and counters to zero.
     ///
     /// # Errors
-    /// If the interface cannot send the largest frame that would be built.
+    /// The interface cannot send the largest frame of the configuration.
     pub fn new(mut config: DeviceConfig, start: &Start) -> Result<Self, TooLong> {
         config.settle(&start.interface);
         check(&config, &start.interface)?;
@@ -184,7 +183,7 @@ impl Walker {
         Ok(walker)
     }
 
-    /// The configuration as it is walked; random tags and labels stand in it.
+    /// Configuration in use; random tags and labels are set in it.
     pub const fn config(&self) -> &DeviceConfig {
         &self.config
     }
@@ -194,26 +193,26 @@ impl Walker {
         &self.progress
     }
 
-    /// What a later run goes on from.
+    /// State for a later run.
     pub const fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Takes over a configuration changed during the run, from the next packet on. A new pace begins
-    /// with the call that is due next.
+    /// Applies a configuration changed during the run, from the next packet on. A new pace begins with the call that is
+    /// due next.
     ///
     /// # Errors
-    /// If the interface cannot send the largest frame that would be built; nothing is taken over.
+    /// The interface cannot send the largest frame of the configuration. The old configuration stays in use.
     pub fn reconfigure(&mut self, config: &DeviceConfig) -> Result<(), TooLong> {
         let due_ns = self.due_ns();
         self.take_over(config, |_| due_ns)
     }
 
-    /// [`reconfigure`](Self::reconfigure) so long after the start: the next call is then due no later
-    /// than the new pace has it, and at once if there was none before. Full speed leaves no backlog.
+    /// Like [`reconfigure`](Self::reconfigure), at `elapsed_ns` after the start. The next call is due at the latest
+    /// according to the new pace, and at once if there was no pace before. Full speed leaves no backlog.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`reconfigure`](Self::reconfigure).
     pub fn reconfigure_at(
         &mut self,
         config: &DeviceConfig,
@@ -256,7 +255,7 @@ impl Walker {
         Ok(())
     }
 
-    /// What follows from the configuration.
+    /// Updates all state that depends on the configuration.
     fn derive(&mut self) {
         self.layout = None;
         self.source = self.config.source_range(&self.interface);
@@ -269,22 +268,22 @@ impl Walker {
         self.dst_mac = MacAddr(self.config.dst_mac.0);
     }
 
-    /// When the run began, CLOCK_MONOTONIC, for the report.
+    /// Sets the start of the run for the report, in CLOCK_MONOTONIC ns.
     pub const fn started(&mut self, mono_ns: u64) {
         self.progress.started_ns = mono_ns;
     }
 
-    /// When the run ended, or where it stands, CLOCK_MONOTONIC, for the report.
+    /// Sets the end of the run, or the current time, for the report, in CLOCK_MONOTONIC ns.
     pub const fn stopped(&mut self, mono_ns: u64) {
         self.progress.stopped_ns = mono_ns;
     }
 
-    /// Idle time so far, for the report, ns.
+    /// Sets the idle time so far for the report, in ns.
     pub const fn idle(&mut self, ns: u64) {
         self.progress.idle_ns = ns;
     }
 
-    /// When the next call is due after the start, ns.
+    /// Time at which the next call is due, in ns after the start.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         if self.config.delay.exact_ns.numerator() == 0 {
@@ -294,17 +293,17 @@ impl Walker {
             .saturating_add(self.config.delay.due_ns(self.calls))
     }
 
-    /// The next transmit call, or the rest of one that was not all taken; nothing when the count is
-    /// reached. A packet that is built now carries `now`.
+    /// Returns the next transmit call, or the rest of an incomplete one. Returns `None` once the count is reached. A
+    /// packet that is built now carries `now`.
     ///
-    /// A device whose delay is [`Delay::NEVER`](wb_model::device::Delay::NEVER) is due at the end of
-    /// time: the caller looks at `due_ns`.
+    /// With the delay [`Delay::NEVER`](wb_model::device::Delay::NEVER) the next call is due at the end of time: check
+    /// `due_ns`.
     pub fn poll(&mut self, now: Time) -> Option<Call<'_>> {
         self.poll_with(|_| now)
     }
 
-    /// [`poll`](Self::poll) that asks for the time only when a packet is built that carries one. Of
-    /// the two clocks it needs the one of the form that it names.
+    /// Like [`poll`](Self::poll), but reads the time only if it builds a packet with a timestamp. Of the two clocks,
+    /// only the one for the given format is needed.
     #[inline]
     pub fn poll_with(&mut self, now: impl FnOnce(TimeForm) -> Time) -> Option<Call<'_>> {
         if self.left == 0 {
@@ -330,20 +329,20 @@ impl Walker {
         })
     }
 
-    /// Whether the packet that was built last is sent in the next call too.
+    /// Returns true if the next call sends the current packet again.
     #[inline]
     fn is_reusable(&self) -> bool {
         let calls = self.config.clone_skb.max(1) as u32;
         self.config.flags.has(Flags::SHARED) && self.calls_of_frame.is_some_and(|made| made < calls)
     }
 
-    /// Whether all that was asked for has been sent, and the last call wholly.
+    /// Returns true if the count is reached and the last call is complete.
     #[inline]
     pub const fn has_reached_count(&self) -> bool {
         self.left == 0 && self.config.count != 0 && self.progress.sofar >= self.config.count
     }
 
-    /// `copies` packets of the present call have left.
+    /// Reports that `copies` packets of the current call were sent.
     pub fn sent(&mut self, copies: u64) {
         let copies = copies.min(self.left);
         self.progress.sofar += copies;
@@ -359,25 +358,23 @@ impl Walker {
         }
     }
 
-    /// The port refused the present call; it is offered again.
+    /// Reports that the port refused the current call, which will be offered again.
     pub const fn refused(&mut self) {
         self.progress.errors += 1;
     }
 
-    /// The port refused packets after it had taken them: later ones make up for them.
+    /// Reports that the port refused packets after it had accepted them; later packets replace them.
     pub const fn taken_back(&mut self, packets: u64) {
         self.withdrawn(packets);
         self.progress.errors += packets;
     }
 
-    /// Packets were taken back before the port had looked at them: they were not sent, and nobody
-    /// erred.
+    /// Reports that packets were withdrawn before the port processed them. They count neither as sent nor as errors.
     pub const fn withdrawn(&mut self, packets: u64) {
         self.progress.sofar = self.progress.sofar.saturating_sub(packets);
     }
 
-    /// Packets that are still to be sent until the count is reached, in whole calls; none if there is
-    /// no count.
+    /// Number of packets left until the count is reached, in whole calls; `None` if there is no count.
     pub fn remaining(&self) -> Option<u64> {
         let count = self.config.count;
         let burst = self.config.burst.max(1) as u64;
@@ -387,8 +384,7 @@ impl Walker {
         })
     }
 
-    /// Packets of the schedule that were due by then after the start and have not been sent; at full
-    /// speed nothing is ever due.
+    /// Number of packets that were due by `elapsed_ns` after the start and have not been sent; 0 at full speed.
     pub fn backlog(&self, elapsed_ns: u64) -> u64 {
         let Delay { shown_ns, exact_ns } = self.config.delay;
         let Some(since_ns) = elapsed_ns.checked_sub(self.pace_base_ns) else {
@@ -412,7 +408,7 @@ impl Walker {
         due.min(self.remaining().unwrap_or(u64::MAX))
     }
 
-    /// [`poll`](Self::poll) and [`sent`](Self::sent) of one packet.
+    /// Calls [`poll`](Self::poll) and [`sent`](Self::sent) for one packet.
     pub fn next(&mut self, now: Time) -> Option<(Vec<u8>, u16)> {
         let call = self.poll(now)?;
         let packet = (call.frame.to_vec(), call.queue);
@@ -420,7 +416,7 @@ impl Walker {
         Some(packet)
     }
 
-    /// Steps every field, in the order of the original, and builds the frame.
+    /// Steps every field, in the order of pktgen, and builds the frame.
     fn build(&mut self, now: Time) {
         let in_turn = self.config.flags.has(Flags::FLOW_SEQ);
         self.memory
@@ -449,8 +445,8 @@ impl Walker {
 
     fn walk_macs(&mut self) {
         let flags = self.config.flags;
-        // The walk of an address that was never written goes through the low bytes from zero; only
-        // the first byte is the interface's.
+        // Unless it was set, the address walks through the low bytes from zero; only the first byte comes from the
+        // interface.
         let base = self
             .config
             .src_mac
@@ -516,7 +512,7 @@ impl Walker {
             *current = if c.flags.has(flag) {
                 self.random.within(min.into(), u32::from(max) - 1) as u16
             } else {
-                // Unlike the other walkers: the upper bound is never sent.
+                // Unlike other fields, the upper bound is never sent.
                 match current.saturating_add(1) {
                     next if next >= max => min,
                     next => next,
@@ -679,7 +675,7 @@ impl Walker {
 /// skbuff.h: MAX_SKB_FRAGS.
 const MAX_FRAGS: i32 = 17;
 
-/// Draws before an excluded destination is sent after all.
+/// Number of draws after which an excluded destination is sent.
 const MOST_DRAWS: usize = 1000;
 
 fn check(config: &DeviceConfig, interface: &Interface) -> Result<(), TooLong> {
@@ -690,7 +686,7 @@ fn check(config: &DeviceConfig, interface: &Interface) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// The value after `current`; past `max` comes `min`.
+/// Returns the value after `current`; `min` follows `max`.
 const fn step(current: u32, min: u32, max: u32) -> u32 {
     match current.checked_add(1) {
         Some(next) if next <= max => next,
@@ -698,7 +694,7 @@ const fn step(current: u32, min: u32, max: u32) -> u32 {
     }
 }
 
-/// The offset to use now, if MAC addresses are walked.
+/// Returns the current offset, if MAC addresses change.
 fn mac_offset(count: i32, drawn: bool, next: &mut u32, random: &mut Random) -> Option<u32> {
     if count <= 1 {
         return None;
@@ -712,7 +708,7 @@ fn mac_offset(count: i32, drawn: bool, next: &mut u32, random: &mut Random) -> O
     Some(offset)
 }
 
-/// Adds to the low five bytes; the first never changes.
+/// Adds to the low five bytes; the first byte never changes.
 fn add_to_mac(base: MacAddr, offset: u32) -> MacAddr {
     const LOW: u64 = (1 << 40) - 1;
     let number = base.to_u64();

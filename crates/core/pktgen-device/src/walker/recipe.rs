@@ -1,4 +1,4 @@
-//! The packets of a device as tables, for a port that makes them itself, and the walk over many packets at once.
+//! Packets of a device as tables, for a port that builds them itself, and steps over many packets at once.
 
 use wb_model::device::{Flags, TimeForm};
 use wb_wire::{PktgenTag, SplitMix64};
@@ -6,88 +6,89 @@ use wb_wire::{PktgenTag, SplitMix64};
 use super::{Fields, Network, Walker};
 use crate::Time;
 
-/// What SplitMix64 adds to its state for each number.
+/// Increment of the SplitMix64 state for each number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The packets of a device from the next one on.
+/// Packets of a device from the next one on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// One for each size, in the order of `order`.
+    /// One template per size, in the order of `order`.
     pub templates: Vec<Template>,
-    /// Which template the packets have; empty where there is one.
+    /// Selects the template of each packet; `None` if there is only one.
     pub order: Option<Turn>,
-    /// The template of each place of the order.
+    /// Template of each place of the order.
     pub places: Vec<u16>,
-    /// What else differs from packet to packet.
+    /// Other fields that differ from packet to packet.
     pub fields: Vec<Field>,
     /// Offset of the network header.
     pub ip_at: usize,
-    /// Packets are IPv6.
+    /// True for IPv6 packets.
     pub is_ipv6: bool,
-    /// Offset of the UDP header, behind which the tag stands.
+    /// Offset of the UDP header, which precedes the tag.
     pub udp_at: usize,
-    /// There is a UDP checksum.
+    /// True if packets have a UDP checksum.
     pub udp_checksum: bool,
     /// Sequence number of the next packet.
     pub sequence: u32,
-    /// How the time stands in the tag; `None`: as zeros.
+    /// Format of the timestamp in the tag; `None` for zeros.
     pub time: Option<TimeForm>,
-    /// How often each packet is sent.
+    /// Number of times that each packet is sent.
     pub copies: u32,
-    /// How many of them are due at once.
+    /// Number of copies that are due at once.
     pub burst: u32,
 }
 
-/// A packet of one size up to the end of its tag. What fields write, checksums, number and time are 0; behind it are zeros.
+/// Packet of one size, up to the end of its tag. Variable fields, checksums, sequence number and time are 0, and so are
+/// all bytes behind the tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Bytes of the whole packet, without FCS.
+    /// Length of the whole packet without FCS, in bytes.
     pub len: u32,
-    /// The bytes.
+    /// Bytes up to the end of the tag.
     pub header: Vec<u8>,
 }
 
-/// A part of the header, as a big-endian number.
+/// Part of the header, as a big-endian number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub at: usize,
-    /// Its bytes.
+    /// Width in bytes.
     pub width: u8,
     /// Bits that are written.
     pub mask: u64,
-    /// The value at place 0.
+    /// Value at place 0.
     pub first: u64,
-    /// Which place has its turn.
+    /// Selects the place for each packet.
     pub turn: Turn,
-    /// It is under the checksum of IPv4.
+    /// True if the IPv4 checksum covers the field.
     pub in_ip: bool,
-    /// It is under the checksum of UDP.
+    /// True if the UDP checksum covers the field.
     pub in_udp: bool,
 }
 
-/// Which of so many places has its turn.
+/// Selection of a place, out of a number of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// One after the other.
+    /// One place after the other.
     InOrder {
-        /// How many there are.
+        /// Number of places.
         places: u64,
-        /// The next one.
+        /// Next place.
         next: u64,
     },
-    /// By a number of the generator.
+    /// A random place.
     Drawn {
-        /// How many there are, 2^32 at most.
+        /// Number of places, at most 2^32.
         places: u64,
-        /// State of the generator before the next packet, …
+        /// State of the generator before the next packet.
         state: u64,
-        /// … and what is added to it for each.
+        /// Increment of the state for each packet.
         stride: u64,
     },
 }
 
-/// Walks of a packet, in the order in which they draw numbers.
+/// Variable fields of a packet, in the order in which they draw numbers.
 #[derive(Default)]
 struct Walks {
     fields: Vec<Field>,
@@ -95,7 +96,7 @@ struct Walks {
     draws: u64,
 }
 
-/// Until all draws of a packet are known, a state is the number of those before.
+/// Creates a random selection. Until all draws of a packet are known, `state` is the number of previous draws.
 const fn drawn(places: u64, draws: &mut u64) -> Turn {
     let state = *draws;
     *draws += 1;
@@ -106,7 +107,7 @@ const fn drawn(places: u64, draws: &mut u64) -> Turn {
     }
 }
 
-/// Places `min..=max` in order, after `current`.
+/// Creates a selection of `min..=max` in order, after `current`.
 fn in_order(current: u32, min: u32, max: u32) -> Result<Turn, &'static str> {
     let next = super::step(current, min, max).checked_sub(min);
     Ok(Turn::InOrder {
@@ -115,7 +116,7 @@ fn in_order(current: u32, min: u32, max: u32) -> Result<Turn, &'static str> {
     })
 }
 
-/// The value so many steps after `current`.
+/// Returns the value `steps` steps after `current`.
 fn stepped(current: u32, min: u32, max: u32, steps: u64) -> u32 {
     let room = u64::from(max.saturating_sub(current));
     match steps.checked_sub(room + 1) {
@@ -125,10 +126,10 @@ fn stepped(current: u32, min: u32, max: u32, steps: u64) -> u32 {
 }
 
 impl Walker {
-    /// The packets from the next one on as tables.
+    /// Returns the packets from the next one on as tables.
     ///
     /// # Errors
-    /// What there are no tables of.
+    /// The reason why tables cannot describe the packets.
     pub fn recipe(&self) -> Result<Recipe, &'static str> {
         if self.is_in_hand() {
             return Err("a packet is in hand");
@@ -190,12 +191,12 @@ impl Walker {
         })
     }
 
-    /// Whether a packet is built that will be sent once more.
+    /// Returns true if the current packet will be sent again.
     fn is_in_hand(&self) -> bool {
         self.left > 0 || self.is_reusable()
     }
 
-    /// How often the packet that is built will be sent once more, if the count allows it.
+    /// Number of times that the current packet will be sent again, if the count allows it.
     pub fn in_hand(&self) -> u64 {
         let burst = self.config.burst.max(1) as u64;
         let calls = self.config.clone_skb.max(1) as u64;
@@ -207,8 +208,8 @@ impl Walker {
         self.left + left * burst
     }
 
-    /// When the call is due that comes next and has not begun, after the start: nanoseconds, and parts of one by the
-    /// denominator of the delay.
+    /// Time at which the next call that has not begun is due after the start: nanoseconds, and the remainder in units
+    /// of 1 / the denominator of the delay.
     pub fn next_call(&self) -> (u64, u64) {
         let exact = self.config.delay.exact_ns;
         let calls = u128::from(self.calls) + u128::from(self.left > 0);
@@ -220,7 +221,7 @@ impl Walker {
         (due_ns, (parts % u128::from(exact.denominator())) as u64)
     }
 
-    /// How often each packet is sent.
+    /// Number of times that each packet is sent.
     fn copies(&self) -> u64 {
         let calls = match self.config.flags.has(Flags::SHARED) {
             true => self.config.clone_skb.max(1) as u64,
@@ -281,7 +282,7 @@ impl Walker {
         }
     }
 
-    /// What walks from packet to packet by rules that tables can have, in the order of [`Walker::build`].
+    /// Returns the variable fields that tables can describe, in the order of [`Walker::build`].
     fn regular(&self) -> Result<Walks, &'static str> {
         let (c, p) = (&self.config, &self.progress);
         let mut walks = Walks::default();
@@ -453,8 +454,8 @@ impl Walker {
         }
     }
 
-    /// Goes on as if so many packets had been taken from [`Walker::poll`] and sent, the last of them built now. In one step
-    /// where [`Walker::recipe`] has tables.
+    /// Continues as if `packets` packets had been taken from [`Walker::poll`] and sent, with the last one built now.
+    /// Takes one step if [`Walker::recipe`] has tables.
     pub fn advance(&mut self, mut packets: u64, now: Time) {
         while packets > 0 {
             let copies = self.copies();
@@ -462,7 +463,7 @@ impl Walker {
                 && !self.is_in_hand()
                 && let Ok(walks) = self.regular()
             {
-                // The last one is built in full, so that all that follows from it stands there.
+                // Build the last packet in full, to set all state that follows from it.
                 let whole = (packets - 1) / copies;
                 self.skip(whole, &walks);
                 packets -= whole * copies;
@@ -476,7 +477,7 @@ impl Walker {
         }
     }
 
-    /// So many packets built, and each sent as often as it is.
+    /// Skips `builds` packets, each sent as often as configured.
     fn skip(&mut self, builds: u64, walks: &Walks) {
         let packets = builds * self.copies();
         let (c, p) = (&self.config, &mut self.progress);
@@ -539,7 +540,7 @@ impl Walker {
     }
 }
 
-/// Whether a range has addresses that are drawn once more.
+/// Returns true if a range contains addresses that are drawn again.
 fn has_excluded(min: u32, max: u32) -> bool {
     let overlaps = |from: u32, to: u32| min <= to && max >= from;
     min == 0
