@@ -1,30 +1,29 @@
-//! Where every frame went.
+//! Frame accounting of a capture.
 
 use crate::{ReaderOutcome, WriterOutcome};
 
-/// Where the frames went that passed the filter.
+/// Frames that passed the filter, by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// F: frames that passed the filter. Where the driver does not count them, what was read and what was
-    /// dropped. If readers filter for themselves, what the kernel dropped before counts as having passed.
+    /// F: frames that passed the filter. If the driver does not count them, the sum of read and dropped frames. If
+    /// readers apply the filter, frames that the kernel dropped earlier count as passed.
     pub filter_accept: u64,
-    /// W: frames that are whole in the output; without an output, those that were counted.
+    /// W: frames completely in the output; without an output, counted frames.
     pub captured: u64,
-    /// K: frames dropped by the kernel or the device for want of room.
+    /// K: frames dropped by the kernel or the device for lack of space.
     pub kernel_drop: u64,
-    /// E: frames that were read and are not in the output, because it failed or was given up.
+    /// E: frames that were read but are not in the output, because it failed or was given up.
     pub not_written: u64,
-    /// Q: frames dropped by readers for want of buffers.
+    /// Q: frames dropped by readers for lack of buffers.
     pub queue_drop: u64,
-    /// C: frames read after the limit was reached, be it of frames or of files, or after whoever looked at
-    /// them had gone.
+    /// C: frames read after the limit of frames or files was reached, or after the viewer had closed.
     pub over_limit: u64,
     /// U: frames that passed the filter and were never read. 0 unless the end was hurried.
     pub not_read: u64,
 }
 
 impl Account {
-    /// The account of a whole capture.
+    /// Totals of a whole capture.
     #[must_use]
     pub fn of(readers: &[ReaderOutcome], writer: &WriterOutcome) -> Self {
         let mut account = Self {
@@ -48,19 +47,19 @@ impl Account {
         account
     }
 
-    /// Whether it adds up: F = W + K + E + Q + C + U.
+    /// Returns true if the account adds up: F = W + K + E + Q + C + U.
     #[must_use]
     pub fn exact(&self) -> bool {
         self.filter_accept == self.read_frames() + self.kernel_drop + self.not_read
     }
 
-    /// R: frames that were read, wherever they went: W + E + Q + C.
+    /// R: frames that were read: W + E + Q + C.
     #[must_use]
     pub fn read_frames(&self) -> u64 {
         self.captured + self.not_written + self.queue_drop + self.over_limit
     }
 
-    /// Frames that should be in the output and are not: K + E + Q + U.
+    /// Frames missing from the output: K + E + Q + U.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.kernel_drop + self.not_written + self.queue_drop + self.not_read

@@ -1,5 +1,6 @@
-//! Compression of what goes to a file: one frame for the whole file, since not every reader looks for a second
-//! one (gzip: a member for each piece, which every reader knows). Each piece ends at the end of a block, so all of it can be unpacked, whatever becomes of the rest.
+//! Compression of the output. A file is a single frame, because some readers ignore a second one (gzip: one member per
+//! piece, which every reader supports). Each piece ends at a block boundary, so it can be unpacked even if the rest is
+//! lost.
 
 use std::io::{self, Write};
 
@@ -13,16 +14,16 @@ const ZSTD_BLOCK: usize = 128 << 10;
 /// The largest block of the LZ4 frame format.
 const LZ4_BLOCK: usize = 4 << 20;
 const ZSTD_LEVEL: i32 = 1;
-/// RFC 8878 section 3.1.1.2: the last block, raw, of no bytes. There is no checksum behind it, so a frame can be
-/// ended after any of its blocks.
+/// RFC 8878 section 3.1.1.2: an empty raw block that is the last one. Frames have no checksum, so a frame can end after
+/// any of its blocks.
 const ZSTD_END: [u8; 3] = [1, 0, 0];
 /// Magic number, version 1 with independent blocks of up to 4 MiB, and the checksum of these two bytes.
 const LZ4_BEGIN: [u8; 7] = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73];
 const LZ4_END: [u8; 4] = [0; 4];
-/// An LZ4 block that is stored as it is.
+/// Flag of an uncompressed LZ4 block.
 const LZ4_STORED: u32 = 1 << 31;
 
-/// Makes the frame of one file, in memory that is used again.
+/// Compresses one file as a frame, in reusable memory.
 pub(crate) struct Compressor {
     kind: Kind,
     out: Vec<u8>,
@@ -31,7 +32,7 @@ pub(crate) struct Compressor {
 enum Kind {
     Zstd {
         encoder: Encoder<'static>,
-        /// Blocks were put that the encoder does not know of: what it makes from now on is another frame.
+        /// Stored blocks were added without the encoder, so its next output is a separate frame.
         stored: bool,
     },
     Lz4 {
@@ -41,7 +42,7 @@ enum Kind {
 }
 
 impl Compressor {
-    /// None without compression.
+    /// Returns `None` without compression.
     pub(crate) fn new(kind: Compression) -> io::Result<Option<Self>> {
         let kind = match kind {
             Compression::None => return Ok(None),
@@ -56,7 +57,7 @@ impl Compressor {
         Ok(Some(Self { kind, out }))
     }
 
-    /// These bytes, compressed, to be put behind all that was put before.
+    /// Compresses these bytes as a continuation of everything so far.
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
         let out = &mut self.out;
         out.clear();
@@ -79,8 +80,8 @@ impl Compressor {
         Ok(out)
     }
 
-    /// These bytes as they are: for when there is no time to compress, or when the compressor has seen what is
-    /// not in the file. Something must have been put before.
+    /// Stores these bytes uncompressed: if there is no time to compress, or if the compressor has seen data that is not
+    /// in the file. A piece must precede it.
     pub(crate) fn stored(&mut self, bytes: &[u8]) -> &[u8] {
         let out = &mut self.out;
         out.clear();
@@ -109,7 +110,7 @@ impl Compressor {
         out
     }
 
-    /// The end of the file.
+    /// Bytes that end the file.
     pub(crate) const fn end(&self) -> &'static [u8] {
         match self.kind {
             Kind::Zstd { .. } => &ZSTD_END,
@@ -181,7 +182,7 @@ mod tests {
 
     const KINDS: [Compression; 2] = [Compression::Zstd, Compression::Lz4];
 
-    /// What is in the first frame, as far as it goes, and the bytes behind it.
+    /// The decoded content of the first frame, as far as possible, and the bytes after it.
     fn decode(kind: Compression, file: &[u8]) -> (Vec<u8>, usize) {
         let (mut rest, mut out) = (file, Vec::new());
         let _ = match kind {
@@ -235,7 +236,7 @@ mod tests {
             let ended = [&file[..], compressor.end()].concat();
             let all = [&text[..], &text[..300_000], &text[..1]].concat();
             assert!(decode(kind, &ended) == (all, 0), "{kind:?}");
-            // With what comes then another frame begins if it must.
+            // Later data may begin another frame.
             file.extend_from_slice(compressor.piece(&text).unwrap());
             file.extend_from_slice(compressor.end());
             let (_, behind) = decode(kind, &file);

@@ -1,11 +1,11 @@
-//! The signals of a running capture.
+//! Control signals of a running capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use wb_port::Notify;
 
-/// Steers a running capture. Readers look at it once per batch and at least every 10 ms, the writer at least
-/// every 100 ms.
+/// Controls a running capture. Readers check it once per batch and at least every 10 ms, the writer at least every 100
+/// ms.
 #[derive(Debug, Default)]
 pub struct CaptureControl {
     stop: AtomicBool,
@@ -19,37 +19,37 @@ pub struct CaptureControl {
 }
 
 impl CaptureControl {
-    /// Nothing asked for yet.
+    /// Initial state without requests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets nothing more in, and ends when all that is in was read and written.
+    /// Stops the intake, and ends the capture when everything already received was read and written.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether the capture was stopped, by anyone: the caller, the limit, a failed output.
+    /// Returns true if the capture was stopped: by the caller, the limit or a failed output.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Stops, and does not wait: what is in the rings stays unread, and what a pipe does not take at once
-    /// stays unwritten. A write to a disk is waited for all the same.
+    /// Stops without waiting: frames in the rings stay unread, and data that a pipe does not accept at once stays
+    /// unwritten. A write to a disk is still waited for.
     pub fn hurry(&self) {
         self.hurry.store(true, Ordering::Release);
         self.stop();
     }
 
-    /// Whether there is hurry.
+    /// Returns true if [`hurry`](Self::hurry) was called.
     #[must_use]
     pub fn hurried(&self) -> bool {
         self.hurry.load(Ordering::Acquire)
     }
 
-    /// Hands what was read to the file now.
+    /// Writes all read frames to the file now.
     pub fn request_flush(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
@@ -59,13 +59,13 @@ impl CaptureControl {
         self.rotations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the output failed, and that stopped the capture.
+    /// Returns true if the output failed, which stopped the capture.
     #[must_use]
     pub fn output_failed(&self) -> bool {
         self.output_failed.load(Ordering::Acquire)
     }
 
-    /// Whether the limit was reached, and that stopped the capture.
+    /// Returns true if the limit was reached, which stopped the capture.
     #[must_use]
     pub fn limit_reached(&self) -> bool {
         self.limit_reached.load(Ordering::Acquire)

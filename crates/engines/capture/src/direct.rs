@@ -1,10 +1,10 @@
-//! Writing past the page cache: whole blocks from aligned memory.
+//! Writes that bypass the page cache (O_DIRECT): whole blocks from aligned memory.
 //!
-//! The file is never longer than what was put. What does not fill its last block is held back, less than a
-//! block, until more comes or [`Direct::settle`] brings it into the file, through the page cache.
+//! The file is never longer than the accepted data. An incomplete last block is held back until more data arrives, or
+//! until [`Direct::settle`] writes it through the page cache.
 //!
-//! One write at a time: ext4 locks a file that grows for each, so several at once wait for each other. The
-//! disk is busy all the same, as a write is as large as a buffer.
+//! There is one write at a time: ext4 locks a growing file for each write, so concurrent writes would wait for each
+//! other. The disk is busy all the same, because a write is as large as a buffer.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 
 use crate::pool::{BLOCK, HEAD, Memory};
 
-/// What does not lie in a buffer is copied in pieces of this size.
+/// Size of the pieces in which data outside a buffer is copied.
 const ROOM: usize = 1 << 20;
 /// stat.h: STATX_DIOALIGN, since Linux 6.1.
 const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
-/// A file that can be written to in two ways.
+/// A file with two methods of writing.
 pub(crate) trait Disk {
-    /// Past the page cache: whole blocks to whole blocks, or as much of them as goes.
+    /// Writes whole blocks past the page cache. Returns the number of bytes written.
     fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
 
-    /// Through it.
+    /// Writes through the page cache.
     fn write_cached(&self, bytes: &[u8], at: u64) -> io::Result<()>;
 }
 
@@ -44,35 +44,35 @@ impl Disk for File {
     }
 }
 
-/// What is put into a file, block by block.
+/// Block-wise writer of a file.
 #[derive(Debug)]
 pub(crate) struct Direct {
     end: End,
     room: Memory,
 }
 
-/// Where the file ends.
+/// The end of a file.
 #[derive(Debug, Default)]
 struct End {
-    /// Where the block begins that is not full.
+    /// Offset of the incomplete block.
     base: u64,
-    /// What is in it, and how many of these bytes are in the file already.
+    /// Its contents, and the number of these bytes already in the file.
     tail: Vec<u8>,
     settled: usize,
 }
 
 impl Direct {
-    /// None if this file cannot be written to so, or, if it should be `sure`, may not gain by it.
+    /// Returns `None` if the file does not support this, or, with `sure`, if it may not be faster.
     pub(crate) fn new(file: &File, sure: bool) -> Option<Self> {
         match statx(file, c"", AtFlags::EMPTY_PATH, DIOALIGN) {
             Ok(told) if told.stx_mask & DIOALIGN.bits() != 0 => {
-                // Larger blocks than these are as right, and save the disk from reading what it does not know.
+                // Larger blocks are valid too, and save the disk from reading the rest of a block.
                 let fits = |align: u32| align.is_power_of_two() && align as usize <= BLOCK;
                 if !fits(told.stx_dio_offset_align) || !fits(told.stx_dio_mem_align) {
                     return None;
                 }
             }
-            // tmpfs takes the flag, too, and then writes to the page cache.
+            // tmpfs accepts the flag too, but then writes to the page cache.
             _ if sure => return None,
             _ => {}
         }
@@ -86,7 +86,7 @@ impl Direct {
         })
     }
 
-    /// Goes on where the file ends after `len` bytes, which were written otherwise. `file` must be readable.
+    /// Continues after `len` bytes that were written by other means. `file` must be readable.
     pub(crate) fn resume(&mut self, file: &File, len: u64) -> io::Result<()> {
         let held = (len % BLOCK as u64) as usize;
         let mut tail = vec![0; held];
@@ -99,7 +99,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Bytes that were put, also those that are held back.
+    /// Bytes accepted, including those held back.
     pub(crate) fn len(&self) -> u64 {
         self.end.base + self.end.tail.len() as u64
     }
@@ -109,7 +109,7 @@ impl Direct {
         self.end.base + self.end.settled as u64
     }
 
-    /// Puts all of it. After an error [`len`](Self::len) says how much was taken.
+    /// Accepts all bytes. After an error, [`len`](Self::len) shows the number accepted.
     pub(crate) fn put(&mut self, disk: &impl Disk, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(ROOM) {
             let mut place = HEAD..HEAD + piece.len();
@@ -119,8 +119,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Puts what is at this place of a memory. The [`HEAD`] before it is written over, and it may be moved in
-    /// there. After an error [`len`](Self::len) says how much was taken.
+    /// Accepts the bytes at this position of a buffer. The [`HEAD`] before them is overwritten, and they may be moved
+    /// within it. After an error, [`len`](Self::len) shows the number accepted.
     pub(crate) fn put_in_place(
         &mut self,
         disk: &impl Disk,
@@ -130,7 +130,7 @@ impl Direct {
         self.end.put(disk, memory, place)
     }
 
-    /// Brings into the file what is held back.
+    /// Writes the held-back bytes to the file.
     pub(crate) fn settle(&mut self, disk: &impl Disk) -> io::Result<()> {
         let end = &mut self.end;
         if end.settled < end.tail.len() {
@@ -176,12 +176,12 @@ impl End {
     }
 }
 
-/// Writes whole blocks, and says how many bytes of them are in the file.
+/// Writes whole blocks. Returns the number of their bytes in the file.
 fn write_all(disk: &impl Disk, blocks: &[u8], base: u64) -> (usize, io::Result<()>) {
     let mut done = 0;
     while done < blocks.len() {
         match disk.write_blocks(&blocks[done..], base + done as u64) {
-            // The rest of a block is written once more.
+            // The rest of a block is written again.
             Ok(n) if n < BLOCK => return (done, Err(io::ErrorKind::WriteZero.into())),
             Ok(n) => done += n / BLOCK * BLOCK,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -199,21 +199,21 @@ mod tests {
 
     use super::*;
 
-    /// What the next write of blocks comes to.
+    /// Result of the next block write.
     #[derive(Clone, Copy, Debug)]
     enum Fate {
         Whole,
-        /// So many bytes get into the file.
+        /// Only this number of bytes gets into the file.
         Short(usize),
         Error(i32),
     }
 
-    /// A disk that is particular about blocks, and fails when it is told to.
+    /// A disk that checks alignment, and fails on request.
     #[derive(Debug, Default)]
     struct Fake {
         file: RefCell<Vec<u8>>,
         fates: RefCell<Vec<Fate>>,
-        /// Lengths of the writes of blocks.
+        /// Lengths of the block writes.
         writes: RefCell<Vec<usize>>,
         full: RefCell<bool>,
     }
@@ -267,7 +267,7 @@ mod tests {
         (0..len).map(|_| next()).collect()
     }
 
-    /// What was put so far is in the file, but for less than a block; and nothing else.
+    /// Checks that the file contains the accepted data except for less than a block, and no other data.
     fn check(direct: &Direct, disk: &Fake, put: &[u8]) {
         assert_eq!(direct.len(), put.len() as u64);
         let file = disk.file.borrow();
@@ -292,7 +292,7 @@ mod tests {
             put.extend_from_slice(&bytes);
             check(&direct, &disk, &put);
         }
-        // As few writes as there can be.
+        // The minimum number of writes.
         assert_eq!(*disk.writes.borrow(), [98_304, 69_632, 4096, 1 << 20]);
         direct.settle(&disk).unwrap();
         assert_eq!(direct.in_file(), direct.len());
@@ -310,7 +310,7 @@ mod tests {
             direct.settle(&disk).unwrap();
             assert!(*disk.file.borrow() == put, "{len}");
         }
-        // Nothing to do.
+        // No bytes are held back.
         *disk.full.borrow_mut() = true;
         direct.settle(&disk).unwrap();
         direct.put(&disk, b"held").unwrap();
@@ -333,8 +333,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever becomes of the writes: what was taken goes into the file once, in order, and what was
-        /// not can be put again.
+        /// With any results of the writes, accepted bytes get into the file once and in order, and the others can be
+        /// written again.
         #[test]
         fn nothing_is_lost_or_doubled_by_errors(
             pieces in prop::collection::vec((1usize..60_000, 0usize..BLOCK, 0u8..4), 1..12),

@@ -1,4 +1,4 @@
-//! Records of the formats: how one is written, and how records that were written are found again.
+//! Records of the formats: writes them, and finds written records again.
 
 use wb_model::capture::FileFormat;
 use wb_pcapng::{
@@ -12,7 +12,7 @@ use crate::CaptureSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) len: usize,
-    /// As exact as the format has it.
+    /// Rounded to the resolution of the format.
     pub(crate) stamp_ns: u64,
 }
 
@@ -34,8 +34,8 @@ impl From<FileFormat> for Encoding {
 }
 
 impl Encoding {
-    /// Bytes of the record of so many captured bytes, after so many frames were lost. Only pcapng says
-    /// these, and only if there are any.
+    /// Length of a record with `captured` bytes of a frame, after `lost` lost frames. Only pcapng stores the loss, and
+    /// only if it is not 0.
     #[inline]
     pub(crate) fn record_len(self, captured: usize, lost: u64) -> usize {
         match self {
@@ -44,7 +44,7 @@ impl Encoding {
         }
     }
 
-    /// Whether a record can say how many frames were lost before it.
+    /// Returns true if a record can store the number of frames lost before it.
     pub(crate) fn tells_losses(self) -> bool {
         self == Self::Pcapng
     }
@@ -86,7 +86,7 @@ impl Encoding {
         }
     }
 
-    /// What every file begins with.
+    /// Beginning of every file.
     pub(crate) fn file_header(self, spec: &CaptureSpec) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -111,8 +111,7 @@ impl Encoding {
         out
     }
 
-    /// The record that `bytes` begin with, if all of it is there. For what was written by
-    /// [`put`](Self::put) only.
+    /// The complete record at the start of `bytes`, if there is one. Only for records from [`put`](Self::put).
     pub(crate) fn first_record(self, bytes: &[u8]) -> Option<Placed> {
         let word = |at: usize| {
             let bytes = bytes.get(at..)?.first_chunk()?;
@@ -137,10 +136,10 @@ impl Encoding {
         (placed.len <= bytes.len()).then_some(placed)
     }
 
-    /// The same, with the frame: the length it had before it was cut, and what was kept of it.
+    /// The first record with its frame: the original length and the captured bytes.
     pub(crate) fn first_frame(self, bytes: &[u8]) -> Option<(Placed, u32, &[u8])> {
         let record = self.first_record(bytes)?;
-        // Both lengths stand one behind the other, and then the frame.
+        // The two lengths are consecutive, followed by the frame.
         let at = match self {
             Self::Pcapng => 20,
             Self::Pcap(_) => 8,
@@ -150,7 +149,7 @@ impl Encoding {
         Some((record, word(at + 4)?, captured))
     }
 
-    /// The records of `bytes`, as far as they are whole.
+    /// The complete records in `bytes`.
     pub(crate) fn records(self, bytes: &[u8]) -> impl Iterator<Item = Placed> {
         let mut rest = bytes;
         std::iter::from_fn(move || {

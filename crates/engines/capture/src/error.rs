@@ -1,4 +1,4 @@
-//! Why there is no output, or no more of it.
+//! Errors of the output.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ pub enum OutputError {
     /// The settings contradict each other or are out of range.
     #[error("capture output: {0}")]
     Input(String),
-    /// There is not so much memory.
+    /// The buffers do not fit into memory.
     #[error(
         "capture output: {buffers} buffers of {bytes} bytes: not enough memory; take fewer or smaller ones"
     )]
     Memory {
-        /// Buffers asked for.
+        /// Requested buffers.
         buffers: u32,
         /// Bytes of each.
         bytes: usize,
@@ -26,31 +26,31 @@ pub enum OutputError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         #[source]
         cause: io::Error,
     },
-    /// A write failed: disk full, disk error, nobody reads the pipe any more.
+    /// A write failed: disk full, disk error, pipe closed by its reader.
     #[error("{path}: write: {cause}", path = path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         #[source]
         cause: io::Error,
     },
     /// A finished file could not be given its name.
     #[error("{path}: rename to {name}: {cause}", path = path.display(), name = name.display())]
     Rename {
-        /// What it is called now.
+        /// Current name.
         path: PathBuf,
-        /// What it was to be called.
+        /// Intended name.
         name: PathBuf,
-        /// Why.
+        /// Reason.
         #[source]
         cause: io::Error,
     },
-    /// The output took nothing more, and the capture was told not to wait.
+    /// The output accepted no more data, and the capture was asked not to wait.
     #[error("{path}: write: given up, the output took nothing more", path = path.display())]
     GivenUp {
         /// The file.
@@ -59,7 +59,7 @@ pub enum OutputError {
 }
 
 impl OutputError {
-    /// Whether the file system, or the user's share of it, is full.
+    /// Returns true if the file system, or the user's quota, is full.
     pub(crate) fn is_full(&self) -> bool {
         let (Self::Open { cause, .. } | Self::Write { cause, .. }) = self else {
             return false;

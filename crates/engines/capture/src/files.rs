@@ -26,14 +26,14 @@ use crate::rotation::Rotation;
 use crate::sink::{FrameSink, show};
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
 
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Statistics are written so often.
+/// Interval between statistics blocks.
 const STATISTICS_NS: u64 = 10_000_000_000;
-/// What a file holds back gets into it so often, if more came than is settled at once.
+/// Maximum time for which a file holds data back, unless it is written at once.
 const SETTLE_NS: u64 = 500_000_000;
 
-/// Which of the open files.
+/// Index of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileSlot {
     Current,
@@ -48,27 +48,27 @@ impl std::fmt::Debug for Echo {
     }
 }
 
-/// The files of a capture, one of them open; or some, while frames may come for them.
+/// The files of a capture: one is open, or several while late frames may arrive.
 #[derive(Debug)]
 pub(crate) struct Files {
     shared: Arc<CaptureShared>,
     encoding: Encoding,
     header: Vec<u8>,
     rotation: Rotation,
-    /// None for standard output, of which there is one only.
+    /// `None` for standard output, which is a single file.
     names: Option<Names>,
     opening: Opening,
-    /// None: the system decides when a file is on the disk.
+    /// `None`: the system decides when data reaches the disk.
     sync_ns: Option<u64>,
     finished: Option<Sender<PathBuf>>,
     pipe: OutputPipe,
-    /// Takes the frames too, to show them.
+    /// Displays the frames in addition.
     echo: Option<Echo>,
-    /// None after an error.
+    /// `None` after an error.
     current: Option<Open>,
-    /// Files whose time is over, the oldest first.
+    /// Files with an expired time span, the oldest first.
     late: VecDeque<Open>,
-    /// For each reader: with a stamp below this nothing comes any more.
+    /// For each reader: no frame with an earlier timestamp will arrive.
     clear_ns: Vec<u64>,
     start_wall_ns: u64,
     statistics_ns: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Files {
     settled_ns: u64,
     scarce_since_ns: Option<u64>,
     room_looked_octets: u64,
-    /// When the rate was looked at, and the bytes then.
+    /// Time of the last rate check, and the bytes at that time.
     rate_looked: (u64, u64),
     rotations: u64,
     scratch: Vec<u8>,
@@ -107,7 +107,7 @@ impl Files {
             opening: Opening {
                 part: output.part,
                 direct: output.direct,
-                // Compressed, nobody knows how long it will be.
+                // The length of compressed files is unknown in advance.
                 expected: if compresses { 0 } else { output.rotate_bytes },
                 compress: output.compress,
             },
@@ -144,7 +144,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Which file is written to.
+    /// Identity of the current file.
     pub(crate) fn id(&self) -> Option<FileId> {
         self.current.as_ref().and_then(|file| file.output.id())
     }
@@ -164,7 +164,7 @@ impl Files {
             match full.recv_timeout(POLL_INTERVAL) {
                 Ok(delivered) => {
                     if let (Some(mut buffer), Some(pool)) = (delivered.buffer, &shared.pool) {
-                        // First, as records may be moved on their way into a file.
+                        // First, because records may be moved when they are written.
                         self.echo(&buffer, control);
                         self.write_buffer(&mut buffer, control, clock);
                         if let Some(file) = &self.current {
@@ -191,7 +191,7 @@ impl Files {
         self.outcome
     }
 
-    /// Shows what goes into the files.
+    /// Displays the frames of a buffer.
     fn echo(&mut self, buffer: &Buffer, control: &CaptureControl) {
         let Some(Echo(sink)) = &mut self.echo else {
             return;
@@ -202,7 +202,7 @@ impl Files {
         }
     }
 
-    /// What is due whether frames come or not.
+    /// Handles periodic work, with or without new frames.
     fn tick<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         let asked = control.rotations();
         if asked != self.rotations {
@@ -224,7 +224,7 @@ impl Files {
             self.settled_ns = now_ns;
             self.settle(control, clock);
         }
-        // The last file may be over without a frame that says so.
+        // The last file may expire without a frame that shows it.
         let wall_ns = clock.wall_ns();
         let is_over = |file: &Open| {
             self.rotation
@@ -247,7 +247,7 @@ impl Files {
         }
     }
 
-    /// Brings into the files what they hold back.
+    /// Writes the held-back data of all files.
     fn settle<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         if let Some(mut file) = self.current.take() {
             let settled = self.settle_file(&mut file);

@@ -1,4 +1,4 @@
-//! A file that is open: which records are whole in it, and which are held back.
+//! An open file: the records completely in it, and those held back.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use crate::encode::Placed;
 use crate::output::Output;
 use crate::rotation::Fill;
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) output: Output,
     pub(crate) fill: Fill,
-    /// What was put and is not, or not whole, in the file, in order.
+    /// Accepted records that are not yet, or not completely, in the file, in order.
     pub(crate) held: VecDeque<Mark>,
-    /// Where the last of what is whole in the file ends.
+    /// End of the last complete record in the file.
     pub(crate) whole: u64,
 }
 
-/// Records of one interface that were put.
+/// Accepted records of one interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// Where in the file they end.
+    /// Offset of their end in the file.
     pub(crate) end: u64,
     pub(crate) interface: u32,
     pub(crate) records: u64,
@@ -37,7 +37,7 @@ impl Open {
         }
     }
 
-    /// Up to here it was put, and so many records of this interface since the last time.
+    /// Adds records of an interface, accepted up to the offset `end`.
     pub(crate) fn hold(&mut self, end: u64, interface: u32, records: u64) {
         let in_file = self.output.in_file();
         match self.held.back_mut() {
@@ -53,8 +53,7 @@ impl Open {
         }
     }
 
-    /// Records of this interface, of which the first begins at `at`, were put as far as the output took them.
-    /// How many were.
+    /// Adds those records that the output accepted, individually; the first begins at `at`. Returns their number.
     pub(crate) fn hold_each(
         &mut self,
         records: impl Iterator<Item = Placed>,
@@ -74,7 +73,7 @@ impl Open {
     }
 }
 
-/// Counts the records of a file that are whole in it by now.
+/// Counts the records that are now completely in the file.
 pub(crate) fn confirm(file: &mut Open, outcome: &mut WriterOutcome) {
     let in_file = file.output.in_file();
     while let Some(mark) = file

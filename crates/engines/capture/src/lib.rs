@@ -1,36 +1,35 @@
-//! The capture engine: frames from ports into capture files, with an exact account.
+//! The capture engine: writes frames from ports into capture files, and accounts for every frame.
 //!
-//! Knows ports by trait, clocks by trait and file formats by `wb_pcapng`; compiles no filters, starts no
-//! threads and prints nothing. [`Capture::open`] opens the output and makes a seat for each reader; then each
-//! reader is one loop, [`run_reader`], and the files have one more, [`run_writer`]:
+//! Knows ports by trait, clocks by trait and file formats by `wb_pcapng`; compiles no filters, starts no threads and
+//! prints nothing. [`Capture::open`] opens the output and creates a seat for each reader. Each reader then runs the
+//! loop [`run_reader`], and one writer runs [`run_writer`]:
 //!
 //! ```text
 //!  RxQueue ──> run_reader ──full buffers──> run_writer ──> file, file1, …
 //!                  └───────empty buffers────────┘
 //! ```
 //!
-//! A frame is copied once, as a finished record into a buffer, from which a disk takes it as it is; nothing
-//! is allocated, locked or asked of the kernel for it. A slow output makes the readers wait for buffers, so
-//! that what is lost is lost in the ring of the kernel and counted there; with
-//! [`Overflow::DropNewest`](wb_model::capture::Overflow) it is lost and counted here.
+//! A frame is copied once, as a complete record, into a buffer that can be written to disk directly. This needs no
+//! allocation, lock or system call per frame. If the output is slow, readers wait for buffers, so losses occur in the
+//! kernel's ring and are counted there. With [`Overflow::DropNewest`](wb_model::capture::Overflow) they occur and are
+//! counted here.
 //!
-//! **Order.** The frames of one reader stand in the files in the order they came. Those of several stand
-//! buffer by buffer. Where files change by time, a frame of each reader is in the file of its time: a file
-//! stays open until no reader can have anything for it.
+//! **Order.** Frames of one reader are in the files in the order of arrival. Frames of several readers are interleaved
+//! by buffer. If files change by time, each frame is in the file of its time: a file stays open until no reader can
+//! have frames for it.
 //!
-//! **Losses.** In pcapng the first frame that surely came after a loss says how many frames the kernel had
-//! dropped before it. What these tell together is never more than K, and the statistics tell all.
+//! **Losses.** In pcapng, the first frame that certainly arrived after a loss states the number of frames that the
+//! kernel dropped before it. The sum of these numbers never exceeds K, and the statistics block contains the total.
 //!
-//! **Sinks.** A [`FrameSink`] takes frames to show them. In the place of files it makes readers wait as a
-//! slow disk does, so nothing is shown that is not accounted for; beside files it has to keep up by itself.
+//! **Sinks.** A [`FrameSink`] displays frames. In place of files it makes readers wait as a slow disk does, so all
+//! displayed frames are accounted for. In addition to files it must keep up without such waits.
 //!
-//! **The account.** `F = W + K + E + Q + C + U`: what passed the filter is written, dropped by the kernel,
-//! not written because of an error, dropped here for want of buffers, beyond what was wanted, or never read. See
-//! [`Account`].
+//! **The account.** `F = W + K + E + Q + C + U`: frames that passed the filter were written, dropped by the kernel, not
+//! written because of an error, dropped here for lack of buffers, beyond the limit, or never read. See [`Account`].
 //!
-//! **The end.** [`CaptureControl::stop`] makes each reader close its intake and read what is still there;
-//! then its last buffer goes to the writer. When all readers have ended, the writer ends. Run the writer
-//! before or beside the readers: they wait for it.
+//! **The end.** After [`CaptureControl::stop`], each reader closes its intake, reads the remaining frames, and delivers
+//! its last buffer. When all readers have ended, the writer ends. Start the writer before the readers or in parallel,
+//! because they wait for it.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Names of the files of a capture, as tcpdump gives them.
+//! Names of the files of a capture, compatible with tcpdump.
 //!
-//! `out`, `out1`, `out2`, …; in a ring of `n` files `out0`, `out1`, … with as many digits as `n - 1` has; with
-//! conversions of the time in the name, if files change by time.
+//! `out`, `out1`, `out2`, …; in a ring of `n` files `out0`, `out1`, … with as many digits as `n - 1`; with time
+//! conversions in the name, if files change by time.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
 use jiff::{Timestamp, tz::TimeZone};
 use wb_model::capture::{CaptureOutput, Compression};
 
-/// Makes the names.
+/// Generates the names.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     base: String,
@@ -20,11 +20,11 @@ pub(crate) struct Names {
     overwrites: bool,
     zone: TimeZone,
     begun: u64,
-    /// Names made of the time, and how often each was given; the latest last.
+    /// Names made from the time, and the number of uses of each; the latest last.
     bases: VecDeque<(String, u64)>,
 }
 
-/// Names that are remembered: more than files that can be open at once.
+/// Number of remembered names: more than the number of files that can be open at once.
 const REMEMBERED: usize = 16;
 
 impl Names {
@@ -55,12 +55,12 @@ impl Names {
         }
     }
 
-    /// Whether the ring writes over its oldest file by itself, as names come again.
+    /// Returns true if names repeat, so that the ring overwrites its oldest file.
     pub(crate) fn recur(&self) -> bool {
         !self.by_time || self.overwrites
     }
 
-    /// The name of the next file: it is file `number`, from 0 on, of the time that begins with this stamp.
+    /// Name of the next file: file `number`, from 0, of the time span that begins with this timestamp.
     pub(crate) fn next(&mut self, begin_ns: u64, number: u64) -> PathBuf {
         let name = match (self.overwrites, self.by_time) {
             (true, _) => self.numbered(&strftime(&self.base, begin_ns, &self.zone), number),
@@ -82,7 +82,7 @@ impl Names {
         }
     }
 
-    /// A file that would have the name of one before gets a number: nothing is written over.
+    /// Name from the time. A repeated name gets a number, so no file is overwritten.
     fn of_time(&mut self, stamp_ns: u64) -> String {
         let base = strftime(&self.base, stamp_ns, &self.zone);
         if let Some((_, again)) = self.bases.iter_mut().find(|(known, _)| *known == base) {
@@ -97,7 +97,7 @@ impl Names {
     }
 }
 
-/// The conversions of strftime(3) in the C locale, with its flags and widths; what is none stays as it is.
+/// The conversions of strftime(3) in the C locale, with flags and widths; unknown ones are left unchanged.
 fn strftime(pattern: &str, stamp_ns: u64, zone: &TimeZone) -> String {
     const CONVERSIONS: &str = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%";
     let unix_s = i64::try_from(stamp_ns / 1_000_000_000).unwrap_or(i64::MAX);
@@ -111,7 +111,7 @@ fn strftime(pattern: &str, stamp_ns: u64, zone: &TimeZone) -> String {
         rest = &rest[at..];
         let flags = rest[1..].find(|c: char| !"_-0^#123456789".contains(c));
         let flags = flags.map_or(rest.len(), |len| len + 1);
-        // Other forms of a number or a date, of which the C locale has none.
+        // Alternative number and date forms, which do not exist in the C locale.
         let other = usize::from(rest[flags..].starts_with(['E', 'O']));
         let conversion = rest[flags + other..].chars().next();
         let end = flags + other + conversion.map_or(0, char::len_utf8);
@@ -188,12 +188,12 @@ mod tests {
             ]
         );
         assert_eq!(names(output("x%F_%T%y"), &[0]), ["x1970-01-01_01:00:0070"]);
-        // Within the same second nothing is written over.
+        // Within the same second no file is overwritten.
         assert_eq!(
             names(output("x%H"), &[0, 1, 2, 3600]),
             ["x01", "x011", "x012", "x02"]
         );
-        // Without a conversion, or a change by time, they are numbered.
+        // Without a conversion, or without a change by time, they are numbered.
         assert_eq!(names(output("x"), &[0, 1]), ["x", "x1"]);
         assert_eq!(names(to("x%H"), &[0, 1]), ["x%H", "x%H1"]);
     }

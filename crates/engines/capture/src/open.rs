@@ -1,4 +1,4 @@
-//! Opens the output of a capture before anything is captured.
+//! Opens the output of a capture before any frames are captured.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,9 +14,8 @@ use crate::reader::Delivery;
 use crate::sink::{self, Showing};
 use crate::{CaptureShared, CaptureSpec, FrameSink, OutputError, ReaderSeat, Writer};
 
-/// A capture that is ready to run: give each seat to a [`run_reader`](crate::run_reader), the writer to
-/// [`run_writer`](crate::run_writer), each in a thread of its own. A seat that is not used must be dropped,
-/// or the writer does not end.
+/// A capture that is ready to run. Pass each seat to [`run_reader`](crate::run_reader) and the writer to
+/// [`run_writer`](crate::run_writer), each on a separate thread. Drop unused seats, or the writer does not end.
 #[derive(Debug)]
 pub struct Capture {
     /// A seat for each reader.
@@ -28,20 +27,21 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens the first file, and writes its header. A named pipe is waited for until someone reads it.
-    /// `now_wall_ns` goes into names made of the time, and into the statistics as begin of the capture.
+    /// Opens the first file, and writes its header. Waits for a reader if it is a named pipe. `now_wall_ns` is used for
+    /// names with a time, and as the start time in the statistics.
     ///
     /// # Errors
-    /// Settings that cannot be; a file that cannot be opened or takes no header; too little memory.
+    /// Fails for invalid settings, if a file cannot be opened or its header cannot be written, or if memory is
+    /// insufficient.
     pub fn open(spec: &CaptureSpec, readers: usize, now_wall_ns: u64) -> Result<Self, OutputError> {
         Self::open_with(spec, None, readers, now_wall_ns)
     }
 
-    /// The same; `sink` takes the frames where there is no output, and then what it has brought out counts
-    /// as written. Beside an output it takes the same frames, and what becomes of them does not count.
+    /// Opens a capture with a sink. Without an output, `sink` takes the frames, and those it has displayed count as
+    /// written. With an output it receives the same frames, and its results do not count.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn open_with(
         spec: &CaptureSpec,
         sink: Option<Box<dyn FrameSink>>,
@@ -61,7 +61,7 @@ impl Capture {
             });
         };
         let encoding = Encoding::from(output.format);
-        // A buffer takes the longest record, even if that is longer than buffers are to be.
+        // A buffer holds the longest record, even if that exceeds the buffer size.
         let longest = encoding.record_len(spec.snap_len as usize, 1);
         let bytes = longest.max(output.buffer_bytes as usize);
         // Each reader holds one while it fills the next.
@@ -151,7 +151,7 @@ fn check(spec: &CaptureSpec) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// How standard output is called in messages.
+/// Name of standard output in messages.
 pub(crate) fn standard_output() -> PathBuf {
     PathBuf::from("standard output")
 }

@@ -1,4 +1,4 @@
-//! One open file, pipe or device, and what is known to be in it.
+//! One open file, pipe or device, with its write position.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
@@ -22,78 +22,78 @@ use crate::open::standard_output;
 use crate::pool::Memory;
 use crate::retention::Finished;
 
-/// After so many bytes the kernel is told to write them to the disk and forget them. Without it dirty pages
-/// pile up to the limit at which the kernel makes the writer wait for all of them.
+/// After this number of bytes the kernel is asked to write them to the disk and drop them from the cache. Otherwise
+/// dirty pages accumulate up to the limit at which the kernel blocks the writer until all are written.
 const BEHIND: u64 = 64 << 20;
-/// How long a pipe is waited for without a look at the flags.
+/// Longest wait for a pipe between checks of the flags.
 const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What it is that is written to.
+/// Type of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A file that begins at this offset; it can be cut to length.
+    /// A file that begins at this offset and can be truncated.
     Regular(u64),
-    /// Never blocks, so that nobody has to wait for its reader.
+    /// Non-blocking, so that a slow reader never blocks the writer.
     Pipe,
     Other,
 }
 
-/// Which file it is, by whatever name it was opened.
+/// Identity of a file, independent of the name used to open it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// How files are opened.
+/// Options for opening files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opening {
-    /// A file has `.part` behind its name until it is finished.
+    /// A file has `.part` appended to its name until it is finished.
     pub(crate) part: bool,
-    /// When past the page cache, where that can be done.
+    /// When to bypass the page cache, if supported.
     pub(crate) direct: DirectWrites,
-    /// Bytes that the file will have, if that is known; 0: it is not.
+    /// Expected length of the file in bytes; 0 if unknown.
     pub(crate) expected: u64,
-    /// How it is compressed.
+    /// Compression method.
     pub(crate) compress: Compression,
 }
 
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// What makes a compressed file; what is put has been through it.
+    /// Compressor of the file; data passed to `put` is already compressed.
     pub(crate) compressor: Option<Compressor>,
     path: PathBuf,
-    /// What it is called when it is finished, if that is something else.
+    /// Final name, if different from the current one.
     finished_path: Option<PathBuf>,
-    /// None where the kernel's page cache is written to.
+    /// `None` if writes use the kernel's page cache.
     direct: Option<Direct>,
-    /// Whether the file system was asked for more room than the file may take.
+    /// More space was allocated than the file may need.
     allocated: bool,
     file: File,
     kind: Kind,
-    /// Bytes put, also those that are held back.
+    /// Bytes accepted, including those held back.
     len: u64,
-    /// Up to here the kernel was told to write them to the disk, and up to `forgotten` to forget them.
+    /// Offset up to which the kernel was asked to write, and `forgotten` up to which it was asked to drop the pages.
     behind: u64,
     forgotten: u64,
 }
 
-/// A write that did not come to its end.
+/// A write that was not completed.
 #[derive(Debug)]
 pub(crate) struct Short {
-    /// Bytes that were taken.
+    /// Bytes accepted.
     pub(crate) written: usize,
     pub(crate) error: OutputError,
 }
 
 impl Output {
-    /// Opens a file, and empties it.
+    /// Opens a file and truncates it.
     pub(crate) fn create(path: &Path, opening: Opening) -> Result<Self, OutputError> {
-        // A pipe or a device is opened as it is: a file of its name would take its place.
+        // A pipe or a device is opened under its name: a file of that name would replace it.
         let takes_part = opening.part && fs::metadata(path).map_or(true, |there| there.is_file());
         let finished_path = takes_part.then(|| path.to_owned());
         let path = match takes_part {
@@ -101,13 +101,13 @@ impl Output {
             false => path.to_owned(),
         };
         let open = || {
-            // Read too, for what is already in a file that is written past the page cache later on.
+            // Also opened for reading, because an existing file may be written past the page cache later.
             let open = |reads| {
                 let mut options = OpenOptions::new();
                 options.read(reads).write(true).create(true).truncate(true);
                 options.open(&path)
             };
-            // A pipe that is opened for both never ends, and a file may be for writing only.
+            // A pipe that is opened for reading and writing never ends, and a file may be write-only.
             let reads = takes_part || fs::metadata(&path).map_or(true, |there| there.is_file());
             let file = open(reads).or_else(|error| if reads { open(false) } else { Err(error) })?;
             let kind = match file.metadata()?.file_type() {
@@ -129,8 +129,8 @@ impl Output {
         Ok(output)
     }
 
-    /// From now on past the page cache. A file system that cannot do it, or if it should be `sure` may not
-    /// gain by it, is written to as ever.
+    /// Bypasses the page cache from now on. Has no effect if the file system does not support it, or, with `sure`, if
+    /// it may not be faster.
     pub(crate) fn write_directly(&mut self, expected: u64, sure: bool) {
         if self.direct.is_some() || self.kind != Kind::Regular(0) {
             return;
@@ -147,12 +147,12 @@ impl Output {
             return;
         }
         self.direct = Some(direct);
-        // Room is found once, not at each write; the file is no longer for it.
+        // Allocates space once and not at each write; the length of the file does not change.
         self.allocated = expected > self.len
             && fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, expected).is_ok();
     }
 
-    /// Standard output.
+    /// Opens standard output.
     pub(crate) fn standard(opening: Opening) -> Result<Self, OutputError> {
         let open = || {
             let stdout = io::stdout();
@@ -164,8 +164,8 @@ impl Output {
             let mut file = File::from(stdout.as_fd().try_clone_to_owned()?);
             let kind = file.metadata()?.file_type();
             if kind.is_fifo() {
-                // The flag that a write does not block belongs to all who share the pipe's end; opened anew
-                // it is ours alone.
+                // The non-blocking flag would apply to all processes that share this end of the pipe. A newly opened
+                // descriptor has a separate flag.
                 let own = OpenOptions::new()
                     .write(true)
                     .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -210,12 +210,12 @@ impl Output {
         &self.path
     }
 
-    /// The name that the file has once it is finished.
+    /// Final name of the file.
     pub(crate) fn finished_path(&self) -> &Path {
         self.finished_path.as_deref().unwrap_or(&self.path)
     }
 
-    /// Which file it is, whatever it is called; none for a device, of which any number may be written to.
+    /// Identity of the file; `None` for a device, which several captures may write to.
     pub(crate) fn id(&self) -> Option<FileId> {
         let file = self.file.metadata().ok()?;
         let kind = file.file_type();
@@ -226,22 +226,22 @@ impl Output {
         })
     }
 
-    /// Bytes put; a few of them may be held back.
+    /// Bytes accepted; a few of them may be held back.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes in it.
+    /// Bytes in the file.
     pub(crate) fn in_file(&self) -> u64 {
         self.direct.as_ref().map_or(self.len, Direct::in_file)
     }
 
-    /// Whether it is written to past the page cache.
+    /// Returns true if writes bypass the page cache.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// Bytes that anyone may still write to its file system; None for what is no file.
+    /// Free bytes of its file system for unprivileged users; `None` if it is not a file.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         match self.kind {
             Kind::Regular(_) => {
@@ -252,7 +252,7 @@ impl Output {
         }
     }
 
-    /// Puts what lies in memory that can be written as it is; see [`Direct::put_in_place`].
+    /// Writes data from memory that permits direct writes; see [`Direct::put_in_place`].
     pub(crate) fn put_in_place(
         &mut self,
         memory: &mut Memory,
@@ -268,7 +268,7 @@ impl Output {
         }
     }
 
-    /// What was put past the page cache.
+    /// Updates the length after a direct write.
     fn took(&mut self, result: io::Result<()>) -> Result<(), Short> {
         let len = self.direct.as_ref().map_or(self.len, Direct::len);
         let written = (len - self.len) as usize;
@@ -286,7 +286,7 @@ impl Output {
         }
     }
 
-    /// Brings into the file what is held back.
+    /// Writes the held-back data to the file.
     pub(crate) fn settle(&mut self) -> Result<(), OutputError> {
         let settled = match &mut self.direct {
             Some(direct) => direct.settle(&self.file),
@@ -295,7 +295,7 @@ impl Output {
         settled.map_err(|cause| self.failed(cause))
     }
 
-    /// Puts all of it, or says how much was taken. A pipe is waited for until `gives_up`.
+    /// Writes all bytes, or returns the number accepted. Waits for a pipe until `gives_up`.
     pub(crate) fn put(&mut self, bytes: &[u8], gives_up: impl Fn() -> bool) -> Result<(), Short> {
         if let Some(direct) = &mut self.direct {
             let result = direct.put(&self.file, bytes);
@@ -333,12 +333,12 @@ impl Output {
         Ok(())
     }
 
-    /// Cuts it to so many bytes, if it can be cut. Whether that worked.
+    /// Truncates the file to this length. Returns true on success.
     pub(crate) fn cut(&mut self, len: u64) -> bool {
         let Kind::Regular(start) = self.kind else {
             return false;
         };
-        // A cut file takes a last word at most, and that from anywhere.
+        // A truncated file gets at most its final blocks, from unaligned memory.
         if self.direct.take().is_some()
             && let Ok(flags) = fcntl_getfl(&self.file)
         {
@@ -352,7 +352,7 @@ impl Output {
         cut
     }
 
-    /// Brings what is in it to the disk.
+    /// Flushes the file to the disk.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         match self.kind {
             Kind::Regular(_) => self.file.sync_data().map_err(|cause| self.failed(cause)),
@@ -360,13 +360,13 @@ impl Output {
         }
     }
 
-    /// Gives it its end and its name; nothing may be held back. None for what is no file.
+    /// Ends the file and gives it its final name; no data may be held back. Returns `None` if it is not a file.
     pub(crate) fn finish(self, sync: bool) -> Result<Option<Finished>, OutputError> {
         let Kind::Regular(start) = self.kind else {
             return Ok(None);
         };
         if self.allocated {
-            // Whoever does not get the room back keeps a file that is right all the same.
+            // The file is valid even if the space cannot be released.
             let _ = self.file.set_len(start + self.len);
         }
         if sync || self.finished_path.is_some() {
@@ -388,8 +388,8 @@ impl Output {
         }))
     }
 
-    /// Asking the kernel to forget pages makes it begin to write the dirty ones and drop the clean ones
-    /// (mm/fadvise.c). So each stretch is named twice: when it was written, and when the next one was.
+    /// Asking the kernel to forget pages makes it begin to write the dirty ones and drop the clean ones (mm/fadvise.c).
+    /// So each range is named twice: after it was written, and after the next one was.
     fn leave_behind(&mut self) {
         let Kind::Regular(start) = self.kind else {
             return;
@@ -398,7 +398,7 @@ impl Output {
             return;
         }
         let stretch = NonZeroU64::new(self.len - self.forgotten);
-        // Advice: without it the file is the same.
+        // Only advice: the file does not depend on it.
         let _ = fadvise(
             &self.file,
             start + self.forgotten,
@@ -416,9 +416,9 @@ fn with_part(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Sleeps until the pipe may take something.
+/// Sleeps until the pipe may accept data.
 fn wait(file: &File) {
     let mut fds = [PollFd::new(file, PollFlags::OUT)];
-    // Whatever it says, the next write says it better.
+    // Errors are reported by the next write.
     let _ = poll(&mut fds, Some(&POLL_INTERVAL));
 }

@@ -1,4 +1,4 @@
-//! Where captured bytes go: a plain file, a compressor or a writer with O_DIRECT, and room made for them.
+//! Path of captured bytes into a file: directly, through a compressor or with O_DIRECT; frees disk space if needed.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use crate::output::Output;
 use crate::pool::Memory;
 use crate::retention::Retention;
 
-/// What bytes go through on their way into a file.
+/// Processing of bytes on their way into a file.
 #[derive(Debug)]
 pub(crate) struct OutputPipe {
-    /// Whether files are compressed.
+    /// Files are compressed.
     pub(crate) compresses: bool,
     pub(crate) retention: Retention,
 }
 
 impl OutputPipe {
-    /// Puts a place of a buffer, and makes room for it if that is wanted. `stores`: there is no time to
-    /// compress. What is put as it is may be moved; then its place is another one.
+    /// Writes records of a buffer, and frees disk space if configured. `stores`: there is no time to compress.
+    /// Uncompressed records may be moved; their position then changes.
     pub(crate) fn put_records(
         &mut self,
         output: &mut Output,
@@ -45,7 +45,7 @@ impl OutputPipe {
         }
     }
 
-    /// Puts all of it, and makes room for it if that is wanted.
+    /// Writes all bytes, and frees disk space if configured.
     pub(crate) fn put(
         &mut self,
         output: &mut Output,
@@ -71,7 +71,7 @@ impl OutputPipe {
         result
     }
 
-    /// The same for the end of a compressed file.
+    /// Writes the end of a compressed file.
     pub(crate) fn put_end(
         &mut self,
         output: &mut Output,
@@ -96,7 +96,7 @@ impl OutputPipe {
         Ok(())
     }
 
-    /// Brings into a file what it holds back, and makes room for it if that is wanted.
+    /// Writes held-back data to a file, and frees disk space if configured.
     pub(crate) fn settle(&mut self, output: &mut Output) -> Result<(), OutputError> {
         loop {
             match output.settle() {

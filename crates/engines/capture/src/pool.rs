@@ -1,9 +1,9 @@
 //! The buffers between readers and writer.
 //!
-//! A buffer can be written to a disk as it lies there, past the page cache: its memory begins at a page, huge
-//! where the kernel has such, and before the records there is room for what the file holds back of the last
-//! block. The reader lays the first record where it will stand in a block of the file, if it guesses right;
-//! then nothing is copied any more. See [`Direct`](crate::direct::Direct).
+//! A buffer can be written to a disk directly, past the page cache: its memory is page-aligned, with huge pages if
+//! available, and has space before the records for the held-back part of the last block. The reader places the first
+//! record at its expected position in a block of the file. If the guess is right, nothing is copied later. See
+//! [`Direct`](crate::direct::Direct).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use wb_pcapng::Sink;
 
 use crate::OutputError;
 
-/// The largest block of a disk that buffers are laid out for; a power of two.
+/// The largest block size of a disk that buffers are laid out for; a power of two.
 pub(crate) const BLOCK: usize = 4096;
-/// Room before the records: what a file holds back, less than a block, and a block to move them in.
+/// Space before the records: for held-back data, less than a block, and a block for moving the records.
 pub(crate) const HEAD: usize = 2 * BLOCK;
-/// A huge page. A disk is given these in one piece, small pages one by one: that takes half of the CPU's
-/// time and made one disk write half as fast again.
+/// Bytes of a huge page. A huge page is passed to the disk in one piece, small pages one by one. The latter takes half
+/// of the CPU time; huge pages made one disk 1.5 times as fast.
 const HUGE: usize = 2 << 20;
-/// A buffer remembers where a record began, so far or twice as far from its end.
+/// A buffer remembers a record boundary this far, or twice as far, from its end.
 const STRIDE: usize = 32 << 10;
 
-/// Memory that begins at a page. It is zero, and takes nothing until it is used.
+/// Page-aligned memory. It is zero, and uses no physical memory until written.
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: MmapMut,
@@ -34,13 +34,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// None where there is not so much.
+    /// Returns `None` if memory is insufficient.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let align = if len >= HUGE { HUGE } else { BLOCK };
         let map = MmapMut::map_anon(len.checked_add(align)?).ok()?;
         let start = map.as_ptr().align_offset(align);
         if align == HUGE {
-            // Without it the memory is the same.
+            // Only advice: the memory works without it.
             let _ = map.advise_range(Advice::HugePage, start, len / HUGE * HUGE);
         }
         Some(Self { map, start, len })
@@ -63,24 +63,24 @@ impl DerefMut for Memory {
     }
 }
 
-/// Whole records, on their way to the writer.
+/// Complete records on their way to the writer.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) memory: Memory,
-    /// Where in the memory the records are.
+    /// Offset of the records in the memory.
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) records: u64,
-    /// Of which interface all of them are.
+    /// Interface of all records.
     pub(crate) interface: u32,
-    /// Bytes of all buffers of this reader before this one.
+    /// Bytes of all earlier buffers of this reader.
     pub(crate) before: u64,
-    /// Ends of records in the memory, the older first, and how many records are before them.
+    /// Ends of records in the memory, the older first, and the number of records before each.
     strides: [(usize, u64); 2],
 }
 
 impl Buffer {
-    /// An empty one; `guess` is from [`Pool::guess`].
+    /// Creates an empty buffer; `guess` is from [`Pool::guess`].
     pub(crate) fn new(memory: Memory, interface: u32, before: u64, guess: usize) -> Self {
         let start = HEAD + guess;
         Self {
@@ -100,7 +100,7 @@ impl Buffer {
         self.end - self.start
     }
 
-    /// A record was put.
+    /// Counts an added record.
     #[inline]
     pub(crate) fn count(&mut self) {
         self.records += 1;
@@ -109,8 +109,8 @@ impl Buffer {
         }
     }
 
-    /// Where a record ends, so far from the end of all that a block is between, and the number of records up
-    /// to there. Or the start, and none.
+    /// Offset of a record boundary, usually at least a block before the end, and the number of records before it; the
+    /// start and 0 if there is none.
     pub(crate) fn near_its_end(&self) -> (usize, u64) {
         let [older, newer] = self.strides;
         if self.end - newer.0 >= BLOCK {
@@ -121,7 +121,7 @@ impl Buffer {
     }
 }
 
-/// Records are appended. What does not fit is left out.
+/// Appends records. Data that does not fit is omitted.
 impl Sink for Buffer {
     #[inline]
     fn make_room(&mut self, len: usize) -> bool {
@@ -136,11 +136,11 @@ impl Sink for Buffer {
     }
 }
 
-/// What a reader sends the writer.
+/// Message from a reader to the writer.
 #[derive(Debug)]
 pub(crate) struct Delivered {
     pub(crate) reader: usize,
-    /// Nothing comes from this reader any more with a stamp below this.
+    /// This reader will deliver no earlier timestamps.
     pub(crate) clear_ns: u64,
     pub(crate) buffer: Option<Buffer>,
 }
@@ -148,18 +148,18 @@ pub(crate) struct Delivered {
 /// Empty buffers. Locked once per buffer, never per frame.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The one returned last is taken first: its memory is warm.
+    /// Last in, first out, because the memory is still cached.
     empty: Mutex<Vec<Memory>>,
     returned: Condvar,
     total: usize,
     free: AtomicUsize,
     fewest: AtomicUsize,
-    /// How far in a block the file is ahead of what readers delivered.
+    /// Offset, modulo the block size, between the file and the data that readers delivered.
     ahead: AtomicUsize,
 }
 
 impl Pool {
-    /// So many buffers, each for so many bytes of records.
+    /// Creates `buffers` buffers for `bytes` bytes of records each.
     pub(crate) fn new(buffers: u32, bytes: usize) -> Result<Self, OutputError> {
         let total = buffers as usize;
         let memory = || Memory::new(HEAD + BLOCK + bytes);
@@ -174,12 +174,12 @@ impl Pool {
         })
     }
 
-    /// An empty buffer, if there is one at once.
+    /// Takes an empty buffer, if one is available at once.
     pub(crate) fn take(&self) -> Option<Memory> {
         self.pop(&mut lock(&self.empty))
     }
 
-    /// An empty buffer, if there is one within this time.
+    /// Takes an empty buffer, if one becomes available within this time.
     pub(crate) fn wait(&self, longest: Duration) -> Option<Memory> {
         let empty = lock(&self.empty);
         let (mut empty, _) = self
@@ -204,13 +204,13 @@ impl Pool {
         memory
     }
 
-    /// Where in a block the next buffer of a reader will stand that has delivered so many bytes. It is right
-    /// as long as nobody else writes to the file, other readers or the statistics.
+    /// Expected position in a block of the next buffer, for a reader that has delivered this number of bytes. Correct
+    /// unless other readers or the statistics write to the file.
     pub(crate) fn guess(&self, delivered: u64) -> usize {
         (delivered as usize).wrapping_add(self.ahead.load(Ordering::Relaxed)) % BLOCK
     }
 
-    /// The file has so many bytes, after those that a reader had delivered.
+    /// Records the length of the file after the data delivered by a reader.
     pub(crate) fn learn(&self, file_len: u64, delivered: u64) {
         let ahead = file_len.wrapping_sub(delivered) as usize % BLOCK;
         self.ahead.store(ahead, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl Pool {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// The fewest there have been.
+    /// Minimum number of empty buffers so far.
     pub(crate) fn fewest(&self) -> usize {
         self.fewest.load(Ordering::Relaxed)
     }

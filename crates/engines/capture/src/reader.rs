@@ -1,4 +1,4 @@
-//! The loop of a reader: frames from a port into buffers of records.
+//! The loop of a reader: converts frames from a port to buffers of records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,37 +15,36 @@ use crate::encode::Encoding;
 use crate::pool::{Buffer, Delivered};
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, ReaderSnapshot};
 
-/// Frames of a batch at most.
+/// Maximum number of frames per batch.
 const BATCH: usize = 1024;
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
 const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// The kernel's counters are asked so often.
+/// Interval between reads of the kernel's drop counters.
 const COUNTERS_NS: u64 = 100_000_000;
-/// Frames read at most after the stop from a port that goes on and stamps them all before the stop; more
+/// Maximum number of frames read after the stop from a port that continues and stamps all frames before the stop; more
 /// than any ring holds.
 const LAST_FRAMES: usize = 1 << 25;
 
-/// Stamps of frames that come from several CPUs into one ring may be out of order by so much.
+/// Maximum disorder of timestamps if several CPUs write frames into one ring.
 const DISORDER_NS: u64 = 10_000_000;
-/// Losses that are kept apart while the frames before them are still being read.
+/// Maximum number of separate losses while the frames before them are still being read.
 const LOSSES: usize = 64;
 
-/// Looks at the bytes of a whole frame and its length, and says whether it is kept.
+/// Inspects the bytes of a whole frame and its length. Returns true to keep it.
 pub type FrameFilter = Box<dyn FnMut(&[u8], u32) -> bool + Send>;
 
-/// Where a reader puts its records.
+/// Destination of a reader's records.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     full: Sender<Delivered>,
     encoding: Encoding,
-    /// Whether the writer wants to know how far this reader is, because files change by time and there are
-    /// other readers.
+    /// The writer needs the progress of this reader, because files change by time and there are other readers.
     tells_clear: bool,
-    /// A buffer is full with so many bytes, though a record longer than that fits.
+    /// Buffer capacity in bytes. A longer record still fits.
     buffer_bytes: usize,
     flush_ns: u64,
-    /// Whether a buffer goes to the writer as soon as nothing comes. Small ones compress badly.
+    /// A buffer is delivered as soon as no more frames arrive. Small buffers compress badly.
     flushes_idle: bool,
 }
 
@@ -67,19 +66,19 @@ impl Delivery {
     }
 }
 
-/// What a reader needs of its capture.
+/// Parameters of a reader from its capture.
 pub struct ReaderSeat {
-    /// Frames for which this says no are not read, as if they had never passed the filter. It sees them
-    /// with their VLAN tag and before they are cut. None on the fast path.
+    /// Frames rejected by this filter count as if they had never passed the kernel's filter. It sees them with their
+    /// VLAN tag and before truncation. `None` in the fast path.
     pub filter: Option<FrameFilter>,
-    /// Look for frames all the time instead of sleeping until they come.
+    /// Poll for frames instead of sleeping.
     pub busy: bool,
     index: usize,
     shared: Arc<CaptureShared>,
     snap_len: usize,
     limit: Option<u64>,
     overflow: Overflow,
-    /// None if frames are only counted.
+    /// `None` if frames are only counted.
     delivery: Option<Delivery>,
 }
 
@@ -111,48 +110,48 @@ impl fmt::Debug for ReaderSeat {
     }
 }
 
-/// What a reader did.
+/// Results of a reader.
 #[derive(Debug, Default)]
 pub struct ReaderOutcome {
-    /// The interface it read.
+    /// The interface that it read.
     pub interface: u32,
     /// R: frames read that passed all filters.
     pub read_frames: u64,
-    /// Octets of these, with FCS.
+    /// Octets of these frames, with FCS.
     pub read_octets: u64,
-    /// Frames that the filter of the seat rejected; in no other number but those of the port.
+    /// Frames rejected by the filter of the seat; otherwise included only in the port's counters.
     pub rejected_frames: u64,
     /// Frames counted, if there is no output.
     pub counted_frames: u64,
     /// C: frames read after the limit was reached.
     pub over_limit_frames: u64,
-    /// Q: frames dropped for want of buffers.
+    /// Q: frames dropped for lack of buffers.
     pub queue_drop_frames: u64,
-    /// The part of E that never came to the writer: it had ended, or was not waited for any more.
+    /// The part of E that never reached the writer, because it had ended or was no longer waited for.
     pub not_written_frames: u64,
-    /// What the port counted.
+    /// Counters of the port.
     pub rx: RxCounters,
-    /// The kernel's counters that this was made of, by their names.
+    /// The kernel's counters from which these were computed, by name.
     pub kernel: Vec<(&'static str, u64)>,
     /// Octets of the longest frame, without FCS.
     pub longest_frame: u32,
-    /// The longest time between two looks at the port.
+    /// Longest time between two reads of the port.
     pub longest_gap_ns: u64,
-    /// How late it was; waiting for a buffer counts, as the ring fills just the same.
+    /// Lateness of the reader, including waits for a buffer, because the ring fills during those too.
     pub lateness: Lateness,
-    /// Times it had to wait for a buffer.
+    /// Number of waits for a buffer.
     pub buffer_waits: u64,
-    /// How long it waited in all.
+    /// Total time of these waits.
     pub buffer_wait_ns: u64,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub fault: Option<PortError>,
-    /// The port has nothing more to give: the end of a file.
+    /// The port has reached the end of a capture file.
     pub received_all: bool,
-    /// What was in the port at the stop was not read, because of hurry.
+    /// Frames in the port at the stop were not read, because the end was hurried.
     pub hurried: bool,
 }
 
-/// Reads until the control says stop or the port has nothing more to give; then reads what is still there.
+/// Reads until the control requests a stop or the port is exhausted; then reads the remaining frames.
 pub fn run_reader<R: RxQueue, C: Clock>(
     rx: &mut R,
     seat: ReaderSeat,
@@ -169,7 +168,7 @@ pub fn run_reader<R: RxQueue, C: Clock>(
     ReaderOutcome {
         fault: end.err().filter(|_| !received_all),
         received_all,
-        // Last, as it says the end, and lets go of the writer.
+        // Last, because it reports the end and releases the writer.
         ..reader.finish()
     }
 }
@@ -179,11 +178,11 @@ struct Reader<'a, C> {
     clock: &'a C,
     seat: ReaderSeat,
     buffer: Option<Buffer>,
-    /// When its first record came, monotonic.
+    /// Arrival of its first record, monotonic.
     buffer_since_ns: u64,
-    /// Of all buffers before it.
+    /// Bytes of all earlier buffers.
     delivered_bytes: u64,
-    /// A frame with its VLAN tag again.
+    /// A frame with its VLAN tag restored.
     restored: Vec<u8>,
     outcome: ReaderOutcome,
     latest_stamp_ns: u64,
@@ -191,26 +190,26 @@ struct Reader<'a, C> {
     expected: Turns,
     counters_ns: u64,
     flushes: u64,
-    /// Frames are not just kept: they are filtered, or one has to tell of a loss.
+    /// Frames need the slow path: they are filtered, or one must report a loss.
     slow: bool,
     losses: Losses,
 }
 
-/// What the kernel dropped and no record has told yet.
+/// Frames dropped by the kernel that no record has reported yet.
 ///
-/// The counter says that frames were lost, not where. All that the ring held when the counter was asked may
-/// have come before the loss; so it is told by the first frame stamped later, or the first one after the
-/// ring was seen empty.
+/// The counter shows the number of lost frames, not their position. All frames in the ring at the time of the reading
+/// may precede the loss. Therefore the first frame with a later timestamp, or the first one after the ring was empty,
+/// reports it.
 #[derive(Debug, Default)]
 struct Losses {
-    /// K at a reading of the counter, and the stamp from which on frames came after it; the oldest first.
+    /// K at a reading of the counter, and the timestamp from which frames came after it; the oldest first.
     seen: VecDeque<(u64, u64)>,
-    /// How much of K records have told.
+    /// The part of K already reported by records.
     told: u64,
 }
 
 impl Losses {
-    /// The counter says `dropped` at this time.
+    /// Records that the counter is `dropped` at this time.
     fn note(&mut self, dropped: u64, wall_ns: u64) {
         let known = self.seen.back().map_or(self.told, |seen| seen.0);
         if dropped <= known {
@@ -222,20 +221,20 @@ impl Losses {
         self.seen.push_back((dropped, wall_ns));
     }
 
-    /// Whatever comes now came after all that was noted.
+    /// All later frames arrive after every recorded loss.
     fn ring_is_empty(&mut self) {
         for seen in &mut self.seen {
             seen.1 = 0;
         }
     }
 
-    /// Frames lost before one with this stamp that were not told yet.
+    /// Unreported frames lost before one with this timestamp.
     fn before(&self, stamp_ns: u64) -> u64 {
         let past = self.seen.iter().take_while(|seen| seen.1 <= stamp_ns);
         past.last().map_or(0, |seen| seen.0 - self.told)
     }
 
-    /// A record has told so many.
+    /// Records that `lost` frames were reported.
     fn tell(&mut self, lost: u64) {
         self.told += lost;
         while self.seen.front().is_some_and(|seen| seen.0 <= self.told) {
@@ -297,7 +296,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         closed.map(|_| ())
     }
 
-    /// Reads what came before the intake was closed and has not been shown yet.
+    /// Reads frames that arrived before the intake was closed and have not been delivered yet.
     #[cold]
     fn receive_the_last<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
         let end_wall_ns = self.clock.wall_ns();
@@ -309,12 +308,12 @@ impl<'a, C: Clock> Reader<'a, C> {
                 self.outcome.hurried = true;
                 break;
             }
-            // Before the look: what comes between the two is then looked for again.
+            // Before the ring is read: frames that arrive between the two are then read in another pass.
             let now_ns = self.clock.monotonic_ns();
             let n = self.receive(rx)?;
             left = left.saturating_sub(n);
             if n > 0 {
-                // A port that cannot close its intake shows what came after.
+                // A port that cannot close its intake delivers later frames too.
                 if hold_ns == 0 && self.latest_stamp_ns > end_wall_ns {
                     break;
                 }
@@ -329,7 +328,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         Ok(())
     }
 
-    /// One look at the port.
+    /// Reads the port once.
     #[inline]
     fn receive<R: RxQueue>(&mut self, rx: &mut R) -> Result<usize, PortError> {
         let now_ns = self.clock.monotonic_ns();
@@ -361,7 +360,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         Ok(n)
     }
 
-    /// One frame.
+    /// Processes one frame.
     #[inline]
     fn take(&mut self, frame: &RxFrame<'_>) {
         self.latest_stamp_ns = frame.stamp_ns;
@@ -371,7 +370,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.keep(frame.bytes, frame.original_len, frame.stamp_ns, 0);
     }
 
-    /// One frame that is looked at, has lost its VLAN tag, or comes after a loss.
+    /// Processes a frame that is filtered, has lost its VLAN tag, or comes after a loss.
     fn take_slowly(&mut self, frame: &RxFrame<'_>) {
         let mut restored = std::mem::take(&mut self.restored);
         let (bytes, len) = match frame.vlan {
@@ -390,7 +389,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.restored = restored;
     }
 
-    /// Counts a frame, and puts it into the buffer as a record that tells of so many lost before it.
+    /// Counts a frame, and adds it to the buffer as a record that reports `lost` frames before it.
     #[inline]
     fn keep(&mut self, bytes: &[u8], original_len: u32, stamp_ns: u64, lost: u64) {
         self.outcome.read_frames += 1;
@@ -442,7 +441,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         }
     }
 
-    /// Whether frames have to be looked at.
+    /// Selects the slow path if frames must be inspected.
     fn choose_speed(&mut self) {
         self.slow = self.seat.filter.is_some() || !self.losses.seen.is_empty();
     }
@@ -453,7 +452,7 @@ impl<'a, C: Clock> Reader<'a, C> {
             .is_some_and(|limit| self.seat.shared.tickets.load(Ordering::Relaxed) >= limit)
     }
 
-    /// Takes a place below the limit. Whoever takes the last one stops the capture.
+    /// Takes a place below the limit. The reader that takes the last one stops the capture.
     fn takes_ticket(&self) -> bool {
         let Some(limit) = self.seat.limit else {
             return true;
@@ -465,7 +464,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         ticket < limit
     }
 
-    /// Hands over the buffer and begins the next.
+    /// Delivers the buffer and begins the next.
     #[cold]
     fn begin_buffer(&mut self) -> Result<(), Lost> {
         self.hand_over();
@@ -499,7 +498,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         Ok(())
     }
 
-    /// Hands the buffer to the writer, if there is anything in it.
+    /// Delivers the buffer to the writer, unless it is empty.
     fn hand_over(&mut self) {
         let Some(buffer) = self.buffer.take_if(|buffer| buffer.records > 0) else {
             return;
@@ -512,7 +511,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         }
     }
 
-    /// Returns the buffer if nobody takes it.
+    /// Sends a buffer to the writer. Returns it if the writer has ended.
     fn send(&self, buffer: Option<Buffer>, clear_ns: u64) -> Option<Buffer> {
         let delivered = Delivered {
             reader: self.seat.index,
@@ -525,7 +524,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         }
     }
 
-    /// Nothing came: what comes now cannot be older than what the port may hold back.
+    /// Reports progress of an idle port: later frames are not older than its hold time.
     fn tell_clear<R: RxQueue>(&self, rx: &R) {
         let tells = |delivery: &Delivery| delivery.tells_clear;
         if self.buffer.is_none() && self.seat.delivery.as_ref().is_some_and(tells) {
@@ -535,7 +534,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         }
     }
 
-    /// Whether nobody takes buffers any more. Then there is no use in going on.
+    /// Returns true if the writer has ended, so that reading is pointless.
     fn writer_ended(&self) -> bool {
         let writer = &self.seat.shared.writer;
         let ended = writer.ended.load(Ordering::Acquire);
@@ -545,7 +544,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         ended
     }
 
-    /// Whether the buffer has waited long enough to be full.
+    /// Returns true if the buffer must be delivered although it is not full.
     fn is_due(&mut self, now_ns: u64) -> bool {
         let Some(delivery) = &self.seat.delivery else {
             return false;
@@ -593,14 +592,14 @@ impl<'a, C: Clock> Reader<'a, C> {
         if let (Some(empty), Some(pool)) = (self.buffer.take(), &self.seat.shared.pool) {
             pool.give(empty.memory);
         }
-        // Others may have to wait for this before a file can be closed.
+        // The writer may need this to close a file.
         self.send(None, u64::MAX);
         self.show(true);
         self.outcome
     }
 }
 
-/// Why a frame found no place.
+/// Reason why a frame was not stored.
 enum Lost {
     NoBuffer,
     NoWriter,
@@ -608,10 +607,10 @@ enum Lost {
 
 const TAG_LEN: u32 = 4;
 const FCS_LEN: u64 = 4;
-/// Both addresses; the tag stands behind them.
+/// Both addresses; the tag follows them.
 const ADDRESSES_LEN: usize = 12;
 
-/// The frame with its tag again. What is shorter than the addresses gets it at its end.
+/// Restores the VLAN tag of a frame. A frame shorter than the addresses gets it at its end.
 fn restore(bytes: &[u8], tag: StrippedVlan, out: &mut Vec<u8>) {
     let (addresses, rest) = bytes.split_at(bytes.len().min(ADDRESSES_LEN));
     out.clear();
@@ -621,7 +620,7 @@ fn restore(bytes: &[u8], tag: StrippedVlan, out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// None while the link is down: that passes.
+/// Returns `None` while the link is down, which is temporary.
 fn calm<T>(result: Result<T, PortError>) -> Result<Option<T>, PortError> {
     match result {
         Err(error) if error.is_transient() => Ok(None),

@@ -1,6 +1,6 @@
-//! The finished files of a capture, and which of them may be given up for room.
+//! The finished files of a capture, and those that may be removed to free space.
 //!
-//! Knows only files that this capture began and finished itself: never the open one, never another's.
+//! Knows only files that this capture began and finished: never the open one or files of other programs.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use wb_model::capture::{CaptureOutput, OnFull};
 
-/// A file that has its last byte and its name.
+/// A complete file with its final name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) path: PathBuf,
@@ -21,18 +21,18 @@ pub(crate) struct Finished {
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     files: VecDeque<Finished>,
-    /// Files that a ring keeps, the open ones too; 0: it does not remove any.
+    /// Number of files that a ring keeps, including open ones; 0: it removes none.
     ring: usize,
     keep_free: u64,
     frees: bool,
-    /// Files removed for want of room.
+    /// Files removed for lack of space.
     pub(crate) removed: u64,
-    /// Whether there was less room than asked for, and nothing left to remove.
+    /// There was less space than configured, and no file left to remove.
     pub(crate) short: bool,
 }
 
 impl Retention {
-    /// `ring`: files that are kept, where a ring does not write over them by itself.
+    /// `ring`: number of files to keep, unless the ring overwrites them.
     pub(crate) fn new(output: &CaptureOutput, ring: usize) -> Self {
         Self {
             ring,
@@ -42,7 +42,7 @@ impl Retention {
         }
     }
 
-    /// Takes in a file, while so many others are open. A ring that has more than it keeps loses its oldest.
+    /// Adds a file while `open` others are open. Removes the oldest files beyond the ring size.
     pub(crate) fn put(&mut self, file: Finished, open: usize) {
         if self.ring == 0 && self.keep_free == 0 && !self.frees {
             return;
@@ -53,19 +53,19 @@ impl Retention {
         }
     }
 
-    /// A file of this name is begun anew.
+    /// Forgets a file because its name is reused.
     pub(crate) fn forget(&mut self, path: &Path) {
         self.files.retain(|file| file.path != path);
     }
 
-    /// The disk is full: whether something was removed, and it is worth while to try again.
+    /// Handles a full disk. Returns true if a file was removed, so that a retry makes sense.
     pub(crate) fn make_room(&mut self) -> bool {
         let made = self.frees && self.remove_oldest().is_some();
         self.removed += u64::from(made);
         made
     }
 
-    /// Removes files until there is as much room as is to be kept. `free` says how much there is.
+    /// Removes files until the configured space is free. `free` returns the free space.
     pub(crate) fn keep_free(&mut self, free: impl FnOnce() -> Option<u64>) {
         if self.keep_free == 0 {
             return;
@@ -73,8 +73,8 @@ impl Retention {
         let Some(mut free) = free() else {
             return;
         };
-        // A file system may take its time to show what was freed, so that is counted here: else asking
-        // again and again would remove more than needed.
+        // A file system may show freed space late, so it is counted here. Otherwise repeated checks would remove more
+        // than needed.
         while free < self.keep_free {
             let Some(bytes) = self.remove_oldest() else {
                 self.short = true;
@@ -85,10 +85,10 @@ impl Retention {
         }
     }
 
-    /// Removes the oldest file that is still there, and says how many bytes it took on the disk.
+    /// Removes the oldest file that still exists. Returns the disk space that it used.
     fn remove_oldest(&mut self) -> Option<u64> {
         while let Some(file) = self.files.pop_front() {
-            // Somebody may have taken it away, or put another one in its place.
+            // The file may have been removed or replaced by another program.
             let Ok(there) = fs::symlink_metadata(&file.path) else {
                 continue;
             };
@@ -130,7 +130,7 @@ mod tests {
             retention.put(file(at(name)), 1);
         }
         fs::remove_file(at("gone")).unwrap();
-        // The new one exists before the old one goes, so it has another number.
+        // The new one is created before the old one is removed, so it has another inode number.
         file(at("new"));
         fs::rename(at("new"), at("anothers")).unwrap();
         retention.forget(&at("again"));
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(retention.removed, 0);
         retention.keep_free(|| Some((1 << 20) - 8193));
         assert_eq!((retention.removed, retention.short), (2, false));
-        // A full disk is another matter.
+        // A full disk is a separate case.
         assert!(!retention.make_room());
         retention.keep_free(|| Some(0));
         assert_eq!((retention.removed, retention.short), (4, true));

@@ -1,24 +1,23 @@
-//! When a file is full.
+//! Decides when a file is full.
 
 use wb_model::capture::CaptureOutput;
 
 use crate::encode::Placed;
 
-/// When the next file begins.
+/// Conditions for beginning the next file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rotation {
     bytes: Option<u64>,
     frames: Option<u64>,
     time_ns: Option<u64>,
-    /// When the first file was opened: its time begins then.
+    /// Opening time of the first file, which is the start of its time span.
     opened_ns: u64,
-    /// The times of files follow each other without a gap from this stamp on: so it is where frames of
-    /// several readers come out of order. Else the time of a file begins with its first frame, as with
-    /// tcpdump.
+    /// Start of contiguous time spans, used if frames of several readers arrive out of order. Otherwise the time span
+    /// of a file begins with its first frame, as in tcpdump.
     grid_from_ns: Option<Option<u64>>,
     /// True if frames may arrive for a file after the end of its time.
     has_late_frames: bool,
-    /// Files to fill; then the capture is at its end.
+    /// Number of files after which the capture ends.
     files: Option<u64>,
 }
 
@@ -43,12 +42,12 @@ impl Rotation {
         self.bytes.is_none() && self.frames.is_none() && self.time_ns.is_none()
     }
 
-    /// Whether a frame may come for a file whose time is over.
+    /// Returns true if a frame may arrive for a file with an expired time span.
     pub(crate) fn has_late_frames(&self) -> bool {
         self.has_late_frames
     }
 
-    /// An empty file whose time begins with this stamp, or where that belongs.
+    /// An empty file with the time span that begins with, or contains, this timestamp.
     pub(crate) fn fill(&mut self, stamp_ns: u64) -> Fill {
         let begin_ns = self.begin_ns(stamp_ns);
         Fill {
@@ -72,9 +71,9 @@ impl Rotation {
         }
     }
 
-    /// Puts a record into a file.
+    /// Adds a record to a file.
     pub(crate) fn add(&mut self, record: Placed, fill: &mut Fill) {
-        // Frames out of a recording are older than the file they go into.
+        // Frames of a recording are older than the file they go into.
         if let (0, 0, Some(until_ns), Some(span_ns)) =
             (fill.frames, fill.number, fill.until_ns, self.time_ns)
             && record.stamp_ns < until_ns.saturating_sub(span_ns)
@@ -91,20 +90,20 @@ impl Rotation {
         self.files.is_some_and(|most| files >= most)
     }
 
-    /// Whether `files` are all there may be, and a frame of this stamp is for none of them.
+    /// Returns true if the maximum number of files is reached, and a frame with this timestamp belongs to none of them.
     pub(crate) fn is_over(&self, files: u64, fill: &Fill, stamp_ns: u64) -> bool {
         self.are_all(files) && fill.is_past(stamp_ns)
     }
 
-    /// Whether this record belongs to the next file. As with tcpdump, a file is full when it has more than
-    /// its bytes, not when one record more would be too much.
+    /// Returns true if this record belongs to the next file. As in tcpdump, a file is full when it exceeds its size,
+    /// not when one more record would exceed it.
     pub(crate) fn is_due(&self, fill: &Fill, record: Placed) -> bool {
         let full = self.bytes.is_some_and(|most| fill.bytes > most)
             || self.frames.is_some_and(|most| fill.frames >= most);
         (full && fill.frames > 0) || fill.is_past(record.stamp_ns)
     }
 
-    /// When the time of a file begins whose first frame has this stamp.
+    /// Start of the time span of a file with this first timestamp.
     fn begin_ns(&mut self, stamp_ns: u64) -> u64 {
         match (&mut self.grid_from_ns, self.time_ns) {
             (Some(from_ns), Some(span_ns)) => {
@@ -116,21 +115,21 @@ impl Rotation {
     }
 }
 
-/// What a file holds, before compression.
+/// Contents of a file, before compression.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fill {
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
-    /// When its time begins.
+    /// Start of its time span.
     pub(crate) begin_ns: u64,
-    /// Files of the same time before it.
+    /// Number of earlier files of the same time span.
     pub(crate) number: u64,
-    /// The first stamp that belongs to a later file; None without a change by time.
+    /// The first timestamp that belongs to a later file; `None` without a change by time.
     pub(crate) until_ns: Option<u64>,
 }
 
 impl Fill {
-    /// Whether its time is over at this stamp.
+    /// Returns true if its time span has ended at this timestamp.
     pub(crate) fn is_past(&self, stamp_ns: u64) -> bool {
         self.until_ns.is_some_and(|until_ns| stamp_ns >= until_ns)
     }

@@ -1,4 +1,4 @@
-//! What a running capture shows: counters that one writes and anyone reads.
+//! Published counters of a running capture, with one writer each.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::pool::Pool;
 
-/// A capture at an instant. Each number is exact; together they may be from moments close by.
+/// State of a capture at an instant. Each number is exact; together they may come from successive updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureSnapshot {
     /// One for each reader.
@@ -21,24 +21,24 @@ pub struct CaptureSnapshot {
     pub file_octets: u64,
     /// Files begun.
     pub files: u64,
-    /// Finished files that were removed for want of room.
+    /// Finished files that were removed for lack of space.
     pub files_removed: u64,
-    /// The file that is being written.
+    /// The current file.
     pub path: Option<PathBuf>,
     /// Buffers between readers and writer.
     pub buffers: u64,
-    /// Those of them that are empty now.
+    /// Empty buffers.
     pub buffers_free: u64,
-    /// The fewest that were empty at once.
+    /// Minimum number of empty buffers so far.
     pub buffers_fewest: u64,
-    /// The longest that a buffer took to be written.
+    /// Longest time for writing a buffer.
     pub longest_write_ns: u64,
-    /// Whether the writer has ended.
+    /// The writer has ended.
     pub writer_ended: bool,
 }
 
 impl CaptureSnapshot {
-    /// The readers together.
+    /// Sum over the readers.
     #[must_use]
     pub fn total(&self) -> ReaderSnapshot {
         let mut sum = ReaderSnapshot {
@@ -59,26 +59,26 @@ impl CaptureSnapshot {
     }
 }
 
-/// A reader at an instant.
+/// State of a reader at an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderSnapshot {
-    /// The interface it reads.
+    /// The interface that it reads.
     pub interface: u32,
     /// Frames read that passed all filters.
     pub read_frames: u64,
-    /// Octets of these, with FCS.
+    /// Octets of these frames, with FCS.
     pub read_octets: u64,
-    /// Frames that passed the filter, F; up to 100 ms old.
+    /// F: frames that passed the filter; up to 100 ms old.
     pub passed_frames: u64,
-    /// Frames that the kernel or the device dropped, K; up to 100 ms old.
+    /// K: frames dropped by the kernel or the device; up to 100 ms old.
     pub dropped_frames: u64,
-    /// Frames dropped for want of buffers, Q.
+    /// Q: frames dropped for lack of buffers.
     pub queue_drop_frames: u64,
-    /// Times it had to wait for a buffer.
+    /// Number of waits for a buffer.
     pub buffer_waits: u64,
-    /// The longest time between two looks at the port.
+    /// Longest time between two reads of the port.
     pub longest_gap_ns: u64,
-    /// Whether it has ended.
+    /// The reader has ended.
     pub ended: bool,
 }
 
@@ -95,7 +95,7 @@ struct ReaderSlot {
     ended: AtomicBool,
 }
 
-/// What the writer shows.
+/// Counters published by the writer.
 #[derive(Debug, Default)]
 pub(crate) struct WriterSlot {
     pub(crate) written_frames: AtomicU64,
@@ -107,7 +107,7 @@ pub(crate) struct WriterSlot {
     pub(crate) ended: AtomicBool,
 }
 
-/// What the caller knows of an interface.
+/// Interface counters provided by the caller.
 #[derive(Debug, Default)]
 struct InterfaceSlot {
     known: AtomicBool,
@@ -121,9 +121,9 @@ pub struct CaptureShared {
     readers: Vec<CachePadded<ReaderSlot>>,
     interfaces: Vec<InterfaceSlot>,
     pub(crate) writer: CachePadded<WriterSlot>,
-    /// Frames that were given a place below the limit.
+    /// Number of places below the limit already taken.
     pub(crate) tickets: CachePadded<AtomicU64>,
-    /// None if frames are only counted.
+    /// `None` if frames are only counted.
     pub(crate) pool: Option<Pool>,
     path: Mutex<Option<PathBuf>>,
 }
@@ -140,7 +140,7 @@ impl CaptureShared {
         }
     }
 
-    /// The capture now.
+    /// Current state of the capture.
     #[must_use]
     pub fn snapshot(&self) -> CaptureSnapshot {
         let (writer, pool) = (&self.writer, self.pool.as_ref());
@@ -160,13 +160,13 @@ impl CaptureShared {
         }
     }
 
-    /// Tells what the interface itself counted since the capture began: frames received and dropped by it.
-    /// The statistics in a pcapng file then say so.
+    /// Sets the interface's own counters since the start of the capture: frames received and dropped by it. They appear
+    /// in the statistics of a pcapng file.
     pub fn set_interface(&self, interface: u32, received: u64, dropped: u64) {
         if let Some(slot) = self.interfaces.get(interface as usize) {
             slot.received.store(received, Ordering::Relaxed);
             slot.dropped.store(dropped, Ordering::Relaxed);
-            // Release: whoever sees that they are known finds them.
+            // Release: a thread that sees the flag also sees the counters.
             slot.known.store(true, Ordering::Release);
         }
     }
@@ -214,7 +214,7 @@ impl ReaderSlot {
         put(&self.queue_drop_frames, values.queue_drop_frames);
         put(&self.buffer_waits, values.buffer_waits);
         put(&self.longest_gap_ns, values.longest_gap_ns);
-        // Release: whoever sees the end finds the last values.
+        // Release: a thread that sees the end also sees the last values.
         self.ended.store(values.ended, Ordering::Release);
     }
 

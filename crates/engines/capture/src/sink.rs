@@ -1,4 +1,4 @@
-//! Frames handed on one by one, to be shown: instead of files, or beside them.
+//! Passes frames to a display, instead of files or in addition to them.
 
 use std::io;
 use std::sync::Arc;
@@ -14,53 +14,53 @@ use crate::open::standard_output;
 use crate::pool::{Buffer, Delivered};
 use crate::{CaptureControl, CaptureShared, Clock, OutputError, WriterOutcome};
 
-/// The longest wait without a look at the flags.
+/// Longest wait between checks of the flags.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Small buffers: what is shown should be fresh, and soon be over at the end.
+/// Small buffers, so that frames are displayed soon and the end is quick.
 const BUFFER_BYTES: u32 = 64 << 10;
-/// The longest that a frame waits in a buffer, ms.
+/// Longest time that a frame waits in a buffer, ms.
 const FLUSH_MS: u64 = 100;
 
-/// A frame on its way to a sink.
+/// A frame for a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkFrame<'a> {
     /// The number of its interface.
     pub interface: u32,
-    /// When it came, ns since 1970.
+    /// Arrival time, ns since 1970.
     pub stamp_ns: u64,
-    /// Its length before it was cut, without FCS.
+    /// Length before truncation, without FCS.
     pub original_len: u32,
-    /// What was kept of it, its VLAN tag in place.
+    /// Captured bytes, including the VLAN tag.
     pub bytes: &'a [u8],
 }
 
-/// Takes the frames of a capture in the order in which they would stand in a file.
+/// Takes the frames of a capture in the order of a capture file.
 pub trait FrameSink: Send {
-    /// Takes a frame. It need not be out before the next [`flush`](Self::flush).
+    /// Takes a frame. It need not be displayed before the next [`flush`](Self::flush).
     fn frame(&mut self, frame: &SinkFrame<'_>);
 
-    /// Brings out what was taken, and waits for it until `gives_up`. After an end nothing more is
-    /// brought to it.
+    /// Outputs all frames taken so far, and waits for completion until `gives_up`. Not called again after it has
+    /// returned an end.
     fn flush(&mut self, gives_up: &dyn Fn() -> bool) -> Flushed;
 }
 
-/// What came of the frames taken since the flush before.
+/// Results for the frames taken since the previous flush.
 #[derive(Debug, Default)]
 pub struct Flushed {
-    /// Those that are out, wholly; always the first.
+    /// Number of completely displayed frames, counted from the first.
     pub frames: u64,
-    /// Why the others are not.
+    /// Reason why the others were not displayed.
     pub end: Option<SinkEnd>,
 }
 
-/// Why a sink takes no more.
+/// Reason why a sink takes no more frames.
 #[derive(Debug)]
 pub enum SinkEnd {
-    /// Whoever looked has gone: nothing is wanted any more, and nothing is lost.
+    /// The viewer has closed: no more frames are wanted, and none are lost.
     Unwanted,
-    /// It cannot be brought out.
+    /// The output failed.
     Failed(io::Error),
-    /// It was not waited for any longer.
+    /// The wait was given up.
     GivenUp,
 }
 
@@ -75,7 +75,7 @@ impl SinkEnd {
     }
 }
 
-/// How buffers are made where no file says it.
+/// Buffer settings if no file specifies them.
 pub(crate) fn buffering() -> CaptureOutput {
     CaptureOutput {
         format: FileFormat::PcapNs,
@@ -85,7 +85,7 @@ pub(crate) fn buffering() -> CaptureOutput {
     }
 }
 
-/// What a buffer holds, frame by frame. How many there were.
+/// Passes all frames of a buffer to the sink. Returns their number.
 pub(crate) fn show(sink: &mut dyn FrameSink, encoding: Encoding, buffer: &Buffer) -> u64 {
     let mut rest = &buffer.memory[buffer.start..buffer.end];
     let mut frames = 0;
@@ -102,7 +102,7 @@ pub(crate) fn show(sink: &mut dyn FrameSink, encoding: Encoding, buffer: &Buffer
     frames
 }
 
-/// A sink in the place of files: what is out counts as written.
+/// A sink in place of files: displayed frames count as written.
 pub(crate) struct Showing {
     pub(crate) sink: Box<dyn FrameSink>,
     pub(crate) encoding: Encoding,
@@ -149,7 +149,7 @@ impl Showing {
         outcome
     }
 
-    /// Whether nothing more is taken after this buffer.
+    /// Processes a buffer. Returns true if no more are taken.
     fn take<C: Clock>(
         &mut self,
         buffer: &Buffer,
@@ -167,7 +167,7 @@ impl Showing {
         let out = flushed.frames.min(frames);
         outcome.written_frames += out;
         let Some(end) = flushed.end else {
-            // A sink that does not say why has to have brought out all.
+            // A sink that reports no reason must have displayed all frames.
             outcome.not_written_frames += frames - out;
             return false;
         };

@@ -1,4 +1,4 @@
-//! What a capture is to do, resolved.
+//! Resolved parameters of a capture.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -7,12 +7,12 @@ use jiff::tz::TimeZone;
 use wb_model::capture::{CaptureOutput, Overflow};
 use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
-/// What a file says of an interface.
+/// Description of an interface in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSpec {
     /// Its name.
     pub name: String,
-    /// What a person calls it.
+    /// Human-readable name.
     pub description: Option<String>,
     /// Its hardware address.
     pub mac: Option<[u8; 6]>,
@@ -20,7 +20,7 @@ pub struct InterfaceSpec {
     pub speed_bps: Option<u64>,
     /// The text of the filter its frames have passed.
     pub filter: Option<String>,
-    /// What its frames begin with, a LINKTYPE number.
+    /// Link-layer header type, a LINKTYPE number.
     pub link_type: u16,
 }
 
@@ -52,33 +52,33 @@ impl InterfaceSpec {
     }
 }
 
-/// What a capture is to do.
+/// Parameters of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureSpec {
     /// The interfaces, in the order of their numbers in the file. pcap holds one link type only.
     pub interfaces: Vec<InterfaceSpec>,
     /// Bytes of each frame to keep, 1 to 262144.
     pub snap_len: u32,
-    /// Where frames go. None: they are only counted.
+    /// Destination of the frames. `None`: they are only counted.
     pub output: Option<CaptureOutput>,
-    /// What the file says of the machine.
+    /// Machine description in the file.
     pub hardware: Option<String>,
-    /// What the file says of its operating system.
+    /// Operating system in the file.
     pub os: Option<String>,
-    /// What the file says of the program.
+    /// Program name in the file.
     pub application: Option<String>,
-    /// Frames to keep, over all readers; then the capture stops.
+    /// Number of frames to keep, over all readers, after which the capture stops.
     pub limit: Option<u64>,
-    /// What happens when the output is slower than the frames come.
+    /// Behaviour if the output is slower than the frames.
     pub overflow: Overflow,
-    /// Each file is named here once it is closed and has its name.
+    /// Receives the name of each file once it is closed and renamed.
     pub finished: Option<Sender<PathBuf>>,
-    /// Time zone of names that are made of the time.
+    /// Time zone of names with a time.
     pub zone: TimeZone,
 }
 
 impl CaptureSpec {
-    /// Whole frames of these interfaces, all of them, waiting for a slow output.
+    /// Captures whole frames of these interfaces and waits for a slow output.
     #[must_use]
     pub fn new(interfaces: Vec<InterfaceSpec>, output: Option<CaptureOutput>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The writer: what it is given, and what it did.
+//! The writer: its inputs and its results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::pool::Delivered;
 use crate::sink::Showing;
 use crate::{CaptureControl, CaptureShared, Clock, OutputError};
 
-/// What writes the files of a capture.
+/// Writes the files of a capture.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<CaptureShared>,
     work: Work,
 }
 
-/// What becomes of the frames.
+/// Processing of the frames.
 #[derive(Debug)]
 enum Work {
-    /// They are only counted, and never come here.
+    /// Frames are only counted, and never reach the writer.
     None,
     Write(Receiver<Delivered>, Box<Files>),
     Show(Receiver<Delivered>, Showing),
 }
 
 impl Writer {
-    /// Which file it has opened, to see whether another has the same.
+    /// Identity of its open file, for detecting another use of it.
     #[must_use]
     pub fn file(&self) -> Option<FileId> {
         match &self.work {
@@ -67,58 +67,57 @@ impl Writer {
     }
 }
 
-/// What the writer did.
+/// Results of the writer.
 #[derive(Debug, Default)]
 pub struct WriterOutcome {
-    /// W: frames that are whole in the output, over all files, those written over later too; or that a sink
-    /// has brought out.
+    /// W: frames completely in the output, over all files including overwritten ones; or displayed by a sink.
     pub written_frames: u64,
-    /// The same for each interface.
+    /// Written frames of each interface.
     pub interface_frames: Vec<u64>,
-    /// E: frames that came to the writer and are not in the output.
+    /// E: frames that reached the writer and are not in the output.
     pub not_written_frames: u64,
-    /// The part of C that came to a sink after whoever looked had gone, or after the time of the last file.
+    /// The part of C that reached a sink after its viewer had closed, or after the time of the last file.
     pub unwanted_frames: u64,
     /// Bytes of all files together.
     pub file_octets: u64,
     /// Files begun.
     pub files: u64,
-    /// The last of them.
+    /// The last file.
     pub path: Option<PathBuf>,
-    /// Buffers, or parts of them where files change, that were written.
+    /// Buffers written, or parts of them if files change.
     pub writes: u64,
-    /// The longest that one took.
+    /// Longest time of a write.
     pub longest_write_ns: u64,
-    /// What all took together.
+    /// Total time of all writes.
     pub write_ns: u64,
-    /// What half of them took at most.
+    /// Median time of a write.
     pub write_p50_ns: u64,
-    /// What 99 of 100 took at most.
+    /// 99th percentile of the time of a write.
     pub write_p99_ns: u64,
-    /// Those that were not compressed, for want of time.
+    /// Writes that were not compressed, for lack of time.
     pub stored_writes: u64,
-    /// The fewest buffers that were empty at once.
+    /// Minimum number of empty buffers.
     pub buffers_fewest: u64,
-    /// Finished files that were removed for want of room.
+    /// Finished files that were removed for lack of space.
     pub files_removed: u64,
-    /// There was less room than was to be kept, and no file left to remove.
+    /// There was less free space than configured, and no file left to remove.
     pub room_short: bool,
-    /// Files that were written past the page cache.
+    /// Files written past the page cache.
     pub direct_files: u64,
-    /// What ended it before its time.
+    /// Error that ended it early.
     pub error: Option<OutputError>,
 }
 
-/// The readers learn that nobody takes their buffers any more, also when the writer panics or never ran.
+/// Signals the end to the readers, even if the writer panics or never ran.
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Release: whoever sees the end finds the last counters.
+        // Release: a thread that sees the end also sees the last counters.
         self.shared.writer.ended.store(true, Ordering::Release);
     }
 }
 
-/// Writes what the readers hand over, until all of them have ended. After an error it takes the rest and
-/// counts it as not written.
+/// Writes the buffers of the readers until all of them have ended. After an error it takes the remaining buffers and
+/// counts them as not written.
 pub fn run_writer<C: Clock>(
     mut writer: Writer,
     control: &CaptureControl,

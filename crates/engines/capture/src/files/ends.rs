@@ -1,4 +1,4 @@
-//! Files begin and end, and the last word of each.
+//! Begins and ends files, with the final blocks of each.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use crate::output::Output;
 use crate::rotation::Fill;
 use crate::{CaptureControl, Clock, OutputError};
 
-/// Files whose time is over that are kept open at most. Then the oldest is closed, whoever may still have a
-/// frame for it: that goes into the next.
+/// Maximum number of expired files that stay open. Beyond it the oldest is closed, and late frames for it go into the
+/// next one.
 const MOST_LATE: usize = 8;
 
 impl Files {
-    /// The name of the next file, if it has one.
+    /// Name of the next file, if files have names.
     pub(super) fn next_path(&mut self, fill: &Fill) -> Option<PathBuf> {
         let names = self.names.as_mut()?;
         Some(names.next(fill.begin_ns, fill.number))
@@ -63,7 +63,7 @@ impl Files {
         Ok(file)
     }
 
-    /// Begins the next file, then closes this one, or leaves it open for frames that are late.
+    /// Begins the next file, then closes this one, or leaves it open for late frames.
     pub(super) fn rotate<C: Clock>(
         &mut self,
         slot: FileSlot,
@@ -115,7 +115,7 @@ impl Files {
         }
     }
 
-    /// A reader says that nothing older than this comes from it.
+    /// Records that a reader will deliver no older frames.
     pub(super) fn clear<C: Clock>(
         &mut self,
         reader: usize,
@@ -135,7 +135,7 @@ impl Files {
         }
     }
 
-    /// Writes the last statistics, and gives the file its end and its name.
+    /// Writes the last statistics, ends the file and gives it its final name.
     fn close<C: Clock>(&mut self, mut file: Open, control: &CaptureControl, clock: &C) {
         let ended = self
             .settle_file(&mut file)
@@ -155,12 +155,12 @@ impl Files {
                     && self.current.is_none()
                     && self.late.is_empty()
                 {
-                    // The last file of all has another name now.
+                    // The very last file has another name now.
                     self.shared.show_path(finished.path.clone());
                     self.outcome.path = Some(finished.path.clone());
                 }
                 if let Some(listener) = &self.finished {
-                    // Who does not listen any more does not want to know.
+                    // A receiver that has gone away does not need the name.
                     let _ = listener.send(finished.path.clone());
                 }
                 let open = usize::from(self.current.is_some()) + self.late.len();
@@ -187,7 +187,7 @@ impl Files {
         put
     }
 
-    /// What the interfaces counted, into the current file.
+    /// Writes the interface counters into the current file.
     pub(super) fn write_statistics<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         let Some(mut file) = self.current.take() else {
             return;
@@ -201,7 +201,7 @@ impl Files {
         }
     }
 
-    /// What the interfaces counted, for a format that can say it.
+    /// Writes the interface counters, if the format supports them.
     fn put_statistics<C: Clock>(
         &mut self,
         file: &mut Open,
@@ -246,7 +246,7 @@ impl Files {
         }
     }
 
-    /// No more output: what comes from now on is not written, and the capture ends.
+    /// Ends the output: later frames are not written, and the capture ends.
     #[cold]
     pub(super) fn fail<C: Clock>(
         &mut self,
@@ -262,7 +262,7 @@ impl Files {
         self.give_up(error, failed, control, clock);
     }
 
-    /// The same, with the file at which it ended.
+    /// Ends the output, with the file at which it failed.
     fn give_up<C: Clock>(
         &mut self,
         error: OutputError,
@@ -275,8 +275,8 @@ impl Files {
             let held = file.held.drain(..).map(|mark| mark.records);
             self.outcome.not_written_frames += held.sum::<u64>();
             let octets = self.outcome.file_octets - file.output.len();
-            // Where a last word still fits, the file says what was lost. The compressor has seen more than is
-            // left, so it is stored.
+            // If final blocks still fit, the file records the losses. The compressor has seen more than remains, so
+            // they are stored uncompressed.
             if file.output.cut(file.whole) {
                 let mut blocks = Vec::new();
                 if self.encoding == Encoding::Pcapng {
@@ -296,7 +296,7 @@ impl Files {
         }
         self.outcome.error.get_or_insert(error);
         control.fail_output();
-        // The others are whole.
+        // The other files are complete.
         self.end(control, clock);
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers into files, each frame into the one it belongs to.
+//! Writes buffers into files, each frame into the file it belongs to.
 
 use std::ops::Range;
 
@@ -9,20 +9,20 @@ use crate::held::{Open, confirm};
 use crate::pool::Buffer;
 use crate::{CaptureControl, Clock};
 
-/// When fewer than a quarter of the buffers were empty for so long, they are no longer compressed.
+/// If fewer than a quarter of the buffers were empty for this time, they are no longer compressed.
 const SCARCE_NS: u64 = 1_000_000_000;
-/// The room that is left is looked at when a file begins, and after so many bytes.
+/// Bytes between checks of the free space, in addition to one at the start of a file.
 const ROOM_LOOK: u64 = 16 << 20;
-/// How fast bytes come is looked at after so many, and above so many in a second they go past the page cache.
+/// Bytes between checks of the rate, and the rate in bytes per second above which writes bypass the page cache.
 const RATE_LOOK: u64 = 16 << 20;
 const FAST: u64 = 100_000_000;
-/// What a file holds back gets into it at once when so few bytes came that there is time.
+/// Below this number of bytes there is time to write held-back data at once.
 const FEW: usize = 256 << 10;
 
 /// Records of one buffer and one file.
 #[derive(Debug)]
 struct Piece {
-    /// Where in the buffer.
+    /// Position in the buffer.
     place: Range<usize>,
     records: u64,
     file: FileSlot,
@@ -36,14 +36,14 @@ impl Files {
         }
     }
 
-    /// The file that a frame of this stamp belongs to, if it is not the next one.
+    /// The open file to which a frame with this timestamp belongs, if it is not the next one.
     fn file_of(&self, stamp_ns: u64) -> FileSlot {
         let of_its_time = |file: &Open| !file.fill.is_past(stamp_ns);
         let late = self.late.iter().position(of_its_time);
         late.map_or(FileSlot::Current, FileSlot::Late)
     }
 
-    /// Writes a buffer, over as many files as it belongs to.
+    /// Writes a buffer into all files to which its frames belong.
     pub(super) fn write_buffer<C: Clock>(
         &mut self,
         buffer: &mut Buffer,
@@ -154,7 +154,7 @@ impl Files {
         let took_ns = clock.monotonic_ns().saturating_sub(begin_ns);
         self.outcome.file_octets += file.output.len() - len_before;
         let taken = file.output.len();
-        // Where records are looked at one by one: what is before is in the file, or put as one.
+        // Position from which records are tracked individually; earlier ones are in the file, or are tracked as one.
         let (at, mut records) = match &result {
             Ok(()) if self.pipe.compresses || file.output.in_file() == taken => {
                 (taken, piece.records)
@@ -163,7 +163,7 @@ impl Files {
             Err(_) => (len_before, 0),
         };
         file.hold(at, buffer.interface, records);
-        // A block of a compressor is worth nothing without its end.
+        // A compressed block is unusable without its end.
         if at < taken && !self.pipe.compresses {
             let skipped = (at - len_before) as usize;
             let rest = &buffer.memory[piece.place.start + skipped..piece.place.end];
@@ -189,7 +189,7 @@ impl Files {
         }
     }
 
-    /// Whether there is no time to compress.
+    /// Returns true if there is no time to compress.
     fn buffers_are_scarce(&mut self, now_ns: u64) -> bool {
         let Some(pool) = self.shared.pool.as_ref().filter(|_| self.pipe.compresses) else {
             return false;
@@ -202,7 +202,7 @@ impl Files {
         now_ns.saturating_sub(since_ns) >= SCARCE_NS
     }
 
-    /// Goes past the page cache when bytes come fast.
+    /// Bypasses the page cache at high rates.
     fn look_at_rate(&mut self, now_ns: u64) {
         let (then_ns, octets) = self.rate_looked;
         let came = self.outcome.file_octets - octets;
@@ -227,7 +227,7 @@ impl Files {
         };
     }
 
-    /// Keeps the room free that is to be kept.
+    /// Keeps the configured amount of space free.
     fn look_for_room(&mut self) {
         self.room_looked_octets = self.outcome.file_octets;
         if let Some(file) = &self.current {

@@ -1,4 +1,4 @@
-//! How many records are whole in the files, at any time.
+//! The number of complete records in the files at any time.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -12,7 +12,7 @@ use super::*;
 use crate::InterfaceSpec;
 use crate::pool::{Buffer, Memory, Pool};
 
-/// Time that stands still.
+/// A clock that stands still.
 struct Still;
 
 impl Clock for Still {
@@ -29,17 +29,17 @@ impl Clock for Still {
 #[derive(Clone, Debug)]
 struct Given {
     interface: u32,
-    /// Bytes of its frames, over and over until it is full.
+    /// Frame lengths, repeated until it is full.
     lens: Vec<usize>,
     bytes: usize,
-    /// Where in a block it was thought to stand.
+    /// Guessed position in a block.
     guess: usize,
-    /// What is held back is settled after it.
+    /// Held-back data is written after it.
     settles: bool,
 }
 
 const ROOM: usize = 600 << 10;
-/// After less than this, or not much less, nothing is held back.
+/// A size slightly above the limit below which nothing is held back.
 const FEW_AND_MORE: usize = 300 << 10;
 
 fn given() -> impl Strategy<Value = Given> {
@@ -59,7 +59,7 @@ fn given() -> impl Strategy<Value = Given> {
         })
 }
 
-/// A buffer full of records, and how many.
+/// A buffer full of records, and their number.
 fn buffer(given: &Given, encoding: Encoding, memory: Memory) -> Buffer {
     let mut buffer = Buffer::new(memory, given.interface, 0, given.guess);
     for len in given.lens.iter().cycle() {
@@ -74,7 +74,7 @@ fn buffer(given: &Given, encoding: Encoding, memory: Memory) -> Buffer {
     buffer
 }
 
-/// Whole records in all files of a directory.
+/// Complete records in all files of a directory.
 fn found(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).unwrap();
     let count = |file: io::Result<DirEntry>| {
@@ -91,8 +91,8 @@ fn found(dir: &Path) -> u64 {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// At any time so many frames are said to be written as someone finds who reads the files then, no more
-    /// and no fewer; all others are held back, and at the end none is.
+    /// At any time the reported number of written frames equals the number in the files. All others are held back, and
+    /// none at the end.
     #[test]
     fn what_is_counted_is_what_a_reader_finds(
         givens in prop::collection::vec(given(), 1..6),

@@ -1,5 +1,4 @@
-//! Files written past the page cache, whose last bytes are held back: when the disk fails, and when the capture is
-//! killed.
+//! Files written past the page cache, with the last bytes held back: if the disk fails, and if the capture is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,7 +16,7 @@ const RECORD: u64 = 16 + FRAME as u64;
 const HEADER: u64 = 24;
 const BLOCK: u64 = 4096;
 
-/// Buffers larger than those after which nothing is held back.
+/// Buffers above the size up to which nothing is held back.
 const BUFFER: u64 = 512 << 10;
 
 fn directly(path: &Path, format: FileFormat) -> CaptureOutput {
@@ -28,7 +27,7 @@ fn directly(path: &Path, format: FileFormat) -> CaptureOutput {
     }
 }
 
-/// Captures a thousand frames into a file that can have so many bytes; how many are whole in it.
+/// Captures a thousand frames into a file limited to `most` bytes. Returns the number of complete frames in it.
 fn limited(path: &Path, format: FileFormat, most: u64) -> u64 {
     let hard = getrlimit(Resource::Fsize).maximum;
     let limit = |current| {
@@ -44,7 +43,7 @@ fn limited(path: &Path, format: FileFormat, most: u64) -> u64 {
     limit(hard);
     let file = read(path);
     let content = content(&file);
-    // W is what anyone finds who reads the file, and E the rest, with what was held back.
+    // W is the number of frames found in the file, and E the rest, including those held back.
     assert_eq!(content.error, None, "{most}");
     assert_eq!(content.frames.len() as u64, run.account.captured, "{most}");
     assert!(content.frames == frames(1000, FRAME)[..content.frames.len()]);
@@ -68,28 +67,28 @@ fn what_is_held_back_is_not_written_when_the_disk_fails() {
         return again(test, dir.path(), false, "trap '' XFSZ; exec \"$@\"");
     };
     let path = dir.join("out");
-    // Here the first buffer, the second, and all end.
+    // Ends of the first buffer, the second, and all frames.
     let buffer = BUFFER / RECORD;
     for frames in [buffer, 2 * buffer, 1000] {
-        // Nothing of the next write finds a place: what is held back of the last is all that is lost of it.
+        // The next write fails completely, so only the held-back part of the last one is lost.
         let end = HEADER + frames * RECORD;
         let most = end / BLOCK * BLOCK;
         let whole = (most - HEADER) / RECORD;
         assert!(whole + 2 <= frames, "two are held back, and more");
         assert_eq!(limited(&path, FileFormat::Pcap, most), whole);
-        // Or a little does.
+        // A small part of it succeeds.
         for more in 0..4 {
             limited(&path, FileFormat::Pcap, most - more * BLOCK);
             limited(&path, FileFormat::Pcap, most - more * 512);
         }
     }
-    // The frames of pcapng files end elsewhere, and a last word of the file says what was lost.
+    // The frames of pcapng files end elsewhere, and a final block records the losses.
     for blocks in (120..136).chain(250..260) {
         limited(&path, FileFormat::Pcapng, blocks * BLOCK);
     }
 }
 
-/// Captures until it is killed, and says all the time how many frames are in the file.
+/// Captures until it is killed, and continuously prints the number of frames in the file.
 fn capture_until_killed(path: &Path, format: FileFormat) {
     let mut feed = Feed::new(frames(20_000, FRAME));
     // Two milliseconds for 100 kB.
@@ -110,7 +109,7 @@ fn capture_until_killed(path: &Path, format: FileFormat) {
             let mut out = std::io::stdout().lock();
             let told = writeln!(out, "whole {}", shared.snapshot().written_frames);
             if told.and_then(|()| out.flush()).is_err() {
-                // Nobody is there any more.
+                // The parent process has gone.
                 std::process::exit(1);
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -135,14 +134,14 @@ fn a_capture_that_is_killed_leaves_whole_records() {
             .unwrap();
         let mut last = 0;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            // The last one may be cut.
+            // The last one may be truncated.
             let Ok(line) = line else { break };
             let Some(whole) = line.strip_prefix("whole ").and_then(|w| w.parse().ok()) else {
                 continue;
             };
             last = last.max(whole);
             if last >= enough {
-                // Once more does no harm: all that was said until it died counts.
+                // A late kill does no harm: everything printed before counts.
                 child.kill().unwrap();
             }
         }
@@ -153,7 +152,7 @@ fn a_capture_that_is_killed_leaves_whole_records() {
         let found = content.frames.len();
         assert!(found >= last, "{last} were said to be there, {found} are");
         assert!(content.frames == all[..found]);
-        // Behind it is at most a part of the next record.
+        // It is followed by at most a part of the next record.
         let behind = &file[content.whole as usize..];
         assert!(behind.len() < 32 + 1516, "{} bytes behind", behind.len());
         assert_eq!(content.error.is_some(), !behind.is_empty());

@@ -10,7 +10,7 @@ use crate::common::*;
 use wb_capture::{CaptureControl, OutputError};
 use wb_model::capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow};
 
-/// 2000 frames of 1514 bytes into a place that has room for so many of them.
+/// Captures 2000 frames of 1514 bytes into a place with room for `room_bytes`.
 fn fill(path: &Path, format: FileFormat, room_bytes: u64, cause: &str) {
     for direct in [DirectWrites::Never, DirectWrites::Always] {
         fill_by(direct, path, format, room_bytes, cause);
@@ -56,7 +56,7 @@ fn a_full_disk_is_accounted_for() {
     if let Some(dir) = here() {
         let full = dir.join("out");
         fill(&full, FileFormat::Pcap, 1 << 20, "No space left on device");
-        // As the vector has it: 685 written, 1315 not.
+        // The values of the vector: 685 written, 1315 not.
         assert_eq!(read(&full).len(), 1_048_074);
         std::fs::remove_file(&full).unwrap();
         fill(
@@ -93,7 +93,7 @@ fn flood(path: &Path, change: impl Fn(&mut CaptureOutput)) -> Run {
     capture(&spec(1, Some(output)), vec![feed])
 }
 
-/// The files of a directory hold the last of the frames without a gap; how many files there are.
+/// Checks that the files of a directory hold the last of the frames without a gap. Returns the number of files.
 fn assert_last_frames(dir: &Path, compress: Compression) -> usize {
     let mut files: Vec<_> = listing(dir)
         .into_iter()
@@ -130,7 +130,7 @@ fn on_a_full_disk_the_oldest_file_goes_if_so_told() {
                     .for_each(|f| std::fs::remove_file(dir.join(&f.0)).unwrap());
             }
         }
-        // Where none is left to be removed, it ends as without.
+        // If no file is left to remove, it ends as without this option.
         let run = flood(&dir.join("out"), |o| {
             (o.on_enospc, o.rotate_bytes) = (OnFull::RotateDelete, 5_000_000);
         });
@@ -138,7 +138,7 @@ fn on_a_full_disk_the_oldest_file_goes_if_so_told() {
         assert!(error.contains("No space left on device"), "{error}");
         assert!(run.account.not_written > 0 && run.writer.files_removed == 0);
         std::fs::remove_file(dir.join("out")).unwrap();
-        // Another's file stays.
+        // Files of other programs stay.
         std::fs::write(dir.join("other"), vec![0; 1 << 20]).unwrap();
         let run = flood(&dir.join("out"), |o| o.on_enospc = OnFull::RotateDelete);
         assert_eq!(run.account.captured, 4000);
@@ -164,9 +164,9 @@ fn room_is_kept_free_if_so_told() {
         let left = assert_last_frames(&dir, Compression::None);
         assert_eq!(left as u64 + run.writer.files_removed, run.writer.files);
         let size: u64 = listing(&dir).iter().map(|f| f.1).sum();
-        // A file of 200 kB may have come since the last look, and blocks are whole.
+        // A file of 200 kB may have been added since the last check, and blocks are whole.
         assert!((1_500_000..2_450_000).contains(&size), "{size}");
-        // More than there ever is: all finished files go, and it is said.
+        // More than the total space: all finished files are removed, and this is reported.
         let run = flood(&dir.join("out"), |o| o.keep_free = 5 << 20);
         assert!(run.writer.room_short);
         assert_eq!(run.account.captured, 4000);
@@ -196,7 +196,7 @@ fn a_file_size_limit_is_accounted_for() {
         return;
     }
     let (dir, _) = scratch();
-    // In POSIX shells the unit of -f is 512 bytes; some take 1024.
+    // In POSIX shells the unit of -f is 512 bytes; some use 1024.
     let script = "trap '' XFSZ; (ulimit -f 1000; exec \"$@\")";
     again(
         "failures::a_file_size_limit_is_accounted_for",
@@ -349,7 +349,7 @@ fn in_a_hurry_a_pipe_is_not_waited_for() {
         Some(OutputError::GivenUp { .. })
     ));
     assert!(run.account.not_written > 0 && run.account.captured > 0);
-    // Read and unread together are all.
+    // Read and unread frames together are all frames.
     assert_eq!(run.account.filter_accept, 3000);
 }
 
@@ -364,7 +364,7 @@ fn when_buffers_are_scarce_they_are_stored_and_not_compressed() {
         let path = dir.path().join(format!("out{suffix}"));
         std::fs::rename(fifo, &path).unwrap();
         let mut got = Vec::new();
-        // 60 of 64 buffers are waiting before the pipe is read, and for each a second passes.
+        // 60 of 64 buffers are waiting before the pipe is read, and a second passes for each.
         let all = noise(60 * 42);
         let shown = Arc::new(AtomicBool::new(false));
         let mut feed = Feed::new(all.clone());

@@ -1,4 +1,4 @@
-//! What is in the files: formats, tags, cuts, filters, limits, statistics.
+//! Contents of the files: formats, tags, truncation, filters, limits, statistics.
 
 use crate::common::*;
 use wb_capture::{Capture, CaptureControl, OutputError};
@@ -368,7 +368,7 @@ fn a_frame_tells_what_was_lost_before_it() {
         let mut feed = Feed::new(frames(300, 61));
         feed.batch = 50;
         feed.loses = vec![(100, 7), (200, 3)];
-        // After the last frame nobody is left to tell.
+        // After the last frame no other frame can report it.
         feed.loses.push((300, 2));
         let run = capture(&spec(1, Some(output(&path, format))), vec![feed]);
         assert_eq!(run.account.captured, 300);

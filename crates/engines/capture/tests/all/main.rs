@@ -1,4 +1,4 @@
-//! Captures through the public face of the crate.
+//! Captures through the public interface of the crate.
 
 mod common;
 mod direct;

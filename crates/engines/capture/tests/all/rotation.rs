@@ -1,4 +1,4 @@
-//! Rows and rings of files.
+//! Sequences and rings of files.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn sizes_and_names_are_those_of_tcpdump() {
     });
     let names: Vec<_> = listing(dir.path()).into_iter().map(|f| f.0).collect();
     assert_eq!(names, ["out00", "out01"]);
-    // A file is full when it has more than its bytes.
+    // A file is full when it exceeds its size.
     let (dir, _) = rotated(4, FileFormat::Pcap, |o| o.rotate_bytes = 24 + 1530);
     assert_eq!(
         listing(dir.path()),
@@ -115,7 +115,7 @@ fn every_frame_is_in_the_file_of_its_time() {
     assert!(got == all);
     assert_eq!(files.len(), 7);
 
-    // Of a ring with names of the time the oldest goes.
+    // In a ring with time-based names the oldest file is removed.
     let (ring, path) = scratch();
     let output = CaptureOutput {
         path: path.to_str().unwrap().to_owned() + "-%s",
@@ -148,7 +148,7 @@ fn a_rotation_on_demand_begins_a_file_if_there_is_a_frame() {
             while !dir.path().join("out1").exists() {
                 std::thread::yield_now();
             }
-            // The new file is empty, so this does nothing.
+            // The new file is empty, so this has no effect.
             control.request_rotation();
             std::thread::sleep(std::time::Duration::from_millis(150));
             control.stop();
@@ -185,7 +185,7 @@ fn a_file_that_cannot_be_begun_ends_the_capture() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// All files one after another hold what was fed, in order, whatever the sizes, buffers and borders.
+    /// All files in sequence hold the input in order, for any sizes, buffers and boundaries.
     #[test]
     fn nothing_is_lost_at_a_seam(
         lens in prop::collection::vec(0usize..4000, 1..400),
@@ -238,8 +238,8 @@ proptest! {
     }
 }
 
-/// Two readers of whom the second is far behind: the writer gets its frames of a second when the first has
-/// long gone on to later ones.
+/// Two readers, the second far behind: the writer gets its frames of a second long after the first has moved on to
+/// later ones.
 #[test]
 fn with_several_readers_too_every_frame_is_in_the_file_of_its_time() {
     const SECOND: u64 = 1_000_000_000;
@@ -304,7 +304,7 @@ fn a_part_is_called_so_until_it_is_finished() {
             while open().frames.len() < 50 {
                 std::thread::yield_now();
             }
-            // Those that are finished have their names, and have been told.
+            // Finished files have their names, and have been reported.
             assert_eq!(told(), [at("out"), at("out1")]);
             assert!(at("out1").exists() && !at("out2").exists());
             control.stop();
@@ -319,7 +319,7 @@ fn a_part_is_called_so_until_it_is_finished() {
         let content = content(&read(at(name)));
         assert!(content.frames == frames(250, 60)[n * 100..250.min(n * 100 + 100)]);
     }
-    // In a ring of one file each is whole before the next begins.
+    // In a ring of one file each is complete before the next begins.
     let (dir, _) = rotated(25, FileFormat::Pcapng, |o| {
         (o.rotate_frames, o.files, o.part) = (10, 1, true);
     });
@@ -416,7 +416,7 @@ fn files_written_past_the_cache_are_the_same() {
     }
 }
 
-/// tcpdump's `-G 1 -W 3`: three files, each of the second that its name says, and the end.
+/// tcpdump's `-G 1 -W 3`: three files, each of the second in its name, and the end.
 #[test]
 fn files_by_time_may_be_limited() {
     const SECOND: u64 = 1_000_000_000;
@@ -428,7 +428,7 @@ fn files_by_time_may_be_limited() {
             file_limit: 3,
             ..output(&path, FileFormat::Pcapng)
         };
-        // From half a second after the opening on, every hundredth of a second, for five seconds.
+        // From half a second after the opening, every hundredth of a second, for five seconds.
         let of = |reader: u64| -> Vec<_> {
             (0..500u64)
                 .map(|i| Waiting {
@@ -468,8 +468,8 @@ fn files_by_time_may_be_limited() {
     }
 }
 
-/// tcpdump's `-G 2` with files that are full before: the clock of `-G` continues, the further files of its time are
-/// numbered, and a name that comes again is overwritten.
+/// tcpdump's `-G 2` with files that are full earlier: the clock of `-G` continues, additional files of its time span
+/// are numbered, and a file with a repeated name is overwritten.
 #[test]
 fn full_files_do_not_hold_up_the_clock_and_names_come_again() {
     const SECOND: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Frames handed to a sink: what it brings out is what counts as written, whenever and however it ends.
+//! Frames passed to a sink: displayed frames count as written, at any kind of end.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use wb_capture::{
 };
 use wb_model::capture::{CaptureOutput, FileFormat};
 
-/// Brings out so many frames, then ends as it is told to.
+/// Displays this number of frames, then ends in the given way.
 struct Until {
     left: u64,
     how: fn() -> SinkEnd,
@@ -100,7 +100,7 @@ fn a_sink_beside_a_file_sees_what_the_file_has_and_does_not_stop_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// F = W + K + E + Q + C + U, W is what is out, and a sink that nobody looks at any more loses nothing.
+    /// F = W + K + E + Q + C + U, W is the number of displayed frames, and a sink whose viewer has closed loses none.
     #[test]
     fn every_frame_is_out_or_told(
         counts in prop::collection::vec(0_u64..3_000, 1..4),

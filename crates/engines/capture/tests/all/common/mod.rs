@@ -1,6 +1,6 @@
 //! Ports that need no interface, and a whole capture in one call.
 
-// Each test program takes what it needs.
+// Each test program uses only a part.
 #![allow(unreachable_pub)]
 
 use std::io::Read;
@@ -20,7 +20,7 @@ use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSourc
 
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Real time, or time that runs so many times as fast.
+/// Real time, or time that runs faster by this factor.
 pub struct RealClock(Instant, u64);
 
 impl Clock for RealClock {
@@ -47,7 +47,7 @@ pub struct Waiting {
     pub vlan: Option<StrippedVlan>,
 }
 
-/// Frame `i` of `len` bytes, a microsecond after the one before.
+/// Frame `i` of `len` bytes, a microsecond after the previous one.
 pub fn frame(i: u64, len: usize) -> Waiting {
     let mut bytes = vec![i as u8; len];
     let n = len.min(8);
@@ -64,10 +64,10 @@ pub fn frames(count: u64, len: usize) -> Vec<Waiting> {
     (0..count).map(|i| frame(i, len)).collect()
 }
 
-/// How long a port holds frames back.
+/// Time for which a port holds frames back.
 const HOLD: Duration = Duration::from_millis(200);
 
-/// Shows frames, so many at once, and knows what a kernel would count.
+/// A port that delivers frames in batches, with the counters of a kernel.
 pub struct Feed {
     pub frames: Vec<Waiting>,
     pub next: usize,
@@ -75,17 +75,18 @@ pub struct Feed {
     pub batch: usize,
     /// Frames that the kernel has dropped.
     pub dropped: u64,
-    /// Whether the kernel counts what passed.
+    /// The kernel counts passed frames.
     pub counts: bool,
-    /// After the last frame the port ends; else it goes on without frames.
+    /// The port ends after the last frame; otherwise it stays idle.
     pub ends: bool,
-    /// Frames shown until the intake is closed; the rest was collected and comes only then.
+    /// Frames held back until the intake is closed.
     pub held: usize,
     pub closed: Option<Instant>,
     pub tell: Option<Arc<AtomicBool>>,
-    /// How long it takes to show a batch.
+    /// Time for delivering a batch.
     pub pause: Duration,
-    /// Frames that are lost when so many have been shown, and after them none is shown for a while.
+    /// Losses: number of delivered frames at which they occur, and number of lost frames. The port is then idle for a
+    /// while.
     pub loses: Vec<(usize, u64)>,
     pub quiet: Option<Instant>,
 }
@@ -123,11 +124,11 @@ impl RxQueue for Feed {
             self.loses.remove(0);
             self.quiet = Some(Instant::now());
         }
-        // The counters are asked every 100 ms.
+        // The counters are read every 100 ms.
         if self.quiet.is_some_and(|since| since.elapsed() < HOLD) {
             return Ok(0);
         }
-        // What was collected when the intake was closed comes a little later.
+        // Frames held back are delivered shortly after the intake is closed.
         let hidden = match self.closed {
             Some(since) if since.elapsed() >= HOLD / 2 => 0,
             _ => self.held,
@@ -205,7 +206,7 @@ pub struct Run {
     pub account: Account,
 }
 
-/// Captures these ports, each as an interface of its own, to their end.
+/// Captures these ports to their end, each as a separate interface.
 pub fn capture(spec: &CaptureSpec, feeds: Vec<Feed>) -> Run {
     capture_with(spec, feeds, &CaptureControl::new(), |_| {})
 }
@@ -268,7 +269,7 @@ pub fn capture_at(
 pub struct Content {
     pub frames: Vec<Waiting>,
     pub interfaces: Vec<u32>,
-    /// Losses that frames tell: the number of the frame in the file, and how many were lost before it.
+    /// Losses reported by frames: the number of the frame in the file, and the number of frames lost before it.
     pub losses: Vec<(usize, u64)>,
     pub names: Vec<String>,
     pub statistics: Vec<Statistics>,
@@ -276,7 +277,7 @@ pub struct Content {
     pub whole: u64,
 }
 
-/// What is in a capture file, as far as it is whole.
+/// The complete part of a capture file.
 pub fn content(file: &[u8]) -> Content {
     let mut decoder = Decoder::new();
     decoder.push(file);
@@ -339,14 +340,14 @@ pub fn scratch() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// What a compressed file holds.
+/// The contents of a compressed file.
 pub fn plain(compress: Compression, file: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     match compress {
         Compression::None => plain.extend_from_slice(file),
         Compression::Zstd => zstd::stream::copy_decode(file, &mut plain).unwrap(),
         Compression::Lz4 => {
-            // It stops at the end of each frame; another call goes on.
+            // It stops at the end of each frame; another call continues.
             let mut decoder = lz4_flex::frame::FrameDecoder::new(file);
             while decoder.read_to_end(&mut plain).unwrap() > 0 {}
         }
@@ -358,7 +359,7 @@ pub fn plain(compress: Compression, file: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Where a test that was started anew, in an environment of its own, finds its directory.
+/// Environment variable with the directory of a test that was started again in a separate environment.
 pub const HERE: &str = "WB_CAPTURE_TEST_DIR";
 
 /// Starts this test again by a shell command in which `exec "$@"` is this program.
