@@ -1,4 +1,4 @@
-//! What one thread measured.
+//! Measurements of one thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,57 +15,57 @@ use crate::{Load, exact_times::ExactTimes};
 
 /// Statuses are three digits.
 pub(crate) const STATUSES: usize = 1000;
-/// Rates are looked at so often, as wrk does, ns.
+/// Interval between rate samples, as in wrk, ns.
 pub(crate) const RATE_INTERVAL_NS: u64 = 100_000_000;
 
-/// What one thread measured.
+/// Measurements of one thread.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Everything counted once.
+    /// Totals of the whole run.
     pub totals: HttpTotals,
-    /// Of these what was complete when nothing more was asked: rates are made of it.
+    /// The part that was complete when the last request had been sent; rates are computed from it.
     pub in_time: HttpTotals,
-    /// Between the warm-up and then, ns.
+    /// Time between the end of the warm-up and the last request, ns.
     pub duration_ns: u64,
-    /// From due to the last byte.
+    /// Time from the due time to the last byte.
     pub latency: Histogram,
-    /// From sent to the last byte, where a schedule makes that another time.
+    /// Time from sending to the last byte, if a schedule makes it different from `latency`.
     pub service: Option<Histogram>,
-    /// From sent to the first byte.
+    /// Time from sending to the first byte.
     pub first_byte: Histogram,
-    /// TCP's handshake.
+    /// Time of TCP's handshake.
     pub connect: Histogram,
-    /// That of TLS.
+    /// Time of TLS's handshake.
     pub handshake: Histogram,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// `latency` by class of status: 2 has those from 200 to 299.
     pub classes: BTreeMap<u8, Histogram>,
-    /// By request of the set; none where there is one.
+    /// Results by request of the set; empty if there is only one.
     pub calls: Vec<CallOutcome>,
-    /// Versions and ciphers, with their connections.
+    /// Negotiated TLS versions and ciphers, with their number of connections.
     pub agreed: BTreeMap<String, u64>,
-    /// Handshakes from the beginning, and those of a known session.
+    /// Full handshakes, and resumed sessions.
     pub handshakes: (u64, u64),
-    /// What HTTP/2 did.
+    /// HTTP/2 statistics.
     pub http2: Http2Report,
-    /// What HTTP/3 did.
+    /// HTTP/3 statistics.
     pub http3: Http3Report,
     /// Digests of bodies.
     pub digests: BTreeSet<(usize, [u8; 32])>,
-    /// What was wrong with the first answer that was not as it must be.
+    /// Description of the first invalid answer.
     pub first_failure: Option<String>,
-    /// Connections that this machine had no route or link for.
+    /// Connections for which this machine had no route or link.
     pub unrouted: u64,
-    /// Why the thread gave up.
+    /// Reason why the thread gave up.
     pub error: Option<String>,
     /// CPU time, ns.
     pub cpu_ns: u64,
-    /// From the start of the run to the end of the thread, ns.
+    /// Time from the start of the run to the end of the thread, ns.
     pub wall_ns: u64,
-    /// How late it was.
+    /// Lateness of the thread.
     pub lateness: Lateness,
-    /// As wrk counts.
+    /// Counts in the way of wrk.
     pub exact: Option<Box<Exact>>,
 }
 
@@ -117,36 +117,36 @@ impl Outcome {
 /// One request of a set.
 #[derive(Debug, Default)]
 pub struct CallOutcome {
-    /// Sent.
+    /// Requests sent.
     pub sent: u64,
-    /// With a whole answer.
+    /// Requests with a complete answer.
     pub completed: u64,
-    /// Without.
+    /// Requests without one.
     pub failed: u64,
-    /// From due to the last byte.
+    /// Time from the due time to the last byte.
     pub latency: Histogram,
 }
 
-/// As wrk counts: times in whole microseconds.
+/// Counts in the way of wrk: times in whole microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Exact {
     /// Number of occurrences of each time, over all threads.
     pub times: Arc<ExactTimes>,
     /// Answers per second in each tenth of a second.
     pub rates: Vec<u64>,
-    /// Slower than the timeout.
+    /// Answers slower than the timeout.
     pub timeouts: u64,
     /// Errors: connect, read, write.
     pub errors: [u64; 3],
-    /// Answers, interim ones too.
+    /// Answers, including interim ones.
     pub responses: u64,
-    /// With a status above 399.
+    /// Answers with a status above 399.
     pub status_errors: u64,
     /// Bytes read.
     pub bytes: u64,
 }
 
-/// Why something ended.
+/// Reason for the end of a request or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Refused,
@@ -168,7 +168,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Counts `n` under it.
+    /// Adds `n` to the counter of this cause.
     pub(crate) fn count(self, failures: &mut HttpFailures, n: u64) {
         let place = match self {
             Self::Refused => &mut failures.refused,
@@ -191,12 +191,12 @@ impl Cause {
         *place += n;
     }
 
-    /// What an error of the system means.
+    /// Cause that corresponds to a system error.
     pub(crate) fn of(errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
         match errno {
             Errno::CONNREFUSED => Self::Refused,
-            // Only a path can be missing: that of a socket of the file system.
+            // Only a path can be missing: that of a Unix domain socket.
             Errno::NOENT => Self::NoSocket,
             Errno::CONNRESET | Errno::PIPE => Self::Reset,
             Errno::TIMEDOUT => Self::Timeout,

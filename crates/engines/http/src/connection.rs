@@ -1,4 +1,4 @@
-//! One connection: a socket, what is under way on it, and how far its answer has been read.
+//! One connection: a socket, its requests in flight, and the parse state of the answer.
 
 use std::{collections::VecDeque, net::SocketAddr, os::fd::OwnedFd};
 
@@ -18,12 +18,12 @@ use crate::{Load, Server, account::Cause, quic::Http3};
 /// A request that was sent, or is about to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// When it was due, and when it was handed over, ns.
+    /// Due time and sending time, ns.
     pub(crate) due_ns: u64,
     pub(crate) sent_ns: u64,
-    /// When its answer began; 0 before.
+    /// Start of its answer; 0 before.
     pub(crate) first_ns: u64,
-    /// Which of the set.
+    /// Index in the set.
     pub(crate) call: u32,
     /// An answer to it has no body.
     pub(crate) head: bool,
@@ -33,30 +33,30 @@ pub(crate) struct Asked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// No socket: not begun, waiting to be begun again, or given up.
+    /// No socket: not begun, waiting for a retry, or given up.
     Without,
     Connecting,
-    /// TLS is being agreed on, or QUIC.
+    /// The TLS or QUIC handshake is in progress.
     Handshake,
-    /// Of HTTP/2: what the server allows is not known yet.
+    /// HTTP/2: the settings of the server are not known yet.
     Greeting,
     Open,
 }
 
-/// What is kept of an answer while it comes, where somebody wants to see it.
+/// The part of an answer kept while it arrives, if needed.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// For scripts all of it; of streams the head.
+    /// The whole answer for scripts; the head for streams.
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
     whole: bool,
     pub(crate) seen: Seen,
-    /// Of the body.
+    /// Digest of the body.
     pub(crate) digest: Option<Context>,
 }
 
 impl Kept {
-    /// For answers of which a digest is made, and that are kept whole, or not.
+    /// `digest`: a digest is computed. `whole`: the whole answer is kept.
     pub(crate) fn new(digest: bool, whole: bool) -> Self {
         Self {
             whole,
@@ -74,7 +74,7 @@ impl Kept {
         }
     }
 
-    /// The next bytes of a head.
+    /// Adds the next bytes of a head.
     pub(crate) fn head(&mut self, judge: &Judge, bytes: &[u8]) {
         judge.head(&mut self.seen, bytes);
         if self.whole {
@@ -82,7 +82,7 @@ impl Kept {
         }
     }
 
-    /// The next bytes of a body.
+    /// Adds the next bytes of a body.
     pub(crate) fn body(&mut self, judge: &Judge, bytes: &[u8]) {
         judge.body(&mut self.seen, bytes);
         if let Some(digest) = &mut self.digest {
@@ -97,17 +97,17 @@ impl Kept {
 /// A request that was sent as a stream.
 pub(crate) struct Pending {
     pub(crate) asked: Asked,
-    /// The line of the data file that it was made of, and how often it was asked before.
+    /// Line of the data file used for it, and the number of earlier attempts.
     pub(crate) line: u64,
     pub(crate) tries: u32,
     pub(crate) kept: Option<Box<Kept>>,
 }
 
-/// What HTTP/2 needs of a connection.
+/// HTTP/2 state of a connection.
 #[derive(Default)]
 pub(crate) struct Http2 {
     pub(crate) protocol: wb_http2::Connection<Pending>,
-    /// When the server was asked whether it is alive, ns, and how often it had said so before; 0: it was not.
+    /// Time of the last ping, ns, and the number of earlier replies; 0 if there was none.
     pub(crate) pinged_ns: u64,
     pub(crate) echoes: u32,
 }
@@ -115,14 +115,14 @@ pub(crate) struct Http2 {
 pub(crate) struct Connection {
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
-    /// When the present state began, and when the first, ns.
+    /// Start of the current state, and of the first one, ns.
     pub(crate) since_ns: u64,
     pub(crate) begun_ns: u64,
     pub(crate) progress: Progress,
     pub(crate) asked: VecDeque<Asked>,
     /// Requests sent over it.
     pub(crate) requests: u32,
-    /// What the socket has not taken yet: from here on in `out`.
+    /// Data that the socket has not accepted yet starts here in `out`.
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
     /// Bytes of `out` that belong to the warm-up.
@@ -133,11 +133,11 @@ pub(crate) struct Connection {
     pub(crate) http3: Option<Box<Http3>>,
     /// It waits for a request that is due.
     pub(crate) idle: bool,
-    /// How long it waits before it tries again, ns.
+    /// Time before the next attempt, ns.
     pub(crate) backoff_ns: u64,
-    /// Its socket is one of IPv6.
+    /// Its socket is an IPv6 socket.
     pub(crate) ipv6: bool,
-    /// Which of all connections begun by the thread this is, so that timers know whether they mean it.
+    /// Sequence number among all connections begun by the thread, by which timers recognise it.
     pub(crate) number: u64,
 }
 
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Takes its socket away and forgets all about it.
+    /// Removes its socket and resets the state.
     pub(crate) fn clear(&mut self) {
         self.state = State::Without;
         self.socket = None;
@@ -182,20 +182,20 @@ impl Connection {
         }
     }
 
-    /// All of `out` is handed over, or of no use any more.
+    /// Empties `out` after everything was sent or has become useless.
     pub(crate) fn clear_out(&mut self) {
         self.out.clear();
         (self.out_at, self.warm_out) = (0, 0);
     }
 
-    /// The next `n` bytes of `out` are handed over. Returns how many of them are of the warm-up.
+    /// Records that the next `n` bytes of `out` were sent. Returns the number of them that belong to the warm-up.
     pub(crate) fn handed_over(&mut self, n: usize) -> u64 {
         let of_warm_up = self.warm_out.saturating_sub(self.out_at).min(n);
         self.out_at += n;
         of_warm_up as u64
     }
 
-    /// Requests under way on it.
+    /// Number of requests in flight on it.
     pub(crate) fn under_way(&self) -> usize {
         match (&self.http2, &self.http3) {
             (Some(http2), _) => http2.protocol.open_streams(),
@@ -204,13 +204,13 @@ impl Connection {
         }
     }
 
-    /// Whether something waits for the socket to take it.
+    /// Returns true if data waits for the socket.
     pub(crate) fn has_output(&self) -> bool {
         self.out_at < self.out.len() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 }
 
-/// A socket that is on its way to a server, without waiting for it: a new one, or one that was connected before.
+/// Starts a non-blocking connection to a server, on a new socket or on one that was connected before.
 pub(crate) fn begin(
     load: &Load,
     address: Option<SocketAddr>,
@@ -262,7 +262,7 @@ fn underway(done: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 impl Load {
-    /// Whether the answer to a request, awaited for so long, takes too long, and which of its times that is.
+    /// The timeout exceeded by an answer that has been awaited for `took` ns, if any.
     pub(crate) fn overdue(&self, asked: &Asked, took: u64) -> Option<Cause> {
         let first = self.job.first_byte_timeout;
         if asked.first_ns == 0 && first.is_some_and(|most| took >= most.as_nanos()) {
@@ -279,17 +279,17 @@ impl Load {
         all.map(|t| t.as_nanos()).min().unwrap_or(0)
     }
 
-    /// Whether the next connection may have the socket of one that is over: of TCP, from the same source.
+    /// Returns true if the next connection may reuse the socket of an ended one: for TCP from the same source.
     pub(crate) fn renews(&self) -> bool {
         matches!(self.server, Server::Addresses(_))
             && self.job.version != HttpVersion::V3
             && self.job.sources.is_empty()
     }
 
-    /// Where the connection of this number goes.
+    /// Destination of the connection with this number.
     pub(crate) fn address(&self, number: u64) -> Option<SocketAddr> {
         match &self.server {
-            // As wrk does.
+            // As in wrk.
             Server::Addresses(all) if self.job.as_wrk => all.first().copied(),
             Server::Addresses(all) => {
                 let turn = number.checked_rem(all.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Counts of times in whole microseconds, shared by all threads of a load, as wrk keeps them.
+//! Counts of times in whole microseconds, shared by all threads of a load, as in wrk.
 
 use std::sync::{
     OnceLock,
@@ -43,7 +43,7 @@ impl ExactTimes {
         page[us & ((1 << PAGE_BITS) - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The times that came, ascending, and how often each did.
+    /// Times in ascending order, with their counts.
     #[must_use]
     pub fn counted(&self) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
@@ -61,7 +61,7 @@ impl ExactTimes {
         all
     }
 
-    /// Counters that memory was taken for.
+    /// Number of allocated counters.
     #[cfg(test)]
     fn counters(&self) -> usize {
         let pages = self.directories.iter().filter_map(OnceLock::get).flatten();

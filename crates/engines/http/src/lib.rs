@@ -1,12 +1,11 @@
-//! HTTP load over sockets of the kernel.
+//! HTTP load over kernel sockets.
 //!
-//! Each thread owns its connections: an epoll instance that is told about each socket once (edges, so there is
-//! nothing to change later), one buffer that all of them read into, one reader of answers, one set of
-//! histograms. Per request there is one call to send and one to receive; nothing is allocated, locked or shared.
-//! With HTTP/2 a call sends, and receives, whatever is ready of all streams of a connection; with HTTP/3 it sends and
-//! receives several datagrams of one.
+//! Each thread owns its connections, an epoll instance, a shared receive buffer, a parser for answers and histograms.
+//! Each socket is registered once, edge-triggered, and never modified. A request takes one call to send and one to
+//! receive, without allocation, lock or shared data. With HTTP/2 a call sends, or receives, all ready data of all
+//! streams of a connection; with HTTP/3 several of its datagrams.
 //!
-//! The engine resolves no name and reads no file; it is given both.
+//! The engine does not resolve names or read files; the caller provides both.
 
 #![forbid(unsafe_code)]
 
@@ -38,16 +37,16 @@ pub use wb_http1::script::{Script, ScriptError};
 use set::Set;
 use tls::Tls;
 
-/// Where connections go.
+/// Destination of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     /// These addresses, in turn.
     Addresses(Vec<SocketAddr>),
-    /// A socket of the file system.
+    /// A Unix domain socket.
     Unix(String),
 }
 
-/// A job that is ready to run: requests made, keys read.
+/// A job that is ready to run: requests built, keys read.
 #[derive(Debug)]
 pub struct Load {
     pub(crate) job: HttpJob,
@@ -60,10 +59,10 @@ pub struct Load {
 }
 
 impl Load {
-    /// Makes the requests of a job.
+    /// Builds the requests of a job.
     ///
     /// # Errors
-    /// A file that cannot be read or used, a variable without value, TLS that is not possible as asked for.
+    /// Fails for a file that cannot be read or used, a variable without value, or unsupported TLS settings.
     pub fn new(
         job: &HttpJob,
         server: Server,
@@ -84,12 +83,12 @@ impl Load {
         })
     }
 
-    /// The names of its requests, in the order of [`Outcome::calls`].
+    /// Names of its requests, in the order of [`Outcome::calls`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.set.calls.iter().map(|call| call.name.as_str())
     }
 
-    /// Connections of a thread: the remainder goes to the first ones. As wrk does, it is left out.
+    /// Connections of a thread. The first threads get the remainder, which is left out in wrk mode.
     #[must_use]
     pub fn connections(&self, thread: u32) -> u32 {
         let share = self.job.connections / self.job.threads;
@@ -98,35 +97,35 @@ impl Load {
     }
 }
 
-/// What a thread is told, and what it tells while it runs.
+/// Control signals to a thread, and its live counters.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicU8,
     live: Mutex<Live>,
-    /// As [`Outcome::latency`] so far, for who asks.
+    /// Distribution of [`Outcome::latency`] so far, published on request.
     pub latency: ShownOutline,
 }
 
-/// A thread at an instant.
+/// State of a thread at an instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
-    /// So far.
+    /// Totals so far.
     pub totals: HttpTotals,
     /// Sum of the times of all answers, ns.
     pub latency_ns: u64,
-    /// How many answers that is the sum of.
+    /// Number of answers in that sum.
     pub answers: u64,
-    /// Nothing new is asked any more.
+    /// No new requests are sent.
     pub draining: bool,
 }
 
 impl Control {
-    /// Nothing new is asked; what is under way is awaited for as long as the job's timeout.
+    /// Sends no new requests; waits for those in flight, at most for the job's timeout.
     pub fn drain(&self) {
         self.stop.fetch_max(1, Ordering::Relaxed);
     }
 
-    /// It ends at once.
+    /// Ends at once.
     pub fn stop(&self) {
         self.stop.fetch_max(2, Ordering::Relaxed);
     }
@@ -135,7 +134,7 @@ impl Control {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// How it goes; told some fifty times a second.
+    /// Last published state, updated about once per millisecond.
     #[must_use]
     pub fn live(&self) -> Live {
         *self
@@ -144,7 +143,7 @@ impl Control {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes the state. Returns false if a reader held the lock.
     pub(crate) fn tell(&self, live: Live) -> bool {
         let mut place = match self.live.try_lock() {
             Ok(place) => place,
@@ -156,14 +155,14 @@ impl Control {
     }
 }
 
-/// What a thread needs besides its load.
+/// Inputs of a thread in addition to its load.
 pub struct ThreadTask {
-    /// Which of the threads it is.
+    /// Index of the thread.
     pub index: u32,
-    /// When the first request is due, CLOCK_MONOTONIC, ns.
+    /// Due time of the first request, CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// Its part of the script.
+    /// Its instance of the script.
     pub script: Option<Box<dyn Script>>,
-    /// What others tell it.
+    /// Signals from other threads.
     pub control: Arc<Control>,
 }

@@ -1,4 +1,4 @@
-//! What a thread has for HTTP/3, and what its connections have: QUIC is quinn's, which knows no sockets and no clock.
+//! HTTP/3 state of a thread and of its connections. QUIC is quinn's protocol crate, which uses no sockets and no clock.
 
 use std::{
     cmp::Reverse,
@@ -19,28 +19,28 @@ use wb_http3::{Decoder, frame};
 
 use crate::connection::Pending;
 
-/// Pieces that a call to receive may bring, each of up to 64 KiB of datagrams of one length.
+/// Maximum number of pieces per receive call, each of up to 64 KiB of datagrams of one length.
 pub(crate) const ROOMS: usize = 8;
-/// Streams that the server may open: three that say what it is about, and some that nobody knows.
+/// Streams that the server may open: three of known types, and some of unknown types.
 const UNI_STREAMS: u32 = 16;
 
-/// What all connections of a thread share.
+/// State shared by all connections of a thread.
 pub(crate) struct Quic {
     pub(crate) endpoint: Endpoint,
     pub(crate) config: ClientConfig,
-    /// Asked for in handshakes.
+    /// Server name in handshakes.
     pub(crate) name: String,
-    /// Certificates that were looked at: none is where a session is taken up.
+    /// Number of verified certificates: resumed sessions verify none.
     certificates: Arc<AtomicU64>,
     pub(crate) decoder: Decoder,
-    /// The same time on both clocks.
+    /// The same instant on both clocks.
     origin: (Instant, u64),
-    /// When connections want to be looked at: when, which, and its number then.
+    /// Timers of connections: time, index, and number at that time.
     pub(crate) timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     pub(crate) rooms: [Vec<u8>; ROOMS],
-    /// Datagrams on their way to a socket.
+    /// Outgoing datagrams.
     pub(crate) out: Vec<u8>,
-    /// A request on its way to a stream.
+    /// Outgoing request.
     pub(crate) text: Vec<u8>,
 }
 
@@ -52,14 +52,14 @@ impl Quic {
         now: u64,
     ) -> Self {
         let mut transport = TransportConfig::default();
-        // As with HTTP/2: what comes is counted at once, so windows are as large as they can be.
+        // As with HTTP/2: received data is processed at once, so windows are as large as possible.
         transport
             .receive_window(VarInt::MAX)
             .stream_receive_window(VarInt::MAX)
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
             .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
             .datagram_receive_buffer_size(None)
-            // That of the server counts.
+            // The server's idle timeout applies.
             .max_idle_timeout(None);
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
@@ -81,7 +81,7 @@ impl Quic {
         self.certificates.load(Ordering::Relaxed)
     }
 
-    /// A time of CLOCK_MONOTONIC as QUIC wants it.
+    /// Converts a CLOCK_MONOTONIC time for QUIC.
     pub(crate) fn instant(&self, ns: u64) -> Instant {
         self.origin.0 + Duration::from_nanos(ns.saturating_sub(self.origin.1))
     }
@@ -91,14 +91,14 @@ impl Quic {
         self.origin.1 + after as u64
     }
 
-    /// When a connection wants to be looked at.
+    /// Time of the connection's next timer.
     pub(crate) fn due(&self, http3: &mut Http3) -> Option<u64> {
         http3.quic.poll_timeout().map(|at| self.ns(at))
     }
 
-    /// Sees to it that a connection is looked at in time.
+    /// Sets a timer for the connection.
     pub(crate) fn arm(&mut self, http3: &mut Http3, index: usize, number: u64) {
-        // One that is looked at too soon is looked at again.
+        // An early timer is simply set again.
         if let Some(due) = self.due(http3)
             && (http3.timer_ns == 0 || due < http3.timer_ns)
         {
@@ -108,46 +108,46 @@ impl Quic {
     }
 }
 
-/// A part of a request that waits for a window.
+/// A part of a request that waits for flow control.
 pub(crate) struct Waiting {
     id: StreamId,
     text: Vec<u8>,
     at: usize,
 }
 
-/// Datagrams that the socket has not taken.
+/// Datagrams that the socket has not accepted.
 pub(crate) struct Unsent {
     pub(crate) bytes: Vec<u8>,
     pub(crate) how: How,
 }
 
-/// The length of each of several datagrams, and the bits of ECN.
+/// Length of each datagram if there are several, and the ECN bits.
 pub(crate) type How = (Option<usize>, Option<u8>);
 
-/// What HTTP/3 needs of a connection.
+/// HTTP/3 state of a connection.
 pub(crate) struct Http3 {
     pub(crate) quic: quinn_proto::Connection,
     pub(crate) handle: ConnectionHandle,
     pub(crate) udp: UdpSocketState,
     pub(crate) protocol: wb_http3::Connection<Pending>,
-    /// The stream of the next request.
+    /// Stream of the next request.
     ahead: Option<StreamId>,
     /// The server allows no more streams.
     limited: bool,
     waiting: Vec<Waiting>,
     pub(crate) unsent: Option<Unsent>,
-    /// When the thread looks at it next, ns; 0: never.
+    /// Time of the next timer, ns; 0: none.
     pub(crate) timer_ns: u64,
-    /// When the server was asked whether it is alive, ns, and how often it had said so before; 0: it was not.
+    /// Time of the last ping, ns, and the number of earlier replies; 0 if there was none.
     pub(crate) pinged_ns: u64,
     pub(crate) acks: u64,
     /// The server has shown its certificate.
     pub(crate) full: bool,
-    /// The endpoint has forgotten it.
+    /// The endpoint has removed it.
     pub(crate) drained: bool,
 }
 
-/// The stream of a request.
+/// Stream ID of the request with this number.
 pub(crate) fn stream(number: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Bi, number)
 }
@@ -178,24 +178,24 @@ impl Http3 {
         }
     }
 
-    /// Says the first words.
+    /// Opens the control stream and sends the settings.
     pub(crate) fn greet(&mut self) -> u64 {
         let mut text = Vec::new();
         wb_http3::Connection::<Pending>::greet(&mut text);
         match self.quic.streams().open(Dir::Uni) {
-            // It never ends.
+            // This stream never ends.
             Some(id) => self.quic.send_stream(id).write(&text).unwrap_or(0) as u64,
             None => 0,
         }
     }
 
-    /// Whether a request may be asked.
+    /// Returns true if a request may be sent.
     pub(crate) fn has_room(&self) -> bool {
         self.ahead.is_some() && !self.protocol.is_over()
     }
 
-    /// Takes the stream of the next request if the server allows one. Returns whether that is what has to be waited for
-    /// from now on.
+    /// Opens the stream of the next request if the server allows one. Returns true if the stream limit has just become
+    /// the obstacle.
     pub(crate) fn look_ahead(&mut self) -> bool {
         if self.ahead.is_none() {
             self.ahead = self.quic.streams().open(Dir::Bi);
@@ -204,7 +204,7 @@ impl Http3 {
         self.limited && !was
     }
 
-    /// Asks; there has to be room. Returns how many bytes QUIC took.
+    /// Sends a request; a stream must be available. Returns the number of bytes accepted by QUIC.
     pub(crate) fn ask(&mut self, of: Pending, head: bool, text: &[u8]) -> u64 {
         let Some(id) = self.ahead.take() else {
             return 0;
@@ -221,7 +221,7 @@ impl Http3 {
         taken as u64
     }
 
-    /// Writes what the windows allow, and the end behind all.
+    /// Writes as much as flow control allows, and the end of the stream after all data.
     fn write(&mut self, id: StreamId, text: &[u8]) -> usize {
         let mut stream = self.quic.send_stream(id);
         let mut at = 0;
@@ -236,7 +236,7 @@ impl Http3 {
         at
     }
 
-    /// A stream may take more. Returns how many bytes it took.
+    /// Continues a stream that may send more. Returns the number of bytes accepted.
     pub(crate) fn go_on(&mut self, id: StreamId) -> u64 {
         let Some(place) = self.waiting.iter().position(|one| one.id == id) else {
             return 0;
@@ -250,7 +250,7 @@ impl Http3 {
         taken as u64
     }
 
-    /// The server wants no more of a request.
+    /// Stops sending a request at the server's demand.
     pub(crate) fn stop_asking(&mut self, id: StreamId, why: VarInt) {
         if let Some(place) = self.waiting.iter().position(|one| one.id == id) {
             self.waiting.swap_remove(place);
@@ -259,14 +259,14 @@ impl Http3 {
         let _ = self.quic.send_stream(id).reset(why);
     }
 
-    /// The rest of a request whose answer is whole is not sent.
+    /// Drops the unsent rest of a request after its answer is complete.
     pub(crate) fn forget_rest(&mut self, id: StreamId) {
         if self.waiting.iter().any(|one| one.id == id) {
             self.stop_asking(id, code(frame::code::NO_ERROR));
         }
     }
 
-    /// Ends a stream both ways.
+    /// Ends a stream in both directions.
     pub(crate) fn cancel(&mut self, id: StreamId, why: u64) {
         let why = code(why);
         self.stop_asking(id, why);

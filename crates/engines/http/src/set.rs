@@ -1,4 +1,4 @@
-//! The requests of a job, in wire format but for what varies.
+//! The requests of a job in wire format, except for their variable parts.
 
 mod coded;
 
@@ -8,10 +8,10 @@ use coded::Coded;
 
 /// Reads the files that a job names.
 pub trait Files {
-    /// All of a file.
+    /// Returns the contents of a file.
     ///
     /// # Errors
-    /// Why it cannot be read, with its name.
+    /// Returns the reason, with the name of the file.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 }
 
@@ -40,7 +40,7 @@ fn put(pieces: &[Piece], values: Option<&[String]>, out: &mut Vec<u8>) {
     }
 }
 
-/// Their length.
+/// Length of the pieces with the values of a line.
 fn span(pieces: &[Piece], values: Option<&[String]>) -> usize {
     let len = |piece: &Piece| match (piece, values) {
         (Piece::Text(text), _) => text.len(),
@@ -59,14 +59,14 @@ pub(crate) struct Call {
     weight: u32,
     head_pieces: Vec<Piece>,
     body_pieces: Vec<Piece>,
-    /// Where nothing varies, all of it.
+    /// The whole request, if it has no variable parts.
     fixed: Option<Vec<u8>>,
     has_body: bool,
-    /// As HTTP/2 or HTTP/3 has it.
+    /// The request in the form of HTTP/2 or HTTP/3.
     coded: Option<Coded>,
 }
 
-/// Values of variables, line by line.
+/// Values of variables, by line.
 #[derive(Clone, Debug, Default)]
 struct Table {
     names: Vec<String>,
@@ -81,7 +81,7 @@ pub(crate) struct Set {
     total: u64,
 }
 
-/// One that never varies and is alone.
+/// The request, if it is the only one and has no variable parts.
 pub(crate) fn only_fixed(set: &Set) -> Option<&[u8]> {
     match set.calls.as_slice() {
         [call] => call.fixed.as_deref(),
@@ -91,7 +91,7 @@ pub(crate) fn only_fixed(set: &Set) -> Option<&[u8]> {
 
 impl Set {
     /// # Errors
-    /// A file that cannot be read or used, a variable that nobody gives a value.
+    /// Fails for a file that cannot be read or used, or a variable without a value.
     pub(crate) fn new(job: &HttpJob, url: &HttpUrl, files: &dyn Files) -> Result<Self, String> {
         let table = match &job.data {
             Some(path) => Table::parse(path, &files.read(path)?)?,
@@ -114,7 +114,7 @@ impl Set {
         })
     }
 
-    /// Which request is asked next: each as often as its weight says, spread evenly.
+    /// Selects the next request, evenly spread in proportion to the weights.
     pub(crate) fn choose(&self, credit: &mut [i64]) -> usize {
         if self.calls.len() == 1 {
             return 0;
@@ -130,7 +130,7 @@ impl Set {
         best
     }
 
-    /// Writes request number `call` with the values of line `line` behind what is in `out`.
+    /// Appends request number `call` with the values of line `line` to `out`.
     pub(crate) fn write(&self, call: usize, line: u64, out: &mut Vec<u8>) {
         let call = &self.calls[call];
         if let Some(fixed) = &call.fixed {
@@ -148,7 +148,7 @@ impl Set {
         put(&call.body_pieces, values, out);
     }
 
-    /// The values of a line; after the last comes the first.
+    /// Values of a line; the first line follows the last.
     fn values(&self, line: u64) -> Option<&[String]> {
         let lines = self.table.lines.len().max(1) as u64;
         let values = self.table.lines.get((line % lines) as usize);
@@ -318,7 +318,7 @@ impl Table {
         let find = |text: &[u8], mark: &[u8]| text.windows(2).position(|w| w == mark);
         let mut pieces = Vec::new();
         let mut rest = text;
-        // Without a data file nothing is a variable.
+        // Without a data file there are no variables.
         while let Some(from) = find(rest, b"{{").filter(|_| !self.names.is_empty()) {
             let Some(len) = find(&rest[from..], b"}}") else {
                 break;

@@ -40,15 +40,15 @@ use crate::{
     thread::{listening::Listening, nap::Nap, streams::Unprocessed},
 };
 
-/// Events taken from the kernel at a time: few enough that a turn is no stall.
+/// Maximum events per epoll call: few enough that a turn is no stall.
 const EVENTS: usize = 64;
-/// So many calls to receive follow one another for one connection before others have their turn.
+/// Maximum consecutive receive calls for one connection before others are served.
 const CALLS: usize = 4;
-/// What a call to receive may bring.
+/// Maximum bytes per receive call.
 const BUFFER: usize = 64 * 1024;
-/// Nobody waits longer than this before it looks whether it is to stop.
+/// Longest wait between checks of the stop signal.
 const LOOK_NS: u64 = 50_000_000;
-/// Interval between updates of the shared counters: short enough that counts over 100 ms are right to 1 %.
+/// Interval between updates of the shared counters: short enough that counts over 100 ms are accurate to 1 %.
 const TELL_NS: u64 = 1_000_000;
 /// Interval between adaptations of the length of naps.
 const ADAPT_NS: u64 = 20_000_000;
@@ -63,7 +63,7 @@ fn now() -> u64 {
     clock(ClockId::Monotonic)
 }
 
-/// What a connection's turn led to.
+/// Result of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goes {
     On,
@@ -84,43 +84,43 @@ struct Thread<'a> {
     task: ThreadTask,
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    /// Those not yet begun: from here on.
+    /// Index of the first connection not yet begun.
     begun: usize,
     connecting: usize,
-    /// Connections begun so far, also those that replaced others.
+    /// Connections begun so far, including replacements.
     numbers: u64,
     reader: Reader,
     http2: bool,
     decoder: Decoder,
-    /// Of HTTP/3.
+    /// HTTP/3 state.
     quic: Option<Box<Quic>>,
-    /// Where requests of HTTP/2 and HTTP/3 are made that vary: header block and body.
+    /// Header block and body of variable HTTP/2 and HTTP/3 requests.
     making: (Vec<u8>, Vec<u8>),
     judge: Judge,
     keeps: bool,
-    /// For what is kept of answers of streams; boxes are what changes hands.
+    /// Reusable memory for kept answers of streams, boxed so that moves are cheap.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Kept>>,
     tls: Option<Arc<ClientConfig>>,
     schedule: Option<Schedule>,
     /// Connections that wait for a request that is due.
     idle: VecDeque<usize>,
-    /// Connections with more to read than they had a turn for, and their numbers then.
+    /// Connections with unread data after their turn, with their numbers at that time.
     unread: Vec<(usize, u64)>,
-    /// The socket of an ended connection may be that of the next one.
+    /// Sockets of ended connections may be reused.
     renews: bool,
-    /// So many connections end before that is tried again.
+    /// Number of connections to end before this is tried again.
     renews_after: u32,
-    /// What happens to connections later: when, which, and its number then.
+    /// Pending events of connections: time, index, and number at that time.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    /// Requests that a server has not processed, to be asked over other connections.
+    /// Requests that a server has not processed, to be sent over other connections.
     unprocessed: VecDeque<Unprocessed>,
     /// Requests still to be sent.
     budget: u64,
     credit: Vec<i64>,
     /// The next line of the data file.
     line: u64,
-    /// What the script sends again and again, and how many requests that is.
+    /// The script's constant text, and its number of requests.
     batch: Option<Vec<u8>>,
     batch_len: usize,
     warm_until: u64,
@@ -129,9 +129,9 @@ struct Thread<'a> {
     /// Bytes of requests of the warm-up, and of their answers.
     warm_bytes: WarmBytes,
     end: u64,
-    /// When a connection was last there.
+    /// Last time at which a connection was established.
     reached_ns: u64,
-    /// Nothing new is asked any more.
+    /// No new requests are sent.
     closing: bool,
     give_up: u64,
     in_flight: u64,
@@ -145,13 +145,13 @@ struct Thread<'a> {
     nap: Nap,
     turns: Turns,
     listening: Listening,
-    /// When the last absence began, and until when what fell due meanwhile should have been sent, ns.
+    /// Start of the last stall, and the time until which requests delayed by it should have been sent, ns.
     behind: (u64, u64),
     statuses: Box<[u64; STATUSES]>,
     out: Outcome,
 }
 
-/// Carries out the part of one thread, and returns what it measured.
+/// Runs one thread's share of the load. Returns its measurements.
 #[must_use]
 pub fn run(load: &Load, task: ThreadTask) -> Outcome {
     match Thread::new(load, task) {
@@ -262,7 +262,7 @@ impl<'a> Thread<'a> {
             return;
         }
         loop {
-            // Before what comes is asked for, so that no event is of a connection that is over.
+            // Before new events are read, so that no event refers to an ended connection.
             std::mem::swap(&mut unread, &mut self.unread);
             for (index, number) in unread.drain(..) {
                 if self.connections[index].number == number {
@@ -311,11 +311,11 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Takes what is there, or waits for it.
+    /// Reads pending events, or waits for some.
     fn wait_for_events(&self, events: &mut Vec<Event>, most_ns: u64) -> Result<(), Errno> {
         events.clear();
         let mut wait_ns = most_ns;
-        // At a set rate, the time of an answer is what is asked for.
+        // At a set rate, the time of an answer is the result.
         if self.nap.ns() > 0 && self.schedule.is_none() {
             self.poll(events, 0)?;
             if !events.is_empty() {
@@ -339,7 +339,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Returns whether it comes to a start at all.
+    /// Waits for the start. Returns false if the run ends before it.
     fn wait_for_start(&self) -> bool {
         loop {
             if self.task.control.wish() > 0 {
@@ -353,7 +353,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Who is away for so long may cost connections their lives.
+    /// Length of a stall that may cause connections to fail, ns.
     fn exposing(&self) -> u64 {
         (self.load.shortest_timeout() / 2).clamp(1, 100_000_000)
     }
@@ -392,7 +392,7 @@ impl<'a> Thread<'a> {
             };
             self.give_up = now.saturating_add(patience);
             if let Some(schedule) = &mut self.schedule {
-                // What was due and found no connection; of a count no more than is left of it.
+                // Requests that were due and found no connection; with a count, at most the remaining number.
                 let start = self.task.start_ns;
                 while self.budget > 0 && schedule.due() < until.saturating_sub(start) {
                     self.out.totals.unsent += 1;
@@ -418,7 +418,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Waits until the run is over, as a thread of wrk does that its script has stopped. Returns the time.
+    /// Waits until the end of the run, like a wrk thread with a stopped script. Returns the time.
     fn rest_until_end(&mut self) -> u64 {
         self.tell();
         loop {
@@ -431,7 +431,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// When a count of requests that have all been sent is over by its rate: n requests take n gaps.
+    /// Nominal end of a count of sent requests: n requests take n gaps.
     fn nominal_end(&self, spent: bool) -> u64 {
         match (&self.schedule, self.load.job.amount) {
             (Some(schedule), Some(amount)) if spent => match schedule.nominal(amount) {
@@ -442,7 +442,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A count of requests has no time to end at: nobody waits for a server that cannot be reached any longer.
+    /// Returns true if a server has been unreachable for too long; a count of requests would otherwise never end.
     fn is_deserted(&self, now: u64) -> bool {
         let patience = self.load.job.deserted_after();
         patience.is_some_and(|most| now >= self.reached_ns.saturating_add(most.as_nanos()))
@@ -453,12 +453,12 @@ impl<'a> Thread<'a> {
         self.closing && self.unprocessed.is_empty()
     }
 
-    /// Returns true if the run is to end at once.
+    /// Returns true if the run must end at once.
     fn gives_up(&self) -> bool {
         self.task.control.wish() > 1 || self.out.error.is_some()
     }
 
-    /// With a count of requests: whether all connections have had their turn.
+    /// With a count of requests: returns true if all connections have had their turn.
     fn nothing_waits(&self) -> bool {
         self.connecting == 0 || self.budget == 0
     }
@@ -471,7 +471,7 @@ impl<'a> Thread<'a> {
                 || self.out.error.is_some())
     }
 
-    /// When there is something to do at the latest.
+    /// Latest time of the next action.
     fn next_look(&self, now: u64) -> u64 {
         if !self.unread.is_empty() {
             return now;
@@ -492,7 +492,7 @@ impl<'a> Thread<'a> {
         until.max(now)
     }
 
-    /// What was put off and is due now.
+    /// Runs postponed events that are due now.
     fn fire(&mut self, now: u64) {
         while let Some(Reverse((at, index, number))) = self.timers.peek().copied()
             && at <= now
@@ -540,13 +540,13 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Whether the answer to a request takes too long, and which of its times that is.
+    /// The timeout exceeded by the answer to a request, if any.
     fn overdue(&self, asked: &Asked) -> Option<Cause> {
         let waited = self.listening.waited(asked.sent_ns);
         self.load.overdue(asked, waited)
     }
 
-    /// Looks for what takes too long.
+    /// Checks for exceeded timeouts.
     fn scan(&mut self, now: u64) {
         let shortest = self.load.shortest_timeout();
         self.next_scan = now + (shortest / 50).clamp(1_000_000, LOOK_NS);

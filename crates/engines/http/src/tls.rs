@@ -1,4 +1,4 @@
-//! TLS as clients of a load use it.
+//! TLS for clients of a load.
 
 use std::sync::{
     Arc,
@@ -29,7 +29,7 @@ pub(crate) const ALPN: &[u8] = b"h2";
 /// HTTP/3 in QUIC's handshake: RFC 9114 section 3.1.
 const ALPN_OF_QUIC: &[u8] = b"h3";
 
-/// What all connections of a job have in common.
+/// State shared by all connections of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     config: ClientConfig,
@@ -37,7 +37,7 @@ pub(crate) struct Tls {
     verifier: Arc<dyn ServerCertVerifier>,
 }
 
-/// Counts certificates: none is looked at where a session is taken up, which QUIC does not tell otherwise.
+/// Counts verified certificates. A resumed session verifies none; QUIC shows resumption in no other way.
 #[derive(Debug)]
 struct Counted {
     verifier: Arc<dyn ServerCertVerifier>,
@@ -83,7 +83,7 @@ impl ServerCertVerifier for Counted {
     }
 }
 
-/// For loads of servers whose certificates nobody has signed.
+/// Accepts any certificate, for servers with self-signed ones.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -122,8 +122,8 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// AES with 128 bits first, as browsers have it: most servers take what the client prefers, and what they spend on it is
-/// part of what is measured.
+/// Prefers AES-128 like browsers: most servers use the client's preference, and their effort for it is part of the
+/// measurement.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {
@@ -145,7 +145,7 @@ fn certificates(path: &str, files: &dyn Files) -> Result<Vec<CertificateDer<'sta
 
 impl Tls {
     /// # Errors
-    /// Certificates that cannot be used, a name that is none.
+    /// Fails for unusable certificates, or an invalid server name.
     pub(crate) fn new(
         job: &HttpTls,
         version: HttpVersion,
@@ -169,7 +169,7 @@ impl Tls {
                 let mut roots = RootCertStore::empty();
                 for one in CertificateDer::pem_slice_iter(&pem) {
                     let one = one.map_err(|e| format!("{path}: {e}"))?;
-                    // One of many that this library does not know is no reason to refuse the rest.
+                    // One certificate that this library does not support is no reason to refuse the rest.
                     let _ = roots.add(one);
                 }
                 if roots.is_empty() {
@@ -201,7 +201,7 @@ impl Tls {
             HttpVersion::V2 => vec![ALPN.to_vec()],
             HttpVersion::V3 => vec![ALPN_OF_QUIC.to_vec()],
         };
-        // Each thread has sessions of its own.
+        // Each thread has separate sessions.
         config.resumption = Resumption::disabled();
         let name = job.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned())
@@ -217,7 +217,7 @@ impl Tls {
         Ok(made)
     }
 
-    /// What the connections of one thread share: sessions of its own.
+    /// Configuration shared by the connections of one thread, with separate sessions.
     pub(crate) fn of_thread(&self, resume: bool) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
         if resume {
@@ -226,7 +226,7 @@ impl Tls {
         Arc::new(config)
     }
 
-    /// The same with QUIC; none where it has no cipher for that, which is known since the beginning.
+    /// Configuration of one thread for QUIC; `None` if no QUIC cipher is available, which was checked at the start.
     pub(crate) fn quic_of_thread(&self, resume: bool, now: u64) -> Option<Quic> {
         let seen = Arc::new(AtomicU64::new(0));
         let mut config = ClientConfig::clone(&self.of_thread(resume));
@@ -242,16 +242,16 @@ impl Tls {
     }
 
     /// # Errors
-    /// The library's.
+    /// Returns the library's error.
     pub(crate) fn connect(&self, config: &Arc<ClientConfig>) -> Result<ClientConnection, Error> {
         let mut connection = ClientConnection::new(Arc::clone(config), self.name.clone())?;
-        // A request is written as a whole; what the socket does not take waits here.
+        // Requests are written as a whole; data that the socket does not accept is buffered here.
         connection.set_buffer_limit(None);
         Ok(connection)
     }
 }
 
-/// Where Debian, and most others, keep the authorities of the system.
+/// Path of the system's certificate authorities on Debian and most other distributions.
 const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 #[cfg(test)]

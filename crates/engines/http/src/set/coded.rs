@@ -10,25 +10,25 @@ use super::{Piece, Set, Table, decimal, put, span};
 #[derive(Clone, Debug)]
 enum Part {
     Bytes(Vec<u8>),
-    /// A value with what comes from the data file.
+    /// A value with parts from the data file.
     Value(Vec<Piece>),
-    /// Of a body that varies.
+    /// Length of a variable body.
     BodyLength,
 }
 
-/// A header block but for what varies.
+/// A header block, except for its variable parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coded {
     parts: Vec<Part>,
-    /// Where nothing varies: the block, and the body.
+    /// The block and the body, if they have no variable parts.
     fixed: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Coded {
-    /// `fields` in their order, then the length of a body.
+    /// Encodes `fields` in their order, then the length of a body.
     ///
     /// # Errors
-    /// A variable that nobody gives a value.
+    /// Fails for a variable without a value.
     pub(super) fn new(
         version: HttpVersion,
         fields: &[(String, &str)],
@@ -105,7 +105,7 @@ fn length(n: usize, block: &mut Vec<u8>) {
 }
 
 impl Set {
-    /// Header block and body of request number `call` with the values of line `line`; made in `room` if they vary.
+    /// Header block and body of request number `call` with the values of line `line`; built in `room` if they vary.
     pub(crate) fn coded<'a>(
         &'a self,
         call: usize,

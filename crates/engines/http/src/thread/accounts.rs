@@ -1,4 +1,4 @@
-//! Every request and every connection is counted once, here.
+//! Counts every request and every connection exactly once.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Thread<'_> {
-    /// The warm-up is over: what was counted in it is taken down, and times begin anew.
+    /// Ends the warm-up: saves its counts and restarts the time measurements.
     pub(super) fn end_warm_up(&mut self) {
         self.warm_up = Some(self.out.totals);
         if self.load.job.version.has_streams() {
@@ -59,7 +59,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes the counts. Returns false if a reader held the lock.
     fn tell_counts(&self) -> bool {
         let mut totals = self.out.totals;
         totals.connecting = self.connecting as u64;
@@ -74,13 +74,13 @@ impl Thread<'_> {
         })
     }
 
-    /// Whether nobody was just reading.
+    /// Publishes the latency. Returns false if a reader held the lock.
     fn show_latency(&self) -> bool {
         let shown = &self.task.control.latency;
         shown.show(|outline| outline.add(&self.out.latency))
     }
 
-    /// As wrk does: no sample while nothing comes.
+    /// Samples the rate as wrk does: no sample if no answer arrived.
     pub(super) fn sample_rate(&mut self, now: u64) {
         let elapsed_ms = (now - self.rate_since) / 1_000_000;
         if let Some(exact) = &mut self.out.exact
@@ -113,7 +113,7 @@ impl Thread<'_> {
         }
     }
 
-    /// As wrk counts an answer; a time only of the last of a batch.
+    /// Counts an answer as wrk does; only the last of a batch has a time.
     pub(super) fn count_exact(&mut self, status: u16, ns: Option<u64>) {
         let Some(exact) = &mut self.out.exact else {
             return;
@@ -131,7 +131,7 @@ impl Thread<'_> {
         }
     }
 
-    /// An answer is whole.
+    /// Counts a complete answer.
     pub(super) fn completed(&mut self, index: usize, status: u16, now: u64) {
         let connection = &mut self.connections[index];
         let Some(asked) = connection.asked.pop_front() else {
@@ -147,7 +147,7 @@ impl Thread<'_> {
         self.connections[index].kept = kept;
     }
 
-    /// An answer is whole; of requests that wait behind one another, the last or not.
+    /// Counts a complete answer; for pipelined requests, the last one or another.
     pub(super) fn answered(
         &mut self,
         asked: Asked,
@@ -224,7 +224,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Ends it in order, and begins another.
+    /// Closes the connection in order, and begins another one.
     pub(super) fn close(&mut self, index: usize, now: u64) {
         self.drop_asked(index, Cause::Closed);
         self.out.totals.closed_connections += 1;
@@ -234,7 +234,7 @@ impl Thread<'_> {
         self.again(index, now, renewed);
     }
 
-    /// What was under way on it has failed.
+    /// Counts the requests in flight on it as failed.
     pub(super) fn drop_asked(&mut self, index: usize, cause: Cause) {
         let connection = &mut self.connections[index];
         for asked in connection.asked.drain(..) {
@@ -252,7 +252,7 @@ impl Thread<'_> {
         }
     }
 
-    /// A request has failed, and its connection goes on.
+    /// Counts a failed request on a connection that continues.
     pub(super) fn failed(&mut self, asked: Asked, cause: Cause) {
         lost(&mut self.out, &mut self.in_flight, asked, cause);
     }
@@ -263,7 +263,7 @@ impl Thread<'_> {
         }
     }
 
-    /// It broke, or could not be made.
+    /// Counts a connection that broke or could not be established.
     pub(super) fn fail(&mut self, index: usize, cause: Cause, now: u64) {
         let was = self.connections[index].state;
         let connection = &self.connections[index];
@@ -321,7 +321,7 @@ impl Thread<'_> {
         self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();
         self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
         self.out.wall_ns = now.saturating_sub(self.task.start_ns);
-        // Nobody holds them for longer than a copy takes.
+        // A reader holds the lock only for the time of a copy.
         while !self.tell_counts() || !self.show_latency() {
             std::hint::spin_loop();
         }

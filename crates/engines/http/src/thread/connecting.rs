@@ -1,4 +1,4 @@
-//! Connections: begun, agreed on, tried again.
+//! Establishes connections: begin, handshake, retry.
 
 use std::{cmp::Reverse, os::fd::OwnedFd};
 
@@ -16,23 +16,23 @@ use crate::{
     tls::ALPN,
 };
 
-/// Connections that are being made at a time.
+/// Maximum number of connections being established at a time.
 const CONNECTING: usize = 512;
-/// A server that cannot be reached is tried again after this, and after twice as long each time.
+/// Time before the first retry of an unreachable server; doubled for each further one.
 const BACKOFF_NS: u64 = 1_000_000;
 const LONGEST_BACKOFF_NS: u64 = 1_000_000_000;
-/// Where ending takes time, so many sockets are closed before another is looked at.
+/// If ending takes time, this number of sockets is closed before reuse is tried again.
 const RENEWS_AFTER: u32 = 63;
 
-/// Says that nothing more will be sent, and returns whether both ends have nothing more to say.
+/// Shuts down sending. Returns true if both ends have finished.
 fn ended(socket: &OwnedFd) -> bool {
     let say = || shutdown(socket, Shutdown::Write) == Err(Errno::NOTCONN);
     say() || say()
 }
 
 impl Thread<'_> {
-    /// Begins connections that have not been begun, some at a time: those that a server has no room for in its
-    /// queue would cost a second each.
+    /// Begins further connections, a limited number at a time: those that do not fit into a server's queue would cost a
+    /// second each.
     pub(super) fn begin_more(&mut self, now: u64) {
         while self.begun < self.connections.len()
             && !self.asks_no_more()
@@ -45,8 +45,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Returns true if there are more requests left than connections that will take one: those that are being made,
-    /// and those that wait for a request that is due.
+    /// Returns true if there are more requests left than connections that will take one: those being established, and
+    /// those that wait for a request that is due.
     pub(super) fn needs_connection(&self) -> bool {
         let connecting = self.connecting as u64;
         let left = self.budget.saturating_add(self.unprocessed.len() as u64);
@@ -59,7 +59,7 @@ impl Thread<'_> {
         left > connecting + idle as u64
     }
 
-    /// Begins a connection, with the socket of one that is over if there is one.
+    /// Begins a connection, on the socket of an ended one if given.
     pub(super) fn connect(&mut self, index: usize, now: u64, renewed: Option<OwnedFd>) {
         let number = self.numbers;
         self.numbers += u64::from(self.load.job.threads);
@@ -68,7 +68,7 @@ impl Thread<'_> {
         let address = address.or_else(|| self.load.address(number));
         let ipv6 = address.is_some_and(|address| address.is_ipv6());
         let renewed = renewed.filter(|_| self.connections[index].ipv6 == ipv6);
-        // It is known to epoll.
+        // It is registered with epoll.
         let known = renewed.is_some();
         let begun = begin(self.load, address, number, renewed).and_then(|socket| {
             if known {
@@ -100,7 +100,7 @@ impl Thread<'_> {
                     exact.errors[0] += 1;
                 }
                 Cause::of(why).count(&mut self.out.totals.refused_connections, 1);
-                // What the network says of a server comes later: this is our kernel.
+                // Errors from the network arrive later: this one comes from the local kernel.
                 let unrouted = matches!(
                     why,
                     Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NODEV
@@ -112,8 +112,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Ends a connection as closing its socket would, and returns the socket if that is over at once: where the server's
-    /// kernel is near. One that is connected again costs the kernel a fifth less than a new one.
+    /// Ends a connection as closing its socket would. Returns the socket if this is complete at once, as with a nearby
+    /// server. Reconnecting a socket costs the kernel a fifth less than a new one.
     pub(super) fn renewed(&mut self, index: usize) -> Option<OwnedFd> {
         if !self.renews || self.asks_no_more() || !self.needs_connection() {
             return None;
@@ -123,7 +123,7 @@ impl Thread<'_> {
             return None;
         }
         let socket = self.connections[index].socket.take()?;
-        // Nobody asks for longer what a far server has to say first.
+        // Do not wait for a distant server to close its side.
         if !ended(&socket) || connect_unspec(&socket).is_err() {
             self.renews_after = RENEWS_AFTER;
             return None;
@@ -131,7 +131,7 @@ impl Thread<'_> {
         Some(socket)
     }
 
-    /// Tries again after a while that grows.
+    /// Retries after an increasing delay.
     pub(super) fn retry(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.clear();
@@ -140,7 +140,7 @@ impl Thread<'_> {
         self.timers.push(Reverse((at, index, connection.number)));
     }
 
-    /// TCP is done, one way or the other.
+    /// The TCP handshake has succeeded or failed.
     pub(super) fn connected(&mut self, index: usize, flags: EventFlags, now: u64) -> Goes {
         if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
             let socket = self.connections[index].socket.as_ref();
@@ -178,7 +178,7 @@ impl Thread<'_> {
         }
     }
 
-    /// TCP and TLS are done.
+    /// The TCP and TLS handshakes are complete.
     fn made(&mut self, index: usize, now: u64) {
         match self.http2 {
             true => self.greet(index, now),
@@ -186,7 +186,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Requests may go over it.
+    /// The connection may carry requests.
     pub(super) fn ready(&mut self, index: usize, now: u64) {
         self.reached_ns = now;
         self.connecting -= 1;
@@ -201,7 +201,7 @@ impl Thread<'_> {
         self.next(index, now);
     }
 
-    /// Looks whether the handshake is over.
+    /// Checks if the handshake is complete.
     pub(super) fn agreed(&mut self, index: usize) -> Goes {
         let connection = &mut self.connections[index];
         let Some(tls) = &connection.tls else {

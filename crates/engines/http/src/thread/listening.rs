@@ -1,25 +1,25 @@
-//! For how long a thread has listened: no answer is late because nobody looked.
+//! Effective listening time of a thread: a delay of the thread itself never makes an answer late.
 //!
-//! Timers go by the last time of which all that had come by then has been read. What a thread was away for is no time
-//! that anybody let it wait.
+//! Timers use the last time for which all data received by then has been read. Stalls of the thread do not count as
+//! waiting time.
 
 use std::collections::VecDeque;
 
-/// Absences that are remembered; a thread that is away all the time still sees time go by.
+/// Number of remembered stalls; a thread that stalls permanently still measures time.
 const REMEMBERED: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Listening {
-    /// All that had come by then has been read, ns.
+    /// All data received by this time has been read, ns.
     heard_ns: u64,
-    /// When the present round of looks began, ns, and how many are left of it.
+    /// Start of the current round of reads, ns, and the number of reads left in it.
     round: Option<(u64, usize)>,
-    /// When each absence was over, ns, and how long it was.
+    /// End of each stall, ns, and its length.
     absences: VecDeque<(u64, u64)>,
 }
 
 impl Listening {
-    /// The thread was away for `ns`, until `now`.
+    /// Records a stall of `ns` that ended at `now`.
     pub(super) fn was_away(&mut self, now: u64, ns: u64) {
         if self.absences.len() == REMEMBERED {
             self.absences.pop_front();
@@ -27,8 +27,7 @@ impl Listening {
         self.absences.push_back((now, ns));
     }
 
-    /// A look that began at `now` has brought all that there was, or a part, of which there are `more` at most; it has been
-    /// read.
+    /// Records a read that began at `now`: of everything, or of a part, after which at most `more` are left.
     pub(super) fn looked(&mut self, now: u64, all: bool, more: usize) {
         let (began, left) = match all {
             true => (now, 0),
@@ -40,7 +39,7 @@ impl Listening {
         }
     }
 
-    /// For how long nothing has come since then, ns, as far as anybody has listened.
+    /// Time without an answer since then, ns, during which the thread has listened.
     pub(super) fn waited(&self, since: u64) -> u64 {
         let waited = self.heard_ns.saturating_sub(since);
         let away = self.absences.iter().rev().map_while(|(until, ns)| {
@@ -61,7 +60,7 @@ mod tests {
         ears.looked(100, true, 2);
         assert_eq!(ears.waited(30), 70);
         assert_eq!(ears.waited(300), 0);
-        // More is there than a look brings: three looks bring all that was there at the first.
+        // More is pending than one read returns: three reads return everything that was pending at the first.
         for (now, heard) in [(200, 100), (210, 100), (220, 200), (230, 200), (240, 200)] {
             ears.looked(now, false, 2);
             assert_eq!(ears.waited(0), heard, "at {now}");

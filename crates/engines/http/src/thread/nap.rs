@@ -1,19 +1,19 @@
-//! Short sleeps of a thread that asks as fast as it is answered.
+//! Short sleeps of a closed-loop thread.
 //!
-//! A thread that waits in the kernel is woken by whoever brings an answer, and that is the server's work where both share a
-//! machine: woken for every third answer, it cost nginx a tenth of its requests. So where many requests are under way, who
-//! finds nothing sleeps for a small part of the time that answers take, and then takes all that came meanwhile.
+//! A thread waiting in the kernel is woken when an answer is sent, which costs the server CPU time if both share a
+//! machine: waking it for every third answer cost nginx a tenth of its requests. Therefore, with many requests in
+//! flight, an idle thread sleeps for a small part of the answer time, and then reads all answers received meanwhile.
 
-/// Requests of a thread under way, from which on it is worth it: with fewer, a sleep is over before a second answer is there.
+/// Minimum number of requests in flight: with fewer, a sleep is over before a second answer is there.
 const MANY: u64 = 32;
-/// What a sleep adds to the time of an answer at the most: this part of the mean.
+/// Divisor: a sleep adds at most this part of the mean answer time.
 const PART: u64 = 64;
-/// And no more than this: nobody gains by longer ones.
+/// Maximum sleep; longer ones bring no benefit.
 const MOST_NS: u64 = 100_000;
-/// A sleep takes a few microseconds by itself.
+/// Minimum sleep: the call itself takes a few microseconds.
 const LEAST_NS: u64 = 5_000;
 
-/// What has been answered so far, and how long to sleep.
+/// Answers so far, and the resulting sleep.
 #[derive(Default)]
 pub(super) struct Nap {
     latency_ns: u64,
@@ -22,12 +22,13 @@ pub(super) struct Nap {
 }
 
 impl Nap {
-    /// How long to sleep where nothing is there, ns; 0: not at all.
+    /// Time to sleep if no events are pending, ns; 0: do not sleep.
     pub(super) fn ns(&self) -> u64 {
         self.ns
     }
 
-    /// Looks at what was answered since the last time: the sums of times, ns, and answers so far.
+    /// Adapts the sleep to the answers since the last call, from the sum of times, ns, and the number of answers so
+    /// far.
     pub(super) fn adapt(&mut self, in_flight: u64, latency_ns: u64, answers: u64) {
         let (time, count) = (latency_ns - self.latency_ns, answers - self.answers);
         (self.latency_ns, self.answers) = (latency_ns, answers);
@@ -45,7 +46,7 @@ impl Nap {
 mod tests {
     use super::*;
 
-    /// Of a mean of so many answers.
+    /// The sleep for a mean of this number of answers.
     fn of(in_flight: u64, mean_ns: u64, answers: u64) -> u64 {
         let mut nap = Nap::default();
         nap.adapt(1000, 7_000_000, 3);

@@ -1,4 +1,4 @@
-//! HTTP/3: requests are streams of a connection of QUIC.
+//! HTTP/3: requests are streams of a QUIC connection.
 
 use std::{cmp::Reverse, io::IoSliceMut, net::SocketAddr, os::fd::OwnedFd};
 
@@ -18,13 +18,13 @@ use crate::{
     quic::{How, Http3, ROOMS, Unsent, code, stream},
 };
 
-/// Errors of QUIC that are those of TLS, by alert: RFC 9001 section 4.8.
+/// Error codes of QUIC that are TLS alerts: RFC 9001 section 4.8.
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 /// The alert of a server that does not speak HTTP/3.
 const NO_PROTOCOL: u64 = 0x178;
 
 impl Thread<'_> {
-    /// Begins QUIC's handshake over a socket that is there.
+    /// Begins QUIC's handshake over an open socket.
     pub(super) fn begin_quic(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let remote = self.load.address(connection.number);
@@ -57,7 +57,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Reads what the socket has.
+    /// Reads datagrams from the socket.
     pub(super) fn receive_datagrams(&mut self, index: usize) {
         let number = self.connections[index].number;
         for _ in 0..CALLS {
@@ -87,7 +87,8 @@ impl Thread<'_> {
                     let event = quic
                         .endpoint
                         .handle(at, remote, None, ecn, bytes, &mut quic.out);
-                    // To others nothing is said: no connection of ours is another's, and what is not known is old.
+                    // Other events get no reply: the socket belongs to one connection, and unknown datagrams are old
+                    // ones.
                     if let Some(DatagramEvent::ConnectionEvent(handle, event)) = event
                         && handle == http3.handle
                     {
@@ -104,8 +105,8 @@ impl Thread<'_> {
         self.unread.push((index, number));
     }
 
-    /// After whatever has happened on it: says what became of requests, ends a connection that has done its work, asks what
-    /// there is room for, and hands over what waits.
+    /// Processes a connection after events: reports results of requests, ends a completed connection, sends as many
+    /// requests as it has room for, and transmits pending data.
     pub(super) fn turn_of_quic(&mut self, index: usize, now: u64) {
         if self.quic_events(index, now) == Goes::Ended {
             return;
@@ -161,7 +162,7 @@ impl Thread<'_> {
         }
     }
 
-    /// The handshake is over.
+    /// The handshake is complete.
     fn quic_made(&mut self, index: usize, now: u64) -> Goes {
         let connection = &mut self.connections[index];
         let Some(http3) = &mut connection.http3 else {
@@ -206,14 +207,14 @@ impl Thread<'_> {
                 }
             }
             StreamEvent::Writable { id } => self.out.totals.sent_bytes += http3.go_on(id),
-            // Its answer may be there all the same.
+            // The answer may still be complete.
             StreamEvent::Stopped { id, error_code } => http3.stop_asking(id, error_code),
             _ => {}
         }
         Goes::On
     }
 
-    /// Reads answers out of what came.
+    /// Parses answers from received data.
     fn read_answer(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
         let (Some(quic), Some(http3)) = (&mut self.quic, &mut self.connections[index].http3) else {
             return Goes::Ended;
@@ -252,7 +253,7 @@ impl Thread<'_> {
                 }
             }
         };
-        // Whatever it leads to is sent at the end of the turn.
+        // Resulting data is sent at the end of the turn.
         let _ = chunks.finalize();
         match step {
             Ok(None) => {}
@@ -271,7 +272,7 @@ impl Thread<'_> {
         Goes::On
     }
 
-    /// Reads what the server says of the connection.
+    /// Reads a unidirectional stream of the server.
     fn read_uni(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
         let Some(http3) = &mut self.connections[index].http3 else {
             return Goes::Ended;
@@ -307,7 +308,7 @@ impl Thread<'_> {
         Goes::On
     }
 
-    /// What came breaks the protocol: the server is told, and the connection is over.
+    /// Handles a protocol violation: informs the server, and ends the connection.
     #[cold]
     fn against_http3(&mut self, index: usize, fault: Fault, now: u64) -> Goes {
         let Fault { what, code: number } = fault;
@@ -341,7 +342,7 @@ impl Thread<'_> {
         self.keep_spare(pending.kept.take());
     }
 
-    /// QUIC says that the connection is over.
+    /// Handles the loss of the connection reported by QUIC.
     #[cold]
     fn quic_lost(&mut self, index: usize, reason: &ConnectionError, now: u64) -> Goes {
         let mut in_order = false;
@@ -405,14 +406,14 @@ impl Thread<'_> {
         Goes::Ended
     }
 
-    /// The socket says that it is over.
+    /// Handles a socket error that ends the connection.
     #[cold]
     fn quic_broken(&mut self, index: usize, why: &std::io::Error, now: u64) {
         self.complain(|| format!("no connection: {why}"));
         self.fail(index, cause(why), now);
     }
 
-    /// Hands over what QUIC has to say.
+    /// Transmits pending QUIC data.
     pub(super) fn transmit(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let (Some(quic), Some(http3), Some(socket)) =
@@ -456,7 +457,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Looks at connections that wanted to be looked at by now.
+    /// Runs connection timers that are due.
     pub(super) fn fire_quic(&mut self, now: u64) {
         while let Some(quic) = &mut self.quic
             && let Some(Reverse((at, index, number))) = quic.timers.peek().copied()
@@ -481,14 +482,14 @@ impl Thread<'_> {
         }
     }
 
-    /// When a connection wants to be looked at.
+    /// Time of the next connection timer.
     pub(super) fn next_of_quic(&self) -> u64 {
         let quic = self.quic.as_ref();
         let next = quic.and_then(|quic| quic.timers.peek());
         next.map_or(u64::MAX, |Reverse((at, ..))| *at)
     }
 
-    /// Ends a connection: tells the server if it does not know, and counts what QUIC did.
+    /// Ends a connection: informs the server if necessary, and adds the QUIC statistics.
     pub(super) fn say_goodbye(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let (Some(quic), Some(mut http3)) = (&mut self.quic, connection.http3.take()) else {
@@ -500,7 +501,7 @@ impl Thread<'_> {
             http3.quic.close(at, code, Bytes::new());
         }
         quic.out.clear();
-        // Once, and only if the socket takes it: who misses it finds out by itself.
+        // Once, and only if the socket accepts it: a server that misses it uses its timeout.
         if let Some(made) = http3.quic.poll_transmit(at, 1, &mut quic.out)
             && let Some(socket) = &connection.socket
         {
@@ -520,7 +521,7 @@ impl Thread<'_> {
         all.received_datagrams += stats.udp_rx.datagrams;
     }
 
-    /// Gives up what takes too long, and the connection, too, if the server does not say then that it is alive.
+    /// Gives up requests that exceed their timeout, and the connection if the server does not answer a ping then.
     pub(super) fn scan_quic(&mut self, index: usize, now: u64) {
         let mut expired = false;
         loop {
@@ -570,7 +571,7 @@ impl Thread<'_> {
     }
 }
 
-/// The one version that QUIC has in it; which cipher was chosen it does not tell.
+/// The only TLS version of QUIC; the library does not expose the cipher.
 const QUIC_TLS: &str = "TLSv1_3";
 
 fn cause(why: &std::io::Error) -> Cause {
@@ -578,7 +579,7 @@ fn cause(why: &std::io::Error) -> Cause {
     errno.map_or(Cause::Other, |n| Cause::of(Errno::from_raw_os_error(n)))
 }
 
-/// Hands over datagrams; false if there is no room for them. What can only be lost is lost.
+/// Sends datagrams. Returns false if there is no room for them. Datagrams that can only be lost count as sent.
 fn send(
     udp: &UdpSocketState,
     socket: &OwnedFd,
@@ -600,7 +601,7 @@ fn send(
         Ok(()) => Ok(true),
         Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
         Err(why) => match why.raw_os_error().map(Errno::from_raw_os_error) {
-            // A probe of the path's longest datagram; several at once where the device takes one.
+            // A path MTU probe, or several datagrams if the device accepts only one.
             Some(Errno::MSGSIZE) => Ok(true),
             Some(Errno::IO | Errno::INVAL) if segment_size.is_some() => Ok(true),
             _ => Err(why),

@@ -1,4 +1,4 @@
-//! What comes, up to the ends of answers.
+//! Received data, up to the ends of answers.
 
 use std::io::Read as _;
 
@@ -16,7 +16,7 @@ use crate::{
     connection::{Kept, State},
 };
 
-/// What is done with the pieces of an answer.
+/// Processing of the pieces of an answer.
 struct Pieces<'a> {
     bytes: &'a mut u64,
     judge: &'a Judge,
@@ -71,7 +71,7 @@ impl Thread<'_> {
                         self.turn_of_streams(index, now());
                     }
                     let gone = goes == Goes::Ended || self.connections[index].number != number;
-                    // Less than there was room for: there is no more, unless its end.
+                    // Less than the buffer size: no more is pending, except perhaps the end.
                     if gone || n < buffer.len() && !ends {
                         return;
                     }
@@ -105,7 +105,7 @@ impl Thread<'_> {
                             false => format!("TLS: {why}"),
                         });
                     }
-                    // The alert that says why goes out if it can.
+                    // The alert with the reason is sent if possible.
                     self.flush(index, now());
                     if self.connections[index].number == number
                         && self.connections[index].socket.is_some()
@@ -143,7 +143,7 @@ impl Thread<'_> {
         Goes::On
     }
 
-    /// Reads answers out of what came.
+    /// Parses answers from received data.
     pub(super) fn read(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
         if self.http2 {
             return self.read_streams(index, bytes);
@@ -158,7 +158,7 @@ impl Thread<'_> {
             let connection = &mut self.connections[index];
             match connection.asked.front_mut() {
                 Some(front) if front.first_ns == 0 => front.first_ns = now,
-                // wrk counts what nobody has asked for as an answer.
+                // wrk counts unrequested answers.
                 None if !self.load.job.as_wrk => {
                     self.complain(|| "the server sent what nobody had asked for".to_owned());
                     self.fail(index, Cause::Malformed, now);
@@ -190,7 +190,7 @@ impl Thread<'_> {
                 Read::Message { used, status, end } => {
                     bytes = &bytes[used..];
                     if status < 200 && status != 101 {
-                        // Interim, and told because wrk counts it.
+                        // An interim answer, which wrk counts.
                         self.count_exact(status, None);
                         continue;
                     }
@@ -224,7 +224,7 @@ impl Thread<'_> {
                 }
             }
         }
-        // Not before all that came is read: what is asked now has no answer among it.
+        // Only after all received data is read: a request sent now has no answer in it.
         if answered {
             self.goes_on(index, now);
         }
@@ -235,7 +235,7 @@ impl Thread<'_> {
         }
     }
 
-    /// After an answer: the next request, if there is room.
+    /// After an answer: sends the next request, if there is room.
     pub(super) fn goes_on(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
         if connection.asked.is_empty() || self.task.script.is_none() {
@@ -243,7 +243,7 @@ impl Thread<'_> {
         }
     }
 
-    /// The server has ended it.
+    /// The server has ended the connection.
     pub(super) fn ended(&mut self, index: usize) {
         let now = now();
         self.wrk_read_error();

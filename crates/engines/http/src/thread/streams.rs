@@ -9,7 +9,7 @@ use crate::{
     connection::{Asked, Kept, Pending, State},
 };
 
-/// What is done with answers as they come.
+/// Processing of answers.
 pub(super) struct Answers<'a> {
     pub(super) bytes: &'a mut u64,
     /// Bytes of answers to requests of the warm-up; part of `bytes`.
@@ -25,7 +25,7 @@ impl Sink<Pending> for Answers<'_> {
             of.asked.first_ns = self.now;
         }
         let kept = of.kept.as_deref_mut()?;
-        // What came before was interim.
+        // Earlier heads were interim.
         kept.clear();
         Some(&mut kept.head)
     }
@@ -42,24 +42,25 @@ impl Sink<Pending> for Answers<'_> {
     }
 }
 
-/// Maximum number of times that a request is sent: each time it may come after the last one that a connection takes.
+/// Maximum number of times that a request is sent: each time it may come after the last one that a connection
+/// processes.
 const MOST_TRIES: u32 = 10;
 
 /// A request that a server has not processed, or that has not been sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unprocessed {
-    /// When it was due first.
+    /// Original due time.
     due_ns: u64,
     call: u32,
     /// Its line of the data file.
     line: u64,
     tries: u32,
-    /// It was asked first in the warm-up.
+    /// It was first sent in the warm-up.
     pub(super) warm_up: bool,
 }
 
 impl Thread<'_> {
-    /// Says the first words; requests wait until the server has said what it allows.
+    /// Sends the preface; requests wait for the server's settings.
     pub(super) fn greet(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.state = State::Greeting;
@@ -68,7 +69,7 @@ impl Thread<'_> {
         self.flush(index, now);
     }
 
-    /// Writes the next request; there has to be room.
+    /// Sends the next request as a stream; a stream must be available.
     pub(super) fn open_stream(&mut self, index: usize, due_ns: u64, now: u64) {
         let call = self.load.set.choose(&mut self.credit);
         let warm_up = now < self.warm_until;
@@ -86,7 +87,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Writes a request as a stream; false if its connection is gone.
+    /// Sends a request as a stream. Returns false if its connection has ended.
     fn write_stream(&mut self, index: usize, request: &Unprocessed, now: u64) -> bool {
         let Unprocessed {
             due_ns,
@@ -136,8 +137,8 @@ impl Thread<'_> {
         true
     }
 
-    /// A request that the server says it has not processed is asked again (RFC 9113 section 8.7), unless that has
-    /// happened too often.
+    /// Queues a request for repetition if the server reports that it was not processed (RFC 9113 section 8.7), unless
+    /// that has happened too often.
     pub(super) fn put_back(&mut self, pending: Pending, cause: Cause) {
         let Asked {
             due_ns,
@@ -159,7 +160,7 @@ impl Thread<'_> {
         self.keep_spare(pending.kept);
     }
 
-    /// Asks what another connection did not process, as far as this one has room.
+    /// Sends unprocessed requests of other connections, as far as this one has room.
     pub(super) fn ask_again(&mut self, index: usize, now: u64) {
         while self.connections[index].state == State::Open && self.free(index) > 0 {
             let Some(request) = self.unprocessed.pop_front() else {
@@ -186,7 +187,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Reads answers out of what came.
+    /// Parses answers from received data.
     pub(super) fn read_streams(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
         self.out.totals.received_bytes += bytes.len() as u64;
         let now = super::now();
@@ -269,8 +270,8 @@ impl Thread<'_> {
         }));
     }
 
-    /// After whatever has happened on it: ends a connection that has done its work, asks what there is room for, and
-    /// hands over what waits.
+    /// Processes a connection after events: ends a completed connection, sends as many requests as it has room for, and
+    /// transmits pending data.
     pub(super) fn turn_of_streams(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let Some(http2) = &mut connection.http2 else {
@@ -320,7 +321,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Gives up what takes too long, and the connection, too, if the server does not say then that it is alive.
+    /// Gives up requests that exceed their timeout, and the connection if the server does not answer a ping then.
     pub(super) fn scan_streams(&mut self, index: usize, now: u64) {
         let timeout = self.load.job.timeout.as_nanos();
         let mut expired = false;

@@ -1,4 +1,4 @@
-//! Bad servers: each request ends once, under the right cause, and nothing hangs.
+//! Faulty servers: each request ends exactly once, with the right cause, and no test hangs.
 
 use std::{io::Write as _, net::TcpListener, time::Duration};
 
@@ -11,7 +11,7 @@ use wb_model::{
 
 use crate::kit::{HELLO, answers, asked, carry_out, carry_out_with, job, server, totals};
 
-/// A server that gives each connection this and then closes it.
+/// A server that sends these parts on each connection and then closes it.
 fn once(parts: &[&[u8]]) -> std::net::SocketAddr {
     let parts: Vec<Vec<u8>> = parts.iter().map(|part| part.to_vec()).collect();
     server(move |mut stream, _| {
@@ -121,7 +121,7 @@ fn silence_is_a_timeout_and_the_connection_is_replaced() {
     let outcomes = carry_out(&job(), address);
     let all = totals(&outcomes);
     assert_eq!((all.completed, all.in_flight), (0, 0), "{all:?}");
-    // 200 ms each within 300 ms, and one that is awaited after it.
+    // 200 ms each within 300 ms, and one in flight after it.
     assert_eq!(
         (all.sent, all.failed.timeout, all.attempted_connections),
         (2, 2, 2),
@@ -203,7 +203,7 @@ fn what_nobody_asked_for_breaks_the_connection_only() {
     };
     let outcomes = carry_out(&job, address);
     let all = totals(&outcomes);
-    // What came before a request was sent is no answer to it.
+    // Data received before a request was sent is not an answer to it.
     assert_eq!((all.sent, all.completed), (5, 5), "{all:?}");
     assert_eq!(all.broken_connections, 5, "{all:?}");
 }
@@ -293,7 +293,7 @@ fn an_answer_that_is_not_what_it_must_be_has_failed() {
 
 #[test]
 fn requests_of_one_connection_may_mix_get_and_head() {
-    // What it says of itself, HEAD without the body.
+    // The header describes the body, and HEAD omits the body.
     let address = server(|mut stream, _| {
         while let Some(head) = asked(&mut stream) {
             let body = !head.starts_with("HEAD");
@@ -334,7 +334,7 @@ fn requests_of_one_connection_may_mix_get_and_head() {
     }
 }
 
-/// Nothing but the count would end it.
+/// Only the count can end it.
 #[test]
 fn a_count_of_requests_ends_without_a_server_to_ask() {
     let bound = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -391,7 +391,7 @@ fn phases_have_timeouts_of_their_own() {
         timeout: Span::from_millis(300),
         ..job()
     };
-    // It is silent where an answer, the rest of one, or a handshake should come.
+    // A silent server, in place of an answer, the rest of one, or a handshake.
     let stall = |begin: &'static [u8]| {
         server(move |mut stream, _| {
             if asked(&mut stream).is_some() {

@@ -1,4 +1,4 @@
-//! HTTP/3 against servers of a few lines: each request ends once, under the right cause.
+//! HTTP/3 against minimal servers: each request ends exactly once, with the right cause.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -31,7 +31,7 @@ fn streams(streams: u32) -> HttpJob {
     }
 }
 
-/// A server that does so with each request.
+/// A server with this reaction to each request.
 fn each(mut answer: impl FnMut(&mut End<'_>, StreamId) + Send + 'static) -> SocketAddr {
     serve(RULES, move |end, what| {
         if let What::Asked(id, _) = what {
@@ -104,7 +104,7 @@ fn answers_of_every_form_are_whole_and_checked() {
     type Say = fn(&mut End<'_>, StreamId);
     let forms: [Say; 4] = [
         |end, id| end.answer(id),
-        // An interim head, frames that nobody knows, and trailers.
+        // An interim head, unknown frames, and trailers.
         |end, id| {
             let mut out = head(&[(":status", "103")]);
             frame::write(0x21, b"what", &mut out);
@@ -115,7 +115,7 @@ fn answers_of_every_form_are_whole_and_checked() {
             end.say(id, &out);
             end.finish(id);
         },
-        // Streams of the server that nobody knows, one of them without a word.
+        // Server streams of an unknown type, one of them without data.
         |end, id| {
             let other = end.quic.streams().open(Dir::Uni);
             let silent = end.quic.streams().open(Dir::Uni);
@@ -126,7 +126,7 @@ fn answers_of_every_form_are_whole_and_checked() {
             }
             end.answer(id);
         },
-        // Datagrams that are none of QUIC's, or of no connection.
+        // Datagrams that are not QUIC, or of no connection.
         |end, id| {
             let to = end.quic.remote_address();
             let vary = id.index() as u8;
@@ -318,7 +318,7 @@ fn after_goaway_the_connection_is_replaced_and_nothing_counts_twice() {
 
 #[test]
 fn what_a_server_rejects_is_asked_again() {
-    // One of eight, in no order that requests could keep step with.
+    // One of eight, in an order unrelated to that of the requests.
     let address = each(
         |end, id| match (id.index() as u32).wrapping_mul(2_654_435_761) >> 29 {
             0 => end.reset(id, 0x10b),
@@ -356,7 +356,7 @@ fn what_takes_too_long_is_cancelled_and_its_connection_goes_on() {
         }
         true
     });
-    // Counted requests, so that a slow machine takes longer and comes to the same result.
+    // Counted requests, so that a slow machine takes longer with the same result.
     let job = HttpJob {
         amount: Some(40),
         duration: None,
@@ -376,7 +376,7 @@ fn what_takes_too_long_is_cancelled_and_its_connection_goes_on() {
         .iter()
         .all(|(_, why)| *why == code::REQUEST_CANCELLED);
     assert!(known, "{cancelled:?}");
-    // The server may be gone before it hears of the last two. An answer that came too late is cancelled as well.
+    // The server may end before it receives the last two. An answer that came too late is cancelled as well.
     let is_cancelled = |id: &&StreamId| cancelled.iter().any(|(one, _)| one == *id);
     assert!(
         unanswered.iter().filter(is_cancelled).count() >= 2,
@@ -415,7 +415,7 @@ fn a_server_that_falls_silent_is_given_up() {
 
 #[test]
 fn phases_have_timeouts_of_their_own() {
-    // Nobody answers the handshake.
+    // No server answers the handshake.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let mut wanted = HttpJob {
@@ -481,7 +481,7 @@ fn no_connection_is_made_and_the_cause_is_told() {
     assert!(said(&outcomes).contains("ALPN"), "{}", said(&outcomes));
     assert!(outcomes[0].http3.closes["TLS alert 120"] > 0);
 
-    // A server that speaks only a version to come: RFC 8999 section 6.
+    // A server that supports only a future version: RFC 8999 section 6.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -512,7 +512,7 @@ fn no_connection_is_made_and_the_cause_is_told() {
         said(&outcomes)
     );
 
-    // Nobody is there.
+    // No server is listening.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
@@ -533,7 +533,7 @@ fn a_server_may_end_an_idle_connection_and_only_that() {
         }
         true
     });
-    // One request at the beginning, and none that a server could miss that has gone to sleep just now.
+    // One request at the beginning, and none that could be lost because the server's idle timeout has just expired.
     let slow = HttpJob {
         rate: vec![HttpStage {
             from: 1.0,
@@ -551,7 +551,7 @@ fn a_server_may_end_an_idle_connection_and_only_that() {
         "{all:?}"
     );
     assert!(all.completed == 1 && all.closed_connections > 1, "{all:?}");
-    // The same in the middle of a request.
+    // Silence in the middle of a request.
     let all = totals(&carry_out(
         &HttpJob {
             timeout: Span::from_secs(2),
@@ -560,7 +560,7 @@ fn a_server_may_end_an_idle_connection_and_only_that() {
         serve(rules, |_, _| true),
     ));
     assert!(all.failed.idle_timeout > 0, "{all:?}");
-    // Who asks again just then hears that nobody knows of it.
+    // A request sent at that moment gets a reset for an unknown connection.
     let silent = all.failed.idle_timeout + all.failed.reset;
     assert_eq!(
         (all.broken_connections, all.failed.sum()),
@@ -616,11 +616,11 @@ fn bodies_wait_for_windows_and_end_where_the_server_has_enough() {
     let all = totals(&carry_out(&post, address));
     assert_eq!((all.completed, all.failed.sum()), (40, 0), "{all:?}");
     assert!(came.load(Ordering::Relaxed) > 40 * 50_000);
-    // What the client says of itself is not of a request.
+    // The client's settings do not belong to a request.
     let greeting = all.sent_bytes - came.load(Ordering::Relaxed);
     assert!((1..20).contains(&greeting), "{all:?}");
 
-    // It answers before it has all, and wants no more.
+    // It answers before it has received everything, and stops the request.
     let address = serve(rules, |end, what| {
         if let What::Begun(id) = what {
             let no_error = code::NO_ERROR.try_into().unwrap();

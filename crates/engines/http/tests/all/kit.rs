@@ -1,4 +1,4 @@
-//! Servers of a few lines, and a job against them.
+//! Minimal servers, and a job against them.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,12 +16,12 @@ use wb_model::{
 /// A good answer.
 pub(crate) const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// What a server does with a connection: gets the stream and the number of the connection.
+/// A server with this handler, which gets the stream and the number of the connection.
 pub(crate) fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> SocketAddr {
     server_at("127.0.0.1:0", serve)
 }
 
-/// The same, at an address of this machine.
+/// A server at a given address of this machine.
 pub(crate) fn server_at(
     address: &str,
     serve: impl Fn(TcpStream, usize) + Send + Sync + 'static,
@@ -38,7 +38,7 @@ pub(crate) fn server_at(
     address
 }
 
-/// Reads up to the end of the next head; false when the client has gone.
+/// Reads up to the end of the next head. Returns `None` after the client has closed.
 pub(crate) fn asked(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -51,7 +51,7 @@ pub(crate) fn asked(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// Answers every request of every connection with the same.
+/// Gives the same answer to every request of every connection.
 pub(crate) fn answers(
     answer: &'static [u8],
     wait: Duration,
@@ -89,12 +89,12 @@ pub(crate) fn job() -> HttpJob {
     }
 }
 
-/// Runs it and holds it against its identities.
+/// Runs it and checks its invariants.
 pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
     carry_out_in_turn(job, vec![address])
 }
 
-/// The same with several addresses in turn.
+/// Runs it with several addresses in turn.
 pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Vec<Outcome> {
     carry_out_with(job, Server::Addresses(addresses), |_| None)
 }

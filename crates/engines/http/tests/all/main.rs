@@ -1,4 +1,4 @@
-//! The engine against servers of a few lines, good ones and bad ones.
+//! The engine against minimal servers, correct and faulty ones.
 
 mod causes;
 mod http3;

@@ -1,4 +1,4 @@
-//! A QUIC server of a few lines, which does with requests as it is told.
+//! A minimal QUIC server with configurable reactions to requests.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ use wb_http3::{
     qpack,
 };
 
-/// A certificate that nobody looks at.
+/// A certificate without checks.
 #[derive(Debug)]
 struct Any(Arc<CertifiedKey>);
 
@@ -39,13 +39,13 @@ impl ResolvesServerCert for Any {
     }
 }
 
-/// What a server allows and speaks.
+/// Limits and protocols of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     pub(crate) streams: u32,
     pub(crate) idle_ms: u64,
     pub(crate) protocol: &'static [u8],
-    /// Bytes of a request that it takes at first.
+    /// Initial window of a request, in bytes.
     pub(crate) window: u32,
 }
 
@@ -56,22 +56,22 @@ pub(crate) const RULES: Rules = Rules {
     window: 1 << 20,
 };
 
-/// What happens to a server.
+/// Events of a server.
 pub(crate) enum What {
-    /// A part of a request is there.
+    /// A part of a request has arrived.
     Begun(StreamId),
-    /// A request is there as a whole, in so many bytes.
+    /// A whole request has arrived, with its length in bytes.
     Asked(StreamId, usize),
-    /// The client wants no more of it, with this code.
+    /// The client has cancelled it with this code.
     Cancelled(StreamId, u64),
-    /// A connection is over.
+    /// A connection has ended.
     Over(ConnectionError),
 }
 
 /// A server's end of a connection.
 pub(crate) struct End<'a> {
     pub(crate) quic: &'a mut Connection,
-    /// Its stream for frames about the connection.
+    /// Its control stream.
     pub(crate) control: StreamId,
     pub(crate) socket: &'a UdpSocket,
     pub(crate) now: Instant,
@@ -86,7 +86,7 @@ impl End<'_> {
         let _ = self.quic.send_stream(id).finish();
     }
 
-    /// 200 and five bytes.
+    /// Sends status 200 and five bytes.
     pub(crate) fn answer(&mut self, id: StreamId) {
         let mut out = head(&[(":status", "200"), ("content-length", "5"), ("x-a", "one")]);
         frame::write(kind::DATA, b"hello", &mut out);
@@ -145,11 +145,11 @@ fn config(rules: Rules) -> ServerConfig {
 struct Peer {
     quic: Connection,
     control: Option<StreamId>,
-    /// Of requests, bytes so far.
+    /// Bytes so far, by request.
     requests: HashMap<StreamId, usize>,
 }
 
-/// A server that does so with whatever happens; where `answer` says false it falls silent for ever.
+/// A server with this reaction to every event; after `answer` returns false it is silent permanently.
 pub(crate) fn serve(
     rules: Rules,
     mut answer: impl FnMut(&mut End<'_>, What) -> bool + Send + 'static,

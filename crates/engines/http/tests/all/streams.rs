@@ -1,4 +1,4 @@
-//! HTTP/2 against servers of a few lines: each request ends once, under the right cause.
+//! HTTP/2 against minimal servers: each request ends exactly once, with the right cause.
 
 use std::{
     io::{Read as _, Write as _},
@@ -35,7 +35,7 @@ fn streams(streams: u32) -> HttpJob {
 struct End(TcpStream);
 
 impl End {
-    /// Takes the preface, and says what it allows.
+    /// Reads the preface, and sends its settings.
     fn greet(mut stream: TcpStream, settings: &[(u16, u32)]) -> Option<Self> {
         let mut preface = vec![0; frame::PREFACE.len()];
         stream.read_exact(&mut preface).ok()?;
@@ -82,7 +82,7 @@ impl End {
         Some(self.next(kind::HEADERS)?.0.stream)
     }
 
-    /// 200 and five bytes.
+    /// Sends status 200 and five bytes.
     fn answer(&mut self, stream: u32) -> Option<()> {
         let mut out = Vec::new();
         frame::write(kind::HEADERS, flag::END_HEADERS, stream, &head(), &mut out);
@@ -91,7 +91,7 @@ impl End {
     }
 }
 
-/// 200 with five bytes to come.
+/// A head with status 200 for five bytes.
 fn head() -> Vec<u8> {
     let mut block = Vec::new();
     encode::field(":status", "200", &mut block);
@@ -100,7 +100,7 @@ fn head() -> Vec<u8> {
     block
 }
 
-/// A server that answers each request so.
+/// A server with this reaction to each request.
 fn each(answer: impl Fn(&mut End, u32) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
     allowing(&[], answer)
 }
@@ -170,11 +170,11 @@ fn no_more_streams_than_the_server_allows() {
             end.0.set_read_timeout(wait).unwrap();
             match end.asked() {
                 Some(stream) => open.push(stream),
-                // Nobody asks: all that may is under way.
+                // No new requests: all permitted ones are in flight.
                 None if open.is_empty() => return,
                 None => {
                     seen.fetch_max(open.len() as u64, Ordering::Relaxed);
-                    // The youngest first.
+                    // The latest first.
                     while let Some(stream) = open.pop() {
                         if end.answer(stream).is_none() {
                             return;
@@ -246,7 +246,7 @@ fn answers_of_every_form_are_whole() {
             },
         ),
         ("a table that has no room", |end, stream| {
-            // Its size is 0, and a field is put there, that is: nowhere.
+            // Its size is 0, and a field is inserted, which has no effect.
             let mut block = vec![0x20];
             block.extend(head());
             block.extend_from_slice(b"\x40\x01b\x01c");
@@ -445,7 +445,7 @@ fn what_is_wrong_with_one_answer_is_its_own() {
     }
 }
 
-/// A server of connections that process two requests, and say with the third that they go away.
+/// A server of connections that process two requests, and send GOAWAY at the third.
 fn two_each() -> SocketAddr {
     server(|stream, _| {
         let Some(mut end) = End::greet(stream, &[]) else {
@@ -461,7 +461,7 @@ fn two_each() -> SocketAddr {
         end.frame(kind::GOAWAY, 0, 0, &payload);
         end.answer(1);
         end.answer(3);
-        // It waits for the end that we make.
+        // It waits for the end by the client.
         while end.hear().is_some() {}
     })
 }
@@ -499,7 +499,7 @@ fn a_request_that_is_asked_again_has_waited_since_it_was_due() {
         timeout: Span::from_secs(5),
         ..streams(5)
     };
-    // The first connection goes away at once, and has processed nothing; the next one answers after a while.
+    // The first connection ends at once without processing any request; the next one answers after a while.
     let address = server(|stream, number| {
         let Some(mut end) = End::greet(stream, &[]) else {
             return;
@@ -526,7 +526,7 @@ fn a_request_that_is_asked_again_has_waited_since_it_was_due() {
 
 #[test]
 fn a_stream_that_is_refused_is_counted_by_its_code_and_asked_again() {
-    // One of eight, in no order that requests could keep step with.
+    // One of eight, in an order unrelated to that of the requests.
     let address = each(
         |end, stream| match stream.wrapping_mul(2_654_435_761) >> 29 {
             0 => end.frame(
@@ -602,7 +602,7 @@ fn bodies_of_the_warm_up_are_not_counted() {
 
 #[test]
 fn a_request_that_takes_too_long_is_cancelled_and_its_connection_kept() {
-    // The first of each four is never answered, but for a late word that must not matter.
+    // The first of each four is never answered, except by a late frame that must not matter.
     let cancelled = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&cancelled);
     let address = server(move |stream, _| {
@@ -655,7 +655,7 @@ fn a_server_that_says_nothing_any_more_is_given_up() {
     };
     let all = totals(&carry_out(&job, address));
     only(&all, |f| f.timeout);
-    // 200 ms for the requests, and 200 ms for the echo.
+    // 200 ms for the requests, and 200 ms for the ping.
     assert!(all.broken_connections >= 1, "{all:?}");
     assert_eq!(
         all.attempted_connections,
@@ -679,7 +679,7 @@ fn a_window_that_never_opens_is_a_timeout_and_one_that_opens_lets_all_through() 
     only(&all, |f| f.timeout);
     assert_eq!(all.completed, 0);
 
-    // Of one stream and of the connection, a little at a time.
+    // Windows of one stream and of the connection, increased in small steps.
     let lengths = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&lengths);
     let address = server(move |stream, _| {
@@ -744,7 +744,7 @@ fn a_flood_without_content_ends_the_connection() {
         for _ in 0..1000 {
             frame::settings(&[], &mut out);
         }
-        // It never reads what is said to it.
+        // It never reads what it receives.
         loop {
             end.say(&out)?;
         }
@@ -809,7 +809,7 @@ fn a_schedule_spreads_over_streams_and_counts_what_waits() {
             time: None,
         }]
     };
-    // One at a time takes 10 ms, but ten may be under way.
+    // One at a time takes 10 ms, but ten may be in flight.
     let slow = || {
         server(|stream, _| {
             let Some(mut end) = End::greet(stream, &[]) else {
@@ -918,7 +918,7 @@ fn sets_variables_checks_and_digests_are_as_with_http1() {
         said(&outcomes)
     );
 
-    // What an interim head says is not said of the answer.
+    // Fields of an interim head do not belong to the answer.
     let interim = each(|end, stream| {
         let mut block = Vec::new();
         encode::field(":status", "103", &mut block);
@@ -962,7 +962,7 @@ fn the_first_byte_has_a_timeout_of_its_own() {
         failed.first_byte_timeout + failed.timeout,
         "{all:?}"
     );
-    // It echoes nothing, so the rest ended with the connection.
+    // It answers no ping, so the rest ended with the connection.
     assert!(
         outcomes[0].http2.cancelled >= failed.first_byte_timeout,
         "{all:?}"
