@@ -1,7 +1,7 @@
 //! HTTP/1.x for load tests.
 //!
 //! [`Reader`] finds the ends of messages in streams that arrive in pieces; a [`Sink`] receives their contents.
-//! [`request`] builds a request, and [`requests`] checks a text of requests from another source. [`script`] is the
+//! [`request()`] builds a request, and [`requests`] checks a text of requests from another source. [`script`] is the
 //! interface of request scripts.
 //!
 //! ```
