@@ -610,7 +610,7 @@ int wb_send(struct xdp_md *ctx)
 		word = (value_of(f, l, &at) << f->shift) & f->mask;
 		if (last)
 			l->at[i] = at;
-		// Addresses of layer 2 have 48 bits and no checksum over them, IPv6 addresses 64 here.
+		// Layer-2 addresses have 48 bits and are in no checksum. IPv6 addresses are written as 64 bits.
 		if (ip_mask)
 			ip += (word & ip_mask) << odd;
 		if (l4_mask && width == 8)
