@@ -271,7 +271,7 @@ mod tests {
         let fourth = series.next(vec![reading(1, "b", 4, 20)]);
         assert_eq!(fourth[0].state, LinkState::Steady);
         assert_eq!((fourth[1].state, &*fourth[1].name), (LinkState::Gone, "c"));
-        // The same name with another index is another interface.
+        // Another index means another interface, even with the same name.
         let fifth = series.next(vec![reading(3, "b", 5, 0)]);
         assert_eq!(
             fifth.iter().map(|i| i.state).collect::<Vec<_>>(),

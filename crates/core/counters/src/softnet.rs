@@ -25,8 +25,8 @@ pub struct Softnet {
     pub backlog: u32,
 }
 
-/// Parses the lines of the file and skips malformed ones. `online` returns the numbers of the online CPUs in order; it
-/// is called at most once, for kernels before 5.13, whose lines have no number.
+/// Parses the lines of the file and skips malformed ones. `online` returns the numbers of the online CPUs in order. It
+/// is called at most once, and only for kernels before 5.13, which do not number their lines.
 #[must_use]
 pub fn parse(text: &str, online: impl FnOnce() -> Vec<u32>) -> Vec<Softnet> {
     let online = LazyCell::new(online);
