@@ -1,8 +1,8 @@
-//! Addresses of both families in one form, and numbered pools of them.
+//! IPv4 and IPv6 addresses in one form, and indexed address pools.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IPv4 or IPv6 address as 128 bits; IPv4 in its mapped form (RFC 4291 section 2.5.5.2).
+/// IPv4 or IPv6 address as 128 bits; IPv4 in its mapped form (RFC 4291 section 2.5.5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Addr {
     high: u64,
@@ -10,7 +10,7 @@ pub struct Addr {
 }
 
 impl Addr {
-    /// The IPv4 address with these 32 bits.
+    /// Creates an IPv4 address from its 32 bits.
     #[inline]
     pub const fn v4(bits: u32) -> Self {
         Self {
@@ -19,19 +19,19 @@ impl Addr {
         }
     }
 
-    /// The IPv6 address with these bytes.
+    /// Creates an IPv6 address from its bytes.
     #[inline]
     pub fn v6(bytes: &[u8; 16]) -> Self {
         Self::from_bits(u128::from_be_bytes(*bytes))
     }
 
-    /// Whether this is an IPv4 address.
+    /// Returns true for an IPv4 address.
     #[inline]
     pub const fn is_v4(self) -> bool {
         self.high == 0 && self.low >> 32 == 0xffff
     }
 
-    /// The bits of an IPv4 address; the low 32 bits of any other.
+    /// Bits of an IPv4 address; the low 32 bits of an IPv6 address.
     #[inline]
     pub const fn v4_bits(self) -> u32 {
         self.low as u32
@@ -43,7 +43,7 @@ impl Addr {
         (self.high as u128) << 64 | self.low as u128
     }
 
-    /// The address with these 128 bits.
+    /// Creates an address from its 128 bits.
     #[inline]
     pub const fn from_bits(bits: u128) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl Addr {
         }
     }
 
-    /// Both halves, the first being the network end.
+    /// Upper half (with the network prefix) and lower half.
     #[inline]
     pub(crate) const fn halves(self) -> (u64, u64) {
         (self.high, self.low)
     }
 
-    /// What the address adds to the sum of a pseudo header.
+    /// Contribution of the address to the sum of a pseudo header.
     #[inline]
     pub(crate) const fn sum(self, v6: bool) -> u64 {
         let low = self.low & 0xffff_ffff;
@@ -96,28 +96,28 @@ struct Range {
     before: u32,
 }
 
-/// Ranges of addresses, numbered from 0 in the order given.
+/// Address ranges, indexed from 0 in the order given.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     ranges: Vec<Range>,
     total: u32,
-    /// Ranges by address, where there are many and none overlaps another; else empty.
+    /// Ranges sorted by address; empty if there are few ranges or if ranges overlap.
     sorted: Vec<Range>,
 }
 
-/// So many ranges are looked through one by one.
+/// Maximum number of ranges that are searched linearly.
 const FEW: usize = 8;
 
 impl Pool {
-    /// A pool of one range of `count` addresses.
+    /// Creates a pool with one range of `count` addresses.
     pub fn range(first: IpAddr, count: u32) -> Self {
         let mut pool = Self::default();
         pool.add(first, count);
         pool
     }
 
-    /// Adds `count` addresses from `first` on. What would pass the end of the address space or
-    /// 2^32 - 1 addresses in all is left out.
+    /// Adds `count` addresses starting at `first`. Addresses beyond the end of the address space or beyond 2^32 - 1 in
+    /// total are omitted.
     pub fn add(&mut self, first: IpAddr, count: u32) {
         let first = Addr::from(first);
         let top = if first.is_v4() {
@@ -132,7 +132,7 @@ impl Pool {
             return;
         }
         match self.ranges.last_mut() {
-            // It goes on where the last one ends.
+            // The range continues the previous one.
             Some(last) if last.first + u128::from(last.count) == first.to_bits() => {
                 last.count += count;
             }
@@ -146,7 +146,7 @@ impl Pool {
         self.sorted.clear();
     }
 
-    /// Makes [`Pool::position`] quick where there are many ranges. Adding another undoes it.
+    /// Speeds up [`Pool::position`] for many ranges, until another range is added.
     pub fn sort(&mut self) {
         self.sorted.clear();
         if self.ranges.len() > FEW {
@@ -160,17 +160,17 @@ impl Pool {
         }
     }
 
-    /// How many addresses there are.
+    /// Number of addresses.
     pub fn len(&self) -> u32 {
         self.total
     }
 
-    /// Whether there are none.
+    /// Returns true if the pool has no addresses.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The number of an address.
+    /// Index of an address.
     #[inline]
     pub fn position(&self, address: Addr) -> Option<u32> {
         let bits = address.to_bits();
@@ -186,10 +186,10 @@ impl Pool {
         })
     }
 
-    /// The address with a number.
+    /// Address at an index.
     ///
     /// # Panics
-    /// If the pool has no such number.
+    /// Panics if the index is out of range.
     #[inline]
     pub fn at(&self, number: u32) -> Addr {
         let range = match self.ranges.as_slice() {
@@ -200,7 +200,7 @@ impl Pool {
         Addr::from_bits(range.first + u128::from(number - range.before))
     }
 
-    /// Whether all addresses are of one family; `Some(true)` for IPv4. None for a mixed or empty pool.
+    /// Address family: `Some(true)` for IPv4, `Some(false)` for IPv6, None for a mixed or empty pool.
     pub fn family_is_v4(&self) -> Option<bool> {
         let is_v4 = |range: &Range| Addr::from_bits(range.first).is_v4();
         let first = is_v4(self.ranges.first()?);
@@ -245,7 +245,7 @@ mod tests {
         for bits in [0x0a00_0000 - 1, 0x0a00_0002, 0x0a00_0000 + 9011, u32::MAX] {
             assert_eq!(sorted.position(Addr::v4(bits)), None);
         }
-        // Where ranges overlap the first one counts.
+        // If ranges overlap, the first one counts.
         sorted.add(Ipv4Addr::from_bits(0x0a00_0000).into(), 2000);
         sorted.sort();
         assert_eq!(

@@ -1,85 +1,85 @@
-//! What of a stream is on its way, what arrived, what is lost: the scoreboard of selective
-//! acknowledgements (RFC 2018, RFC 6675), judged by the times of sending (RACK-TLP, RFC 8985).
+//! SACK scoreboard of one connection: which parts of the stream are in flight, received or lost (RFC 2018, RFC 6675),
+//! judged by send times (RACK-TLP, RFC 8985).
 //!
-//! There is one only while more is to be sent than the window lets go, or something is missing.
+//! It is active only while data waits for the window or data is missing.
 
 use std::collections::VecDeque;
 
 use crate::conn::before;
 
-/// Segments above a hole that show a loss as long as no reordering was seen: RFC 5681 section 3.2.
+/// Segments above a hole that indicate a loss while no reordering has been seen: RFC 5681 section 3.2.
 const DUPLICATES: u32 = 3;
-/// Quarters of a round trip that are waited for what was overtaken, at most.
+/// Maximum reordering window in quarters of a round trip.
 const MOST_PATIENCE: u32 = 16;
-/// Recoveries after which patience is forgotten: RFC 8985 section 6.2.
+/// Number of recoveries after which the reordering window is reset: RFC 8985 section 6.2.
 const PATIENCE_LASTS: u8 = 16;
-/// No time.
+/// No time set.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Sent,
     Arrived,
-    /// To be sent again.
+    /// To be retransmitted.
     Lost,
 }
 
-/// Numbers that went out together and share their fate; they begin where the run before ends.
+/// Sequence numbers that were sent together and have the same fate. A run starts at the end of the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     end: u32,
     fate: Fate,
     /// Sent more than once.
     again: bool,
-    /// When it was last sent.
+    /// Time of the last transmission.
     at: u64,
 }
 
-/// What an acknowledgement told.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct News {
-    /// Bytes that are known to have arrived since the last one.
+    /// Bytes newly known to have arrived.
     pub(crate) arrived: u32,
-    /// A round trip.
+    /// Round-trip time sample, ns.
     pub(crate) sample: Option<u64>,
-    /// Something that was sent again had not been lost.
+    /// A retransmission was unnecessary.
     pub(crate) needless: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     runs: VecDeque<Run>,
-    /// Where the first run begins: the oldest number not acknowledged.
+    /// Start of the first run: the oldest unacknowledged number.
     first: u32,
     arrived: u32,
     lost: u32,
-    /// What was sent last of all that arrived, and how long that took.
+    /// Send time and end of the last-sent run that has arrived; `newest_took` is its round-trip time.
     newest: (u64, u32),
     newest_took: u64,
-    /// Highest number that arrived.
+    /// Highest number that has arrived.
     highest: u32,
     least_rtt: u64,
-    /// Something arrived after what was sent later.
+    /// Reordering was seen: data arrived after data that was sent later.
     reordered: bool,
     patience: u32,
     recoveries: u8,
-    /// Until this number no further needless repetition counts.
+    /// Further unnecessary retransmissions do not count below this number.
     patient_until: u32,
     sample_due: u64,
-    /// Something may go out whatever the window says.
+    /// The next segment may exceed the window.
     pub(crate) force: bool,
-    /// Window and threshold before the last recovery, and what was sent again since: 0 when all of
-    /// that was needless.
+    /// Congestion window and threshold before the last recovery. `again` counts the retransmissions since then; 0 means
+    /// that all of them were unnecessary.
     pub(crate) before: Option<(u16, u16)>,
     again: u32,
-    /// When what is missing is taken for lost.
+    /// Time at which missing data counts as lost.
     pub(crate) lost_due: u64,
-    /// When the oldest is sent again, or, where `probes`, the last.
+    /// Time of the next retransmission: of the last segment if `probes`, otherwise of the oldest.
     pub(crate) again_due: u64,
     pub(crate) probes: bool,
-    /// A probe was sent and not acknowledged yet.
+    /// A tail loss probe was sent and is not acknowledged yet.
     pub(crate) probed: bool,
-    /// Slow start after a timeout, up to the recovery point.
+    /// In slow start after a timeout, up to the recovery point.
     pub(crate) timed_out: bool,
     active: bool,
 }
@@ -90,7 +90,7 @@ impl Board {
         self.active
     }
 
-    /// Begins: `first..next` went out at a time, as far as is known.
+    /// Starts the scoreboard; `first..next` is assumed to have been sent at `at`.
     pub(crate) fn start(&mut self, first: u32, next: u32, at: u64, rtt: u64) {
         let runs = std::mem::take(&mut self.runs);
         *self = Self {
@@ -120,7 +120,7 @@ impl Board {
         self.runs.back().map_or(self.first, |run| run.end)
     }
 
-    /// New numbers up to `end` went out.
+    /// Records new numbers up to `end` as sent.
     #[inline]
     pub(crate) fn sent(&mut self, end: u32, at: u64) {
         if !before(self.next(), end) {
@@ -137,7 +137,7 @@ impl Board {
         }
     }
 
-    /// Bytes on their way, of so many that are not acknowledged.
+    /// Bytes in flight ("pipe", RFC 6675), given the number of unacknowledged bytes.
     #[inline]
     pub(crate) fn pipe(&self, in_flight: u32) -> u32 {
         in_flight.saturating_sub(self.arrived + self.lost)
@@ -147,7 +147,8 @@ impl Board {
         self.lost > 0
     }
 
-    /// Takes an acknowledgement of all before `oldest`, and its blocks; `next` is what was sent up to.
+    /// Handles an acknowledgement of everything before `oldest`, with its SACK blocks; `next` is the next number to
+    /// send.
     pub(crate) fn acknowledge(
         &mut self,
         now: u64,
@@ -191,7 +192,7 @@ impl Board {
                 .get(1)
                 .is_some_and(|b| i == 0 && !before(start, b.0) && !before(b.1, end));
             if !before(oldest, end) || within {
-                // What it has already: RFC 2883 section 4.
+                // Duplicate data (D-SACK): RFC 2883 section 4.
                 news.needless |= i == 0 && before(start, end) && self.note_needless(oldest, next);
                 continue;
             }
@@ -203,7 +204,7 @@ impl Board {
         if let Some(took) = latest
             && now >= self.sample_due
         {
-            // One for each round trip, or the variation would follow single bursts.
+            // One sample per round trip; otherwise the variation would follow single bursts.
             self.sample_due = now + took;
             news.sample = Some(took);
         }
@@ -213,12 +214,12 @@ impl Board {
         news
     }
 
-    /// A run has arrived. RFC 8985 section 6.2, steps 1 to 3.
+    /// Records the arrival of a run: RFC 8985 section 6.2, steps 1 to 3.
     fn note_arrival(&mut self, now: u64, run: Run, latest: &mut Option<u64>) {
         let took = now.saturating_sub(run.at);
         if run.again {
             if took < self.least_rtt {
-                // It was the first one that arrived, not what was sent again.
+                // The original transmission arrived, not the retransmission.
                 return;
             }
         } else {
@@ -237,7 +238,7 @@ impl Board {
         }
     }
 
-    /// Marks `start..end` as arrived, and says how much of it is news.
+    /// Marks `start..end` as arrived and returns the number of bytes that are new.
     fn mark(&mut self, now: u64, start: u32, end: u32, latest: &mut Option<u64>) -> u32 {
         let mut at = self.runs.partition_point(|run| !before(start, run.end));
         let mut cursor = start;
@@ -257,7 +258,7 @@ impl Board {
                 self.note_arrival(now, Run { end: stop, ..run }, latest);
                 at = self.join(at);
             }
-            // A neighbour that it was joined with has been gone through, too.
+            // A run that was joined with this one is complete, too.
             let through = self.runs[at].end;
             cursor = if before(stop, through) { through } else { stop };
             at += 1;
@@ -265,7 +266,7 @@ impl Board {
         new
     }
 
-    /// Makes `start..end`, which lies within the run, a run of its own, and says where.
+    /// Splits a run so that `start..end` becomes a separate run, and returns its index.
     fn isolate(&mut self, at: usize, start: u32, end: u32) -> usize {
         let begins = at
             .checked_sub(1)
@@ -282,7 +283,7 @@ impl Board {
         at
     }
 
-    /// Joins a run that arrived with its neighbours that did, and says where it is now.
+    /// Joins an arrived run with arrived neighbours, and returns its new index.
     fn join(&mut self, mut at: usize) -> usize {
         if self
             .runs
@@ -300,11 +301,11 @@ impl Board {
         at
     }
 
-    /// The peer had what was sent again. Whether that undoes the recovery.
+    /// Handles an unnecessary retransmission. Returns true if the recovery was unnecessary and must be undone.
     fn note_needless(&mut self, oldest: u32, next: u32) -> bool {
         self.reordered = true;
         if !before(oldest, self.patient_until) {
-            // Once a round trip.
+            // At most once per round trip.
             self.patient_until = next;
             self.patience = (self.patience + 1).min(MOST_PATIENCE);
             self.recoveries = 0;
@@ -314,8 +315,8 @@ impl Board {
         was_any && self.again == 0 && self.before.is_some()
     }
 
-    /// Finds what is lost: what was sent so long before something that arrived that it would have,
-    /// too. What may only be late is looked at again at `lost_due`. RFC 8985 section 6.2, step 5.
+    /// Marks runs as lost that were sent long enough before something that has arrived. Sets `lost_due` for runs that
+    /// may only be late. RFC 8985 section 6.2, step 5.
     pub(crate) fn detect(&mut self, now: u64, recovering: bool, rtt: u64, mss: u32) {
         self.lost_due = NEVER;
         let enough = recovering || self.arrived >= DUPLICATES * mss;
@@ -341,14 +342,14 @@ impl Board {
                 && run.at > self.newest.0
                 && !before(begins, self.highest)
             {
-                // Later ones were sent later.
+                // The following runs were sent later.
                 break;
             }
             begins = run.end;
         }
     }
 
-    /// A recovery begins, from this window and threshold.
+    /// Starts a recovery and saves the congestion window and threshold.
     pub(crate) fn recovery_begins(&mut self, window: (u16, u16)) {
         self.before = Some(window);
         self.again = 0;
@@ -359,7 +360,7 @@ impl Board {
         }
     }
 
-    /// The recovery was needless: nothing is lost.
+    /// Undoes an unnecessary recovery: nothing is lost.
     pub(crate) fn undo(&mut self) -> Option<(u16, u16)> {
         for run in &mut self.runs {
             if run.fate == Fate::Lost {
@@ -371,8 +372,8 @@ impl Board {
         self.before.take()
     }
 
-    /// The retransmission timer has expired: all that has not arrived is lost. A peer that does not
-    /// acknowledge what it said had arrived has changed its mind: RFC 2018 section 8.
+    /// Marks everything that has not arrived as lost after a retransmission timeout. If the peer reneged on its SACK
+    /// blocks, these are lost, too: RFC 2018 section 8.
     pub(crate) fn lose_all(&mut self) {
         let reneged = self
             .runs
@@ -395,7 +396,7 @@ impl Board {
         self.timed_out = true;
     }
 
-    /// The first segment that is to be sent again: where it begins and ends.
+    /// Start and end of the first segment to retransmit.
     pub(crate) fn first_lost(&self, mss: u32) -> Option<(u32, u32)> {
         if self.lost == 0 {
             return None;
@@ -411,8 +412,8 @@ impl Board {
         None
     }
 
-    /// Takes the last segment for lost, so that it goes out again and its acknowledgement tells what
-    /// else is: RFC 8985 section 7.
+    /// Marks the last segment as lost to retransmit it as a tail loss probe; its acknowledgement reveals other losses:
+    /// RFC 8985 section 7.
     pub(crate) fn probe(&mut self, mss: u32) {
         self.probed = true;
         (self.before, self.again) = (None, 0);
@@ -434,7 +435,7 @@ impl Board {
         }
     }
 
-    /// What was lost went out again.
+    /// Records the retransmission of a lost range.
     pub(crate) fn sent_again(&mut self, start: u32, end: u32, at: u64) {
         self.force = false;
         let place = self.runs.partition_point(|run| !before(start, run.end));
@@ -455,7 +456,7 @@ impl Board {
     }
 }
 
-/// Whether `a` was sent after `b`: a time, then a number. RFC 8985 section 6.2.
+/// Returns true if `a` was sent after `b`. Both are a time and a number. RFC 8985 section 6.2.
 fn is_later(a: (u64, u32), b: (u64, u32)) -> bool {
     a.0 > b.0 || a.0 == b.0 && before(b.1, a.1)
 }

@@ -1,7 +1,7 @@
-//! From what is to be said to a frame in a lent buffer.
+//! Frame builder: writes headers and payload into a lent buffer.
 //!
-//! All that does not change is in a template; sums of the parts of a frame that do are added up,
-//! so no byte of a payload is looked at for its checksum.
+//! A template contains all constant fields. The checksum is added up from sums of the parts, so the payload bytes are
+//! not read for it.
 
 use wb_wire::{
     Ethernet, Ipv4View, Ipv6View, MacAddr, TcpView, UdpView, checksum, ethertype, protocol,
@@ -11,29 +11,29 @@ use crate::addr::Addr;
 use crate::outstanding::NUMBER_LEN;
 use crate::tunnel::{LONGEST_OUTER, Outer, Tunnel};
 
-/// Takes frames. The machine asks for room before it changes anything, so a full sink loses nothing.
+/// Destination of sent frames. The machine requests room before it changes any state, so a full sink loses nothing.
 pub trait FrameSink {
-    /// A buffer for one frame, or None while there is no room. It must have room for the longest
-    /// frame of the configuration ([`crate::Config::longest_frame`]). Asking again without
-    /// [`FrameSink::commit`] gives the same buffer.
+    /// Returns a buffer for one frame, or None if there is no room. The buffer must fit the longest frame of the
+    /// configuration ([`crate::Config::longest_frame`]). Calling this again without [`FrameSink::commit`] returns the
+    /// same buffer.
     fn lend(&mut self) -> Option<&mut [u8]>;
 
-    /// The first `len` bytes of the lent buffer are a frame, without FCS.
+    /// Sends the first `len` bytes of the lent buffer as one frame, without FCS.
     fn commit(&mut self, len: usize);
 }
 
-/// Frames in memory, for tests and simulations.
+/// Frame sink in memory, for tests and simulations.
 #[derive(Clone, Debug)]
 pub struct Frames {
-    /// What was sent, oldest first.
+    /// Frames sent, oldest first.
     pub sent: Vec<Vec<u8>>,
-    /// Fixed capacity in frames; a send fails when it is reached.
+    /// Maximum number of frames in `sent`.
     pub room: usize,
     lent: Box<[u8]>,
 }
 
 impl Frames {
-    /// None yet, and room for `room`.
+    /// Creates an empty sink with room for `room` frames.
     pub fn new(room: usize) -> Self {
         Self {
             sent: Vec::new(),
@@ -42,7 +42,7 @@ impl Frames {
         }
     }
 
-    /// All frames sent, oldest first; none is left.
+    /// Removes and returns all frames sent, oldest first.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.sent)
     }
@@ -58,10 +58,10 @@ impl FrameSink for Frames {
     }
 }
 
-/// The longest headers: Ethernet, VLAN, IPv6, TCP with the options of a SYN.
+/// Length of the longest headers: Ethernet, VLAN, IPv6, TCP with the options of a SYN.
 pub(crate) const LONGEST_HEADERS: usize = 14 + 4 + 40 + 32;
 
-/// Who speaks to whom.
+/// Addresses and ports of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) to: MacAddr,
@@ -71,7 +71,7 @@ pub(crate) struct Path {
     pub(crate) remote_port: u16,
 }
 
-/// What a TCP header says.
+/// Variable fields of a TCP header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) seq: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Header {
     pub(crate) window: u16,
 }
 
-/// Headers up to the network layer for one family and protocol.
+/// Headers up to the network layer for one address family and protocol.
 #[derive(Clone, Debug)]
 struct Template {
     bytes: [u8; LONGEST_HEADERS],
@@ -122,7 +122,7 @@ impl Template {
                 tos,
                 total_len: 0.into(),
                 id: 0.into(),
-                // Don't fragment.
+                // Flag "don't fragment".
                 fragment: 0x4000.into(),
                 ttl,
                 protocol: next,
@@ -143,11 +143,11 @@ impl Template {
         }
     }
 
-    /// Writes the headers up to the network layer and gives the sum of the addresses.
+    /// Writes the headers up to the network layer and returns the sum of the addresses.
     #[inline(always)]
     fn start(&self, out: &mut [u8], path: &Path, id: u16, len: usize) -> u64 {
-        // All of it, whatever the family: a copy of known length takes a few instructions, and what is
-        // too much is written over.
+        // Copies the full template for both families: a copy of constant length takes few instructions, and the surplus
+        // is overwritten.
         out[..LONGEST_HEADERS].copy_from_slice(&self.bytes);
         out[..6].copy_from_slice(&path.to.0);
         let addresses = path.local.sum(self.v6) + path.remote.sum(self.v6);
@@ -170,7 +170,7 @@ impl Template {
     }
 }
 
-/// Builds the frames of one machine.
+/// Builder for the frames of one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Builder {
     v4: Template,
@@ -180,13 +180,13 @@ pub(crate) struct Builder {
     id: u16,
 }
 
-/// A datagram that is sent again and again: built once, then only its identification changes.
+/// Prebuilt datagram that is sent repeatedly: only its identification and its request number change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repeated {
     bytes: Vec<u8>,
-    /// Where the IPv4 header begins, and its sum without the identification; none with IPv6.
+    /// Offset of the IPv4 header and its sum without the identification; None for IPv6.
     v4: Option<(usize, u64)>,
-    /// Where the datagram begins, and its sum, pseudo header included, without the place of a number.
+    /// Offset of the datagram. `sum` includes the pseudo header but not the request number.
     l4: usize,
     sum: u64,
 }
@@ -214,13 +214,13 @@ impl Builder {
         }
     }
 
-    /// The tunnel, to take frames out of it.
+    /// Tunnel, if any; also decapsulates received frames.
     #[inline]
     pub(crate) fn outer(&self) -> Option<&Outer> {
         self.outer.as_deref()
     }
 
-    /// Writes a frame into the tunnel: `write` writes the inner one.
+    /// Writes an encapsulated frame; `write` writes the inner frame.
     #[inline(never)]
     fn tunnelled(
         &mut self,
@@ -242,7 +242,7 @@ impl Builder {
         len
     }
 
-    /// Remembers a datagram that was just written, to be sent [`Builder::again`]. Not in a tunnel.
+    /// Prepares a datagram that was just written for [`Builder::again`]. Not for use with a tunnel.
     pub(crate) fn remember(&self, frame: &[u8], path: &Path) -> Repeated {
         debug_assert!(self.outer.is_none());
         let mut bytes = frame.to_vec();
@@ -269,8 +269,8 @@ impl Builder {
         Repeated { bytes, v4, l4, sum }
     }
 
-    /// Writes a remembered datagram with the next identification, and a number in its first places if
-    /// there is one, and returns its length.
+    /// Writes a prebuilt datagram with the next identification and, if given, a request number at the start of the
+    /// payload. Returns the length.
     #[inline]
     pub(crate) fn again(
         &mut self,
@@ -296,8 +296,7 @@ impl Builder {
         len
     }
 
-    /// Writes a TCP segment and returns its length. `payload` writes as many bytes as it is given
-    /// and returns their sum.
+    /// Writes a TCP segment and returns its length. `payload` must fill the slice that it gets and return its sum.
     #[inline]
     pub(crate) fn tcp(
         &mut self,
@@ -369,7 +368,7 @@ impl Builder {
         len
     }
 
-    /// Writes a UDP datagram and returns its length.
+    /// Writes a UDP datagram and returns its length. `payload` must fill the slice that it gets and return its sum.
     #[inline]
     pub(crate) fn udp(
         &mut self,
@@ -405,7 +404,7 @@ impl Builder {
         let len = template.l4 + l4_len;
         let l4 = &mut out[template.l4..len];
         let (head, data) = l4.split_at_mut(UdpView::LEN);
-        // The length counts twice: in the pseudo header and in the header.
+        // The length counts twice: in the pseudo header and in the UDP header.
         let sum = addresses
             + u64::from(self.protocol)
             + 2 * l4_len as u64
@@ -432,7 +431,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     proptest! {
-        /// What was built is read back, checksums verified.
+        /// Parsing a built frame returns its input, with checksums verified.
         #[test]
         fn built_frames_parse(
             v6: bool, tcp: bool, vlan in prop::option::of(1u16..4095),
@@ -464,7 +463,7 @@ mod tests {
                 builder.udp(&mut out, &path, len as usize, |p| message.write(at, p))
             };
             if !tcp && !tunnelled {
-                // Sent again it differs by its identification only.
+                // A repeated datagram differs only in its identification.
                 let repeated = builder.remember(&out[..length], &path);
                 let mut again = vec![0xbb; 2000];
                 prop_assert_eq!(builder.again(&repeated, None, &mut again), length);

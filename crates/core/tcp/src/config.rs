@@ -1,4 +1,4 @@
-//! What a machine is to be.
+//! Configuration of a machine.
 
 use wb_wire::{AddrSet, MacAddr};
 
@@ -14,145 +14,146 @@ use crate::tuple::Tuples;
 /// One millisecond in ns.
 const MS: u64 = 1_000_000;
 
-/// Everything a machine is made of. Times are in ns.
+/// Complete configuration of a machine. Times are in ns.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end.
+    /// Client or server.
     pub role: Role,
     /// TCP or UDP.
     pub transport: Transport,
-    /// Whether the numbers or dperf's habits count.
+    /// Behaviour according to the RFCs or to dperf.
     pub style: Style,
-    /// Our Ethernet address.
+    /// Local Ethernet address.
     pub mac: MacAddr,
-    /// Where all frames go. None: each connection's go to where its first frame came from, and a
-    /// client cannot do without.
+    /// Next hop of all frames. None: each connection answers to the source address of its first frame. A client
+    /// requires a gateway.
     pub gateway: Option<MacAddr>,
-    /// VLAN id (and priority) put into frames and taken from them.
+    /// VLAN id (and priority) inserted into sent frames and removed from received frames.
     pub vlan: Option<u16>,
-    /// The tunnel around all frames; a VLAN tag is outside of it.
+    /// Tunnel around all frames; a VLAN tag is outside the tunnel.
     pub tunnel: Option<Tunnel>,
     /// IPv4 TOS or IPv6 traffic class.
     pub tos: u8,
-    /// Time to live, or hop limit.
+    /// TTL or hop limit.
     pub ttl: u8,
-    /// Largest segment we announce and send, 64 to 8,960.
+    /// Maximum segment size that is announced and sent, 1 to 8,960 bytes.
     pub mss: u16,
-    /// The window we announce, as the header has it.
+    /// Announced window as written in the header, before scaling.
     pub window: u16,
-    /// The window scale we announce, 0 to 14.
+    /// Announced window scale, 0 to 14.
     pub window_scale: u8,
-    /// First congestion window in segments: RFC 6928 has 10.
+    /// Initial congestion window in segments; RFC 6928 recommends 10.
     pub initial_window: u16,
-    /// Most segments in flight, whatever the windows say.
+    /// Maximum number of segments in flight, regardless of the windows.
     pub most_in_flight: u16,
-    /// When a segment is sent again.
+    /// Retransmission of segments.
     pub retransmission: Retransmission,
-    /// From the first SYN to the SYN-ACK, at most.
+    /// Maximum time from the first SYN to the SYN-ACK.
     pub connect_timeout: u64,
-    /// From a request to the end of its answer, at most.
+    /// Maximum time from a request to the end of its answer.
     pub response_timeout: u64,
-    /// TCP client: the same to the first byte of an answer, in ns. Longer than that: none.
+    /// TCP client: maximum time from a request to the first byte of its answer, in ns. Without effect if longer than
+    /// `response_timeout`.
     pub first_byte_timeout: u64,
-    /// From our FIN to the end, at most.
+    /// Maximum time from the local FIN to the end of the connection.
     pub close_timeout: u64,
-    /// Server: without anything from the peer, at most.
+    /// Server: maximum time without a segment from the peer.
     pub idle_timeout: u64,
-    /// What becomes of the end that closed first.
+    /// TIME_WAIT behaviour of the end that closed first.
     pub time_wait: TimeWait,
-    /// Whether a connection that is given up is told so by RST.
+    /// Send RST when giving up a connection.
     pub reset_on_give_up: bool,
-    /// Whether segments of no connection are answered by RST.
+    /// Send RST in answer to segments of unknown connections.
     pub reset_unknown: bool,
-    /// Whom a packet of no connection is answered to: a new one opened, a datagram returned, a segment
-    /// reset. None: whoever sends one.
+    /// Sources that get an answer to a packet of an unknown connection: a new connection, a returned datagram or a
+    /// reset. None: all sources.
     pub answered: Option<AddrSet>,
-    /// Requests at intervals: what a late caller makes up for at most; older ones are not sent.
+    /// Requests at intervals: maximum lateness that is caught up. Older requests are not sent.
     pub catch_up: u64,
-    /// UDP: requests that may wait for their answers at a time. For one more the oldest is given up. At
-    /// least so many as expected connections have.
+    /// UDP: maximum number of requests in flight. Beyond that, each new request evicts the oldest. The limit is raised
+    /// to the number required by `expected`.
     pub most_outstanding: u32,
-    /// Longest that an acknowledgement waits to ride on the next request of a kept connection.
+    /// Maximum time that an acknowledgement waits for the next request of a kept connection.
     pub ack_delay: u64,
-    /// Whether checksums of what comes in are verified. Wrong ones are counted and nothing else.
+    /// Verify checksums of received frames. Frames with wrong checksums are counted and dropped.
     pub verify_checksums: bool,
-    /// Whether what comes in may be of a kernel that left its checksums to hardware, and nobody says
-    /// so: through a virtual device, or from a file.
+    /// Received frames may carry checksums that a kernel left to hardware, without any indication: on a virtual device
+    /// or from a file.
     pub checksums_may_be_left: bool,
-    /// Connections expected, for the first size of the table.
+    /// Expected number of connections, for the initial size of the table.
     pub expected: u32,
-    /// Most connections at a time.
+    /// Maximum number of open connections.
     pub most_open: u32,
-    /// Server: most of those whose handshake has not ended. A flood of SYNs takes no more memory.
+    /// Server: maximum number of incomplete handshakes. This bounds the memory that a SYN flood takes.
     pub most_half_open: u32,
-    /// A TCP client's requests, where they are several, or each is to be told apart: they take the place of
+    /// Requests of a TCP client if there are several, or if results are reported per request. They replace
     /// [`Client::request`]. At most 65,536.
     pub asks: Vec<Ask>,
-    /// Of such a client: what answers hold is shown to the [`Observer`](crate::Observer), in order.
+    /// With `asks`: pass the contents of answers to the [`Observer`](crate::Observer), in order.
     pub shows_answers: bool,
-    /// What an HTTP server answers to which path, in the place of its [`Server::answer`]; the last one to
-    /// all that no other has. At most 65,536.
+    /// Answers of an HTTP server by path, which replace [`Server::answer`]. The last one answers all other paths. At
+    /// most 65,536.
     pub routes: Vec<Route>,
-    /// A TCP client sends no more requests than this in all.
+    /// Maximum number of requests that a TCP client sends in total.
     pub most_requests: u64,
-    /// Decides where connections stand in the table and with which sequence numbers they begin. Random
-    /// for each run, or a peer could choose addresses and ports that all share one place.
+    /// Key of the hash that determines table positions and initial sequence numbers. Choose it at random for each run;
+    /// otherwise a peer could choose addresses and ports that all collide.
     pub key: u64,
 }
 
-/// Which end of connections.
+/// Role of the machine in its connections.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Opens them.
+    /// Opens connections.
     Client(Client),
-    /// Waits for them.
+    /// Accepts connections.
     Server(Server),
 }
 
-/// The opening end.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// From where to where.
+    /// Source and destination addresses and ports.
     pub tuples: Tuples,
-    /// What is asked.
+    /// Request that is sent.
     pub request: Message,
-    /// What answers look like.
+    /// Format of the answers.
     pub answer: Reading,
-    /// Requests of a connection, then it is closed; None: until [`crate::Machine::finish`].
+    /// Requests per connection before it is closed. None: until [`crate::Machine::finish`].
     pub requests: Option<u16>,
-    /// From request to request of a connection; 0: as soon as the answer has come.
+    /// Interval between requests of a connection. 0: the next request follows as soon as the answer has arrived.
     pub interval: u64,
-    /// Requests sent back to back; 0 counts as 1. With TCP the next ones follow when all are answered.
+    /// Requests sent back to back; 0 counts as 1. With TCP, the next batch follows when all of them are answered, or
+    /// with [`Config::asks`] one request after each answer.
     pub pipeline: u16,
-    /// How a connection is closed after the last answer.
+    /// Method of closing a connection after the last answer.
     pub close: Close,
-    /// Whether answers are not waited for.
+    /// Do not wait for answers.
     pub flood: bool,
-    /// Whether requests go out only when [`crate::Machine::ask`] says so; `interval` then has no
-    /// meaning.
+    /// Requests leave only through [`crate::Machine::ask`]; `interval` is ignored.
     pub paced: bool,
-    /// UDP: whether requests of at least 12 bytes tell their number and time in the first twelve, so that
-    /// answers that bring them back are told apart.
+    /// UDP: the first 12 bytes of each request (if it has at least 12) carry its number and time. This identifies
+    /// answers that return them.
     pub numbers: bool,
-    /// With `flood`: where packets go in turn, instead of the server's address.
+    /// With `flood`: destinations that are used in rotation instead of the server's address.
     pub destinations: Option<Destinations>,
-    /// UDP: what every second datagram says instead; as long as the request.
+    /// UDP: payload of every second datagram, as long as the request.
     pub alternate: Option<Message>,
 }
 
-/// Addresses that packets take in turn.
+/// Destination addresses used in rotation.
 #[derive(Clone, Debug)]
 pub struct Destinations {
-    /// All of them, of the family of the clients.
+    /// All destinations, of the same address family as the clients.
     pub pool: Pool,
-    /// The number of the first one to be taken.
+    /// Index of the first destination.
     pub first: u32,
-    /// From one to the next, around the end of the pool.
+    /// Distance between successive indexes; wraps at the end of the pool.
     pub step: u32,
 }
 
 impl Destinations {
-    /// The next one.
+    /// Returns the current destination and advances to the next.
     #[inline]
     pub(crate) fn take(&mut self) -> crate::Addr {
         let address = self.pool.at(self.first);
@@ -162,40 +163,40 @@ impl Destinations {
     }
 }
 
-/// The waiting end.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Our addresses.
+    /// Local addresses.
     pub addresses: Pool,
-    /// Whom it answers; what others send is foreign. Empty: anyone.
+    /// Clients that are answered; frames from other sources count as foreign. Empty: all.
     pub clients: Pool,
     /// First and last port.
     pub ports: (u16, u16),
-    /// What requests look like.
+    /// Format of the requests.
     pub request: Reading,
-    /// What is answered.
+    /// Kind of answer.
     pub answer: Answer,
-    /// TCP: answers of a connection, then it is closed; at least 1. None: as many as the client wants.
+    /// TCP: answers per connection before it is closed, at least 1. None: no limit.
     pub answers: Option<u16>,
-    /// Whether a PROXY header may come before the first request.
+    /// A PROXY header may precede the first request.
     pub proxy: bool,
-    /// UDP: whether the first 12 bytes of a request replace those of the answer, where both have so many:
-    /// the number and time of a client of ours.
+    /// UDP: copy the first 12 bytes of a request into the answer, if both are that long. A wirebench client stores its
+    /// request number and time there.
     pub returns_numbers: bool,
 }
 
-/// What a server says.
+/// Kind of answer of a server.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The same to all.
+    /// One message for all requests.
     Message(Message),
-    /// TCP: as many bytes as came, but filler, because nothing that comes is kept. UDP: what came.
+    /// UDP: the received payload. TCP: filler of the received length, because received data is not stored.
     Echo,
-    /// Nothing; TCP is acknowledged.
+    /// No answer; TCP data is acknowledged.
     Sink,
 }
 
-/// TCP or UDP.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// RFC 9293.
@@ -204,87 +205,87 @@ pub enum Transport {
     Udp,
 }
 
-/// Whose habits.
+/// Behaviour on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// RFC 9293 and 5681.
+    /// RFC 9293 and RFC 5681.
     Native,
-    /// As dperf puts it on the wire: no sequence check of RST, no reset of strangers to known tuples,
-    /// a server's window that grows by one with every segment received, FIN after the last
-    /// acknowledgement of an answer of several segments, window scale in every SYN-ACK.
+    /// Behaviour of dperf: no sequence check of RST, no reset for an unexpected segment of a known tuple, a server
+    /// window that grows by one with every segment received, FIN after the last acknowledgement of an answer of several
+    /// segments, window scale in every SYN-ACK.
     Dperf,
 }
 
-/// How a client closes.
+/// Method of closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// By FIN.
+    /// FIN.
     Fin,
-    /// By RST.
+    /// RST.
     Reset,
 }
 
-/// What becomes of the end that closed first: RFC 9293 section 3.6.1.
+/// TIME_WAIT behaviour of the end that closed first, RFC 9293 section 3.6.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeWait {
-    /// The connection is gone at once.
+    /// The connection is removed at once.
     Skip,
-    /// The tuple is kept for so many ns, to acknowledge a FIN that comes again.
+    /// The tuple is kept for this time in ns, to acknowledge a retransmitted FIN.
     Hold(u64),
-    /// The peer's FIN is answered by RST.
+    /// The peer's FIN is answered with RST.
     Reset,
 }
 
-/// When a segment is sent again.
+/// Retransmission of unacknowledged segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmission {
-    /// After so many ns without acknowledgement.
+    /// Timeout in ns.
     pub after: u64,
-    /// At most so many times; the next expiry ends the connection.
+    /// Maximum number of retransmissions; the next timeout ends the connection.
     pub tries: u8,
-    /// Whether the time doubles with every try (RFC 6298 section 5.5).
+    /// Double the timeout with every retransmission (RFC 6298 section 5.5).
     pub backoff: bool,
 }
 
-/// A machine that cannot be.
+/// Invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Out of range.
+    /// Value out of range.
     #[error("{name} is {value}; allowed are {low} to {high}")]
     Range {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it is.
+        /// Value given.
         value: u64,
-        /// Least.
+        /// Minimum.
         low: u64,
-        /// Most.
+        /// Maximum.
         high: u64,
     },
-    /// A client needs to know where to send.
+    /// A client without a gateway.
     #[error("a client needs the MAC address of its gateway")]
     NoGateway,
-    /// Tuples of both families.
+    /// Client and server addresses of different families.
     #[error("client and server addresses must be of one family; use a machine for each")]
     MixedFamilies,
     /// A server without addresses.
     #[error("a server needs at least one address")]
     NoAddress,
-    /// A datagram is one message.
+    /// A UDP message that does not fit one datagram.
     #[error("a UDP message of {len} bytes does not fit a datagram; allowed are 0 to {most}")]
     LongDatagram {
-        /// Its length.
+        /// Length of the message in bytes.
         len: u32,
-        /// Most.
+        /// Maximum length in bytes.
         most: u32,
     },
-    /// A client that asks nothing.
+    /// A TCP client with an empty request.
     #[error("a TCP client needs a request of at least 1 byte")]
     NoRequest,
 }
 
 impl Config {
-    /// Sensible numbers for a role; set `gateway` for a client.
+    /// Default configuration for a role; a client must also set `gateway`.
     pub fn new(role: Role, transport: Transport, mac: MacAddr) -> Self {
         let family = match &role {
             Role::Client(client) => client.tuples.clients().family_is_v4(),
@@ -300,7 +301,7 @@ impl Config {
             tunnel: None,
             tos: 0,
             ttl: 64,
-            // What a packet of 1,500 bytes holds.
+            // Payload of a 1,500-byte packet.
             mss: if family == Some(true) { 1460 } else { 1440 },
             window: 58_400,
             window_scale: 7,
@@ -336,7 +337,7 @@ impl Config {
         }
     }
 
-    /// dperf's numbers and habits: one time `retransmit` (2 s unless told) rules all timers.
+    /// Values and behaviour of dperf: one time `retransmit` (2 s by default in dperf) determines all timers.
     #[must_use]
     pub fn dperf(mut self, retransmit: u64) -> Self {
         let is_client = matches!(self.role, Role::Client(_));
@@ -345,7 +346,7 @@ impl Config {
         self.initial_window = 1;
         self.most_in_flight = 4;
         self.retransmission = Retransmission {
-            // A server's is longer, so that both ends do not send again at the same time.
+            // A server waits longer, so that the two ends do not retransmit at the same time.
             after: if is_client {
                 retransmit
             } else {
@@ -354,7 +355,7 @@ impl Config {
             tries: 3,
             backoff: false,
         };
-        // dperf has none of these.
+        // dperf has none of these timeouts.
         self.connect_timeout = u64::MAX / 4;
         self.response_timeout = u64::MAX / 4;
         self.close_timeout = u64::MAX / 4;
@@ -364,7 +365,7 @@ impl Config {
         self
     }
 
-    /// The longest frame that the machine writes, without FCS, and room that it needs for any.
+    /// Buffer size that fits every frame of the machine, in bytes without FCS.
     pub fn longest_frame(&self) -> usize {
         let outer = if self.tunnel.is_some() {
             LONGEST_OUTER - 4
@@ -381,7 +382,7 @@ impl Config {
             Transport::Tcp => (20, usize::from(self.mss)),
             Transport::Udp => (8, LONGEST_PAYLOAD.min(self.longest_datagram())),
         };
-        // Headers are written in one piece of fixed length, of which a short frame has less.
+        // The builder writes all headers in one block of fixed length, which may exceed a short frame.
         outer + (14 + tag + network + header + payload).max(LONGEST_HEADERS)
     }
 

@@ -1,4 +1,4 @@
-//! One connection: 96 bytes, first what every segment touches.
+//! State of one connection: 96 bytes, with the fields that every segment uses first.
 
 use wb_http1::Progress;
 
@@ -6,13 +6,13 @@ use crate::addr::Addr;
 use crate::rtt::Rtt;
 use crate::timer::Link;
 
-/// A tuple as one end sees it; the local address by its number in the pool.
+/// Tuple from the local point of view; the local address is an index into the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Key {
     pub(crate) remote: Addr,
     pub(crate) local: u32,
-    /// Remote port above, local port below: the order of a segment that comes in.
+    /// Remote port in the upper half, local port in the lower half, as in a received segment.
     pub(crate) ports: u32,
 }
 
@@ -28,8 +28,8 @@ impl Key {
     }
 }
 
-/// RFC 9293 section 3.3.2, with everything from ESTABLISHED to LAST-ACK in one: which FINs were
-/// sent, acknowledged and received is told by flags, and those alone decide.
+/// Connection state, RFC 9293 section 3.3.2. `Open` covers ESTABLISHED to LAST-ACK: flags record which FINs were sent,
+/// acknowledged and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -43,53 +43,53 @@ pub(crate) enum State {
 
 /// Bits of [`Conn::flags`].
 pub(crate) mod flag {
-    /// A SYN or SYN-ACK is to be sent (again).
+    /// Send a SYN or SYN-ACK (possibly again).
     pub(crate) const SEND_SYN: u16 = 1;
-    /// An acknowledgement is to be sent, at the next output.
+    /// Send an acknowledgement at the next output.
     pub(crate) const SEND_ACK: u16 = 1 << 1;
-    /// The oldest segment is to be sent again.
+    /// Retransmit the oldest segment.
     pub(crate) const SEND_AGAIN: u16 = 1 << 2;
-    /// A RST is to be sent; the connection then goes.
+    /// Send a RST, then remove the connection.
     pub(crate) const SEND_RST: u16 = 1 << 3;
-    /// An acknowledgement may wait until the end of the batch.
+    /// An acknowledgement is due but may wait until the end of the batch.
     pub(crate) const ACK_LATER: u16 = 1 << 4;
-    /// Nothing more will be queued: a FIN follows the data.
+    /// The send queue is final: a FIN follows the data.
     pub(crate) const FIN_QUEUED: u16 = 1 << 5;
     pub(crate) const FIN_SENT: u16 = 1 << 6;
     pub(crate) const FIN_RECEIVED: u16 = 1 << 7;
-    /// `next_seq` went back to `oldest`: acknowledgements may lie above it.
+    /// `next_seq` went back to `oldest`, so acknowledgements may be above it.
     pub(crate) const REWOUND: u16 = 1 << 8;
     /// In fast recovery.
     pub(crate) const RECOVERY: u16 = 1 << 9;
-    /// Answers to requests are outstanding.
+    /// Requests are waiting for answers.
     pub(crate) const WAITING: u16 = 1 << 10;
-    /// The first byte of the answer was seen; on a server, that one answer was sent.
+    /// Client: the first byte of the answer arrived. Server: an answer was sent.
     pub(crate) const ANSWERED: u16 = 1 << 11;
     /// The client pauses until its next request.
     pub(crate) const PAUSED: u16 = 1 << 12;
-    /// A probe of a zero window is to be sent.
+    /// Send a probe of a zero window.
     pub(crate) const SEND_PROBE: u16 = 1 << 13;
-    /// All that was to be exchanged has been: the end is a success.
+    /// All expected data was exchanged: the end is a success.
     pub(crate) const DONE: u16 = 1 << 14;
-    /// The number waits in the machine's queue.
+    /// The connection is in the machine's queue.
     pub(crate) const QUEUED: u16 = 1 << 15;
 }
 
 /// Bits of [`Conn::packed`].
 pub(crate) mod pack {
-    /// Both ends offered selective acknowledgements.
+    /// Both ends offered SACK.
     pub(crate) const SACK: u8 = 0x10;
-    /// What is in flight went out when nothing was, at `stamp`, and once.
+    /// The data in flight was sent once, at `stamp`, when nothing else was in flight.
     pub(crate) const TIMING: u8 = 0x20;
     /// The peer offered a window scale.
     pub(crate) const SCALE: u8 = 0x40;
-    /// Our FIN went out before the peer's came in.
+    /// The local FIN was sent before the peer's arrived.
     pub(crate) const CLOSED_FIRST: u8 = 0x80;
 }
 
-/// No side record.
+/// Value of `side_record` without a side record.
 pub(crate) const NO_SIDE_RECORD: u16 = u16::MAX;
-/// Requests without end.
+/// Unlimited number of requests.
 pub(crate) const ENDLESS: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -97,39 +97,38 @@ pub(crate) const ENDLESS: u16 = u16::MAX;
 pub(crate) struct Conn {
     pub(crate) key: Key,
     pub(crate) link: Link,
-    /// Oldest unacknowledged sequence number; RFC 9293: SND.UNA.
+    /// Oldest unacknowledged sequence number (SND.UNA in RFC 9293).
     pub(crate) oldest: u32,
-    /// Next sequence number to be sent: SND.NXT.
+    /// Next sequence number to send (SND.NXT).
     pub(crate) next_seq: u32,
-    /// Next sequence number expected: RCV.NXT.
+    /// Next sequence number expected (RCV.NXT).
     pub(crate) expected: u32,
-    /// Bytes of messages from `oldest` on: unacknowledged and unsent.
+    /// Message bytes from `oldest` on: unacknowledged and unsent.
     pub(crate) queued_len: u32,
-    /// The peer's window, unscaled.
+    /// Window of the peer, unscaled.
     pub(crate) window: u16,
     pub(crate) state: State,
-    /// The peer's window scale (low 4 bits), and bits of [`pack`].
+    /// Window scale of the peer (low 4 bits), and bits of [`pack`].
     pub(crate) packed: u8,
-    /// When the present phase began, in ns: SYN, last request, close; during a pause, when it ends.
+    /// Start of the current phase in ns: SYN, last request or close. During a pause: its end.
     pub(crate) stamp: u64,
     pub(crate) progress: Progress,
     pub(crate) rtt: Rtt,
     pub(crate) flags: u16,
     pub(crate) mss: u16,
-    /// Congestion window and threshold, in segments.
+    /// Congestion window and slow start threshold, in segments.
     pub(crate) cwnd: u16,
     pub(crate) threshold: u16,
-    /// Client: how much later than its nominal time the last request left, [packed](pack_ns); while it
-    /// rests, its ticket. Server: the number of the next hop.
+    /// Client: lateness of the last request, [packed](pack_ns), or the ticket of an idle connection. Server: index of
+    /// the next hop.
     pub(crate) lateness: u32,
-    /// Requests still to be sent. Where there is no end to them, nothing is counted here, so a connection
-    /// carries any number.
+    /// Requests still to be sent; [`ENDLESS`] is never decremented, so the number per connection is unlimited.
     pub(crate) requests: u16,
     /// Requests without an answer.
     pub(crate) outstanding: u16,
-    /// Expiries of the retransmission timer without progress.
+    /// Consecutive retransmission timeouts without progress.
     pub(crate) expiries: u8,
-    /// Side record, of what few connections need.
+    /// Index of the side record, which only few connections need.
     pub(crate) side_record: u16,
 }
 
@@ -193,7 +192,7 @@ impl Conn {
         }
     }
 
-    /// Sequence numbers in flight, SYN and FIN included.
+    /// Sequence numbers in flight, including SYN and FIN.
     #[inline]
     pub(crate) const fn in_flight(&self) -> u32 {
         self.next_seq.wrapping_sub(self.oldest)
@@ -212,19 +211,19 @@ impl Conn {
         self.queued_len.saturating_sub(self.data_in_flight())
     }
 
-    /// The window the peer grants, in bytes.
+    /// Window of the peer in bytes.
     #[inline]
     pub(crate) const fn peer_window(&self) -> u32 {
         (self.window as u32) << (self.packed & 0xf)
     }
 
-    /// Whether a bit of [`pack`] is set.
+    /// Returns true if a bit of [`pack`] is set.
     #[inline]
     pub(crate) const fn is(&self, bit: u8) -> bool {
         self.packed & bit != 0
     }
 
-    /// Both FINs sent, ours acknowledged.
+    /// Returns true if both FINs were sent and the local one is acknowledged.
     #[inline]
     pub(crate) const fn is_over(&self) -> bool {
         self.has(flag::FIN_SENT) && self.has(flag::FIN_RECEIVED) && self.in_flight() == 0
@@ -236,10 +235,10 @@ impl Conn {
     }
 }
 
-/// Marks a time in units of 1,024 ns.
+/// Flag for times in units of 1,024 ns.
 const COARSE: u32 = 1 << 31;
 
-/// A time in 32 bits: exact up to 2.1 s, else in steps of 1,024 ns, up to 36 minutes.
+/// Packs a time into 32 bits: exact up to 2.1 s, then in steps of 1,024 ns up to 36 minutes.
 #[inline]
 pub(crate) fn pack_ns(ns: u64) -> u32 {
     if ns < u64::from(COARSE) {
@@ -249,7 +248,7 @@ pub(crate) fn pack_ns(ns: u64) -> u32 {
     }
 }
 
-/// The time that was packed.
+/// Unpacks a time, in ns.
 #[inline]
 pub(crate) const fn unpack_ns(packed: u32) -> u64 {
     if packed < COARSE {
@@ -259,7 +258,7 @@ pub(crate) const fn unpack_ns(packed: u32) -> u64 {
     }
 }
 
-/// Whether sequence number `a` comes before `b`: RFC 9293 section 3.4.
+/// Returns true if sequence number `a` is before `b`: RFC 9293 section 3.4.
 #[inline]
 pub(crate) const fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0

@@ -1,8 +1,8 @@
-//! What a machine counts. Plain numbers: workers' are added up, intervals are differences.
+//! Counters of a machine. Counters of several workers are added; an interval is the difference of two readings.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Totals since the machine was made. `attempted = completed + failed() + open` always holds.
+        /// Totals since the machine was created. `attempted = completed + failed() + open` always holds.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -14,12 +14,12 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// Adds those of another worker.
+            /// Adds the counters of another worker.
             pub fn merge(&mut self, other: &Self) {
                 $(self.$name = self.$name.wrapping_add(other.$name);)*
             }
 
-            /// What was added since `earlier`; `open` and `udp_in_flight` stay what they are now.
+            /// Difference to `earlier`; the gauges `open` and `udp_in_flight` keep their current values.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self {
@@ -31,27 +31,27 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Frames given to the machine.
+    /// Frames passed to the machine.
     rx_frames,
-    /// Bytes of those, without FCS.
+    /// Bytes in `rx_frames`, without FCS.
     rx_octets,
     /// Frames sent.
     tx_frames,
-    /// Bytes of those, without FCS.
+    /// Bytes in `tx_frames`, without FCS.
     tx_octets,
-    /// Frames for or from somebody else, or of another protocol.
+    /// Frames with other addresses or of another protocol.
     rx_foreign,
-    /// Bytes of those, without FCS.
+    /// Bytes in `rx_foreign`, without FCS.
     rx_foreign_octets,
-    /// Frames with lengths that do not fit.
+    /// Frames with inconsistent lengths.
     rx_malformed,
-    /// Frames with a wrong checksum of IPv4, TCP or UDP: broken on their way.
+    /// Frames with a wrong IPv4, TCP or UDP checksum.
     rx_bad_checksum,
-    /// Fragments.
+    /// IP fragments.
     rx_fragments,
-    /// ICMP messages about packets of our connections.
+    /// ICMP messages about packets of the machine's connections.
     icmp_rx,
-    /// Packets whose TOS or traffic class is ours.
+    /// Packets with the configured TOS or traffic class.
     rx_tos,
     /// TCP segments received.
     tcp_rx,
@@ -63,144 +63,144 @@ counters! {
     udp_tx,
     /// Segments with SYN received.
     syn_rx,
-    /// Segments with SYN sent, again included.
+    /// Segments with SYN sent, including retransmissions.
     syn_tx,
     /// Segments with FIN received.
     fin_rx,
-    /// Segments with FIN sent, again included.
+    /// Segments with FIN sent, including retransmissions.
     fin_tx,
     /// Segments with RST received.
     rst_rx,
     /// Segments with RST sent.
     rst_tx,
-    /// SYN or SYN-ACK sent again.
+    /// Retransmissions of SYN or SYN-ACK.
     syn_again,
-    /// Data sent again.
+    /// Retransmissions of data.
     data_again,
-    /// FIN alone sent again.
+    /// Retransmissions of a FIN without data.
     fin_again,
-    /// Acknowledgements because of a segment that came again.
+    /// Acknowledgements sent because a segment arrived again.
     ack_again,
-    /// Data sent again because later data arrived, before any timer expired.
+    /// Retransmissions of data because later data arrived, before any timer expired.
     fast_again,
-    /// Last segments sent again to hear of what is missing before them.
+    /// Tail loss probes: retransmissions of the last segment to learn about losses before it.
     tail_probes,
     /// Probes of a zero window.
     window_probes,
-    /// Acknowledgements received that told of segments behind a gap.
+    /// Acknowledgements received that reported segments behind a gap.
     duplicate_acks,
-    /// Segments that came out of order and were kept.
+    /// Segments received out of order and stored.
     out_of_order,
     /// TCP segments dropped: no such connection.
     drop_unknown,
     /// TCP segments dropped: wrong sequence number.
     drop_sequence,
-    /// TCP segments dropped: wrong acknowledgement.
+    /// TCP segments dropped: wrong acknowledgement number.
     drop_ack,
-    /// TCP segments dropped: flags that do not fit the state.
+    /// TCP segments dropped: flags invalid in this state.
     drop_flags,
-    /// TCP segments dropped: ahead of what is expected and not kept, or without room for their answers.
+    /// TCP segments dropped: out of order and not stored, or no room for their answers.
     drop_ahead,
     /// UDP datagrams dropped: no such connection.
     drop_datagram,
-    /// Answers of no connection (RST, UDP reply) left out because the sink had no room.
+    /// Answers outside any connection (RST, UDP reply) omitted because the sink had no room.
     drop_no_room,
     /// SYNs refused because the table was full.
     drop_table_full,
-    /// SYNs refused because they came from too many neighbours.
+    /// SYNs refused because there were too many next hops.
     drop_hops_full,
-    /// SYNs refused because too many handshakes had not ended.
+    /// SYNs refused because too many handshakes were incomplete.
     drop_half_open,
     /// Payload bytes received in order.
     payload_rx,
-    /// Payload bytes sent, again included.
+    /// Payload bytes sent, including retransmissions.
     payload_tx,
-    /// Connections begun: SYN or first datagram sent, SYN accepted.
+    /// Connections started: SYN or first datagram sent, SYN accepted.
     attempted,
     /// Handshakes completed.
     established,
-    /// Connections that ended with all exchanged that was to be.
+    /// Connections that ended successfully.
     completed,
-    /// Of those, ended by a RST.
+    /// Completed connections that ended with RST.
     completed_by_reset,
-    /// Of those, closed before all their requests were asked: the run, or the peer, ended them.
+    /// Completed connections that the run or the peer closed before all requests were sent.
     completed_cut,
     /// Failed: no answer to SYN or SYN-ACK in time.
     failed_connect_timeout,
     /// Failed: no complete answer in time.
     failed_response_timeout,
-    /// Failed: the end was not acknowledged in time.
+    /// Failed: the FIN was not acknowledged in time.
     failed_close_timeout,
     /// Failed: the peer was silent for too long (server).
     failed_idle_timeout,
     /// Failed: RST instead of SYN-ACK.
     failed_refused,
-    /// Failed: an ICMP message instead of SYN-ACK said that the destination cannot be reached.
+    /// Failed: ICMP destination unreachable instead of SYN-ACK.
     failed_unreachable,
-    /// Failed: RST in the middle.
+    /// Failed: RST on an established connection.
     failed_reset,
     /// Failed: the peer closed before its message was complete.
     failed_short,
-    /// Failed: what came is no message.
+    /// Failed: the received bytes are not a valid message.
     failed_malformed,
-    /// Failed: given up by us, at the end of a run.
+    /// Failed: aborted at the end of a run.
     failed_aborted,
     /// Connections open now.
     open,
-    /// Launches left out because all tuples tried were in use.
+    /// Launches skipped because all tuples tried were in use.
     tuples_busy,
     /// Requests sent (client) or received (server).
     requests,
     /// Responses received (client) or sent (server).
     responses,
-    /// TCP requests whose connection ended before their answer did (client).
+    /// TCP requests without a complete answer at the end of their connection (client).
     requests_lost,
-    /// Bytes of bodies of answers, without what frames chunks: of a client with [`crate::Config::asks`].
+    /// Body bytes of answers, without chunk framing; only of a client with [`crate::Config::asks`].
     body_rx,
-    /// HTTP responses by first digit of the status: 1 (interim ones are not counted).
+    /// HTTP responses with status 100 to 199 (interim responses are not counted).
     status_1xx,
-    /// 2.
+    /// HTTP responses with status 200 to 299.
     status_2xx,
-    /// 3.
+    /// HTTP responses with status 300 to 399.
     status_3xx,
-    /// 4.
+    /// HTTP responses with status 400 to 499.
     status_4xx,
-    /// 5.
+    /// HTTP responses with status 500 to 599.
     status_5xx,
-    /// Any other.
+    /// HTTP responses with any other status.
     status_other,
-    /// Requests of a flood, whose answers nobody waits for.
+    /// Requests of a flood, for which no answer is awaited.
     unawaited,
-    /// Requests at intervals that were due and not sent, because the caller was too late.
+    /// Requests at intervals that were due but not sent, because the caller was too late.
     requests_unsent,
     /// Requests at intervals that were due while the connection waited for an answer.
     requests_waited,
-    /// UDP requests that were not answered in time.
+    /// UDP requests without an answer in time.
     udp_lost,
-    /// UDP requests that wait for their answers now.
+    /// UDP requests in flight now.
     udp_in_flight,
-    /// Of those lost, given up before their time because too many waited.
+    /// Lost UDP requests that were given up before their timeout because too many were in flight.
     udp_given_up,
-    /// Of the responses, those that brought no number back: taken for the answer to the oldest request.
+    /// UDP responses without a request number, attributed to the oldest request.
     udp_by_order,
-    /// UDP answers to requests that had been given up as lost, or that are forgotten.
+    /// UDP answers to requests that were already lost or forgotten.
     udp_late,
-    /// UDP answers to requests that had been answered.
+    /// UDP answers to requests that were already answered.
     udp_duplicates,
-    /// UDP answers that belong to no request.
+    /// UDP answers that match no request.
     udp_unasked,
-    /// Of the responses, those of SNMP that tell of an error.
+    /// SNMP responses that report an error.
     snmp_errors,
-    /// Segments that told the client's address by TOA option.
+    /// Segments with a client address in the TOA option.
     toa_seen,
-    /// Datagrams that told the client's address by UOA.
+    /// Datagrams with a client address in the UOA option.
     uoa_seen,
     /// PROXY headers read.
     proxy_seen,
 }
 
 impl Counters {
-    /// All failures.
+    /// All failed connections.
     pub const fn failed(&self) -> u64 {
         self.failed_connect_timeout
             + self.failed_response_timeout
@@ -214,12 +214,12 @@ impl Counters {
             + self.failed_aborted
     }
 
-    /// Whether every connection is accounted for.
+    /// Returns true if every connection is accounted for.
     pub const fn is_balanced(&self) -> bool {
         self.attempted == self.completed + self.failed() + self.open
     }
 
-    /// Frames and bytes received, without those that are none of the load's.
+    /// Frames and bytes received, without foreign ones.
     pub const fn rx_of_load(&self) -> (u64, u64) {
         (
             self.rx_frames - self.rx_foreign,
@@ -227,7 +227,7 @@ impl Counters {
         )
     }
 
-    /// TCP segments dropped, whatever the cause.
+    /// TCP segments dropped for any reason.
     pub const fn tcp_dropped(&self) -> u64 {
         self.drop_unknown + self.drop_sequence + self.drop_ack + self.drop_flags + self.drop_ahead
     }
@@ -238,7 +238,7 @@ impl Counters {
         self
     }
 
-    /// Whether every request of a UDP client is accounted for.
+    /// Returns true if every request of a UDP client is accounted for.
     pub const fn requests_add_up(&self) -> bool {
         self.requests == self.responses + self.udp_lost + self.udp_in_flight + self.unawaited
     }

@@ -1,30 +1,30 @@
-//! ICMP messages about packets that we sent: RFC 792, RFC 4443.
+//! Parser of ICMP errors about sent packets: RFC 792, RFC 4443.
 
 use wb_wire::{checksum, ethertype, protocol};
 
 use crate::addr::Addr;
 
-/// A message about one of our packets.
+/// ICMP error about a packet sent by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IcmpError {
     pub(crate) what: What,
-    /// Source of the packet that it is about.
+    /// Source of the sent packet.
     pub(crate) local: Addr,
-    /// Destination of that packet.
+    /// Destination of the sent packet.
     pub(crate) remote: Addr,
-    /// Ports of that packet as an answer would have them: the remote one above.
+    /// Ports of the sent packet in the order of an answer: the remote one in the upper half.
     pub(crate) ports: u32,
     pub(crate) is_tcp: bool,
-    /// Sequence number of that packet, if it is TCP.
+    /// Sequence number of the sent packet (TCP only).
     pub(crate) seq: u32,
 }
 
-/// Contents of a message.
+/// Kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The destination cannot be reached, with the code of the message.
+    /// Destination unreachable, with the code of the message.
     Unreachable(u8),
-    /// The packet is larger than the next link takes: the MTU of that link, bytes.
+    /// The packet is too large for the next link, with the MTU of that link in bytes.
     TooBig(u16),
 }
 
@@ -36,8 +36,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Reads a frame; none if it is no such message or its checksum is wrong. `vlan` is the tag that belongs
-/// to us.
+/// Parses a frame. Returns None if it is not an ICMP error or if its checksum is wrong. `vlan` is the expected VLAN id.
 #[cold]
 pub(crate) fn parse(frame: &[u8], vlan: Option<u16>) -> Option<IcmpError> {
     let (mut kind, mut rest) = (be16(frame, 12)?, frame.get(14..)?);
@@ -59,7 +58,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>) -> Option<IcmpError> {
     let about = message.get(8..)?;
     let what = match (v6, kind, code) {
         (false, 3, 4) => What::TooBig(match be16(message, 6)? {
-            // A router from before RFC 1191.
+            // A router older than RFC 1191 reports no MTU.
             0 => plateau_below(be16(about, 2)?),
             mtu => mtu,
         }),
@@ -93,7 +92,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>) -> Option<IcmpError> {
     })
 }
 
-/// The ICMP message in an IPv4 packet, the sum of its pseudo header, and its destination.
+/// ICMP message in an IPv4 packet, sum of its pseudo header, and its destination.
 fn v4(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     let len = usize::from(bytes.first()? & 0xf) * 4;
     if bytes.get(9) != Some(&protocol::ICMP) || be16(bytes, 6)? & 0x3fff != 0 {
@@ -103,7 +102,7 @@ fn v4(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     Some((message, 0, Addr::v4(be32(bytes, 16)?)))
 }
 
-/// The ICMP message in an IPv6 packet, the sum of its pseudo header, and its destination.
+/// ICMP message in an IPv6 packet, sum of its pseudo header, and its destination.
 fn v6_message(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     let header: &[u8; 40] = bytes.first_chunk()?;
     if header[6] != protocol::ICMPV6 {
@@ -116,7 +115,7 @@ fn v6_message(bytes: &[u8]) -> Option<(&[u8], u64, Addr)> {
     Some((message, sum, dst))
 }
 
-/// The next common MTU below the length of a packet that was too large: RFC 1191 section 7.
+/// Next common MTU below the length of a packet that was too large: RFC 1191 section 7.
 fn plateau_below(len: u16) -> u16 {
     const PLATEAUS: [u16; 10] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
     PLATEAUS.into_iter().find(|mtu| *mtu < len).unwrap_or(68)

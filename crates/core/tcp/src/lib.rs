@@ -1,11 +1,11 @@
-//! The per-worker TCP and UDP machine for load: frames in, frames out, connections opened, held and
-//! closed at rates no socket reaches.
+//! TCP and UDP state machine of one worker, for load tests: opens, holds and closes connections at rates beyond those
+//! of sockets.
 //!
-//! Pure: time comes in as nanoseconds of any steady clock, frames as slices, and frames leave into
-//! slices that a [`FrameSink`] lends. One worker owns one [`Machine`]; nothing is shared. Neighbour
-//! resolution is not done here.
+//! Does no I/O. The caller passes the time in ns of any steady clock and frames as slices. Frames are sent through
+//! slices that a [`FrameSink`] lends. Each worker owns one [`Machine`]; machines share no state. Neighbour resolution
+//! is not part of this crate.
 //!
-//! A machine is a client or a server, of TCP or UDP. It is driven by four calls:
+//! A machine is a client or a server, for TCP or UDP. Four calls drive it:
 //!
 //! ```
 //! use wb_tcp::*;
@@ -46,13 +46,12 @@
 //! assert_eq!(server.counters().completed, 10);
 //! ```
 //!
-//! Connections are made on demand: 96 bytes each and the index. What is sent comes from a
-//! [`Message`] shared by all; what is received is read in order and not kept, but for an echo. A segment
-//! that is ahead of its turn is kept as a range of numbers where its bytes need only be counted (a body
-//! of known length), else with its bytes. Losses are found by selective acknowledgements (RFC 2018, 6675,
-//! 2883) and times of sending (RFC 8985), or, where a peer has none, by NewReno (RFC 6582); the window
-//! follows RFC 5681, 7661, the retransmission time RFC 6298. There are no time stamps. All that this
-//! takes is in side records, which a connection has only while it needs one.
+//! Connections are allocated on demand: 96 bytes each plus the index. Sent data comes from a shared [`Message`].
+//! Received data is read in order and not stored, except for an echo. An out-of-order segment is stored as a sequence
+//! range if its bytes must only be counted (a body of known length), otherwise with its bytes. Losses are detected by
+//! SACK (RFC 2018, 6675, 2883) and send times (RFC 8985), or by NewReno (RFC 6582) if the peer has no SACK. The
+//! congestion window follows RFC 5681 and 7661, the retransmission timeout RFC 6298. TCP timestamps are not supported.
+//! This state is kept in side records, which a connection has only while it needs one.
 
 #![forbid(unsafe_code)]
 

@@ -1,37 +1,37 @@
-//! What is sent, made once and shared by all connections.
+//! Message contents, created once and shared by all connections.
 
 use wb_wire::checksum;
 
 use crate::outstanding::NUMBER_LEN;
 
-/// The longest payload of one segment.
+/// Maximum payload of one segment.
 pub(crate) const LONGEST_PAYLOAD: usize = 9000;
 
-/// A message: a head, then a filler that repeats up to the full length.
+/// Message: a head, followed by a filler that repeats up to the full length.
 ///
-/// Bytes and sums for any piece are at hand without looking at more than two numbers.
+/// The checksum sum of any part is computed from two stored values.
 #[derive(Clone, Debug)]
 pub struct Message {
     text: Box<[u8]>,
     /// Sum of the first 2·i bytes as 16-bit words.
     sums: Box<[u32]>,
     len: u32,
-    /// Where the filler begins, and after how many bytes it repeats.
+    /// Start of the filler; `period` is its length before it repeats.
     head: u32,
     period: u32,
 }
 
-/// What the filler of a message is made of.
+/// Filler of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filler {
-    /// One byte again and again.
+    /// One repeated byte.
     Letter(u8),
-    /// Letters a to z by seed, which repeat after 4,096 bytes.
+    /// Letters a to z from a seed, repeated after 4,096 bytes.
     Random(u64),
 }
 
 impl Message {
-    /// `head` and filler up to `len` bytes; a longer head is cut.
+    /// Creates a message of `len` bytes: `head`, then filler. A longer head is truncated.
     pub fn new(head: &[u8], len: u32, filler: Filler) -> Self {
         let head = &head[..head.len().min(len as usize)];
         let mut random = match filler {
@@ -52,13 +52,13 @@ impl Message {
         Self::of(head, &pattern, len)
     }
 
-    /// Exactly these bytes.
+    /// Creates a message of exactly these bytes.
     pub fn bytes(bytes: &[u8]) -> Self {
         Self::of(bytes, b"aa", u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     }
 
-    /// `pattern` again and again up to `len` bytes: with the segment size as its length, every
-    /// segment carries the same bytes.
+    /// Creates a message of `len` bytes that repeats `pattern`. If the pattern is as long as a segment, all segments
+    /// carry the same bytes.
     pub fn repeated(pattern: &[u8], len: u32) -> Self {
         if pattern.is_empty() {
             return Self::new(&[], len, Filler::Letter(b'a'));
@@ -89,29 +89,28 @@ impl Message {
         }
     }
 
-    /// Bytes of the whole message.
+    /// Length of the complete message in bytes.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if the message has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the head of an HTTP message, its empty line included; all, if there is none.
+    /// Length of the head of an HTTP message including the empty line; the full length if there is none.
     pub(crate) fn head_len(&self) -> u32 {
         let end = self.text.windows(4).position(|four| four == b"\r\n\r\n");
         end.map_or(self.len, |at| at as u32 + 4)
     }
 
-    /// The beginning: the head and some of the filler.
+    /// Start of the message: the head and some of the filler.
     pub(crate) fn beginning(&self) -> &[u8] {
         &self.text
     }
 
-    /// Writes the bytes from `offset` on into all of `out`, at most [`LONGEST_PAYLOAD`], and gives
-    /// their sum.
+    /// Fills `out`, at most [`LONGEST_PAYLOAD`] bytes, with the bytes from `offset` on, and returns their sum.
     #[inline]
     pub(crate) fn write(&self, offset: u32, out: &mut [u8]) -> u64 {
         let from = if offset < self.head + self.period {
@@ -124,7 +123,7 @@ impl Message {
         self.sum(from, to)
     }
 
-    /// The same from the beginning on, but with other bytes in the first places.
+    /// Fills `out` with the start of the message, but with `first` in place of its first bytes. Returns the sum.
     #[inline(always)]
     pub(crate) fn write_after(&self, first: &[u8; NUMBER_LEN], out: &mut [u8]) -> u64 {
         out[..NUMBER_LEN].copy_from_slice(first);
@@ -137,7 +136,7 @@ impl Message {
             return 0;
         }
         if from % 2 == 1 {
-            // Bytes at odd places are the low halves here but the high halves there.
+            // Bytes at odd offsets are low halves here but high halves in the output.
             let first = u64::from(self.text[from]);
             if from + 1 == to {
                 return first << 8;

@@ -1,22 +1,22 @@
-//! Which of several requests is asked next.
+//! Request mix: selects the next of several requests.
 
 use crate::message::Message;
 
-/// A request of a client.
+/// Request of a client.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Its bytes.
+    /// Bytes of the request.
     pub message: Message,
-    /// How often it is asked, in relation to the others.
+    /// Relative frequency of the request.
     pub weight: u32,
-    /// Its method is HEAD: its answer has no body.
+    /// True for the method HEAD: the answer has no body.
     pub head: bool,
 }
 
-/// Each as often as its weight says, spread evenly.
+/// Weighted round robin that spreads each request evenly.
 #[derive(Debug)]
 pub(crate) struct Mix {
-    /// Weight, credit, and whether it is HEAD.
+    /// Weight, credit, and true for HEAD.
     all: Box<[(i64, i64, bool)]>,
     total: i64,
 }
@@ -41,7 +41,7 @@ impl Mix {
         self.all.get(usize::from(text)).is_some_and(|ask| ask.2)
     }
 
-    /// The number of the next one.
+    /// Index of the next request.
     pub(crate) fn choose(&mut self) -> u16 {
         if self.all.len() < 2 {
             return 0;

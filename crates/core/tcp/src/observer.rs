@@ -1,36 +1,36 @@
-//! Where times go.
+//! Observer: receives the measured times.
 
 use wb_measure::Histogram;
 
 use crate::addr::Addr;
 use crate::machine::Cause;
 
-/// A request and its answer.
+/// One request with its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The number of the request in [`Config::asks`](crate::Config::asks); 0 if there is one.
+    /// Index of the request in [`Config::asks`](crate::Config::asks); 0 if there is only one request.
     pub text: u16,
-    /// Of the answer, 100 to 599; 0 if it is not of HTTP.
+    /// Status code of the answer, 100 to 599; 0 if the answer is not HTTP.
     pub status: u16,
-    /// The place of what was [shown](Observer::head) of it.
+    /// Place under which the answer was [shown](Observer::head).
     pub shown: Option<u16>,
-    /// From when the request was queued for sending to the last byte of the answer.
+    /// Time from queuing the request for sending to the last byte of the answer, ns.
     pub ns: u64,
-    /// Time that the last byte lay unread, which is not in `ns`.
+    /// Time from the arrival of the last byte until it was read, ns; not included in `ns`.
     pub unread: u64,
-    /// The same from when it was due.
+    /// Time from the due time of the request to the last byte of the answer, ns.
     pub since_due: u64,
 }
 
-/// Told of times as they are known. All methods do nothing by default.
+/// Receiver of measured times. All methods do nothing by default.
 pub trait Observer {
-    /// A handshake took `ns`, from the first SYN.
+    /// A handshake completed `ns` after the first SYN.
     #[inline]
     fn connected(&mut self, ns: u64) {
         let _ = ns;
     }
 
-    /// The first byte of an answer came `ns` after its request was queued for sending.
+    /// The first byte of an answer arrived `ns` after its request was queued for sending.
     #[inline]
     fn first_byte(&mut self, ns: u64) {
         let _ = ns;
@@ -42,64 +42,63 @@ pub trait Observer {
         let _ = ns;
     }
 
-    /// The same since the request was due, where there is a schedule: told after
-    /// [`Observer::answered`].
+    /// An answer was complete `ns` after its request was due. Called after [`Observer::answered`] if there is a
+    /// schedule.
     #[inline]
     fn answered_since_due(&mut self, ns: u64) {
         let _ = ns;
     }
 
-    /// TCP: so many requests of a text were queued for sending.
+    /// TCP: `n` requests with index `text` were queued for sending.
     #[inline]
     fn asked(&mut self, now: u64, text: u16, n: u16) {
         let _ = (now, text, n);
     }
 
-    /// TCP: an answer was complete. Told beside [`Observer::answered`].
+    /// TCP: an answer was complete. Called in addition to [`Observer::answered`].
     #[inline]
     fn exchanged(&mut self, exchange: &Exchange) {
         let _ = exchange;
     }
 
-    /// TCP, with [`Config::shows_answers`](crate::Config::shows_answers): the next bytes of a head, the first of them
-    /// or more. Answers that come at the same time have different places; a place is used again by later ones. Where
-    /// a place has a first head again, what was shown of it was interim, or its connection ended.
+    /// TCP, with [`Config::shows_answers`](crate::Config::shows_answers): bytes of a head, the first of them if
+    /// `first`. Concurrent answers have different places; later answers reuse a place. A second `first` in a place
+    /// means that the head before it was interim or that its connection ended.
     #[inline]
     fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         let _ = (place, first, bytes);
     }
 
-    /// The same: the next bytes of the body that belongs to that head.
+    /// TCP, with [`Config::shows_answers`](crate::Config::shows_answers): the next bytes of the body in this place.
     #[inline]
     fn body(&mut self, place: u16, bytes: &[u8]) {
         let _ = (place, bytes);
     }
 
-    /// TCP, with [`Config::counts_bodies`](crate::Config::counts_bodies): bytes of the answer to a request that was sent
-    /// at this time came, `body` of them of its body.
+    /// TCP, with [`Config::asks`](crate::Config::asks): `all` bytes of an answer arrived, `body` of them part of its
+    /// body. The request was sent at `sent_ns`.
     #[inline]
     fn answer_bytes(&mut self, sent_ns: u64, all: u64, body: u64) {
         let _ = (sent_ns, all, body);
     }
 
-    /// TCP: a request that was sent so long ago, in ns, gets no answer, because its connection ended.
+    /// TCP: a request sent `ns` ago will get no answer, because its connection ended.
     #[inline]
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         let _ = (text, ns, cause);
     }
 
-    /// TCP: this came where an answer was expected, and is none: its connection is given up.
+    /// TCP: these bytes arrived instead of an answer but are not a valid message. The connection is given up.
     #[inline]
     fn malformed(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
 
-    /// TCP, with [`Config::asks`](crate::Config::asks): something came that nobody had asked for. Its connection is
-    /// given up.
+    /// TCP, with [`Config::asks`](crate::Config::asks): data arrived without a request. The connection is given up.
     #[inline]
     fn unasked(&mut self) {}
 
-    /// A device in between told where a connection really comes from.
+    /// A device on the path reported the original source of a connection.
     #[inline]
     fn source(&mut self, address: Addr, port: u16) {
         let _ = (address, port);
@@ -108,7 +107,7 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// Distributions of the times.
+/// Distributions of the measured times, in ns.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// From SYN to SYN-ACK.
@@ -117,12 +116,12 @@ pub struct Latencies {
     pub first_byte: Histogram,
     /// From request to last byte.
     pub answer: Histogram,
-    /// From when the request was due to the last byte.
+    /// From the due time of the request to the last byte.
     pub since_due: Histogram,
 }
 
 impl Latencies {
-    /// Adds those of another worker.
+    /// Adds the distributions of another worker.
     pub fn merge(&mut self, other: &Self) {
         self.connect.merge(&other.connect);
         self.first_byte.merge(&other.first_byte);

@@ -1,53 +1,52 @@
-//! UDP requests that wait for their answers: a ring of the last ones, in the order in which they were
-//! sent.
+//! UDP requests in flight: a ring of the most recent requests in the order of sending.
 //!
-//! All wait for the same time, so that is the order in which they expire, too. An answer that brings
-//! the number of its request back finds it at once; where answers bring none, the requests of a flow
-//! are chained, and the oldest is the one. What is settled stays until its place is needed, so an
-//! answer that comes late, or twice, is told apart. Nothing is allocated once the ring is made.
+//! All requests have the same timeout, so they also expire in this order. An answer that returns the number of its
+//! request finds it directly. If answers return no numbers, each answer is attributed to the oldest request in the
+//! chain of its flow. A finished request stays in the ring until its slot is reused, so late and duplicate answers are
+//! recognised. Nothing is allocated after the ring is created.
 
 use crate::conn::Conn;
 use crate::table::Slab;
 
-/// What a request and its answer carry at their beginning: the number in 4 bytes, 2 bytes that tell
-/// ours from any others, and in 6 when it was sent, in ns modulo 2^48 (three days).
+/// Length of the header that a request and its answer carry at the start of the payload: number (4 bytes), a mark that
+/// identifies our requests (2 bytes), and the send time in ns modulo 2^48 (3 days; 6 bytes).
 pub(crate) const NUMBER_LEN: usize = 12;
 const TIME: u64 = (1 << 48) - 1;
-/// Of a request id of SNMP: what all have, and what tells them apart.
+/// SNMP request ids: the common bit, and the mask of the request number.
 const SNMP_ID: u32 = 1 << 30;
 const SNMP_NUMBER: u32 = SNMP_ID - 1;
 
-/// What became of a request.
+/// State of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The place was never used.
+    /// Slot that was never used.
     #[default]
     Unused,
-    /// It waits.
+    /// In flight.
     Waiting,
-    /// The answer came in time.
+    /// Answered in time.
     Answered,
-    /// None did.
+    /// Not answered in time.
     Lost,
-    /// It came when nobody waited any longer.
+    /// Answered after it was lost.
     Late,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     sent: u64,
-    /// The record of its flow.
+    /// Record of the flow.
     flow: u32,
-    /// The next request of that flow.
+    /// Next request of the flow.
     next: u32,
-    /// How much later than due it was sent, in ns, at most 4.2 s.
+    /// Lateness of the request, in ns, at most 4.2 s.
     lateness: u32,
     fate: Fate,
 }
 
 const _: () = assert!(size_of::<Entry>() == 24);
 
-/// A request that was found again.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) number: u32,
@@ -57,20 +56,20 @@ pub(crate) struct Found {
     pub(crate) fate: Fate,
 }
 
-/// The requests of one worker. They have numbers, one after the other, modulo 2^32.
+/// Requests of one worker, numbered consecutively modulo 2^32.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     ring: Box<[Entry]>,
-    /// The oldest one that waits; all before it are settled.
+    /// Oldest request in flight; all earlier ones are finished.
     first: u32,
-    /// The number of the next one.
+    /// Number of the next request.
     next: u32,
     waiting: u64,
     key: u64,
 }
 
 impl Outstanding {
-    /// Room for at least `most` at a time. Numbers are known as ours by the key.
+    /// Creates a ring for at least `most` requests in flight. The key marks the numbers of this machine.
     pub(crate) fn new(most: u32, key: u64) -> Self {
         let len = most.next_power_of_two().min(1 << 30) as usize;
         Self {
@@ -82,7 +81,7 @@ impl Outstanding {
         }
     }
 
-    /// Bytes taken.
+    /// Memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.ring.len() * size_of::<Entry>()
     }
@@ -105,13 +104,13 @@ impl Outstanding {
         }
     }
 
-    /// Whether the next request needs the place of one that waits.
+    /// Returns true if the next request needs the slot of one in flight.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.next.wrapping_sub(self.first) as usize >= self.ring.len()
     }
 
-    /// Remembers a request of a flow and gives its number. The ring must not be full.
+    /// Records a request of a flow and returns its number. The ring must not be full.
     #[inline]
     pub(crate) fn push(&mut self, now: u64, lateness: u32, flow: u32, conn: &mut Conn) -> u32 {
         debug_assert!(!self.is_full(), "the caller made room");
@@ -126,7 +125,7 @@ impl Outstanding {
         if conn.waiting() == 0 {
             conn.oldest = number;
         } else {
-            // It is younger than one that waits, so its place is still its own.
+            // The last request is younger than one in flight, so its slot has not been reused.
             self.entry(conn.next_seq).next = number;
         }
         conn.next_seq = number;
@@ -136,26 +135,26 @@ impl Outstanding {
         number
     }
 
-    /// The oldest one that waits.
+    /// Oldest request in flight.
     #[inline]
     pub(crate) fn oldest(&mut self) -> Option<Found> {
         (self.waiting > 0).then(|| self.found(self.first))
     }
 
-    /// When the oldest one that waits was sent.
+    /// Send time of the oldest request in flight.
     #[inline]
     pub(crate) fn oldest_sent(&self) -> Option<u64> {
         let mask = self.ring.len() - 1;
         (self.waiting > 0).then(|| self.ring[self.first as usize & mask].sent)
     }
 
-    /// The oldest one of a flow that waits.
+    /// Oldest request in flight of one flow.
     #[inline]
     pub(crate) fn oldest_of(&mut self, conn: &Conn) -> Option<Found> {
         (conn.waiting() > 0).then(|| self.found(conn.oldest))
     }
 
-    /// The request with a number, if it was sent then and is not forgotten.
+    /// Returns the request with this number if its send time matches and its slot has not been reused.
     #[inline]
     pub(crate) fn find(&mut self, number: u32, sent: u64) -> Option<Found> {
         let age = self.next.wrapping_sub(number);
@@ -166,14 +165,14 @@ impl Outstanding {
         (found.sent & TIME == sent & TIME && found.fate != Fate::Unused).then_some(found)
     }
 
-    /// The request id of a question of SNMP: its number in 30 bits, mixed so that those of one machine are not those
-    /// of the next, and one more that makes four bytes its shortest form.
+    /// SNMP request id of a request: its number in 30 bits, mixed with the key to differ between machines, and one more
+    /// bit that makes the shortest encoding four bytes long.
     #[inline]
     pub(crate) fn snmp_id(&self, number: u32) -> u32 {
         SNMP_ID | (number ^ self.key as u32) & SNMP_NUMBER
     }
 
-    /// The request with a request id, if it is not forgotten.
+    /// Returns the request with this SNMP request id if its slot has not been reused.
     pub(crate) fn find_snmp(&mut self, id: u32) -> Option<Found> {
         let number = (id ^ self.key as u32) & SNMP_NUMBER;
         let age = self.next.wrapping_sub(number) & SNMP_NUMBER;
@@ -184,12 +183,12 @@ impl Outstanding {
         (found.fate != Fate::Unused).then_some(found)
     }
 
-    /// An answer came after its request was given up.
+    /// Records a late answer to a lost request.
     pub(crate) fn came_late(&mut self, number: u32) {
         self.entry(number).fate = Fate::Late;
     }
 
-    /// One that waits does no longer. `slab` has its flow.
+    /// Records the final state of a request in flight. `slab` contains its flow.
     #[inline]
     pub(crate) fn settle(&mut self, number: u32, fate: Fate, slab: &mut Slab) {
         let entry = self.entry(number);
@@ -200,7 +199,7 @@ impl Outstanding {
         let conn = slab.get(flow);
         conn.expected -= 1;
         if conn.waiting() > 0 && conn.oldest == number {
-            // Those in between are younger than this one, so they are not forgotten.
+            // The requests in between are younger than this one, so their slots have not been reused.
             while self.entry(after).fate != Fate::Waiting {
                 after = self.entry(after).next;
             }
@@ -215,7 +214,7 @@ impl Outstanding {
 }
 
 impl Outstanding {
-    /// Number and time of a request, as they stand in a datagram.
+    /// Encodes number and send time of a request for its payload.
     #[inline]
     pub(crate) fn write(&self, number: u32, sent: u64) -> [u8; NUMBER_LEN] {
         let mut bytes = [0; NUMBER_LEN];
@@ -224,7 +223,7 @@ impl Outstanding {
         bytes
     }
 
-    /// Number and time, modulo 2^48, if a payload begins with one of ours.
+    /// Decodes number and send time (modulo 2^48) if a payload starts with a request header of this machine.
     #[inline]
     pub(crate) fn read(&self, payload: &[u8]) -> Option<(u32, u64)> {
         let (number, rest) = payload.split_first_chunk()?;
@@ -243,8 +242,8 @@ impl Outstanding {
 }
 
 impl Conn {
-    /// Requests of a UDP flow without an answer. `oldest` and `next_seq` are the numbers of the first
-    /// and the last of them.
+    /// Number of requests in flight of a UDP flow. `oldest` and `next_seq` are the numbers of the first and the last of
+    /// them.
     #[inline]
     pub(crate) const fn waiting(&self) -> u32 {
         self.expected
@@ -259,7 +258,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The ring knows of each request what a plain list knows, also across the end of the numbers.
+        /// The ring agrees with a plain list, also when the numbers wrap.
         #[test]
         fn knows_what_a_list_knows(steps in prop::collection::vec((0u8..4, 0usize..40, any::<bool>()), 0..400)) {
             let mut table = Table::new(0, 1);

@@ -1,4 +1,4 @@
-//! From a frame to what the machine needs of it.
+//! Frame parser: extracts the fields that the machine needs.
 
 use wb_wire::{checksum, ethertype, protocol};
 
@@ -8,19 +8,19 @@ use crate::addr::Addr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,
-    /// At most 14: RFC 7323 section 2.3.
+    /// Window scale, limited to 14: RFC 7323 section 2.3.
     pub(crate) scale: Option<u8>,
-    /// Selective acknowledgements: RFC 2018 section 2.
+    /// SACK permitted: RFC 2018 section 2.
     pub(crate) sack: bool,
 }
 
-/// A TCP segment or UDP datagram, with what surrounds it.
+/// Parsed TCP segment or UDP datagram with its addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
     pub(crate) src_mac: &'a [u8; 6],
     pub(crate) src: Addr,
     pub(crate) dst: Addr,
-    /// Both ports as one number: source above.
+    /// Both ports as one number, source port in the upper half.
     pub(crate) ports: u32,
     pub(crate) is_tcp: bool,
     pub(crate) seq: u32,
@@ -28,21 +28,21 @@ pub(crate) struct Packet<'a> {
     pub(crate) flags: u8,
     pub(crate) window: u16,
     pub(crate) tos: u8,
-    /// Those of TCP; of a datagram those of IPv4, or of the header that UOA puts in front.
+    /// TCP options; for a datagram the IPv4 options or those of the UOA header.
     pub(crate) options: &'a [u8],
     pub(crate) payload: &'a [u8],
 }
 
-/// Why a frame is no packet for the machine.
+/// Reason why a frame is not a packet for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
-    /// Another protocol, or another VLAN.
+    /// Other protocol or other VLAN.
     Foreign,
-    /// Lengths that do not fit.
+    /// Inconsistent lengths.
     Malformed,
-    /// A wrong checksum.
+    /// Wrong checksum.
     Corrupt,
-    /// A piece of a larger packet.
+    /// Fragment of an IP packet.
     Fragment,
 }
 
@@ -56,29 +56,29 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// What is known of the transport checksum of a frame before its bytes are looked at.
+/// Knowledge about the transport checksum of a frame before its bytes are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing.
+    /// No information.
     #[default]
     Unknown,
-    /// It was found right, by the device or the kernel.
+    /// Verified by the device or the kernel.
     Right,
-    /// The sender left it to hardware that never ran, so the bytes say nothing.
+    /// Left to hardware that never ran, so the field is not valid.
     Left,
 }
 
-/// Which checksums of a frame are verified.
+/// Checksums to verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// None.
+    /// No checksums.
     Nothing,
-    /// That of the IPv4 header.
+    /// IPv4 header checksum.
     Header,
-    /// That of the segment or datagram too.
+    /// IPv4 header checksum and transport checksum.
     All,
-    /// The same, but one that only holds the sum of the pseudo header was left to hardware: what a
-    /// kernel hands to a virtual device of its own.
+    /// Like `All`, but also accepts a field that contains only the sum of the pseudo header. The kernel leaves such
+    /// checksums to hardware when it sends to a virtual device.
     AllOrLeft,
 }
 
@@ -89,9 +89,9 @@ impl Check {
     }
 }
 
-/// Takes a frame apart. `vlan` is the tag that belongs to us; a frame without any passes too,
-/// because the device may have taken the tag out.
-// Inlined by force: handing the packet over in memory costs 30 instructions a frame.
+/// Parses a frame. `vlan` is the expected VLAN id. An untagged frame is accepted too, because the device may have
+/// removed the tag.
+// Force inlining: passing the packet through memory costs 30 instructions per frame.
 #[inline(always)]
 pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Packet<'_>, Other> {
     let ethernet: &[u8; 14] = frame.first_chunk().ok_or(Other::Foreign)?;
@@ -156,13 +156,13 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
         }
         protocol::UDP => {
             let header: &[u8; 8] = body.first_chunk().ok_or(Other::Malformed)?;
-            // What follows the datagram inside the packet is no part of it.
+            // Bytes of the packet after the datagram are padding.
             let datagram = body
                 .get(..usize::from(be16(header, 4)))
                 .ok_or(Other::Malformed)?;
             let payload = datagram.get(8..).ok_or(Other::Malformed)?;
             let field = be16(header, 6);
-            // The sender may have none: RFC 768.
+            // A checksum of 0 means that the sender did not compute one: RFC 768.
             if check.looks_inside() && (field != 0 || v6) {
                 let pseudo = pseudo(src, dst, v6, next, datagram);
                 is_intact(pseudo, datagram, field, check)?;
@@ -179,10 +179,10 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
     }
 }
 
-/// The protocol number of the header that carries UOA where IPv4 options would not get through.
+/// Protocol number of the header that carries UOA if IPv4 options would be dropped.
 const OPTION_HEADER: u8 = 248;
 
-/// That header: version, protocol, length of it all, options (DPVS, "UDP option of address").
+/// Parses the UOA header: version, protocol, total length, options (DPVS, "UDP option of address").
 #[cold]
 fn option_header(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), Other> {
     let header: &[u8; 4] = bytes.first_chunk().ok_or(Other::Malformed)?;
@@ -196,7 +196,7 @@ type Network<'a> = (Addr, Addr, u8, u8, &'a [u8]);
 #[inline(always)]
 fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Other::Malformed)?;
-    // Most have no options, and the sum of 20 bytes needs no loop.
+    // Most headers have no options, and the sum of 20 bytes needs no loop.
     let (header_len, is_right) = match header[0] {
         NO_OPTIONS => (20, !verify || checksum::is_right(0, header)),
         _ => long_header(bytes)?,
@@ -214,7 +214,7 @@ fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
     Ok((src, dst, header[9], header[1], body))
 }
 
-/// First byte of an IPv4 header without options: version 4, five words.
+/// First byte of an IPv4 header without options: version 4, header length 5 words.
 const NO_OPTIONS: u8 = 0x45;
 
 /// Returns the options of a packet with a valid IPv4 header.
@@ -224,7 +224,7 @@ fn ipv4_options(packet: &[u8]) -> &[u8] {
     &packet[20..usize::from(packet[0] & 0xf) * 4]
 }
 
-/// The length of an IPv4 header with options, and whether its checksum is right.
+/// Length of an IPv4 header with options, and true if its checksum is correct.
 #[cold]
 fn long_header(bytes: &[u8]) -> Result<(usize, bool), Other> {
     let len = usize::from(bytes[0] & 0xf) * 4;
@@ -244,7 +244,7 @@ fn ipv6(bytes: &[u8]) -> Result<Network<'_>, Other> {
         .get(..usize::from(be16(header, 4)))
         .ok_or(Other::Malformed)?;
     let mut next = header[6];
-    // Hop-by-hop, routing, destination options: RFC 8200 section 4.
+    // Hop-by-hop, routing and destination options: RFC 8200 section 4.
     while matches!(next, 0 | 43 | 60) {
         let len = 8 + 8 * usize::from(*body.get(1).ok_or(Other::Malformed)?);
         next = body[0];
@@ -259,13 +259,13 @@ fn ipv6(bytes: &[u8]) -> Result<Network<'_>, Other> {
     Ok((src, dst, next, class, body))
 }
 
-/// The sum of the pseudo header of a segment or datagram.
+/// Sum of the pseudo header of a segment or datagram.
 #[inline(always)]
 fn pseudo(src: Addr, dst: Addr, v6: bool, next: u8, body: &[u8]) -> u64 {
     src.sum(v6) + dst.sum(v6) + u64::from(next) + body.len() as u64
 }
 
-/// Verifies the checksum of a segment or datagram, which stands in `field`.
+/// Verifies the checksum `field` of a segment or datagram.
 #[inline(always)]
 fn is_intact(pseudo: u64, body: &[u8], field: u16, check: Check) -> Result<(), Other> {
     let is_left = || check == Check::AllOrLeft && field == checksum::fold(pseudo);
@@ -276,7 +276,7 @@ fn is_intact(pseudo: u64, body: &[u8], field: u16, check: Check) -> Result<(), O
     }
 }
 
-/// The options with their kinds and contents, up to the end or the first that makes no sense.
+/// Iterates over options as (kind, contents), up to the end or the first invalid option.
 pub(crate) fn options(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         loop {
@@ -293,7 +293,7 @@ pub(crate) fn options(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// What a SYN offers.
+/// Parses the options of a SYN.
 #[inline]
 pub(crate) fn syn_options(bytes: &[u8]) -> SynOptions {
     let mut found = SynOptions::default();
@@ -322,7 +322,7 @@ pub(crate) fn syn_options(bytes: &[u8]) -> SynOptions {
     }
 }
 
-/// The blocks of a selective acknowledgement, and how many there are: RFC 2018 section 3.
+/// SACK blocks and their number: RFC 2018 section 3.
 pub(crate) fn sack_blocks(bytes: &[u8]) -> ([(u32, u32); 4], usize) {
     let mut blocks = [(0, 0); 4];
     let mut n = 0;

@@ -1,23 +1,23 @@
-//! Reads messages in a byte stream that comes in pieces, with ten bytes of state.
+//! Reader: finds the messages in a byte stream that arrives in pieces, with ten bytes of state.
 
 use wb_http1::{End, Interim, Progress, Read};
 
-/// What is read from the peer, and when a message is complete.
+/// Format of received messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Every segment with data is a message.
     Segment,
-    /// Messages of so many bytes, at least 1.
+    /// Messages of this length in bytes, at least 1.
     Fixed(u32),
-    /// HTTP/1.1 and 1.0 messages: RFC 9112 section 6 by Content-Length, chunked, else (a response only)
-    /// until the end. Only what delimits messages is looked at.
+    /// HTTP/1.1 and HTTP/1.0 messages: RFC 9112 section 6, by Content-Length, chunked, or (responses only) until the
+    /// end of the stream. Only the parts that delimit messages are interpreted.
     Http,
-    /// All that comes is one message; it ends with the stream.
+    /// One message that ends with the stream.
     UntilEnd,
-    /// UDP: each datagram is a response of SNMPv2c, and has the request id of its question, which
-    /// stands there in the question's message. Of TCP, as [`Reading::Segment`].
+    /// UDP: each datagram is an SNMPv2c response with the request id of its request. With TCP like
+    /// [`Reading::Segment`].
     Snmp {
-        /// Where in the message.
+        /// Offset of the request id in the request.
         id_at: u32,
     },
 }
@@ -30,7 +30,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of requests, or of responses to such requests as `asked` is the beginning of.
+    /// Creates a reader of requests, or of responses if `asked`, the start of the request, is given.
     pub(crate) fn new(kind: Reading, asked: Option<&[u8]>) -> Self {
         let http = match asked {
             None => wb_http1::Reader::requests(),
@@ -52,7 +52,7 @@ impl Reader {
         self.read_with(progress, bytes, &mut ())
     }
 
-    /// The same, and shows to `sink` what an HTTP message holds.
+    /// Like `read`, and passes the contents of an HTTP message to `sink`.
     #[inline]
     pub(crate) fn read_with(
         &mut self,
@@ -64,7 +64,7 @@ impl Reader {
             return self.http.read_with(progress, bytes, sink);
         }
         if matches!(self.kind, Reading::Segment | Reading::Snmp { .. }) {
-            // As dperf does: the first digit of the status, wherever a segment begins.
+            // Same as dperf: the first digit of the status, regardless of where a segment starts.
             let class = match bytes.get(9) {
                 Some(digit) if self.is_response && bytes.len() > 18 => digit.wrapping_sub(b'0'),
                 _ => 0,
@@ -80,7 +80,7 @@ impl Reader {
         progress.count(n)
     }
 
-    /// How many of the next bytes need only be counted, not seen.
+    /// Number of following bytes that must only be counted, not read.
     #[inline]
     pub(crate) fn countable(&self, progress: &Progress) -> u64 {
         let mut progress = *progress;
@@ -88,14 +88,14 @@ impl Reader {
         progress.countable()
     }
 
-    /// Takes `n` bytes as read, at most [`Reader::countable`].
+    /// Counts `n` bytes as read, at most [`Reader::countable`].
     #[inline]
     pub(crate) fn count(&self, progress: &mut Progress, n: u64) -> Read {
         self.begin(progress);
         progress.count(n)
     }
 
-    /// The stream has ended: whether that ends the message well, and its status.
+    /// Handles the end of the stream. Returns the status if it completes a message.
     pub(crate) fn end(&self, progress: &Progress) -> Option<u16> {
         let mut progress = *progress;
         if self.kind == Reading::UntilEnd {
@@ -104,7 +104,7 @@ impl Reader {
         progress.end()
     }
 
-    /// What has no head needs no byte to begin.
+    /// Starts a message without a head, which needs no first byte.
     #[inline]
     fn begin(&self, progress: &mut Progress) {
         match self.kind {
@@ -119,7 +119,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// All messages of a stream cut into pieces: status, where it ends.
+    /// All messages of a stream cut into pieces: status and end.
     fn messages(kind: Reading, asked: Option<&[u8]>, pieces: &[&[u8]]) -> Vec<(u16, usize)> {
         let mut reader = Reader::new(kind, asked);
         let (mut progress, mut all, mut base) = (Progress::NEW, Vec::new(), 0);

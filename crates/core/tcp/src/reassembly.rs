@@ -1,20 +1,20 @@
-//! What came ahead of its turn: bytes where they must be seen, else only where they begin and end.
+//! Out-of-order data of a connection: bytes if their contents are needed, otherwise only ranges.
 
 use std::collections::VecDeque;
 
 use crate::conn::before;
 use crate::store::Store;
 
-/// Pieces of one connection; what comes beyond is not kept.
+/// Maximum number of pieces of one connection; further data is not stored.
 const MOST_PIECES: usize = 4096;
-/// Blocks of a selective acknowledgement that fit beside nothing else: RFC 2018 section 3.
+/// Maximum number of SACK blocks without other options: RFC 2018 section 3.
 const MOST_BLOCKS: usize = 4;
-/// The bytes that selective acknowledgements take at most, with what aligns them.
+/// Maximum length of the SACK option, including padding.
 pub(crate) const LONGEST_SACK: usize = 4 + 8 * MOST_BLOCKS;
-/// No bytes kept.
+/// No bytes stored.
 const NONE: u32 = u32::MAX;
 
-/// A piece of the stream; its bytes, if kept, are at the beginning of a block.
+/// Piece of the stream; its bytes, if stored, are at the start of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: u32,
@@ -23,33 +23,33 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where its bytes are; none if they were only counted.
+    /// Block with the bytes; None if only the range is stored.
     pub(crate) fn block(&self) -> Option<u32> {
         (self.block != NONE).then_some(self.block)
     }
 }
 
-/// What became of a segment.
+/// Result of storing a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Some of it is new.
+    /// At least part of the segment is new.
     New,
-    /// All of it was there.
+    /// All of the segment was already stored.
     Again,
-    /// Not all of it could be kept.
+    /// Part of the segment could not be stored.
     NoRoom,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// In order, apart from each other.
+    /// Pieces in order, without overlap.
     pieces: VecDeque<Piece>,
-    /// Places in the ranges that came last, the last one first: RFC 2018 section 4.
+    /// Positions in the most recent ranges, latest first: RFC 2018 section 4.
     recent: [u32; MOST_BLOCKS],
     recents: u8,
-    /// A segment that came twice: RFC 2883.
+    /// Duplicate segment to report: RFC 2883.
     again: Option<(u32, u32)>,
-    /// Where the stream ends, if that is known already.
+    /// End of the stream, if known.
     pub(crate) end: Option<u32>,
 }
 
@@ -73,12 +73,12 @@ impl Reassembly {
         (self.again, self.end) = (None, None);
     }
 
-    /// Notes that a segment came twice.
+    /// Records a duplicate segment.
     pub(crate) fn note_again(&mut self, start: u32, end: u32) {
         self.again = Some((start, end));
     }
 
-    /// Keeps `start..end`: its bytes, or without them only that they came.
+    /// Stores `start..end` with its bytes, or only the range if `bytes` is None.
     pub(crate) fn keep(
         &mut self,
         start: u32,
@@ -123,7 +123,7 @@ impl Reassembly {
         kept
     }
 
-    /// Puts what fills a gap at its place, and says how many pieces that took.
+    /// Inserts data that fills a gap, and returns the number of pieces inserted.
     fn insert(
         &mut self,
         at: usize,
@@ -178,7 +178,7 @@ impl Reassembly {
         fits
     }
 
-    /// Puts the range around a place first, and once.
+    /// Moves the range around a position to the front of the recent ones.
     fn note_recent(&mut self, place: u32) {
         let Some((start, end)) = self.range(place) else {
             return;
@@ -196,8 +196,8 @@ impl Reassembly {
         self.recents = n;
     }
 
-    /// The piece whose turn has come: it begins at or before `expected` and ends after it. Its block
-    /// is the caller's, to be given back.
+    /// Removes and returns the next piece in order: it starts at or before `expected` and ends after it. The caller
+    /// must give back its block.
     pub(crate) fn take(&mut self, expected: u32, store: &mut Store) -> Option<Piece> {
         while let Some(&piece) = self.pieces.front() {
             if before(expected, piece.start) {
@@ -214,12 +214,12 @@ impl Reassembly {
         None
     }
 
-    /// Puts back a piece that could not be used up.
+    /// Puts back a piece that was not used completely.
     pub(crate) fn put_back(&mut self, piece: Piece) {
         self.pieces.push_front(piece);
     }
 
-    /// The range around a place.
+    /// Contiguous range around a position.
     fn range(&self, place: u32) -> Option<(u32, u32)> {
         let at = self
             .pieces
@@ -244,8 +244,8 @@ impl Reassembly {
         Some((start, end))
     }
 
-    /// Writes the option of an acknowledgement: what came twice, then the ranges that came last. Its
-    /// length, or 0 if there is nothing to say.
+    /// Writes the SACK option: the duplicate segment, then the most recent ranges. Returns its length, or 0 if there is
+    /// nothing to report.
     pub(crate) fn sack_option(&self, out: &mut [u8; LONGEST_SACK]) -> usize {
         let mut blocks = [(0, 0); MOST_BLOCKS];
         let mut n = 0;
@@ -278,7 +278,7 @@ impl Reassembly {
         4 + 8 * n
     }
 
-    /// What came twice was told.
+    /// Clears the duplicate segment after it was reported.
     pub(crate) fn told(&mut self) {
         self.again = None;
     }
@@ -292,7 +292,7 @@ mod tests {
     const BYTE: fn(u32) -> u8 = |place| (place % 251) as u8;
 
     proptest! {
-        /// Whatever comes in whatever order and however often, each byte is given out once and in order.
+        /// Each byte is returned exactly once and in order, regardless of the order and repetition of segments.
         #[test]
         fn every_byte_is_given_out_once_and_in_order(
             base: u32,
@@ -332,7 +332,7 @@ mod tests {
                 let len = ahead.sack_option(&mut option);
                 for block in option[..len].get(4..).unwrap_or(&[]).chunks_exact(8) {
                     let at = |i: usize| u32::from_be_bytes(block[i..i + 4].try_into().unwrap()).wrapping_sub(base) as usize;
-                    // A range is all there, and the bytes around it are not.
+                    // A reported range is complete, and the bytes next to it are missing.
                     prop_assert!(model[at(0)..at(4)].iter().all(|there| *there));
                     prop_assert!(!model[at(0) - 1] && !model[at(4)]);
                 }

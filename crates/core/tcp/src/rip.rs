@@ -1,26 +1,26 @@
-//! Updates of RIPv2 (RFC 2453) that change the table of a router: two, which take turns.
+//! RIPv2 updates (RFC 2453) that change the routing table of a router: two updates that alternate.
 
-/// Networks that come and go: those for documentation (RFC 5737), which no test uses, in sixteenths.
+/// Prefixes that appear and disappear: documentation networks (RFC 5737), not used by any test, in sixteenths.
 const FIRST: [u8; 3] = [192, 0, 2];
 const SECOND: [u8; 3] = [203, 0, 113];
-/// So many of each; an update has room for 25 entries (RFC 2453 section 4).
+/// Number of subnets of each prefix; an update has room for 25 entries (RFC 2453 section 4).
 const OF_EACH: u8 = 12;
-/// Hops to a network that is there, and what says that it is not.
+/// Metric of a reachable network, and of an unreachable one.
 const METRIC: u8 = 1;
 const INFINITY: u8 = 16;
 
 const RESPONSE: u8 = 2;
 const VERSION: u8 = 2;
 
-/// One of the two: the networks of the first are there and those of the second are not, or the other way round. Both
-/// have the same length.
+/// One of the two updates. In the first one the networks of `FIRST` are reachable and those of `SECOND` are not; the
+/// second one is the opposite. Both have the same length.
 pub fn update(second: bool) -> Vec<u8> {
     let mut bytes = vec![RESPONSE, VERSION, 0, 0];
     for (network, is_there) in [(FIRST, !second), (SECOND, second)] {
         let [a, b, c] = network;
         let metric = if is_there { METRIC } else { INFINITY };
         for part in 0..OF_EACH {
-            // Family of IPv4, no tag; address, mask, next hop: the sender.
+            // Address family IPv4, no tag; address, mask, next hop: the sender.
             bytes.extend([
                 0,
                 2,

@@ -1,38 +1,38 @@
-//! What an HTTP server answers to which path.
+//! Routes of an HTTP server: select the answer by path.
 
 use std::collections::HashMap;
 
 use crate::message::Message;
 
-/// A request line beyond this is of no path that is known.
+/// Maximum length of a request line in which the path is searched.
 const LONGEST_LINE: usize = 8192;
 
-/// A path, and what is answered to it.
+/// Path and its answer.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Path without query; with `*` at its end all that begin with what stands before.
+    /// Path without query. A `*` at its end matches all paths with this prefix.
     pub path: String,
-    /// The whole answer.
+    /// Complete answer.
     pub answer: Message,
-    /// Its status.
+    /// Status code of the answer.
     pub status: u16,
-    /// From the end of the request to the beginning of the answer, in ns.
+    /// Delay from the end of the request to the start of the answer, in ns.
     pub delay: u64,
-    /// The connection ends with it.
+    /// The connection ends after the answer.
     pub close: bool,
 }
 
-/// What is to be done for a route.
+/// Properties of a route without path and answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     pub(crate) status: u16,
     pub(crate) delay: u64,
     pub(crate) close: bool,
-    /// Answers that were queued.
+    /// Number of answers queued.
     pub(crate) answers: u64,
 }
 
-/// An answer that waits for its time.
+/// Delayed answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) due: u64,
@@ -41,17 +41,17 @@ pub(crate) struct Waiting {
     pub(crate) close: bool,
 }
 
-/// All routes of a server; the last one is that of what no other has.
+/// All routes of a server; the last one matches all other paths.
 #[derive(Debug)]
 pub(crate) struct Routes {
     exact: HashMap<Box<[u8]>, u16>,
-    /// The longest first.
+    /// Longest prefix first.
     prefixes: Vec<(Box<[u8]>, u16)>,
     pub(crate) rules: Box<[Rule]>,
 }
 
 impl Routes {
-    /// None where there are none.
+    /// Returns None if `routes` is empty.
     pub(crate) fn new(routes: &[Route]) -> Option<Self> {
         let (mut exact, mut prefixes) = (HashMap::new(), Vec::new());
         for (number, route) in routes.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Routes {
         self.rules.len() as u16 - 1
     }
 
-    /// The route of a request that begins so; none as long as its target has not ended.
+    /// Returns the route of a request line, or None while its target is incomplete.
     fn find(&self, line: &[u8]) -> Option<u16> {
         let line = line.trim_ascii_start();
         let begin = line.iter().position(|byte| *byte == b' ')? + 1;
@@ -104,10 +104,10 @@ impl Routes {
     }
 }
 
-/// Looks for the route of a request in its head.
+/// Searches the head of a request for its route.
 pub(crate) struct Seen<'a> {
     pub(crate) routes: &'a Routes,
-    /// The beginning of a request line that came in pieces.
+    /// Start of a request line that arrived in pieces.
     pub(crate) line: &'a mut Vec<u8>,
     pub(crate) found: Option<u16>,
 }

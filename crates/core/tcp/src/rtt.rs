@@ -1,18 +1,18 @@
-//! The round trip of a connection in two bytes: RFC 6298.
+//! Round-trip time of a connection in two bytes: RFC 6298.
 //!
-//! Each is a time in eighths of an octave from a microsecond on, so it is 6 % from the truth at most.
-//! What is rounded away is made up for: a sample that differs moves it by at least one step.
+//! Each byte is a time in eighths of an octave, starting at one microsecond, and at most an eighth below the true
+//! value. A sample that differs moves the value by at least one step, which compensates for the rounding.
 
-/// Smoothed round trip and its variation; 0 as long as nothing is known.
+/// Smoothed round-trip time and its variation; 0 while unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rtt {
     smoothed: u8,
     variation: u8,
 }
 
-/// A microsecond, nearly.
+/// Shift to units of 1,024 ns, about a microsecond.
 const UNIT: u32 = 10;
-/// The longest that is told apart: half an hour.
+/// Upper limit in units: about half an hour.
 const LONGEST: u64 = 1 << 31;
 
 impl Rtt {
@@ -26,18 +26,18 @@ impl Rtt {
         self.smoothed != 0
     }
 
-    /// The smoothed round trip in ns; 0 if it is not known.
+    /// Smoothed round-trip time in ns; 0 while unknown.
     #[inline]
     pub(crate) fn smoothed_ns(self) -> u64 {
         decode(self.smoothed)
     }
 
-    /// Takes a round trip of `ns`.
+    /// Adds a sample of `ns`.
     #[inline]
     pub(crate) fn sample(&mut self, ns: u64) {
         let code = encode(ns);
         if code == self.smoothed {
-            // What does not vary: a quarter less, which is three eighths of an octave and a bit.
+            // No variation: reduce it by a quarter, which is slightly more than three eighths of an octave.
             self.variation = self.variation.saturating_sub(3).max(1);
         } else if self.is_known() {
             self.follow(ns);
@@ -49,7 +49,7 @@ impl Rtt {
         }
     }
 
-    /// Takes a round trip that differs.
+    /// Adds a sample that differs from the smoothed value.
     #[inline(never)]
     fn follow(&mut self, ns: u64) {
         let smoothed = decode(self.smoothed);
@@ -59,7 +59,7 @@ impl Rtt {
         self.smoothed = toward(self.smoothed, smoothed - smoothed / 8 + ns / 8, ns);
     }
 
-    /// After how many ns a segment is sent again: a variation of less than `least` counts as that.
+    /// Retransmission timeout in ns; the variation term is at least `least`.
     #[inline]
     pub(crate) fn timeout_ns(self, least: u64) -> u64 {
         decode(self.smoothed) + (4 * decode(self.variation)).max(least)
@@ -82,7 +82,7 @@ fn decode(code: u8) -> u64 {
     (8 + u64::from(code % 8)) << (code / 8) << (UNIT - 3)
 }
 
-/// The code of the mean, and a step toward the sample where both have the same.
+/// Code of the mean, moved one step toward the sample if the mean does not change the code.
 fn toward(code: u8, mean: u64, sample: u64) -> u8 {
     let (new, wanted) = (encode(mean), encode(sample));
     match new.cmp(&code) {
@@ -120,7 +120,7 @@ mod tests {
             let told = rtt.smoothed_ns() as f64 / 1e6;
             assert!((told / ms as f64 - 1.0).abs() < 0.13, "{told} of {ms}");
         }
-        // A steady path has little variation; a nervous one is given time.
+        // A steady path has little variation; a path with jitter gets a longer timeout.
         assert!(rtt.timeout_ns(0) < 15_000_000, "{}", rtt.timeout_ns(0));
         for i in 0..200 {
             rtt.sample(if i % 2 == 0 { 5_000_000 } else { 45_000_000 });

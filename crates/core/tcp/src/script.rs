@@ -1,28 +1,28 @@
-//! What a connection says where it is not the same message again and again: an echo's own bytes, requests
-//! and answers of several kinds, or answers of which some are cut short and some follow a leave to go on.
+//! Output of a connection that is not one repeated message: echoed bytes, several kinds of requests or answers, answers
+//! without body, and "100 Continue".
 
 use std::collections::VecDeque;
 
 use crate::message::Message;
 use crate::store::Store;
 
-/// Leave to send a body: RFC 9110 section 15.2.1.
+/// Interim answer "100 Continue": RFC 9110 section 15.2.1.
 pub(crate) fn leave() -> Message {
     Message::bytes(b"HTTP/1.1 100 Continue\r\n\r\n")
 }
 
-/// What a piece of the stream is made of; a piece ends with the end of a message of it.
+/// Source of a piece of the stream; a piece ends with the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The message of this number, once or several times.
+    /// Message with this index, once or repeatedly.
     Text(u16),
-    /// Its head alone: the answer to HEAD.
+    /// Only the head of the message with this index: the answer to HEAD.
     Head(u16),
     /// "100 Continue".
     Leave,
 }
 
-/// A message, and how much of it is the head of an HTTP message.
+/// Message with the length of its HTTP head.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) message: Message,
@@ -38,16 +38,16 @@ impl Text {
     }
 }
 
-/// The texts of a machine.
+/// All texts of a machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Texts<'a> {
-    /// The requests of a client, the answers of a server.
+    /// Requests of a client or answers of a server.
     pub(crate) all: &'a [Text],
     pub(crate) leave: &'a Message,
 }
 
 impl Texts<'_> {
-    /// Writes what stands `to_end` bytes before the end of messages of this origin.
+    /// Writes the bytes that start `to_end` bytes before the end of messages of this origin.
     fn write(&self, origin: Origin, to_end: u32, out: &mut [u8]) {
         let (message, period) = match origin {
             Origin::Text(n) => {
@@ -74,12 +74,12 @@ impl Texts<'_> {
     }
 }
 
-/// The bytes from the oldest one not acknowledged on.
+/// Output of a connection from the oldest unacknowledged byte on.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// Pieces with what is left of them.
+    /// Pieces with their remaining lengths.
     pieces: VecDeque<(Origin, u32)>,
-    /// Blocks of an echo, and where in the first and the last one it begins and ends.
+    /// Blocks of an echo; `begins` and `ends` are offsets in the first and the last block.
     blocks: VecDeque<u32>,
     begins: usize,
     ends: usize,
@@ -98,7 +98,7 @@ impl Script {
         (self.begins, self.ends) = (0, 0);
     }
 
-    /// Puts `len` bytes of an origin behind the `queued` that are there already.
+    /// Appends `len` bytes of an origin to the `queued` bytes already present.
     pub(crate) fn push(&mut self, queued: u32, origin: Origin, len: u32) {
         if self.pieces.is_empty() && queued > 0 {
             self.pieces.push_back((Origin::Text(0), queued));
@@ -109,7 +109,7 @@ impl Script {
         }
     }
 
-    /// Puts bytes behind those that are there, and says how many could be.
+    /// Appends echoed bytes and returns the number accepted.
     pub(crate) fn echo(&mut self, mut bytes: &[u8], store: &mut Store) -> usize {
         let mut taken = 0;
         while !bytes.is_empty() {
@@ -129,7 +129,7 @@ impl Script {
         taken
     }
 
-    /// `n` bytes were acknowledged.
+    /// Removes `n` acknowledged bytes.
     pub(crate) fn acknowledged(&mut self, mut n: u32, store: &mut Store) {
         if !self.blocks.is_empty() {
             self.begins += n as usize;
@@ -154,7 +154,7 @@ impl Script {
         }
     }
 
-    /// Writes what stands `at` bytes after the oldest one into all of `out`.
+    /// Fills `out` with the bytes from offset `at` after the oldest one.
     pub(crate) fn write(&self, at: u32, out: &mut [u8], texts: &Texts, store: &Store) {
         if !self.blocks.is_empty() {
             self.write_echo(at as usize, out, store);
@@ -197,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is queued and acknowledged in between, the bytes are those of the messages in turn.
+        /// The output equals the queued messages in order, regardless of acknowledgements in between.
         #[test]
         fn pieces_are_written_in_turn(
             steps in prop::collection::vec((0u8..5, 0u32..200), 1..40),

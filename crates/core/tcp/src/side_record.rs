@@ -1,5 +1,5 @@
-//! What a connection needs only while segments are lost or out of order, more is to be sent than the
-//! window lets go, what it says is not one message again and again, or several things wait their turn.
+//! Side record: connection state that is needed only for losses, out-of-order data, data beyond the window, output that
+//! is not one repeated message, or several pending requests or answers.
 
 use std::collections::VecDeque;
 
@@ -10,43 +10,43 @@ use crate::routes::Waiting;
 use crate::script::Script;
 use crate::store::Store;
 
-/// A request that waits for its answer, where they differ from each other.
+/// Request in flight, if requests differ from each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// The number of its text.
+    /// Index of its text.
     pub(crate) text: u16,
-    /// How much later than it was due it left, [packed](crate::conn::pack_ns).
+    /// Lateness of the request, [packed](crate::conn::pack_ns).
     pub(crate) late: u32,
-    /// When it was queued for sending.
+    /// Time at which it was queued for sending, ns.
     pub(crate) sent: u64,
 }
 
-/// The side record of one connection.
+/// Side record of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct SideRecord {
-    /// Where fast recovery, or sending again after a timeout, ends: RFC 6582 section 3.2, "recover".
+    /// End of fast recovery or of the retransmissions after a timeout: "recover" in RFC 6582 section 3.2.
     pub(crate) recover: u32,
-    /// Duplicate acknowledgements of a peer without selective ones, up to 3.
+    /// Duplicate acknowledgements of a peer without SACK, up to 3.
     pub(crate) duplicates: u8,
     pub(crate) ahead: Reassembly,
     pub(crate) board: Board,
     pub(crate) script: Script,
-    /// Requests without an answer, the oldest first.
+    /// Requests without an answer, oldest first.
     pub(crate) asked: VecDeque<Asked>,
-    /// Something of the next answer was shown.
+    /// Part of the next answer was passed to the observer.
     pub(crate) shown: bool,
-    /// When what is timed ([`pack::TIMING`](crate::conn::pack::TIMING)) went out.
+    /// Send time of the data being timed ([`pack::TIMING`](crate::conn::pack::TIMING)).
     pub(crate) timed: u64,
-    /// Answers of a server that wait for their time, in the order of the requests.
+    /// Delayed answers of a server, in the order of the requests.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// The beginning of a request line, and the route of a request that has not ended.
+    /// Start of a request line, and `route`, the route of an incomplete request.
     pub(crate) line: Vec<u8>,
     pub(crate) route: Option<u16>,
     next_free: u16,
 }
 
 impl SideRecord {
-    /// Whether it holds nothing but a recovery point.
+    /// Returns true if the record contains nothing but a recovery point.
     pub(crate) fn is_empty(&self) -> bool {
         self.ahead.is_empty()
             && !self.board.is_active()
@@ -70,7 +70,7 @@ impl SideRecord {
     }
 }
 
-/// Side records by number; at most 65,534, the connections beyond do without.
+/// Side records by index, at most 65,535; further connections work without one.
 #[derive(Debug)]
 pub(crate) struct SideRecords {
     all: Vec<SideRecord>,
@@ -79,7 +79,7 @@ pub(crate) struct SideRecords {
 }
 
 impl SideRecords {
-    /// None yet; bytes are kept in blocks of so many.
+    /// Creates an empty collection; received bytes are stored in blocks of `block_len`.
     pub(crate) fn new(block_len: usize) -> Self {
         Self {
             all: Vec::new(),
@@ -88,12 +88,12 @@ impl SideRecords {
         }
     }
 
-    /// The record of a connection whose number may be [`NO_SIDE_RECORD`]; a fresh one then, if there is any.
+    /// Returns the record of a connection. Allocates one if `number` is [`NO_SIDE_RECORD`] and one is available.
     pub(crate) fn of(&mut self, number: &mut u16) -> Option<&mut SideRecord> {
         self.with_store(number).map(|(side_record, _)| side_record)
     }
 
-    /// The same, and where its bytes are.
+    /// Like `of`, also returns the byte store.
     pub(crate) fn with_store(&mut self, number: &mut u16) -> Option<(&mut SideRecord, &mut Store)> {
         if *number == NO_SIDE_RECORD {
             if self.free != NO_SIDE_RECORD {
@@ -114,7 +114,7 @@ impl SideRecords {
         self.all.get_mut(usize::from(number))
     }
 
-    /// A record to look at, and where its bytes are.
+    /// Returns a record for reading, with the byte store.
     pub(crate) fn look(&self, number: u16) -> Option<(&SideRecord, &Store)> {
         Some((self.all.get(usize::from(number))?, &self.store))
     }

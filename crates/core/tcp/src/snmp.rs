@@ -1,20 +1,20 @@
-//! One question of SNMPv2c (RFC 3416, BER of X.690): a GetRequest of one variable, and what of its response tells whether
-//! it was answered. No more of SNMP is known here.
+//! SNMPv2c request (RFC 3416, BER of X.690): one GetRequest with one variable, and a check of its response. Other parts
+//! of SNMP are not supported.
 
-/// A GetRequest as bytes.
+/// Encoded GetRequest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnmpQuestion {
-    /// The whole message.
+    /// Complete message.
     pub bytes: Vec<u8>,
-    /// Where its request id stands: four bytes, which are a shortest form only from 0x4000_0000 to 0x7fff_ffff.
+    /// Offset of the request id: four bytes, valid as shortest encoding only from 0x4000_0000 to 0x7fff_ffff.
     pub id_at: u32,
 }
 
-/// What a response says.
+/// Result of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SnmpResponse {
     pub(crate) id: u32,
-    /// Its status is an error, or it has no value for what was asked.
+    /// The response reports an error or contains no value.
     pub(crate) is_error: bool,
 }
 
@@ -27,10 +27,10 @@ const GET: u8 = 0xa0;
 const RESPONSE: u8 = 0xa2;
 /// SNMPv2c (RFC 1901 section 3).
 const VERSION: [u8; 3] = [INTEGER, 1, 1];
-/// noSuchObject, noSuchInstance, endOfMibView stand in place of a value (RFC 3416 section 3).
+/// noSuchObject, noSuchInstance and endOfMibView replace a value (RFC 3416 section 3).
 const EXCEPTIONS: std::ops::RangeInclusive<u8> = 0x80..=0x82;
 
-/// sysUpTime.0 (RFC 3418): what every agent has.
+/// sysUpTime.0 (RFC 3418), which every agent supports.
 const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
 
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Asks for sysUpTime.0. `community`: at most 1,000 bytes.
+/// Requests sysUpTime.0. `community` has at most 1,000 bytes.
 pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
     let variable = [element(OBJECT, &SYS_UP_TIME), element(NULL, &[])].concat();
     let variables = element(SEQUENCE, &element(SEQUENCE, &variable));
@@ -57,7 +57,7 @@ pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
         SEQUENCE,
         &[VERSION.to_vec(), element(OCTETS, community), pdu].concat(),
     );
-    // From the end: the variables, two integers of 3 bytes, and the four bytes themselves.
+    // From the end: the variables, two integers of 3 bytes, and the request id of 4 bytes.
     let id_at = bytes.len() - variables.len() - 6 - 4;
     SnmpQuestion {
         bytes,
@@ -65,7 +65,7 @@ pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
     }
 }
 
-/// Tag and content of the first element, and what follows it. Lengths of up to two bytes; datagrams are no longer.
+/// Tag and content of the first element, and the rest. Lengths use at most two bytes, which is enough for a datagram.
 fn take(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -90,14 +90,14 @@ fn take_of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (own == tag).then_some((content, rest))
 }
 
-/// A number of up to four bytes, not negative.
+/// Non-negative number of up to four bytes.
 fn number(content: &[u8]) -> Option<u32> {
     let is_short = (1..=4).contains(&content.len());
     let is_positive = content.first().is_some_and(|first| *first < 0x80);
     (is_short && is_positive).then(|| content.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
 }
 
-/// What a payload says, if it is a response of SNMPv2c.
+/// Parses a payload; None if it is not an SNMPv2c response.
 pub(crate) fn response(payload: &[u8]) -> Option<SnmpResponse> {
     let (message, _) = take_of(SEQUENCE, payload)?;
     let rest = message.strip_prefix(&VERSION)?;
@@ -122,7 +122,7 @@ pub(crate) fn response(payload: &[u8]) -> Option<SnmpResponse> {
 mod tests {
     use super::*;
 
-    /// What snmpget -v2c -c public asks, with this request id.
+    /// Request of `snmpget -v2c -c public` with this request id.
     const ASKED: [u8; 43] = [
         0x30, 0x29, 0x02, 0x01, 0x01, 0x04, 0x06, b'p', b'u', b'b', b'l', b'i', b'c', 0xa0, 0x1c,
         0x02, 0x04, 0x40, 0x00, 0x00, 0x00, 0x02, 0x01, 0x00, 0x02, 0x01, 0x00, 0x30, 0x0e, 0x30,
@@ -134,7 +134,7 @@ mod tests {
         let question = sys_up_time(b"public");
         assert_eq!(question.bytes, ASKED);
         assert_eq!(question.id_at, 17);
-        // Longer communities move it, also over the lengths of two and three bytes.
+        // A longer community moves the id; lengths may need two or three bytes.
         for len in [0, 100, 120, 200, 300, 1000] {
             let question = sys_up_time(&vec![b'x'; len]);
             let at = question.id_at as usize;
@@ -171,11 +171,11 @@ mod tests {
         let id = 0x4102_0304;
         let told = |is_error| Some(SnmpResponse { id, is_error });
         assert_eq!(response(&good), told(false));
-        // noSuchName, noSuchObject, nothing.
+        // noSuchName, noSuchObject, no value.
         assert_eq!(response(&answered(2, &ticks)), told(true));
         assert_eq!(response(&answered(0, &[0x80, 0])), told(true));
         assert_eq!(response(&answered(0, &[])), told(true));
-        // A question is no response; nor is anything that is cut short, and nothing panics.
+        // A request and a truncated response are rejected, and nothing panics.
         assert_eq!(response(&ASKED), None);
         for len in 0..good.len() {
             assert_eq!(response(&good[..len]), None, "{len}");

@@ -1,35 +1,35 @@
-//! Where a connection really comes from, as devices in between tell: the PROXY protocol, versions
-//! 1 and 2 (haproxy.org, "The PROXY protocol", 2020), the TCP option TOA and its like for UDP.
+//! Original source of a connection as reported by devices on the path: PROXY protocol versions 1 and 2 (haproxy.org,
+//! "The PROXY protocol", 2020), the TCP option TOA and its UDP counterpart UOA.
 
 use std::net::IpAddr;
 
 use crate::addr::Addr;
 use crate::parse::options;
 
-/// The start of a stream.
+/// Start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxy {
     /// No header.
     None,
-    /// A header of `len` bytes; no source where the device speaks for itself.
+    /// Header of `len` bytes; no source if the device itself opened the connection.
     Header {
         len: usize,
         source: Option<(Addr, u16)>,
     },
-    /// The beginning of a header.
+    /// Incomplete header.
     Partial,
-    /// It begins like a header and is none.
+    /// Starts like a header but is invalid.
     Malformed,
 }
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The longest line of version 1, with its end: section 2.1.
+/// Maximum length of a version 1 line including its end: section 2.1.
 const LONGEST_LINE: usize = 107;
 
-/// The longest header of version 2 that is believed; section 2.2 has 536 as what must be taken.
+/// Maximum accepted length of a version 2 header; section 2.2 requires support for 536.
 const LONGEST_BLOCK: usize = 4096;
 
-/// The header at the start of a stream, of which there is at least one byte.
+/// Parses the header at the start of a stream, given at least one byte.
 pub(crate) fn read_proxy(bytes: &[u8]) -> Proxy {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if begins(b"PROXY ") {
@@ -95,12 +95,12 @@ fn version_2(bytes: &[u8]) -> Option<Proxy> {
     Some(Proxy::Header { len, source })
 }
 
-/// The client's address and port in a TOA option: kind 254, port, then 4 or 16 bytes.
+/// Address and port of the client in a TOA option: kind 254, port, then 4 or 16 bytes of address.
 pub(crate) fn toa(bytes: &[u8]) -> Option<(Addr, u16)> {
     told(bytes, 254)
 }
 
-/// The same of a datagram, UOA: kind 31 among the options of IPv4.
+/// Address and port of the client in a UOA option: kind 31 among the IPv4 options.
 pub(crate) fn uoa(bytes: &[u8]) -> Option<(Addr, u16)> {
     told(bytes, 31)
 }

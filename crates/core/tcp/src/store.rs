@@ -1,6 +1,6 @@
-//! Bytes that must be kept for a while: blocks of one size, made when first needed, used again and again.
+//! Byte store: blocks of one size, allocated on first use and reused.
 
-/// Most bytes kept by one machine.
+/// Maximum number of bytes stored by one machine.
 const MOST_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Blocks of so many bytes.
+    /// Creates a store with blocks of `block_len` bytes.
     pub(crate) fn new(block_len: usize) -> Self {
         Self {
             blocks: Vec::new(),
@@ -25,14 +25,14 @@ impl Store {
         self.block_len
     }
 
-    /// Bytes that could still be kept.
+    /// Number of bytes that can still be stored.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let made = self.blocks.len() * self.block_len;
         MOST_BYTES.saturating_sub(made) + self.free.len() * self.block_len
     }
 
-    /// A block, unless all that may be are in use.
+    /// Returns a block, or None if the limit is reached.
     pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(block) = self.free.pop() {
             return Some(block);
@@ -56,7 +56,7 @@ impl Store {
         &mut self.blocks[block as usize]
     }
 
-    /// Takes a block's bytes out, to be [put back](Store::put).
+    /// Removes the bytes of a block, to be [put back](Store::put).
     pub(crate) fn lend(&mut self, block: u32) -> Box<[u8]> {
         std::mem::take(&mut self.blocks[block as usize])
     }

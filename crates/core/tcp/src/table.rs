@@ -1,8 +1,8 @@
-//! Connections by their tuple: records in chunks, and an index of hash and record number.
+//! Connection table: records in chunks, and an index from hash to record number.
 //!
-//! The index is open addressing with linear probing. An entry holds 32 bits of the hash beside the
-//! record's number, so neither a miss, nor closing a gap, nor growing touches a record. It grows
-//! by moving a few entries with every insertion, and records never move: no insertion is long.
+//! The index uses open addressing with linear probing. An entry contains 32 bits of the hash and the record number, so
+//! a miss, closing a gap, and growing do not access records. Each insertion during growth moves a few entries, and
+//! records never move, so no insertion takes long.
 
 use crate::addr::Addr;
 use crate::conn::{Conn, Key};
@@ -32,7 +32,7 @@ impl Slab {
         &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
     }
 
-    /// All record numbers there are, taken or free.
+    /// Number of records allocated, used or free.
     pub(crate) fn extent(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
@@ -81,7 +81,7 @@ impl Links for Slab {
     }
 }
 
-/// 0 is empty; else the hash above, the record number plus one below.
+/// Index entry: 0 if empty, otherwise the hash (upper half) and the record number plus one (lower half).
 type Entry = u64;
 
 #[derive(Debug, Default)]
@@ -133,7 +133,7 @@ impl Buckets {
         }
     }
 
-    /// Empties a bucket and closes the gap by moving back what was pushed past it.
+    /// Empties a bucket and closes the gap by moving displaced entries back.
     #[inline]
     fn remove(&mut self, mut gap: usize) {
         let mask = self.mask();
@@ -145,7 +145,7 @@ impl Buckets {
                 break;
             }
             let home = (entry >> 32) as usize & mask;
-            // It may move back only if its home does not lie between the gap and itself.
+            // An entry may move back only if its home is not between the gap and itself.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
                 self.entries[gap] = entry;
                 gap = at;
@@ -156,21 +156,21 @@ impl Buckets {
     }
 }
 
-/// The connections of one worker.
+/// Connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) slab: Slab,
     now: Buckets,
-    /// The index before it grew; emptied little by little.
+    /// Index before it grew; its entries move step by step.
     old: Buckets,
     cursor: usize,
-    /// What the hash is mixed with; nobody outside knows it.
+    /// Secret of the hash; unknown to peers.
     secret: [u64; 3],
 }
 
 impl Table {
-    /// Room for `expected` connections before the index first grows. Which tuples share a place
-    /// follows from the key.
+    /// Creates a table with an index that first grows after `expected` connections. The key determines which tuples
+    /// collide.
     pub(crate) fn new(expected: u32, key: u64) -> Self {
         let buckets = (expected as usize * 4 / 3).max(64).next_power_of_two();
         Self {
@@ -186,24 +186,23 @@ impl Table {
         self.slab.used
     }
 
-    /// Bytes taken: records and index.
+    /// Memory of records and index, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.slab.chunks.len() * CHUNK * size_of::<Conn>()
             + (self.now.entries.len() + self.old.entries.len()) * size_of::<Entry>()
     }
 
-    /// A hash of the whole tuple; the upper half serves for sequence numbers.
+    /// Hash of the complete tuple; the upper half is used for sequence numbers.
     #[inline]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         let (high, low) = key.remote.halves();
         let rest = u64::from(key.local) << 32 | u64::from(key.ports);
         let [a, b, c] = self.secret;
-        // A factor of 0 would take all others with it; with secrets of 64 bits no tuple is known to
-        // make one.
+        // A factor of 0 would cancel all others. With 64-bit secrets, peers cannot construct a tuple that produces one.
         fold(fold(low ^ a, rest ^ b) ^ high, c)
     }
 
-    /// The connection of a tuple whose hash is given.
+    /// Returns the connection of a tuple with the given hash.
     #[inline]
     pub(crate) fn find(&mut self, key: &Key, hash: u64) -> Option<u32> {
         let slab = &mut self.slab;
@@ -214,13 +213,13 @@ impl Table {
         Some(self.old.entries[at] as u32 - 1)
     }
 
-    /// Where the record of a hash is looked for first.
+    /// Address of the first index entry to search for a hash.
     #[inline]
     pub(crate) fn place(&self, hash: u64) -> *const u8 {
         std::ptr::from_ref(&self.now.entries[hash as usize & self.now.mask()]).cast()
     }
 
-    /// Both ends of the record that is there, most likely the one of the hash.
+    /// Prefetches both ends of the record in the first entry, which is probably the one of the hash.
     #[inline(always)]
     pub(crate) fn fetch_record(&mut self, hash: u64, fetch: impl Fn(*const u8)) {
         let entry = self.now.entries[hash as usize & self.now.mask()];
@@ -231,7 +230,7 @@ impl Table {
         }
     }
 
-    /// A fresh record under a tuple that is not in the table.
+    /// Allocates a record for a tuple that is not in the table.
     #[inline]
     pub(crate) fn insert(&mut self, key: Key, hash: u64) -> u32 {
         if (self.now.used + self.old.used) * 8 >= self.now.entries.len() * 7 {
@@ -244,7 +243,7 @@ impl Table {
         self.now
             .insert((hash & 0xffff_ffff) << 32 | u64::from(id + 1));
         let conn = self.slab.get(id);
-        // Whether the number waits in the machine's queue outlives the connection.
+        // A record may still be in the machine's queue after its connection has ended.
         let queued = conn.is_queued();
         *conn = Conn::FREE;
         conn.key = key;
@@ -252,7 +251,7 @@ impl Table {
         id
     }
 
-    /// Takes a connection out, whose hash is given. Its timer must not be running.
+    /// Removes a connection with the given hash. Its timer must not be running.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32, hash: u64) {
         let hash = hash as u32;
@@ -265,8 +264,8 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        // Growing again before the last growth is done does not happen: sixteen are moved for every
-        // one that comes. Should it, the rest is moved at once.
+        // Growth is complete before the next one starts, because each insertion moves sixteen entries. If not, move the
+        // rest at once.
         self.migrate(usize::MAX);
         let bigger = Buckets::with_buckets(self.now.entries.len() * 2);
         self.old = std::mem::replace(&mut self.now, bigger);
@@ -290,13 +289,13 @@ impl Table {
     }
 }
 
-/// Three numbers out of one, all bits of each depending on all of its (splitmix64).
+/// Derives three numbers from one; every bit depends on all bits of the key (splitmix64).
 fn secrets(key: u64) -> [u64; 3] {
     [1, 2, 3].map(|i: u64| {
         let mut z = key.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // Odd, so never a factor that loses bits.
+        // An odd factor loses no bits.
         (z ^ z >> 31) | 1
     })
 }
@@ -308,7 +307,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Key {
-    /// The tuple as one end sees it.
+    /// Creates the key from the local point of view.
     #[inline]
     pub(crate) fn new(remote: Addr, local: u32, remote_port: u16, local_port: u16) -> Self {
         Self {
@@ -326,7 +325,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// The table holds what a HashMap holds, while it grows and shrinks.
+        /// The table agrees with a HashMap while it grows and shrinks.
         #[test]
         fn holds_what_a_map_holds(steps in prop::collection::vec((any::<bool>(), 0u16..600), 1..3000)) {
             let mut table = Table::new(0, 7);
@@ -355,7 +354,7 @@ mod tests {
         }
     }
 
-    /// The longest way from a tuple to its place, with `n` connections to each of some servers.
+    /// Maximum probe length, with `n` connections to each of some servers.
     fn longest_search(table: &mut Table, remotes: &[&str], n: u16) -> usize {
         for remote in remotes {
             let remote = remote.parse::<std::net::IpAddr>().unwrap().into();
@@ -409,7 +408,7 @@ mod tests {
             let key = Key::new(Addr::v4(n), 0, 1, 80);
             let hash = table.hash(&key);
             table.insert(key, hash);
-            // Below a few thousand the chunk is what counts.
+            // Below a few thousand connections the chunk size dominates.
             if n > 200_000 {
                 worst = worst.max(table.memory() as f64 / f64::from(n + 1));
             }

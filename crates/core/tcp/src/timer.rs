@@ -1,20 +1,20 @@
-//! Timers in constant time: a wheel of six levels whose lists are linked through the records.
+//! Timer wheel with constant-time operations: six levels, with lists linked through the records.
 //!
-//! A tick is 1,024 ns. A record that is put off stays where it is and is looked at again when its
-//! old time comes, so putting off costs one store; only what comes nearer is moved.
+//! A tick is 1,024 ns. A record that is postponed stays in place and is checked again at its old time, so postponing
+//! costs one store. Only a record that gets an earlier time is moved.
 
-/// A length of time in ticks is its nanoseconds shifted by this.
+/// Shift from nanoseconds to ticks.
 pub(crate) const TICK_SHIFT: u32 = 10;
 
 const LEVELS: usize = 6;
 const SLOTS: usize = 64;
 /// No record.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Marks a `prev` that names a slot, or, with the slot out of range, a record in no list.
+/// Marks a `prev` that is a slot or, if the slot is out of range, a record in no list.
 const HEAD: u32 = 0x8000_0000;
 /// `prev` of a record that is in no list.
 pub(crate) const UNLINKED: u32 = HEAD | 0xffff;
-/// Farther times are looked at again after this many ticks (18 minutes).
+/// Limit in ticks (18 minutes); later times are checked again then.
 const FARTHEST: u64 = 1 << 30;
 
 /// Neighbours of a record in its list, and its time.
@@ -23,7 +23,7 @@ const FARTHEST: u64 = 1 << 30;
 pub(crate) struct Link {
     pub(crate) next: u32,
     pub(crate) prev: u32,
-    /// Low 32 bits of the tick at which it is due.
+    /// Low 32 bits of the tick at which the record is due.
     pub(crate) due: u32,
 }
 
@@ -40,7 +40,7 @@ impl Link {
     }
 }
 
-/// Records with a link each.
+/// Collection of records with one link each.
 pub(crate) trait Links {
     fn link(&mut self, record: u32) -> &mut Link;
 }
@@ -49,11 +49,11 @@ pub(crate) trait Links {
 pub(crate) struct Wheel {
     heads: [u32; LEVELS * SLOTS],
     used: [u64; LEVELS],
-    /// The next tick to be looked at; everything earlier has been.
+    /// Next tick to process.
     tick: u64,
 }
 
-/// The first tick that begins at or after a time.
+/// First tick that starts at or after a time.
 #[inline]
 pub(crate) fn tick_at(ns: u64) -> u64 {
     (ns >> TICK_SHIFT) + u64::from(ns & ((1 << TICK_SHIFT) - 1) != 0)
@@ -68,7 +68,7 @@ impl Wheel {
         }
     }
 
-    /// Sets the time of a record, in a list or not.
+    /// Sets the time of a record, whether it is in a list or not.
     #[inline]
     pub(crate) fn set(&mut self, links: &mut impl Links, record: u32, due_ns: u64) {
         let due = tick_at(due_ns).clamp(self.tick, self.tick + FARTHEST);
@@ -87,7 +87,7 @@ impl Wheel {
 
     #[inline]
     fn insert(&mut self, links: &mut impl Links, record: u32, due: u64) {
-        // The highest bit in which the time differs from now names the level.
+        // The highest bit that differs between the due time and now determines the level.
         let level = ((due ^ self.tick) | 1).ilog2() as usize / 6;
         let level = level.min(LEVELS - 1);
         let slot = (due >> (6 * level)) as usize % SLOTS;
@@ -103,7 +103,7 @@ impl Wheel {
         self.used[level] |= 1 << slot;
     }
 
-    /// Takes a record out of its list, if it is in one.
+    /// Removes a record from its list, if any.
     #[inline]
     pub(crate) fn unlink(&mut self, links: &mut impl Links, record: u32) {
         let Link { next, prev, .. } = *links.link(record);
@@ -125,12 +125,12 @@ impl Wheel {
         }
     }
 
-    /// A record whose time has come, out of its list; None when there is none up to `now_ns`.
+    /// Removes and returns a record that is due; None if no record is due by `now_ns`.
     pub(crate) fn expire(&mut self, links: &mut impl Links, now_ns: u64) -> Option<u32> {
         let now = now_ns >> TICK_SHIFT;
         loop {
             let Some((level, start)) = self.earliest() else {
-                // Or the first timer after a long pause would be measured from its beginning.
+                // Without this, the first timer after a long pause would count from the start of the pause.
                 self.tick = self.tick.max(now);
                 return None;
             };
@@ -138,7 +138,7 @@ impl Wheel {
                 self.tick = self.tick.max(now);
                 return None;
             }
-            // Nothing lies between: times of higher levels are opened up before they are passed.
+            // No timer is in between: slots of higher levels are expanded before the time passes them.
             self.tick = self.tick.max(start);
             let slot = (start >> (6 * level)) as usize % SLOTS;
             let record = self.heads[level * SLOTS + slot];
@@ -154,7 +154,7 @@ impl Wheel {
         }
     }
 
-    /// The level and the beginning, in ticks, of the first slot in use.
+    /// Level and start, in ticks, of the first slot in use.
     #[inline]
     fn earliest(&self) -> Option<(usize, u64)> {
         let mut best: Option<(usize, u64)> = None;
@@ -167,7 +167,7 @@ impl Wheel {
             let ahead = used.rotate_right(here).trailing_zeros();
             let start = ((self.tick >> shift) + u64::from(ahead)) << shift;
             let start = start.max(self.tick);
-            // Of two that begin together the upper one is opened up first.
+            // If two slots start at the same time, expand the higher level first.
             if best.is_none_or(|(_, other)| start <= other) {
                 best = Some((level, start));
             }
@@ -175,7 +175,7 @@ impl Wheel {
         best
     }
 
-    /// The earliest time at which [`Wheel::expire`] may have something, in ns; never too late.
+    /// Time in ns by which [`Wheel::expire`] must be called; never too late.
     #[inline]
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.earliest().map(|(_, start)| start << TICK_SHIFT)
@@ -226,7 +226,7 @@ mod tests {
     }
 
     proptest! {
-        /// A sorted map tells the same: nothing early, nothing late, nothing lost.
+        /// The wheel agrees with a sorted map: no timer fires early, late or never.
         #[test]
         fn fires_as_a_sorted_list_does(start in 0u64..u64::MAX / 4, steps in steps()) {
             let mut links = vec![Link::IDLE; 20];

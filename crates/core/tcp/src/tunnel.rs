@@ -1,4 +1,4 @@
-//! The tunnel around frames: VXLAN (RFC 7348), IPv4 outside.
+//! VXLAN tunnel (RFC 7348) over IPv4.
 
 use std::net::Ipv4Addr;
 
@@ -8,33 +8,33 @@ use crate::addr::Addr;
 use crate::build::Path;
 use crate::parse::{Check, Other, parse};
 
-/// The port of VXLAN: RFC 7348 section 5.
+/// UDP port of VXLAN: RFC 7348 section 5.
 const PORT: u16 = 4789;
-/// The flag that says that there is a network identifier.
+/// Flag of the VXLAN header: the network identifier is valid.
 const HAS_VNI: u8 = 0x08;
-/// Bytes of the VXLAN header.
+/// Length of the VXLAN header in bytes.
 const VXLAN: usize = 8;
-/// What the tunnel adds to a frame, without a VLAN tag.
+/// Length of the outer headers, without a VLAN tag.
 pub(crate) const OUTER: usize = 14 + Ipv4View::LEN + UdpView::LEN + VXLAN;
-/// The same with one.
+/// Length of the outer headers with a VLAN tag.
 pub(crate) const LONGEST_OUTER: usize = OUTER + 4;
 
-/// A VXLAN tunnel. The gateway of the configuration is the next hop outside.
+/// VXLAN tunnel. The gateway of the configuration is the next hop of the outer packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Network identifier, 1 to 16,777,215.
     pub vni: u32,
-    /// Source address of the frames inside.
+    /// Source address of the inner frames.
     pub src_mac: MacAddr,
-    /// Destination address of the frames inside.
+    /// Destination address of the inner frames.
     pub dst_mac: MacAddr,
-    /// Our end.
+    /// Local endpoint.
     pub local: Ipv4Addr,
-    /// The other end.
+    /// Remote endpoint.
     pub remote: Ipv4Addr,
 }
 
-/// Puts frames into the tunnel and takes them out.
+/// Encapsulates and decapsulates frames.
 #[derive(Clone, Debug)]
 pub(crate) struct Outer {
     pub(crate) tunnel: Tunnel,
@@ -66,7 +66,7 @@ impl Outer {
             tos,
             total_len: 0.into(),
             id: 0.into(),
-            // Don't fragment.
+            // Flag "don't fragment".
             fragment: 0x4000.into(),
             ttl,
             protocol: protocol::UDP,
@@ -118,7 +118,7 @@ impl Outer {
         self.id = self.id.wrapping_add(1);
     }
 
-    /// The frame inside, and the Ethernet address it came from.
+    /// Returns the inner frame and the Ethernet source address of the outer one.
     pub(crate) fn open<'a>(
         &self,
         frame: &'a [u8],
@@ -144,7 +144,7 @@ impl Outer {
     }
 }
 
-/// A port from 49152 on that differs from flow to flow and not within one: RFC 7348 section 5.
+/// Source port from 49152 on, different between flows and constant within a flow: RFC 7348 section 5.
 #[inline]
 fn source_port(path: &Path) -> u16 {
     let v6 = !path.local.is_v4();

@@ -1,63 +1,63 @@
-//! Which connection comes next: all combinations of client and server addresses and ports, in an
-//! order, without storing any.
+//! Connection tuples: all combinations of client and server addresses and ports in a given order, computed without
+//! storing them.
 
 use crate::addr::{Addr, Pool};
 
-/// One end's view of a connection to be: the client's.
+/// Addresses and ports of a future connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
-    /// Number of the client's address in its pool.
+    /// Index of the client address in its pool.
     pub client: u32,
     /// Source port.
     pub client_port: u16,
-    /// Number of the server's address in its pool.
+    /// Index of the server address in its pool.
     pub server: u32,
     /// Destination port.
     pub server_port: u16,
 }
 
-/// In which order tuples are taken. All orders visit every tuple once before any comes again.
+/// Order of the tuples. All orders visit every tuple once before any repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Server address fastest, then server port, client port, client address.
+    /// Server address varies fastest, then server port, client port, client address.
     Sequential,
-    /// Every so-manyth of the sequential order. A stride that shares a factor with the number of
-    /// tuples is raised until it does not, so that all are visited.
+    /// Every n-th tuple of the sequential order. A stride that shares a factor with the number of tuples is raised
+    /// until it does not, so that all tuples are visited.
     Stride(u64),
-    /// A permutation by seed.
+    /// Pseudo-random permutation with a seed.
     Random(u64),
 }
 
-/// Which tuples are this worker's, so that answers come back to it.
+/// Selects the tuples of one worker so that answers arrive at that worker.
 #[derive(Clone, Debug, Default)]
 pub enum Steering {
-    /// All.
+    /// All tuples.
     #[default]
     All,
-    /// Those whose client port leaves this remainder.
+    /// Tuples with `client_port % workers == mine`.
     ClientPort {
-        /// The number of workers; 0 counts as 1.
+        /// Number of workers; 0 counts as 1.
         workers: u16,
-        /// This worker, from 0.
+        /// Index of this worker, from 0.
         mine: u16,
     },
-    /// Those whose answers the NIC's receive hash sends to this queue.
+    /// Tuples with answers that the NIC delivers to the queue of this worker.
     Hash(Box<ReceiveHash>),
 }
 
-/// The receive hash of a NIC: Toeplitz over addresses and ports, and its table of queues.
+/// Receive hash of a NIC (RSS): Toeplitz hash over addresses and ports, and the indirection table.
 #[derive(Clone, Debug)]
 pub struct ReceiveHash {
-    /// The key, as the NIC shows it.
+    /// Hash key as reported by the NIC.
     pub key: [u8; 52],
-    /// Queue by low bits of the hash; its length is a power of two.
+    /// Queue by low bits of the hash; the length is a power of two.
     pub queues: Vec<u16>,
-    /// The queue of this worker.
+    /// Queue of this worker.
     pub mine: u16,
 }
 
 impl ReceiveHash {
-    /// The hash of a packet from `src` to `dst`.
+    /// Hash of a packet from `src` to `dst`.
     pub fn hash(&self, src: Addr, dst: Addr, sport: u16, dport: u16) -> u32 {
         let mut input = [0; 36];
         let len = if src.is_v4() {
@@ -85,7 +85,7 @@ impl ReceiveHash {
         hash
     }
 
-    /// The queue of a packet from `src` to `dst`.
+    /// Receive queue of a packet from `src` to `dst`.
     pub fn queue(&self, src: Addr, dst: Addr, sport: u16, dport: u16) -> Option<u16> {
         let hash = self.hash(src, dst, sport, dport) as usize;
         let mask = self.queues.len().checked_sub(1)?;
@@ -93,7 +93,7 @@ impl ReceiveHash {
     }
 }
 
-/// All tuples of a worker, one after the other, without end.
+/// Endless sequence of the tuples of one worker.
 #[derive(Clone, Debug)]
 pub struct Tuples {
     clients: Pool,
@@ -110,12 +110,12 @@ pub struct Tuples {
     hash: Option<Box<ReceiveHash>>,
 }
 
-/// At most so many tuples of other workers are passed over for one of ours.
+/// Maximum number of tuples of other workers that are skipped in one search.
 const MOST_PASSED: u32 = 4096;
 
 impl Tuples {
-    /// All combinations of the pools and the inclusive port ranges. None if there is none for this
-    /// worker, or more than 2^62.
+    /// Creates all combinations of the pools and the inclusive port ranges. Returns None if this worker has none, or if
+    /// there are more than 2^62.
     pub fn new(
         clients: Pool,
         client_ports: (u16, u16),
@@ -174,30 +174,29 @@ impl Tuples {
         })
     }
 
-    /// How many tuples there are; with a receive hash those of all workers.
+    /// Number of tuples; with a receive hash, the number for all workers.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The addresses on our side.
+    /// Client addresses.
     pub fn clients(&self) -> &Pool {
         &self.clients
     }
 
-    /// The addresses of the other side.
+    /// Server addresses.
     pub fn servers(&self) -> &Pool {
         &self.servers
     }
 
-    /// Whether an address and port of ours, and of theirs, make one of these tuples (of any worker).
+    /// Returns true if a server address and port belong to these tuples (of any worker).
     pub fn contains(&self, remote: Addr, remote_port: u16) -> bool {
         u64::from(remote_port.wrapping_sub(self.first_server_port)) < self.server_ports
             && self.servers.position(remote).is_some()
     }
 
-    /// The next tuple that is steered to us and that `wanted`, which is told the server's address
-    /// too, takes. None if there was none among
-    /// all tuples, or among the next 4,096.
+    /// Returns the next tuple of this worker that `wanted` accepts; `wanted` also gets the server address. Returns None
+    /// if all tuples, or the next 4,096, contain none.
     #[inline]
     pub fn next(&mut self, mut wanted: impl FnMut(&Tuple, Addr) -> bool) -> Option<Tuple> {
         for _ in 0..self.total.min(u64::from(MOST_PASSED)) {
@@ -246,13 +245,13 @@ impl Tuples {
     #[inline]
     fn is_mine(&self, tuple: &Tuple, server: Addr) -> bool {
         let Some(hash) = &self.hash else { return true };
-        // What comes back goes from the server to the client.
+        // Answers go from the server to the client.
         let client = self.clients.at(tuple.client);
         hash.queue(server, client, tuple.server_port, tuple.client_port) == Some(hash.mine)
     }
 
-    /// A Feistel network over the next power of four, walked until it lands inside: a permutation
-    /// of `0..total` (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+    /// Permutation of `0..total`: a Feistel network over the next power of four, repeated until the value is in range
+    /// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
     fn permute(&self, index: u64, seed: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         let mut value = index;
@@ -342,8 +341,8 @@ mod tests {
         assert_eq!(tuples.next(|_, _| false), None);
     }
 
-    /// Verification values of "Receive Side Scaling", Microsoft's driver documentation: the first IPv4
-    /// and the first IPv6 line, with ports.
+    /// Verification values of "Receive Side Scaling", Microsoft's driver documentation: the first IPv4 and the first
+    /// IPv6 line, with ports.
     #[test]
     fn the_receive_hash_is_toeplitz() {
         let mut key = [0; 52];

@@ -1,8 +1,7 @@
-//! Requests that go out when they are told to, over connections that rest, and connections that are
-//! too many.
+//! Requests sent on demand over idle connections, and closing of surplus connections.
 //!
-//! Connections that rest stand in a queue. Each place has a ticket that the connection knows too; a
-//! place whose connection has gone or been asked meanwhile is passed over.
+//! Idle connections wait in a queue. Each entry has a ticket that the connection also stores. An entry is skipped if
+//! its connection has gone or was used in the meantime.
 
 use super::Machine;
 use crate::build::{FrameSink, Repeated};
@@ -11,12 +10,12 @@ use crate::conn::{Conn, ENDLESS, State, flag};
 use crate::observer::Observer;
 use crate::timer::NONE;
 
-/// Records looked at in one call for connections that are too many.
+/// Maximum number of records inspected per call for surplus connections.
 const SWEEP: u32 = 256;
-/// From so many datagrams of a flow on, the frame is built once.
+/// Minimum number of datagrams of one flow for which the frame is built only once.
 const WORTH_REPEATING: u32 = 4;
 
-/// The datagram of one flow.
+/// Prebuilt datagram of one flow.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) owner: u32,
@@ -32,20 +31,20 @@ impl Flow {
     }
 }
 
-/// How much later than due several things are done, one after the other.
+/// Lateness of several actions, performed one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// The first, in ns.
+    /// Lateness of the first action, in ns.
     pub first: u64,
-    /// From one to the next it is so much less, in ns.
+    /// Decrease of the lateness from one action to the next, in ns.
     pub step: u64,
 }
 
 impl Late {
-    /// All are done when they are due.
+    /// All actions are on time.
     pub const NOT: Self = Self { first: 0, step: 0 };
 
-    /// That of one of them.
+    /// Lateness of one action, in ns.
     #[inline]
     pub(super) fn of(self, number: u32) -> u64 {
         let made_up = self.step.saturating_mul(number.into());
@@ -54,14 +53,14 @@ impl Late {
 }
 
 impl<O: Observer> Machine<O> {
-    /// Sends up to `n` requests of a [paced](crate::Client::paced) client over its connections that
-    /// rest, in turn, the one first that has rested longest, and says how many. Fewer when none is
-    /// left or the sink has no room. A flow of UDP, and a SYN of a flood, always rests.
+    /// Sends up to `n` requests of a [paced](crate::Client::paced) client over idle connections, the longest idle
+    /// first. Returns the number sent, which is smaller if no idle connection is left or the sink has no room. A UDP
+    /// flow and a SYN of a flood always count as idle.
     pub fn ask(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
         self.ask_late(now, n, Late::NOT, sink)
     }
 
-    /// The same when they are asked later than they were due.
+    /// Like [`Machine::ask`], for requests that are sent later than they were due.
     pub fn ask_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
         let mut asked = 0;
         if self.finishing || !self.paced {
@@ -83,9 +82,9 @@ impl<O: Observer> Machine<O> {
         asked
     }
 
-    /// Sends requests over the one connection that has waited longest for some, as many as there are times and
-    /// it may have under way, back to back: each was due so long ago, in ns. Says how many, which is 0 where no
-    /// connection waits or the sink has no room.
+    /// Sends one request for each entry of `late`, its lateness in ns, back to back over the connection that has waited
+    /// longest. Stops at the number that the connection may have in flight. Returns the number sent; 0 if no connection
+    /// waits or the sink has no room.
     pub fn ask_each(&mut self, now: u64, late: &[u64], sink: &mut impl FrameSink) -> usize {
         if self.finishing || !self.paced || late.is_empty() || sink.lend().is_none() {
             return 0;
@@ -95,7 +94,7 @@ impl<O: Observer> Machine<O> {
         };
         let most = u16::try_from(late.len()).unwrap_or(u16::MAX);
         let n = most.min(self.room(id));
-        // Where something is in flight, its timer runs.
+        // If something is in flight, the timer already runs.
         let restart = self.table.slab.get(id).in_flight() == 0;
         let n = self.queue_requests(now, id, n, |i| late[usize::from(i)]);
         if n == 0 || self.room(id) > 0 {
@@ -107,13 +106,13 @@ impl<O: Observer> Machine<O> {
         n.into()
     }
 
-    /// Whether [`Machine::ask`] may find somebody to ask.
+    /// Returns true if [`Machine::ask`] may find an idle connection.
     #[inline]
     pub fn can_ask(&self) -> bool {
         !self.resting.is_empty()
     }
 
-    /// Whether requests go out by themselves or only by [`Machine::ask`], from now on.
+    /// Switches between requests sent by the machine and requests sent only by [`Machine::ask`].
     pub fn set_paced(&mut self, now: u64, paced: bool) {
         let (pipeline, interval) = match &self.client {
             Some(client) if self.paced != paced => (client.pipeline.max(1), client.interval),
@@ -153,7 +152,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Whether a request may go out on a connection.
+    /// Returns true if a request may be sent on the connection.
     fn can_rest(&mut self, id: u32) -> bool {
         let flood = self.client.as_ref().is_some_and(|client| client.flood);
         let conn = self.table.slab.get(id);
@@ -165,11 +164,11 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Puts a connection at the end of the queue.
+    /// Adds a connection to the end of the queue of idle connections.
     #[inline]
     pub(super) fn rest(&mut self, id: u32) {
         if self.resting.len() > 64 + 2 * self.table.len() as usize {
-            // Mostly places of connections that have gone.
+            // Most entries are stale.
             let slab = &mut self.table.slab;
             self.resting
                 .retain(|(id, ticket)| slab.get(*id).lateness == *ticket);
@@ -190,7 +189,7 @@ impl<O: Observer> Machine<O> {
         None
     }
 
-    /// The same, and connections that wait for answers and may have more requests under way.
+    /// Like `next_resting`, but also returns connections in use that may have more requests in flight.
     fn next_with_room(&mut self) -> Option<u32> {
         while let Some((id, ticket)) = self.resting.pop_front() {
             if self.table.slab.get(id).lateness != ticket {
@@ -204,7 +203,7 @@ impl<O: Observer> Machine<O> {
         None
     }
 
-    /// How many requests more may be under way on an open connection.
+    /// Number of additional requests that an open connection may have in flight.
     pub(super) fn room(&mut self, id: u32) -> u16 {
         let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
         let conn = self.table.slab.get(id);
@@ -233,7 +232,7 @@ impl<O: Observer> Machine<O> {
         let n = left.min(pipeline.into());
         match conn.state {
             State::Udp => {
-                // Nobody else waits for a turn: all are its own.
+                // No other flow waits for its turn, so this one sends all.
                 let n = if self.resting.is_empty() { left } else { n };
                 let sent = self.send_flow(now, id, n, late, sink);
                 if self.table.slab.get(id).requests > 0 {
@@ -255,7 +254,7 @@ impl<O: Observer> Machine<O> {
             _ => {
                 let n = self.queue_requests(now, id, n as u16, |i| late.of(i.into()));
                 if n == 0 {
-                    // No place to remember what was asked.
+                    // No room to record the requests.
                     self.rest(id);
                     return 0;
                 }
@@ -265,7 +264,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Sends datagrams of one flow while there is room, and says how many.
+    /// Sends datagrams of one flow while there is room, and returns their number.
     fn send_flow(
         &mut self,
         now: u64,
@@ -318,7 +317,7 @@ impl<O: Observer> Machine<O> {
         sent
     }
 
-    /// Builds the datagram of a flow, which is then sent again and again.
+    /// Builds the datagram of a flow for repeated use.
     #[cold]
     fn repeat_flow(&mut self, id: u32, sink: &mut impl FrameSink) {
         let Some(out) = sink.lend() else { return };
@@ -334,8 +333,8 @@ impl<O: Observer> Machine<O> {
         };
     }
 
-    /// An answer is complete and the next request will be told: the connection rests. What is to be
-    /// acknowledged waits for the request to carry it, but for no longer than `ack_delay`.
+    /// Marks a connection as idle after its last answer, until the caller asks again. A pending acknowledgement waits
+    /// for the next request, but for at most `ack_delay`.
     pub(super) fn pause(&mut self, now: u64, id: u32, owes_ack: bool) {
         let patience = self.config.ack_delay;
         let conn = self.table.slab.get(id);
@@ -349,8 +348,8 @@ impl<O: Observer> Machine<O> {
         self.rest(id);
     }
 
-    /// Closes connections of a client beyond `most`, and counts them as completed: those that rest
-    /// first, a few at each call, the others after their next answer. Call it at every turn.
+    /// Closes client connections beyond `most` and counts them as completed: idle connections first, a few per call,
+    /// the others after their next answer. Call this in every iteration.
     pub fn close_down_to(&mut self, now: u64, most: u64) {
         let excess = (self.counters.open - self.closing).saturating_sub(most);
         self.surplus = u32::try_from(excess).unwrap_or(u32::MAX);
@@ -383,7 +382,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Closes a connection that rests.
+    /// Closes an idle connection.
     pub(super) fn close_resting(&mut self, now: u64, id: u32) {
         let how = self.client.as_ref().map_or(Close::Fin, |c| c.close);
         let conn = self.table.slab.get(id);
@@ -394,7 +393,7 @@ impl<O: Observer> Machine<O> {
                 Self::enqueue(&mut self.queue, conn, id);
             }
             State::Udp => {
-                // Answers that are on their way are waited for.
+                // Answers on their way are still awaited.
                 conn.requests = 0;
                 self.close_begins(id);
                 self.end_if_over(now, id);
@@ -403,7 +402,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The end has come: requests of a connection that rests, due by `end` and not noticed, are not sent.
+    /// Counts requests of an idle connection as unsent if they were due by `end`, the end of the run.
     pub(super) fn miss_requests(&mut self, id: u32, end: u64) {
         let Some(client) = &self.client else { return };
         let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));
@@ -413,7 +412,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A client's connection has begun to close.
+    /// Marks a client connection as closing.
     #[inline]
     pub(super) fn close_begins(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
@@ -421,7 +420,7 @@ impl<O: Observer> Machine<O> {
         conn.set(flag::DONE);
     }
 
-    /// A connection is no longer open.
+    /// Removes a connection from the open ones.
     #[inline]
     pub(super) fn uncount(&mut self, id: u32) {
         self.counters.open -= 1;

@@ -1,4 +1,4 @@
-//! The client's part: when to open, to ask, to close.
+//! Client side: when to connect, send requests and close.
 
 use wb_http1::{Progress, Read};
 
@@ -10,15 +10,15 @@ use crate::observer::{Exchange, Observer};
 use crate::script::Origin;
 use crate::side_record::Asked;
 
-/// Tuples in use that are passed over for one that is free.
+/// Maximum number of tuples tried to find an unused one.
 const MOST_TRIES: u32 = 64;
-/// A connection that finds no place to remember its requests asks again after this time, in ns.
+/// Delay before a connection that cannot record its requests tries again, in ns.
 const NO_PLACE: u64 = 1_000_000;
 
-/// Counts what it is shown of bodies.
+/// Counts the body bytes of answers.
 struct Bodies<'a>(&'a mut u64);
 
-/// Shows them, too.
+/// Counts body bytes and passes heads and bodies to the observer.
 struct Shown<'a, O> {
     all: Bodies<'a>,
     observer: &'a mut O,
@@ -53,13 +53,13 @@ impl wb_http1::Sink for Bodies<'_> {
 }
 
 impl<O: Observer> Machine<O> {
-    /// Opens up to `n` connections and says how many. Fewer when the sink has no room, the table is
-    /// full, or the next tuples are in use ([`crate::Counters::tuples_busy`]). A server opens none.
+    /// Opens up to `n` connections and returns their number. The number is smaller when the sink has no room, the table
+    /// is full, or the next tuples are in use ([`crate::Counters::tuples_busy`]). A server opens none.
     pub fn launch(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
         self.launch_late(now, n, Late::NOT, sink)
     }
 
-    /// The same when they are opened later than they were due.
+    /// Like [`Machine::launch`], for connections that are opened later than they were due.
     pub fn launch_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
         for launched in 0..n {
             if self.finishing || !self.open_one(now, late.of(launched), sink) {
@@ -97,7 +97,7 @@ impl<O: Observer> Machine<O> {
         let (requests, interval, flood) = (client.requests, client.interval, client.flood);
         self.counters.attempted += 1;
         if flood && requests == Some(1) {
-            // Nothing is waited for, so nothing is kept.
+            // The flood awaits no answer, so no state is needed.
             self.counters.completed += 1;
             self.send_once(now, &key, hash, sink);
             return true;
@@ -115,7 +115,7 @@ impl<O: Observer> Machine<O> {
             conn.next_seq = first.wrapping_add(1);
             conn.set(flag::SEND_SYN);
             if flood && conn.requests != ENDLESS {
-                // Of a flood each SYN is one.
+                // In a flood each SYN counts as a request.
                 conn.requests -= 1;
             }
             self.output(now, id, sink);
@@ -138,7 +138,7 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// One SYN or datagram that belongs to no connection.
+    /// Sends one SYN or datagram without a connection.
     fn send_once(&mut self, now: u64, key: &Key, hash: u64, sink: &mut impl FrameSink) {
         let seq = self.first_sequence(now, hash);
         let mut path = Self::path(&self.hops, &self.local, key, 0);
@@ -173,7 +173,7 @@ impl<O: Observer> Machine<O> {
         self.counters.tx_octets += len as u64;
     }
 
-    /// Queues the next requests of a connection, which were due at `nominal`.
+    /// Queues the next requests of a connection, due at `nominal`.
     pub(super) fn ask_again(&mut self, now: u64, nominal: u64, id: u32) {
         let Some(client) = &self.client else { return };
         if self.left == 0 {
@@ -185,7 +185,7 @@ impl<O: Observer> Machine<O> {
         let n = client.pipeline.max(1).min(conn.requests);
         let (interval, mut late) = (client.interval, now.saturating_sub(nominal));
         if interval > 0 && late >= interval {
-            // One can be asked now; those between it and the first are not sent.
+            // One request can be sent now; those between it and the first are dropped.
             self.counters.requests_unsent += late / interval * u64::from(n);
             late %= interval;
         }
@@ -196,15 +196,15 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Whether there is a time at which a request is due, apart from when the one before is over.
+    /// Returns true if requests have a due time that is independent of the previous answer.
     #[inline]
     pub(super) fn has_schedule(&self) -> bool {
         let by_itself = |client: &Client| client.interval > 0 || client.requests == Some(1);
         self.paced || self.client.as_ref().is_some_and(by_itself)
     }
 
-    /// Queues up to `n` requests of a connection, and says how many: fewer where no more are to be sent in
-    /// all, none where there is no place to remember them. Each leaves so much later than it was due.
+    /// Queues up to `n` requests of a connection and returns their number. `late` gives the lateness of each request in
+    /// ns. The number is smaller at the limit of total requests, and 0 if the requests cannot be recorded.
     #[inline]
     pub(super) fn queue_requests(
         &mut self,
@@ -240,7 +240,7 @@ impl<O: Observer> Machine<O> {
         n
     }
 
-    /// Queues requests that differ, in their text or in when they were due. False if there is no place.
+    /// Queues requests with individual texts or due times. Returns false if there is no room.
     #[inline(never)]
     fn queue_several(&mut self, now: u64, id: u32, n: u16, late: &dyn Fn(u16) -> u64) -> bool {
         let conn = self.table.slab.get(id);
@@ -267,7 +267,7 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// The first requests of a connection are as late as it was begun, [packed](pack_ns).
+    /// Sets the lateness of the first requests of a connection to that of the connection, [packed](pack_ns).
     pub(super) fn note_lateness(&mut self, id: u32, late: u32) {
         let conn = self.table.slab.get(id);
         if let Some(side_record) = self.side_records.get(conn.side_record) {
@@ -278,8 +278,8 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The oldest request without an answer, which it has now or never: the number of its text, how late it
-    /// left, in ns, and the place of its body. The time of the next one is that of the connection.
+    /// Removes the oldest unanswered request: index of its text, lateness in ns, and place of its body. The connection
+    /// then carries the time of the next request.
     #[inline(never)]
     fn take_asked(&mut self, id: u32) -> (u16, u64, Option<u16>) {
         let conn = self.table.slab.get(id);
@@ -292,14 +292,14 @@ impl<O: Observer> Machine<O> {
             conn.progress.expect(self.mix.is_head(next.text));
             conn.stamp = next.sent;
         }
-        // The next answer has a first byte of its own.
+        // The next answer has its own first byte.
         conn.clear(flag::ANSWERED);
         asked.map_or((0, 0, None), |asked| {
             (asked.text, unpack_ns(asked.late), shown)
         })
     }
 
-    /// The requests of a connection without an answer get none.
+    /// Counts the unanswered requests of a connection as lost.
     #[cold]
     pub(super) fn lose_requests(&mut self, now: u64, id: u32, cause: Cause) {
         let conn = self.table.slab.get(id);
@@ -315,7 +315,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Tells of each request that waits for its answer now: the number of its text, and when it was sent.
+    /// Passes each request that waits for its answer to a callback: index of its text, send time.
     pub fn waiting_requests(&mut self, mut tell: impl FnMut(u16, u64)) {
         if self.client.is_none() || !self.is_tcp {
             return;
@@ -336,20 +336,20 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// How many connections have no answer to their SYN yet.
+    /// Number of connections that wait for their SYN-ACK.
     pub fn connecting(&mut self) -> u64 {
         let all = 0..self.table.slab.extent();
         all.filter(|id| self.table.slab.get(*id).state == State::SynSent)
             .count() as u64
     }
 
-    /// Requests that are still to be sent in all; without such a limit `u64::MAX`.
+    /// Number of requests that may still be sent in total; `u64::MAX` without a limit.
     #[inline]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// When the next request is due, after an answer that came now.
+    /// Due time of the next request after an answer that arrived now.
     fn next_request(&mut self, now: u64, id: u32, interval: u64) -> u64 {
         let conn = self.table.slab.get(id);
         let nominal = conn.stamp.saturating_sub(unpack_ns(conn.lateness));
@@ -357,8 +357,7 @@ impl<O: Observer> Machine<O> {
         if next >= now {
             return next;
         }
-        // The answer was late. Up to two periods are left out to stay in step; after more than that the last
-        // one that was missed begins now.
+        // The answer was late. Skip up to two periods to stay in step; after more, the last missed period starts now.
         let periods = (now - nominal).div_ceil(interval);
         let next = if periods <= 3 {
             nominal + periods * interval
@@ -369,8 +368,7 @@ impl<O: Observer> Machine<O> {
         next
     }
 
-    /// Counts the periods of a connection that began before `end` while it waited for an answer: nothing
-    /// was asked in them.
+    /// Counts the periods before `end` in which a connection sent no request because it waited for an answer.
     #[cold]
     fn pass_over(&mut self, id: u32, end: u64) {
         let Some(client) = &self.client else { return };
@@ -386,8 +384,8 @@ impl<O: Observer> Machine<O> {
         self.counters.requests_waited += missed.min(left);
     }
 
-    /// A connection may wait for an answer that is not to come before its end, or that of the run: what
-    /// was due until then was held up by it. After the run's end it is counted once, by the sweep or here.
+    /// Counts the requests that an answer still pending held up until now or until the end of the run. After the end of
+    /// the run they are counted once, either by the sweep or here.
     pub(super) fn waited_until(&mut self, now: u64, id: u32) {
         let at_intervals = self.client.as_ref().is_some_and(|c| c.interval > 0);
         let conn = self.table.slab.get(id);
@@ -402,7 +400,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Reads in-order bytes, and says how many could be taken. None if the connection is no more.
+    /// Reads in-order bytes and returns the number accepted. Returns None if the connection has ended.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -419,7 +417,7 @@ impl<O: Observer> Machine<O> {
         while !rest.is_empty() {
             let conn = self.table.slab.get(id);
             if !conn.has(flag::WAITING) {
-                // Nothing was asked, or all that was wanted has come.
+                // No request was sent, or all answers have arrived.
                 if self.counts_bodies && !conn.has(flag::DONE) {
                     self.observer.unasked();
                     self.give_up(now, id, Cause::Malformed, sink);
@@ -469,7 +467,7 @@ impl<O: Observer> Machine<O> {
                 Read::Message { used, status, end } => {
                     rest = &rest[used..];
                     if self.counts_bodies && !rest.is_empty() && self.is_last_asked(id) {
-                        // The bytes that follow came before the next request.
+                        // The following bytes arrived before the next request.
                         self.count_answer(now, id, status);
                         self.observer.unasked();
                         self.give_up(now, id, Cause::Malformed, sink);
@@ -483,7 +481,7 @@ impl<O: Observer> Machine<O> {
         all
     }
 
-    /// Reads from bytes up to the end of an answer, and shows what they hold.
+    /// Reads up to the end of an answer and passes its contents to the observer.
     #[inline(never)]
     fn read_shown(&mut self, id: u32, progress: &mut Progress, bytes: &[u8]) -> Read {
         let all = Bodies(&mut self.counters.body_rx);
@@ -498,12 +496,12 @@ impl<O: Observer> Machine<O> {
                 };
                 self.reader.read_with(progress, bytes, &mut shown)
             }
-            // Not while an answer is awaited.
+            // Does not occur while an answer is awaited.
             None => self.reader.read_with(progress, bytes, &mut { all }),
         }
     }
 
-    /// Takes bytes that were kept as a range.
+    /// Reads bytes that were stored only as a range.
     pub(super) fn count_read(&mut self, now: u64, id: u32, n: u32) {
         let conn = self.table.slab.get(id);
         if self.client.is_some() && !conn.has(flag::WAITING) {
@@ -529,13 +527,13 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Returns true if one request waits for its answer.
+    /// Returns true if exactly one request waits for its answer.
     fn is_last_asked(&mut self, id: u32) -> bool {
         self.table.slab.get(id).outstanding == 1
     }
 
-    /// Returns true if the peer has acknowledged nothing of the one request that waits for its answer: what comes now
-    /// was sent before the peer knew of it.
+    /// Returns true if the peer has acknowledged nothing of the only pending request. Data arriving now was sent before
+    /// the peer received the request.
     fn is_premature(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
         if conn.outstanding != 1 {
@@ -550,7 +548,7 @@ impl<O: Observer> Machine<O> {
         conn.queued_len >= len
     }
 
-    /// An answer is complete.
+    /// Handles a complete answer.
     #[inline]
     fn answered(&mut self, now: u64, id: u32, status: u16, close: bool) {
         self.count_answer(now, id, status);
@@ -567,7 +565,7 @@ impl<O: Observer> Machine<O> {
         self.rest_or_ask(now, id, close);
     }
 
-    /// Counts an answer that is complete.
+    /// Counts a complete answer.
     #[inline]
     fn count_answer(&mut self, now: u64, id: u32, status: u16) {
         let conn = self.table.slab.get(id);
@@ -598,7 +596,7 @@ impl<O: Observer> Machine<O> {
         conn.outstanding = conn.outstanding.saturating_sub(1);
     }
 
-    /// All requests of a connection have their answers: it asks again, rests, or ends.
+    /// Continues after all answers of a connection have arrived: sends the next request, pauses or closes.
     #[inline]
     fn rest_or_ask(&mut self, now: u64, id: u32, close: bool) {
         if self.finishing {
@@ -625,7 +623,7 @@ impl<O: Observer> Machine<O> {
             let conn = self.table.slab.get(id);
             conn.set(flag::PAUSED);
             conn.stamp = next;
-            // The next request carries the acknowledgement, or the peer would wait for too long.
+            // The next request carries the acknowledgement unless the peer would wait for too long.
             if next.saturating_sub(now) > patience && patience != u64::MAX {
                 conn.set(flag::SEND_ACK);
             }
@@ -633,7 +631,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// An answer has come and others are under way: another request may go out, or wait until it is due.
+    /// After an answer with other requests still in flight: sends another request, or waits until one is due.
     #[inline(never)]
     fn ask_beside(&mut self, now: u64, id: u32) {
         if self.finishing || self.surplus > 0 {
@@ -647,7 +645,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Ends a connection that has had all it wanted.
+    /// Starts closing a connection that needs no more answers.
     pub(super) fn close(&mut self, now: u64, id: u32, how: Close) {
         let conn = self.table.slab.get(id);
         conn.stamp = now;
@@ -660,7 +658,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The server's FIN has come. True if the connection is no more.
+    /// Handles the server's FIN. Returns true if the connection has ended.
     pub(super) fn server_closed(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         let conn = self.table.slab.get(id);
         if conn.has(flag::DONE) {
@@ -677,12 +675,12 @@ impl<O: Observer> Machine<O> {
             }
             return false;
         }
-        // Between two requests it may.
+        // A server may close between two requests.
         self.close(now, id, Close::Fin);
         false
     }
 
-    /// Closes connections that pause, a few at a time.
+    /// Closes idle connections, a few per call.
     pub(super) fn close_some(&mut self, now: u64) {
         if !self.may_close_more() {
             return;
@@ -696,7 +694,7 @@ impl<O: Observer> Machine<O> {
                     self.miss_requests(id, self.ended_at.min(now));
                     self.close_resting(now, id);
                 }
-                // A flood waits for nothing.
+                // A flood awaits no answer.
                 State::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
                     self.complete(now, id);
                 }

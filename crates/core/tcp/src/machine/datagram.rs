@@ -1,10 +1,9 @@
-//! UDP: a server that answers at once and remembers nothing, a client that knows what became of each
-//! request.
+//! UDP: a server that answers at once and keeps no state, and a client that tracks the outcome of each request.
 //!
-//! At every instant requests = responses + lost + in flight + unawaited (those of a flood). A request
-//! that has room for it tells its number and time; an answer that brings them back belongs to that
-//! request, be it late, out of turn or there twice. Without them the oldest request of the flow is
-//! taken for answered, and the time is an estimate ([`crate::Counters::udp_by_order`]).
+//! At every instant requests = responses + lost + in flight + unawaited (requests of a flood). If the payload has room,
+//! a request carries its number and time. An answer that returns them is matched to its request, even if it is late,
+//! out of order or a duplicate. Any other answer is attributed to the oldest request of the flow, and the measured time
+//! is an estimate ([`crate::Counters::udp_by_order`]).
 
 use super::{Cause, Machine, after};
 use crate::build::FrameSink;
@@ -15,11 +14,11 @@ use crate::parse::Packet;
 use crate::snmp;
 use crate::source::{Proxy, read_proxy, uoa};
 
-/// Of a UDP flow, in the bits that TCP has for other things: something was asked.
+/// UDP flow: at least one request was sent. These flags reuse bits that only TCP needs.
 const ASKED: u16 = flag::WAITING;
-/// A request was lost.
+/// UDP flow: a request was lost.
 const LOST: u16 = flag::RECOVERY;
-/// Answers bring numbers back.
+/// UDP flow: answers return request numbers.
 const NUMBERED: u16 = flag::REWOUND;
 
 impl<O: Observer> Machine<O> {
@@ -58,7 +57,7 @@ impl<O: Observer> Machine<O> {
             self.counters.uoa_seen += 1;
             self.observer.source(address, port);
             if payload.is_empty() {
-                // Sent for the address alone.
+                // The datagram only carried the address.
                 return;
             }
         }
@@ -116,7 +115,7 @@ impl<O: Observer> Machine<O> {
         self.counters.payload_tx += payload as u64;
     }
 
-    /// Queues the first datagrams of a flow and sends them.
+    /// Queues and sends the first datagrams of a flow.
     pub(super) fn ask_datagrams(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let pipeline = self.pipeline();
         self.table.slab.get(id).stamp = now;
@@ -130,18 +129,18 @@ impl<O: Observer> Machine<O> {
         self.client.as_ref().map_or(1, |c| c.pipeline.max(1))
     }
 
-    /// So many more datagrams are to be sent, if the flow has so many left.
+    /// Queues `n` more datagrams, or fewer if the flow has fewer left.
     pub(super) fn queue_datagrams(&mut self, id: u32, n: u16) {
         let conn = self.table.slab.get(id);
         let n = n.min(conn.requests);
         if conn.requests != ENDLESS {
             conn.requests -= n;
         }
-        // Datagrams, not bytes.
+        // For UDP, `queued_len` counts datagrams, not bytes.
         conn.queued_len += u32::from(n);
     }
 
-    /// Sends what is queued while there is room. The flow may be no more then.
+    /// Sends queued datagrams while there is room. This may end the flow.
     pub(super) fn send_datagrams(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let Some(client) = &self.client else { return };
         let interval = client.interval;
@@ -154,7 +153,7 @@ impl<O: Observer> Machine<O> {
                 }
                 return self.end_if_over(now, id);
             }
-            // The last ones were due at `stamp`, those before them a period earlier each.
+            // The last ones were due at `stamp`, each batch before them one interval earlier.
             let early = match interval {
                 0 => 0,
                 _ => u64::from(conn.queued_len - 1) / pipeline * interval,
@@ -174,7 +173,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Writes a datagram of a flow, if there is room, and gives the length of its frame.
+    /// Writes one datagram of a flow if there is room, and returns the length of its frame.
     #[inline]
     pub(super) fn send_datagram(
         &mut self,
@@ -212,8 +211,8 @@ impl<O: Observer> Machine<O> {
         Some(frame)
     }
 
-    /// Remembers that a request of a flow is sent; its number, if it is to tell it. Nothing of a flood
-    /// is waited for.
+    /// Records a request of a flow as in flight, unless the client floods. Returns its number if the request carries
+    /// one.
     #[inline]
     pub(super) fn remember(&mut self, now: u64, id: u32, lateness: u64) -> Option<u32> {
         if self.floods {
@@ -231,7 +230,7 @@ impl<O: Observer> Machine<O> {
         (self.numbers || self.snmp_id_at.is_some()).then_some(number)
     }
 
-    /// There is no place for another request: the one that has waited longest counts as lost.
+    /// Makes room for another request: the request in flight for the longest time counts as lost.
     #[cold]
     fn give_up_oldest(&mut self) {
         let Some(found) = self.requests.oldest() else {
@@ -241,11 +240,11 @@ impl<O: Observer> Machine<O> {
         self.lose(&found);
         let conn = self.table.slab.get(found.flow);
         if conn.queued_len > 0 && !conn.is_queued() {
-            // The one that follows upon it is not due earlier for that, or none would ever wait.
+            // Keep the due time of the following request; otherwise no request would ever wait.
             let due = after(found.sent, self.answer_time());
             self.wheel.set(&mut self.table.slab, found.flow, due);
         } else {
-            // Somebody is just sending, so it may end only later.
+            // The caller may be sending on this flow, so it must end later.
             Self::enqueue(&mut self.queue, conn, found.flow);
         }
     }
@@ -259,7 +258,7 @@ impl<O: Observer> Machine<O> {
         self.refill(found.flow);
     }
 
-    /// Where a request follows upon each answer, one follows upon each that is lost, too.
+    /// Queues the next request after an answer or a loss, if requests follow each other without an interval.
     #[inline]
     fn refill(&mut self, id: u32) {
         let follows = !self.paced && !self.finishing;
@@ -268,11 +267,11 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// How long a request waits for its answer.
+    /// Time that a request waits for its answer, ns.
     #[inline]
     fn answer_time(&self) -> u64 {
         match &self.client {
-            // dperf looks at the next interval, or after the time for lost packets.
+            // dperf checks at the next interval, or after its retransmission time.
             Some(client) if self.is_dperf && client.interval > 0 => client.interval,
             Some(client) if self.is_dperf && client.requests == Some(1) => {
                 self.config.retransmission.after
@@ -281,14 +280,14 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// When the next request is lost, if no answer comes.
+    /// Time at which the next request counts as lost.
     #[inline]
     pub(super) fn next_lost(&self) -> Option<u64> {
         let oldest = self.requests.oldest_sent()?;
         Some(after(oldest, self.answer_time()))
     }
 
-    /// Loses all requests whose time was over at `heard`, when all had been read that had come.
+    /// Marks requests as lost if their timeout ended by `heard`; everything that arrived by then has been read.
     #[inline]
     pub(super) fn lose_overdue(&mut self, now: u64, heard: u64, sink: &mut impl FrameSink) {
         while self.next_lost().is_some_and(|due| due <= heard)
@@ -299,7 +298,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Sets the timer of a flow that asks at intervals.
+    /// Sets the timer of a flow with requests at intervals.
     pub(super) fn set_datagram_timer(&mut self, id: u32) {
         let Some(client) = &self.client else { return };
         let conn = self.table.slab.get(id);
@@ -309,7 +308,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The request that an answer belongs to, if it still waits.
+    /// Returns the request in flight that matches an answer.
     #[inline]
     fn asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
         if self.snmp_id_at.is_some() {
@@ -322,7 +321,7 @@ impl<O: Observer> Machine<O> {
             conn.set(NUMBERED);
             let found = self.requests.find(number, sent);
             if found.is_none() {
-                // Of so long ago that nothing is known of it any longer.
+                // Too old: its record has been reused.
                 self.counters.udp_late += 1;
             }
             return found.and_then(|found| self.waiting_of(id, found));
@@ -339,11 +338,11 @@ impl<O: Observer> Machine<O> {
         found
     }
 
-    /// A request of a flow that an answer names, if it still waits.
+    /// Returns the request named by an answer if it belongs to this flow and is in flight.
     #[inline]
     fn waiting_of(&mut self, id: u32, found: Found) -> Option<Found> {
         if found.flow != id {
-            // It came to somebody else.
+            // The answer arrived on the wrong flow.
             self.counters.udp_unasked += 1;
             return None;
         }
@@ -354,7 +353,7 @@ impl<O: Observer> Machine<O> {
         Some(found)
     }
 
-    /// The question that a response of SNMP belongs to, if it still waits. Only the request id tells.
+    /// Returns the SNMP request in flight that matches a response by its request id.
     #[cold]
     fn snmp_asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
         let told = snmp::response(payload);
@@ -368,7 +367,7 @@ impl<O: Observer> Machine<O> {
         Some(found)
     }
 
-    /// An answer to a request that waits no longer.
+    /// Counts an answer to a request that is no longer in flight.
     #[cold]
     fn count_repeated(&mut self, found: &Found) {
         if found.fate == Fate::Lost {
@@ -379,7 +378,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// An answer whose flow has ended: its number may tell what it is.
+    /// Counts an answer to an ended flow, if its number identifies the request.
     #[cold]
     fn answer_of_no_flow(&mut self, payload: &[u8]) {
         let found = match self.snmp_id_at {
@@ -430,17 +429,17 @@ impl<O: Observer> Machine<O> {
         self.send_on(now, id, sink);
     }
 
-    /// Goes on after a request was answered or lost.
+    /// Continues after a request was answered or lost.
     #[inline]
     fn send_on(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         if self.client.as_ref().is_some_and(|c| c.interval == 0) {
-            // What follows upon it is due now.
+            // The following request is due now.
             self.table.slab.get(id).stamp = now;
         }
         self.send_datagrams(now, id, sink);
     }
 
-    /// Ends a flow that has nothing to send and nothing to wait for.
+    /// Ends a flow with nothing to send and nothing in flight.
     #[inline]
     pub(super) fn end_if_over(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
@@ -450,8 +449,8 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Ends a flow. One that asked so many times and no more has failed if an answer is missing; one
-    /// that was to go on, if none ever came.
+    /// Ends a flow. A flow that has sent its fixed number of requests fails if any answer is missing. A flow that was
+    /// cut off fails only if no answer ever arrived.
     fn end_flow(&mut self, now: u64, id: u32) {
         if self.finishing {
             self.miss_periods(id, self.ended_at.min(now));
@@ -469,7 +468,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A flow is no more. What still waits is lost.
+    /// Marks all requests in flight of an ending flow as lost.
     #[inline]
     pub(super) fn forget_requests(&mut self, id: u32) {
         let conn: &Conn = self.table.slab.get(id);
@@ -482,7 +481,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// An interval is over.
+    /// Handles the end of an interval.
     pub(super) fn datagram_due(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let Some(client) = &self.client else { return };
         let interval = client.interval;
@@ -503,8 +502,7 @@ impl<O: Observer> Machine<O> {
         self.send_datagrams(now, id, sink);
     }
 
-    /// So many periods begin, the first of them at `due`. What is older than can be made up for is not
-    /// sent.
+    /// Starts `periods` intervals, the first of them at `due`. Requests beyond `catch_up` are not sent.
     fn queue_periods(&mut self, id: u32, due: u64, periods: u64) {
         let Some(client) = &self.client else { return };
         let interval = client.interval;
@@ -523,8 +521,8 @@ impl<O: Observer> Machine<O> {
         self.counters.requests_unsent += all - kept;
     }
 
-    /// The end has come: periods that had begun by `end` and were not noticed are not sent. They are
-    /// counted once, however often this is called.
+    /// Counts the requests of intervals that started by `end`, the end of the run, but were not handled, as unsent.
+    /// Repeated calls count each request once.
     pub(super) fn miss_periods(&mut self, id: u32, end: u64) {
         let Some(client) = &self.client else { return };
         let (interval, pipeline) = (client.interval, u64::from(client.pipeline.max(1)));

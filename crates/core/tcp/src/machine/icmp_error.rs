@@ -1,5 +1,5 @@
-//! Effects of ICMP messages about our packets: a smaller segment size (RFC 1191, RFC 8201), or the end of a
-//! connection that has not been answered.
+//! Effects of ICMP errors about sent packets: a smaller segment size (RFC 1191, RFC 8201), or the failure of a
+//! connection that has no answer yet.
 
 use std::collections::HashMap;
 
@@ -10,26 +10,26 @@ use crate::conn::{Key, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::icmp_error::{What, parse};
 use crate::observer::Observer;
 
-/// Number of destinations with a remembered path MTU.
+/// Maximum number of destinations with a recorded path MTU.
 const MOST_PATHS: usize = 1 << 16;
-/// The smallest MTU of IPv6: RFC 8200 section 5.
+/// Minimum MTU of IPv6: RFC 8200 section 5.
 const LEAST_V6: u16 = 1280;
-/// The smallest MTU of IPv4: RFC 791.
+/// Minimum MTU of IPv4: RFC 791.
 const LEAST_V4: u16 = 68;
 
-/// Facts from ICMP messages about our packets.
+/// Summary of the ICMP errors about sent packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IcmpNews {
-    /// Messages that a destination cannot be reached, by IP version (4 or 6) and code.
+    /// Destination unreachable messages, by IP version (4 or 6) and code.
     pub unreachable: std::collections::BTreeMap<(u8, u8), u64>,
-    /// Messages that a packet was too large for a link of the path.
+    /// Messages about packets that were too large for a link of the path.
     pub too_big: u64,
-    /// The smallest MTU of a path that they reported, bytes; 0: none.
+    /// Minimum path MTU reported, in bytes; 0 if none.
     pub least_mtu: u16,
 }
 
 impl IcmpNews {
-    /// Adds those of another worker.
+    /// Adds the summary of another worker.
     pub fn merge(&mut self, other: &Self) {
         for (code, n) in &other.unreachable {
             *self.unreachable.entry(*code).or_default() += n;
@@ -45,10 +45,10 @@ impl IcmpNews {
     }
 }
 
-/// The largest segments to a destination, bytes of payload.
+/// Maximum segment size by destination, in bytes of payload.
 pub(super) type PathMss = HashMap<Addr, u16>;
 
-/// Segment size of a new connection: ours, the peer's, and that of the path if it is known.
+/// Segment size of a new connection: the minimum of the local one, the peer's, and that of the path if known.
 #[inline]
 pub(super) fn segment_size(ours: u16, theirs: Option<u16>, paths: &PathMss, remote: Addr) -> u16 {
     let mss = ours.min(theirs.unwrap_or(536)).max(1);
@@ -59,15 +59,15 @@ pub(super) fn segment_size(ours: u16, theirs: Option<u16>, paths: &PathMss, remo
 }
 
 impl<O: Observer> Machine<O> {
-    /// ICMP messages about our packets.
+    /// Summary of the ICMP errors about sent packets.
     pub fn icmp_news(&self) -> &IcmpNews {
         &self.icmp_news
     }
 
-    /// Takes a frame if it is an ICMP message about a packet of one of the connections.
+    /// Handles a frame if it is an ICMP error about a packet of one of the connections, and returns true if so.
     #[cold]
     pub(super) fn icmp_error(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> bool {
-        // dperf ignores such messages.
+        // dperf ignores ICMP errors.
         if self.is_dperf {
             return false;
         }
@@ -91,7 +91,7 @@ impl<O: Observer> Machine<O> {
             return false;
         };
         let conn = self.table.slab.get(id);
-        // An attacker that does not see our packets cannot know their numbers: RFC 5927 section 4.1.
+        // An off-path attacker cannot know the sequence numbers: RFC 5927 section 4.1.
         if self.is_tcp
             && error.seq.wrapping_sub(conn.oldest) > conn.in_flight().max(conn.queued_len)
         {
@@ -106,7 +106,7 @@ impl<O: Observer> Machine<O> {
                     .unreachable
                     .entry((version, code))
                     .or_default() += 1;
-                // A connection that lives on outlasts such a message: RFC 5927 section 5.
+                // ICMP errors do not end an established connection: RFC 5927 section 5.
                 if conn.state == State::SynSent && !self.floods {
                     self.fail(now, id, Cause::Unreachable);
                 }
@@ -116,7 +116,7 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// Sends smaller segments from now on, also to this destination on other connections.
+    /// Reduces the segment size of this connection and of future ones to this destination.
     fn shrink(&mut self, now: u64, id: u32, mtu: u16, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         let (mtu, headers) = match conn.key.remote.is_v4() {
@@ -136,7 +136,7 @@ impl<O: Observer> Machine<O> {
         if conn.state != State::Open || conn.data_in_flight() == 0 {
             return;
         }
-        // The loss of a packet that was too large is no sign of congestion: RFC 1191 section 6.5.
+        // Losing a packet that was too large is not a sign of congestion: RFC 1191 section 6.5.
         conn.packed &= !pack::TIMING;
         if self.scores(id) {
             self.lose_all_to_the_path(id);
@@ -146,7 +146,7 @@ impl<O: Observer> Machine<O> {
         self.settle(now, id, true, sink);
     }
 
-    /// Takes all for lost without a smaller window.
+    /// Marks all segments as lost without reducing the congestion window.
     fn lose_all_to_the_path(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         let window = (conn.cwnd, conn.threshold);
@@ -155,7 +155,7 @@ impl<O: Observer> Machine<O> {
         (conn.cwnd, conn.threshold) = window;
     }
 
-    /// Sends again from the oldest byte on.
+    /// Retransmits from the oldest byte on.
     pub(super) fn rewind(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         let several = conn.in_flight() > u32::from(conn.mss);

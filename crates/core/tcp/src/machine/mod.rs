@@ -1,4 +1,4 @@
-//! The machine: what is received, due or asked for becomes frames.
+//! State machine of a client or a server: turns received frames, expired timers and requests of the caller into frames.
 
 mod ask;
 mod client;
@@ -33,34 +33,34 @@ use crate::side_record::SideRecords;
 use crate::table::Table;
 use crate::timer::{NONE, Wheel};
 
-/// Neighbours that a server without a gateway can tell apart.
+/// Maximum number of next hops that a server without a gateway can distinguish.
 const MOST_HOPS: usize = 1 << 16;
-/// Connections that close at a time, while the end takes its time.
+/// Maximum number of connections in the closing states during a gradual end ([`Machine::finish_by`]).
 const CLOSING_AT_ONCE: u64 = 512;
-/// The least that a retransmission waits beyond the round trip, in ns: what kernels have, because a
-/// receiver may take that long to acknowledge.
+/// Minimum margin of the retransmission timeout above the round-trip time, in ns. Kernels use the same value because a
+/// receiver may delay its acknowledgement that long.
 const LEAST_TIMEOUT: u64 = 200_000_000;
-/// Bytes are kept in blocks of at least so many.
+/// Minimum size of the blocks that store out-of-order data, in bytes.
 const LEAST_BLOCK: usize = 2048;
 
 pub use ask::Late;
 pub use icmp_error::IcmpNews;
 
-/// Whether a frame was for the machine.
+/// Result of offering a frame to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It was dealt with and counted.
+    /// The machine handled and counted the frame.
     Taken,
-    /// It is of another protocol or for another address: for the neighbour logic, say.
+    /// Other protocol or other destination address; the neighbour logic may want the frame.
     NotOurs,
 }
 
-/// A client or a server of many connections.
+/// Client or server with many connections.
 ///
-/// Call [`Machine::receive`] for every frame; after each batch, and no later than
-/// [`Machine::next_due`], [`Machine::poll`]; a client opens connections by [`Machine::launch`]. At the
-/// end [`Machine::finish`], go on until [`Machine::is_idle`], and [`Machine::abort`] what is left.
-/// All take the time in ns; it must not go back.
+/// Call [`Machine::receive`] for every frame. Call [`Machine::poll`] after each batch, and at [`Machine::next_due`] at
+/// the latest. A client opens connections with [`Machine::launch`]. To end, call [`Machine::finish`], continue until
+/// [`Machine::is_idle`], then drop the remaining connections with [`Machine::abort`]. All methods take the time in ns,
+/// which must not go back.
 #[derive(Debug)]
 pub struct Machine<O = ()> {
     config: Config,
@@ -75,149 +75,149 @@ pub struct Machine<O = ()> {
     /// Connections with something to send at the next poll.
     queue: VecDeque<u32>,
     hops: Vec<MacAddr>,
-    /// Their numbers, where there are several.
+    /// Index of each address in `hops`, except the first.
     hop_numbers: HashMap<[u8; 6], u32>,
-    /// Our addresses by number.
+    /// Local addresses, by index.
     local: Pool,
-    /// The request of a client, the answer of a server.
+    /// Request of a client, answer of a server; the first one if there are several.
     text: Message,
-    /// The same and those beside it, by number.
+    /// All requests of a client or all answers of a server, by index.
     texts: Box<[Text]>,
-    /// Which of them a client asks next.
+    /// Selects the next request of a client.
     mix: Mix,
-    /// Requests of a client still to be sent.
+    /// Requests that a client may still send.
     left: u64,
-    /// A client whose requests differ from each other remembers what each was.
+    /// Client: each request in flight is recorded, because the requests differ.
     remembers: bool,
-    /// A client with several requests under way on a connection asks again for each answer, not for all.
+    /// Client: each complete answer triggers one more request (sliding window). If false, the next batch starts when
+    /// all requests are answered.
     slides: bool,
-    /// Whether bodies of answers are counted.
+    /// Body bytes of answers are counted.
     counts_bodies: bool,
-    /// Whether they are shown.
+    /// Heads and bodies of answers are passed to the observer.
     shows_answers: bool,
-    /// What a server answers to which path.
+    /// Answers of a server, selected by path.
     routes: Option<Routes>,
-    /// "100 Continue".
+    /// The interim answer "100 Continue".
     leave: Message,
-    /// The least that a retransmission waits beyond the round trip, in ns.
+    /// Minimum margin of the retransmission timeout above the round-trip time, in ns.
     least_timeout: u64,
-    /// A client's share of the configuration, apart from text and addresses.
+    /// Client part of the configuration, without its requests and addresses.
     client: Option<Client>,
     server: ServerShape,
     is_tcp: bool,
     is_dperf: bool,
     is_http: bool,
     syn_options: [u8; 12],
-    /// Those to a peer that offered no window scale.
+    /// SYN options for a peer that offered no window scale.
     unscaled_options: [u8; 8],
-    /// A client that waits for no answers.
+    /// The client does not wait for answers.
     floods: bool,
-    /// UDP: whether requests tell their numbers.
+    /// UDP: requests carry their numbers.
     numbers: bool,
-    /// UDP: where questions of SNMP have their request id, which is their number.
+    /// UDP: offset of the request id in SNMP requests, which serves as their number.
     snmp_id_at: Option<usize>,
-    /// UDP: requests of a client without an answer.
+    /// UDP client: requests without an answer.
     requests: Outstanding,
-    /// Sequence numbers given out beyond what the time says.
+    /// Advance of the initial sequence numbers over the clock.
     ahead: u32,
     finishing: bool,
     sweep: u32,
-    /// Up to when requests at intervals were due.
+    /// Time until which requests at intervals were due, ns.
     ended_at: u64,
-    /// Whether requests go out only by [`Machine::ask`].
+    /// Requests leave only through [`Machine::ask`].
     paced: bool,
-    /// Connections that may be asked, with their tickets, and the last ticket given out.
+    /// Idle connections with their tickets, followed by the last ticket issued.
     resting: VecDeque<(u32, u32)>,
     ticket: u32,
     flow: ask::Flow,
-    /// Where a flood's packets go in turn.
+    /// Destinations of a flood, used in rotation.
     destinations: Option<Destinations>,
-    /// What every second datagram says.
+    /// Payload of every second datagram.
     alternate: Option<Message>,
-    /// The next one is such.
+    /// The next datagram carries `alternate`.
     is_second: bool,
-    /// A client's connections that have begun to close.
+    /// Client connections that have started to close.
     closing: u64,
-    /// Until then the end takes its time; 0: it does not.
+    /// Time until which closing is gradual, ns; 0 if closing is not limited.
     unhurried_until: u64,
-    /// So many are to be closed as they come to rest.
+    /// Connections that must close once they are idle.
     surplus: u32,
-    /// Peers of connections before this one were told of the end.
+    /// Index up to which [`Machine::part`] has reset connections.
     parted: u32,
-    /// A server's connections whose handshake has not ended.
+    /// Server connections with an incomplete handshake.
     half_open: u32,
-    /// A range of those who are answered, from the first to the last.
+    /// Range of [`Config::answered`] that contained the last address checked, both ends included.
     answered: (Addr, Addr),
-    /// Beginnings of PROXY headers, by connection.
+    /// Incomplete PROXY headers, by connection.
     partial: Vec<(u32, Vec<u8>)>,
-    /// Time that the frame being received lay unread, ns.
+    /// Time from the arrival of the current frame until it was read, ns.
     unread: u64,
     icmp_news: IcmpNews,
-    /// Destinations behind a link that takes smaller packets than ours.
+    /// Reduced segment sizes of destinations behind a link with a smaller MTU.
     path_mss: icmp_error::PathMss,
 }
 
-/// What a server does, without its texts.
+/// Behaviour of a server, without its answers.
 #[derive(Clone, Debug)]
 struct ServerShape {
-    /// Whom it answers; empty: anyone.
+    /// Clients that receive answers; empty means all.
     clients: Pool,
     ports: (u16, u16),
     answers: u16,
     echo: bool,
     sink: bool,
     proxy: bool,
-    /// The answer says that an HTTP/1.0 connection is kept.
+    /// The answer keeps HTTP/1.0 connections open.
     grants: bool,
     returns_numbers: bool,
 }
 
-/// Frames that [`Machine::look_ahead`] takes before [`Machine::fetch_records`] must be called.
+/// Maximum number of frames that [`Machine::look_ahead`] accepts before [`Machine::fetch_records`].
 pub const LONGEST_LOOK_AHEAD: usize = 64;
 
-/// Index and records of fewer connections are in the caches anyway.
+/// Below this number of connections, the index and the records stay in the CPU caches.
 const WORTH_LOOKING_AHEAD: u32 = 1 << 16;
 
-/// The hashes of frames that come next.
+/// Hashes of the next frames.
 #[derive(Debug)]
 struct Upcoming {
     hashes: [u64; LONGEST_LOOK_AHEAD],
     used: usize,
 }
 
-/// Why a connection failed, and with it the requests that waited for answers.
+/// Reason why a connection failed, together with its unanswered requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// No answer to SYN or SYN-ACK in time.
     Connect,
     /// No complete answer in time.
     Response,
-    /// Nothing of an answer in the [shorter time](Config::first_byte_timeout) for that. The counters have it
-    /// under the one before.
+    /// No byte of an answer within [`Config::first_byte_timeout`]. Counted as a response timeout.
     FirstByte,
-    /// The end was not acknowledged in time.
+    /// The FIN was not acknowledged in time.
     Close,
     /// The peer was silent for too long (server).
     Idle,
     /// RST instead of SYN-ACK.
     Refused,
-    /// An ICMP message instead of SYN-ACK: the destination cannot be reached.
+    /// ICMP error instead of SYN-ACK: the destination is unreachable.
     Unreachable,
-    /// RST in the middle.
+    /// RST on an established connection.
     Reset,
     /// The peer closed before its message was complete.
     Short,
-    /// What came is no message.
+    /// The received bytes are not a valid message.
     Malformed,
-    /// Given up by us.
+    /// Aborted by the caller.
     Aborted,
 }
 
 impl<O: Observer> Machine<O> {
-    /// A machine without connections, which tells times to `observer`.
+    /// Creates a machine without connections, which reports times to `observer`.
     ///
     /// # Errors
-    /// [`ConfigError`] names the first thing that cannot be.
+    /// Returns the first invalid setting as a [`ConfigError`].
     pub fn new(mut config: Config, observer: O) -> Result<Self, ConfigError> {
         config.check()?;
         config.mss = config.mss.max(1);
@@ -266,7 +266,7 @@ impl<O: Observer> Machine<O> {
             Some(first) => (first.message.clone(), asks.len() > 1),
             None => (text, false),
         };
-        // Of several requests each says by itself whether it is HEAD.
+        // If there are several requests, each one records whether it is HEAD.
         let beginning = if heads { &[] } else { text.beginning() };
         let reader = Reader::new(reading, client.as_ref().map(|_| beginning));
         let mix = Mix::new(&asks);
@@ -333,8 +333,8 @@ impl<O: Observer> Machine<O> {
             is_tcp,
             is_dperf: config.style == Style::Dperf,
             is_http: reading == Reading::Http,
-            // MSS, NOP, window scale, two NOPs, SACK permitted: RFC 9293 section 3.2, RFC 7323 section
-            // 2.2, RFC 2018 section 2.
+            // MSS, NOP, window scale, two NOPs, SACK permitted: RFC 9293 section 3.2, RFC 7323 section 2.2, RFC 2018
+            // section 2.
             syn_options: [
                 2,
                 4,
@@ -380,7 +380,7 @@ impl<O: Observer> Machine<O> {
             surplus: 0,
             parted: 0,
             half_open: 0,
-            // No address yet.
+            // Empty range: no address checked yet.
             answered: (Addr::v4(1), Addr::v4(0)),
             partial: Vec::new(),
             unread: 0,
@@ -392,50 +392,50 @@ impl<O: Observer> Machine<O> {
         })
     }
 
-    /// What was counted so far.
+    /// Counters since the machine was created.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Who was told of times.
+    /// Observer of the measured times.
     pub fn observer(&self) -> &O {
         &self.observer
     }
 
-    /// Who was told of times, to empty it at an interval.
+    /// Mutable access to the observer, to reset it after an interval.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
 
-    /// How many answers were queued by each of [`Config::routes`].
+    /// Number of answers queued for each of [`Config::routes`].
     pub fn route_answers(&self) -> Vec<u64> {
         let rules = self.routes.iter().flat_map(|routes| &routes.rules);
         rules.map(|rule| rule.answers).collect()
     }
 
-    /// What the machine was made of, but for its texts.
+    /// Configuration of the machine, without its requests and answers.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Bytes that connections, their index and the requests that wait for answers take.
+    /// Memory of the connections, their index and the unanswered requests, in bytes.
     pub fn memory(&self) -> usize {
         self.table.memory() + self.requests.memory()
     }
 
-    /// Connections in the table, those in TIME_WAIT included.
+    /// Connections in the table, including those in TIME_WAIT.
     pub fn held(&self) -> u32 {
         self.table.len()
     }
 
-    /// Whether there are so many connections that looking ahead is worth its time.
+    /// Returns true if the table is large enough for [`Machine::look_ahead`] to pay off.
     #[inline]
     pub fn is_worth_looking_ahead(&self) -> bool {
         self.table.len() >= WORTH_LOOKING_AHEAD
     }
 
-    /// Notes whose frame will be received soon and asks for its place in the index to be fetched, by `fetch`,
-    /// which gets an address and must not wait. [`Machine::fetch_records`] is to follow.
+    /// Prefetches the index entry of a frame that will be received soon. `fetch` gets an address and must not block.
+    /// Call [`Machine::fetch_records`] afterwards.
     #[inline]
     pub fn look_ahead(&mut self, frame: &[u8], fetch: impl Fn(*const u8)) {
         let Ok(packet) = parse(frame, self.config.vlan, Check::Nothing) else {
@@ -457,7 +457,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Asks for the records of all frames that were looked at ahead.
+    /// Prefetches the records of all frames passed to [`Machine::look_ahead`].
     #[inline]
     pub fn fetch_records(&mut self, fetch: impl Fn(*const u8)) {
         for hash in &self.upcoming.hashes[..std::mem::take(&mut self.upcoming.used)] {
@@ -465,25 +465,26 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Sets the time that the next frames lay unread, ns. It is no part of the times that the observer gets.
+    /// Sets the time from the arrival of the next frames until they were read, in ns. Times reported to the observer
+    /// exclude this delay.
     #[inline]
     pub fn set_unread(&mut self, ns: u64) {
         self.unread = ns;
     }
 
-    /// Time from `since` until the frame being received came, ns.
+    /// Time from `since` until the arrival of the current frame, ns.
     #[inline]
     fn until_came(&self, now: u64, since: u64) -> u64 {
         now.saturating_sub(self.unread).saturating_sub(since)
     }
 
-    /// Takes a frame, without FCS, and answers it.
+    /// Handles one frame (without FCS) and sends the answers.
     #[inline]
     pub fn receive(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> Received {
         self.receive_known(now, frame, Checksum::Unknown, sink)
     }
 
-    /// The same, of a frame of whose transport checksum something is known.
+    /// Like [`Machine::receive`], with knowledge about the transport checksum of the frame.
     #[inline]
     pub fn receive_known(
         &mut self,
@@ -513,7 +514,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// What is to be verified of a frame.
+    /// Checks required for a frame.
     #[inline(always)]
     fn check(&self, known: Checksum) -> Check {
         match known {
@@ -533,7 +534,8 @@ impl<O: Observer> Machine<O> {
         sink: &mut impl FrameSink,
     ) -> Received {
         let outside = self.check(known);
-        // Whoever found a checksum right looked at the outermost one; whoever left it, left all.
+        // A device that verified a checksum verified only the outermost one; a kernel that left the checksum to
+        // hardware left all of them.
         let inside = match known {
             Checksum::Right => self.check(Checksum::Unknown),
             _ => outside,
@@ -550,7 +552,7 @@ impl<O: Observer> Machine<O> {
         self.received(frame, result)
     }
 
-    // Inlined by force, as the parser is, so that the packet is never put together in memory.
+    // Force inlining, as for the parser: otherwise the packet is assembled in memory.
     #[inline(always)]
     fn take(
         &mut self,
@@ -610,14 +612,13 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Does what is due, and sends what waited for room or for the end of a batch.
+    /// Handles expired timers, and sends what waited for room in the sink or for the end of a batch.
     pub fn poll(&mut self, now: u64, sink: &mut impl FrameSink) {
         self.poll_heard(now, now, sink);
     }
 
-    /// The same for a caller who has not read yet all that has come: at `heard` there was nothing left
-    /// to be read. Answers that came by then are known, so only requests whose time was over then are
-    /// lost.
+    /// Like [`Machine::poll`], for a caller that has not read all frames yet: everything that arrived by `heard` has
+    /// been read. A request counts as lost only if its timeout ended by then.
     pub fn poll_heard(&mut self, now: u64, heard: u64, sink: &mut impl FrameSink) {
         while let Some(id) = self.wheel.expire(&mut self.table.slab, now) {
             self.expired(now, id, sink);
@@ -640,14 +641,14 @@ impl<O: Observer> Machine<O> {
             }
             self.resume(now, id, sink);
             if self.table.slab.get(id).is_queued() {
-                // No room; it is at the back of the queue now, and so are the others' turns.
+                // No room. This connection is at the back of the queue, so the others come first.
                 break;
             }
         }
     }
 
-    /// No later than then [`Machine::poll`] has something to do; 0 means now, None: never, unless
-    /// something is received or launched.
+    /// Latest time at which [`Machine::poll`] must be called. 0 means now. None means not until something is received
+    /// or launched.
     pub fn next_due(&self) -> Option<u64> {
         if !self.queue.is_empty() {
             return Some(0);
@@ -665,20 +666,20 @@ impl<O: Observer> Machine<O> {
         Some(due.map_or(self.unhurried_until, |due| due.min(self.unhurried_until)))
     }
 
-    /// Begins the end: no connection sends another request, and those between requests are closed
-    /// in the polls that follow. Answers are still waited for.
+    /// Starts the end: no connection sends another request, and the following polls close idle connections. Pending
+    /// answers are still awaited.
     pub fn finish(&mut self) {
         self.finish_by(0);
     }
 
-    /// The same, but until `hurry_at` only so many connections close at a time that a million of them
-    /// do not end in one burst.
+    /// Like [`Machine::finish`], but limits the number of closing connections until `hurry_at`. This prevents a burst
+    /// when a million connections end.
     pub fn finish_by(&mut self, hurry_at: u64) {
         self.finish_as_of(u64::MAX, hurry_at);
     }
 
-    /// The same for a caller who may be late: the end was at `ended_at`, and what was due by then is
-    /// counted as unsent.
+    /// Like [`Machine::finish_by`], for a caller that may be late: the run ended at `ended_at`, and requests due by
+    /// then count as unsent.
     pub fn finish_as_of(&mut self, ended_at: u64, hurry_at: u64) {
         self.ended_at = ended_at;
         self.finishing = true;
@@ -686,20 +687,20 @@ impl<O: Observer> Machine<O> {
         self.unhurried_until = hurry_at;
     }
 
-    /// Whether the end may close another connection now.
+    /// Returns true if another connection may close now.
     #[inline]
     fn may_close_more(&self) -> bool {
         self.closing < CLOSING_AT_ONCE || self.unhurried_until == 0
     }
 
-    /// Whether no connection is open and nothing waits to be sent.
+    /// Returns true if no connection is open and nothing is queued.
     pub fn is_idle(&self) -> bool {
         self.counters.open == 0 && self.queue.is_empty()
     }
 
-    /// Tells the peers of connections that are still open, by RST, that nobody is there any more; they
-    /// stay open in the counters, and nothing else is to be done with the machine. False if the sink has
-    /// no room for all: call it again. Without effect where connections are given up in silence.
+    /// Sends RST to the peers of all open connections. The counters still report these connections as open, and the
+    /// machine must not be used afterwards. Returns false if the sink is full; call again. Does nothing if the
+    /// configuration has `reset_on_give_up` off.
     pub fn part(&mut self, sink: &mut impl FrameSink) -> bool {
         if !self.is_tcp || !self.config.reset_on_give_up {
             return true;
@@ -714,8 +715,8 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// Forgets all connections. Those open are counted as aborted, and told so by RST if the sink has
-    /// room and the configuration wants it.
+    /// Drops all connections and counts the open ones as aborted. Sends RST if the sink has room and the configuration
+    /// has `reset_on_give_up` on.
     pub fn abort(&mut self, now: u64, sink: &mut impl FrameSink) {
         for id in 0..self.table.slab.extent() {
             match self.table.slab.get(id).state {
@@ -730,7 +731,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// The number of the next hop with this address; none if there are too many.
+    /// Index of the next hop with this address; None if there are too many next hops.
     fn hop(&mut self, mac: &[u8; 6]) -> Option<u32> {
         if self.config.gateway.is_some() || self.hops.first().is_some_and(|hop| hop.0 == *mac) {
             return Some(0);
@@ -752,7 +753,7 @@ impl<O: Observer> Machine<O> {
         Some(number)
     }
 
-    /// Where the frames of a connection go.
+    /// Addresses and ports of the frames of a connection.
     #[inline]
     fn path(hops: &[MacAddr], local: &Pool, key: &Key, hop: u32) -> Path {
         Path {
@@ -767,9 +768,9 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A first sequence number: RFC 6528, a hash of the tuple plus a clock of 4 us. The clock is put
-    /// forward where a connection used numbers up faster ([`Machine::remove`]), so that a tuple used
-    /// again goes on after its last number.
+    /// Initial sequence number, RFC 6528: hash of the tuple plus a clock of 4 us. [`Machine::remove`] advances the
+    /// clock if a connection used numbers faster, so that the next connection of a tuple continues after the last
+    /// number.
     #[inline]
     fn first_sequence(&self, now: u64, hash: u64) -> u32 {
         ((hash >> 32) as u32)
@@ -777,7 +778,7 @@ impl<O: Observer> Machine<O> {
             .wrapping_add(self.ahead)
     }
 
-    /// Puts a connection into the queue of the next poll.
+    /// Adds a connection to the queue of the next poll.
     #[inline]
     fn enqueue(queue: &mut VecDeque<u32>, conn: &mut Conn, id: u32) {
         if !conn.is_queued() {
@@ -786,7 +787,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Ends a connection well.
+    /// Ends a connection successfully.
     #[inline]
     fn complete(&mut self, now: u64, id: u32) {
         self.note_cut(id);
@@ -795,7 +796,7 @@ impl<O: Observer> Machine<O> {
         self.remove(now, id);
     }
 
-    /// A connection that ends well may have had more to ask.
+    /// Counts a connection that ends successfully before it has sent all its requests.
     #[inline]
     fn note_cut(&mut self, id: u32) {
         let left = self.table.slab.get(id).requests;
@@ -825,7 +826,7 @@ impl<O: Observer> Machine<O> {
         self.remove(now, id);
     }
 
-    /// Fails a connection and tells the peer.
+    /// Fails a connection and resets the peer.
     fn give_up(&mut self, now: u64, id: u32, cause: Cause, sink: &mut impl FrameSink) {
         if self.config.reset_on_give_up && self.is_tcp {
             self.send_reset(id, sink);
@@ -862,13 +863,13 @@ impl<O: Observer> Machine<O> {
     }
 }
 
-/// A time after another, without end if it would be beyond all times.
+/// Adds a period to a time; saturates.
 #[inline]
 fn after(start: u64, period: u64) -> u64 {
     start.saturating_add(period)
 }
 
-/// Whether an answer says that a connection of HTTP/1.0 is kept after it.
+/// Returns true if an answer keeps an HTTP/1.0 connection open.
 fn grants_keeping(answer: &Answer) -> bool {
     let Answer::Message(message) = answer else {
         return false;

@@ -1,4 +1,4 @@
-//! What a connection has to say now becomes segments.
+//! Output: builds the segments that a connection must or may send now.
 
 use wb_wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
@@ -12,32 +12,32 @@ use crate::reassembly::LONGEST_SACK;
 use crate::script::Texts;
 use crate::side_record::SideRecords;
 
-/// The next segment of a connection.
+/// Next segment of a connection.
 struct Next {
     seq: u32,
     flags: u8,
     len: u32,
-    /// What the scoreboard took for lost.
+    /// The SACK scoreboard considers this range lost.
     is_lost: bool,
 }
 
-/// What a side record has to say to the next segment.
+/// Input of the side record for the next segment.
 struct Hints {
-    /// Bytes on their way.
+    /// Bytes in flight.
     pipe: u32,
-    /// What goes out again, window or not.
+    /// Sequence range to retransmit.
     lost: Option<(u32, u32)>,
     force: bool,
-    /// Bytes of the options.
+    /// Length of the options in bytes.
     options_len: u32,
 }
 
-/// Anything that must be sent although no data is waiting.
+/// Flags that require a segment even without data.
 const DEMANDS: u16 =
     flag::SEND_SYN | flag::SEND_ACK | flag::SEND_AGAIN | flag::SEND_RST | flag::SEND_PROBE;
 
 impl<O: Observer> Machine<O> {
-    /// Sends what a connection may send. What finds no room waits in the queue.
+    /// Sends everything that a connection may send. If the sink has no room, the connection waits in the queue.
     #[inline]
     pub(super) fn output(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let mut sack = [0; LONGEST_SACK];
@@ -65,7 +65,7 @@ impl<O: Observer> Machine<O> {
                 self.text.len(),
             ) else {
                 if conn.unsent() > 0 && conn.is(pack::SACK) && !self.scores(id) {
-                    // More than the window lets go: from now on each segment's time counts.
+                    // More data than the window allows: from now on the send time of each segment is recorded.
                     self.begin_board(id, Some(now));
                 }
                 return;
@@ -109,7 +109,7 @@ impl<O: Observer> Machine<O> {
             sink.commit(len);
             count_sent(&mut self.counters, side_records, conn, &next, len);
             if next.flags & RST != 0 {
-                // Only a client that closes by RST comes here, with all it wanted.
+                // Only a client that closes by RST gets here, after its last answer.
                 self.counters.completed_by_reset += 1;
                 self.complete(now, id);
                 return;
@@ -128,7 +128,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// What the side record says.
+    /// Reads the side record before the next segment.
     #[inline(never)]
     fn hints(conn: &Conn, side_records: &SideRecords, sack: &mut [u8; LONGEST_SACK]) -> Hints {
         let mut hints = Hints {
@@ -154,7 +154,7 @@ impl<O: Observer> Machine<O> {
         hints
     }
 
-    /// What the side record learns of a segment that went out.
+    /// Updates the side record after a segment was sent.
     #[inline(never)]
     fn note_side_record(now: u64, conn: &mut Conn, side_records: &mut SideRecords, next: &Next) {
         let Some(side_record) = side_records.get(conn.side_record) else {
@@ -178,13 +178,13 @@ impl<O: Observer> Machine<O> {
 
     #[inline]
     fn note_sent(conn: &mut Conn, next: &Next) {
-        // One demand is met by each segment, in the order of `next_segment`; any segment acknowledges.
+        // Each segment satisfies one demand, in the order of `next_segment`; any segment acknowledges.
         if conn.has(flag::SEND_SYN) {
             conn.clear(flag::SEND_SYN);
         } else if conn.has(flag::SEND_PROBE) {
             conn.clear(flag::SEND_PROBE);
         } else if next.is_lost {
-            // The scoreboard knows.
+            // Recorded in the scoreboard.
         } else if conn.has(flag::SEND_AGAIN) {
             conn.clear(flag::SEND_AGAIN);
         } else {
@@ -226,7 +226,7 @@ impl<O: Observer> Machine<O> {
             return some(conn.oldest, flags, 0);
         }
         if !matches!(conn.state, State::Open | State::TimeWait) {
-            // A SYN is on its way; nothing may overtake it.
+            // No segment may overtake the SYN in flight.
             return None;
         }
         if conn.has(flag::SEND_RST) {
@@ -268,8 +268,8 @@ impl<O: Observer> Machine<O> {
             };
             let room = most.saturating_sub(hints.pipe).min(peer);
             let len = unsent.min(mss).min(room);
-            // A small piece waits until the window opens or all is acknowledged: RFC 9293
-            // section 3.8.6.2.1.
+            // Silly window avoidance: a small segment waits until the window opens or all data is acknowledged: RFC
+            // 9293 section 3.8.6.2.1.
             if len > 0 && (len == unsent || len == mss || conn.in_flight() == 0) {
                 let last = len == unsent;
                 let push = if is_dperf && several && !is_client {
@@ -290,10 +290,10 @@ impl<O: Observer> Machine<O> {
         None
     }
 
-    /// Tells the peer that a connection is given up, if there is room.
+    /// Sends RST for a connection that is given up, if there is room.
     pub(super) fn send_reset(&mut self, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
-        // A SYN that was never answered is not followed by anything.
+        // No RST if the SYN was never answered.
         if !matches!(conn.state, State::Open | State::SynReceived) {
             return;
         }
@@ -317,7 +317,7 @@ impl<O: Observer> Machine<O> {
     }
 }
 
-/// Whether there is anything to be said, apart from what was lost.
+/// Returns true if something must be sent, apart from lost segments.
 #[inline]
 fn has_something(conn: &Conn) -> bool {
     conn.has(DEMANDS)
@@ -325,7 +325,7 @@ fn has_something(conn: &Conn) -> bool {
         || conn.flags & (flag::FIN_QUEUED | flag::FIN_SENT) == flag::FIN_QUEUED
 }
 
-/// Writes what a connection says from a sequence number on, and gives its sum.
+/// Writes the payload from a sequence number on, and returns its checksum sum.
 #[inline]
 fn write_text(text: &Message, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 {
     let offset = offset_in_message(conn, text.len(), seq);
@@ -336,7 +336,7 @@ fn write_text(text: &Message, conn: &Conn, seq: u32, payload: &mut [u8]) -> u64 
     }
 }
 
-/// The same where a side record may know better.
+/// Like `write_text`, for a connection with a side record, which may contain a script.
 #[inline(never)]
 fn write_script(
     texts: &Texts,
@@ -358,7 +358,7 @@ fn write_script(
     }
 }
 
-/// A segment with the end of one message and the beginning of the next ones.
+/// Writes the end of one message and the start of the following ones into one segment.
 fn write_several(text: &Message, offset: u32, payload: &mut [u8]) -> u64 {
     let (mut at, mut offset) = (0, offset);
     while at < payload.len() {
@@ -370,8 +370,8 @@ fn write_several(text: &Message, offset: u32, payload: &mut [u8]) -> u64 {
     wb_wire::checksum::sum(payload)
 }
 
-/// The place in its message of a sequence number at or after `oldest`. What is queued ends with
-/// a message, so the place follows from the end.
+/// Offset in its message of a sequence number at or after `oldest`. The queue ends with a complete message, so the
+/// offset is derived from the end.
 #[inline]
 fn offset_in_message(conn: &Conn, message_len: u32, seq: u32) -> u32 {
     let to_end = conn.queued_len.wrapping_sub(seq.wrapping_sub(conn.oldest));
@@ -390,7 +390,7 @@ fn offset_in_message(conn: &Conn, message_len: u32, seq: u32) -> u32 {
     }
 }
 
-/// Options of a SYN, or of a SYN-ACK: nothing that the peer did not offer.
+/// Options of a SYN, or of a SYN-ACK with only those that the peer offered.
 fn syn_options<'a>(conn: &Conn, all: (&'a [u8; 12], &'a [u8; 8]), is_dperf: bool) -> &'a [u8] {
     let (scaled, unscaled) = all;
     if is_dperf {

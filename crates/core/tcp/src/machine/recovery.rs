@@ -1,4 +1,4 @@
-//! What acknowledgements of a peer that makes selective ones do: losses, recovery, the window.
+//! Acknowledgements of a peer with SACK: loss detection, recovery and congestion window.
 
 use super::Machine;
 use super::segment::WIDEST;
@@ -6,13 +6,14 @@ use crate::conn::{NO_SIDE_RECORD, State, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, sack_blocks};
 
-/// The least time after which the last segment is sent again to hear of it, in ns. Kernels wait for less; a
-/// tester whose peer shares its CPUs would send again what only waits for its turn.
+/// Delay of a tail loss probe beyond two round trips, in ns. Kernels use less; but if the peer shares the CPUs of the tester, a
+/// shorter delay would retransmit segments that only wait for a CPU.
 const LEAST_PROBE: u64 = 25_000_000;
 
 impl<O: Observer> Machine<O> {
-    /// Takes an acknowledgement into the scoreboard, which begins with the first block. False if there
-    /// is none, so that the window is the caller's. `acked` new numbers, `flight` before it.
+    /// Passes an acknowledgement to the scoreboard, and starts a scoreboard at the first SACK block. `acked` is the
+    /// number of newly acknowledged numbers, `flight` the number in flight before. Returns false if there is no
+    /// scoreboard; the caller must then update the window.
     #[inline(never)]
     pub(super) fn score(
         &mut self,
@@ -71,7 +72,7 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// Looks for losses, begins recovery, lets the window grow.
+    /// Detects losses, starts recovery and grows the window.
     fn judge(&mut self, now: u64, id: u32, acked: u32, flight: u32) {
         let conn = self.table.slab.get(id);
         let Some(side_record) = self.side_records.get(conn.side_record) else {
@@ -88,7 +89,7 @@ impl<O: Observer> Machine<O> {
         let mss = u32::from(conn.mss);
         board.detect(now, recovering, conn.rtt.smoothed_ns(), mss);
         if board.has_lost() && !recovering {
-            // RFC 5681 section 3.1: half of what was in flight.
+            // RFC 5681 section 3.1: half of the data in flight.
             board.recovery_begins((conn.cwnd, conn.threshold));
             side_record.recover = conn.next_seq;
             conn.threshold = half(flight, mss).min(conn.cwnd).max(2);
@@ -99,7 +100,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Whether a connection has a scoreboard.
+    /// Returns true if the connection has an active scoreboard.
     #[inline]
     pub(super) fn scores(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
@@ -108,8 +109,8 @@ impl<O: Observer> Machine<O> {
             .is_some_and(|side_record| side_record.board.is_active())
     }
 
-    /// Begins a scoreboard with what is in flight, which was sent at a time or, if that is not known,
-    /// when the present phase began. False if there is no place.
+    /// Starts a scoreboard with the data in flight. `sent` is its send time; None means the start of the current phase.
+    /// Returns false if there is no room.
     #[cold]
     pub(super) fn begin_board(&mut self, id: u32, sent: Option<u64>) -> bool {
         let conn = self.table.slab.get(id);
@@ -129,9 +130,8 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// The timer of a connection with a scoreboard has expired: what may be late is late, the last
-    /// segment is sent again to hear of it, or all is taken for lost. False if only the retransmission
-    /// timer's own work is left to do.
+    /// Handles the timer of a connection with a scoreboard: detects losses or sends a tail loss probe. Returns false if
+    /// the retransmission timeout itself must be handled.
     pub(super) fn score_expired(&mut self, now: u64, id: u32) -> bool {
         let conn = self.table.slab.get(id);
         let (mss, flight) = (u32::from(conn.mss), conn.in_flight());
@@ -154,7 +154,7 @@ impl<O: Observer> Machine<O> {
         false
     }
 
-    /// Takes all for lost: RFC 5681 section 3.1, RFC 6298 section 5.
+    /// Marks all segments as lost: RFC 5681 section 3.1, RFC 6298 section 5.
     pub(super) fn lose_all(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         let mss = u32::from(conn.mss);
@@ -174,7 +174,7 @@ impl<O: Observer> Machine<O> {
         board.lose_all();
     }
 
-    /// When the retransmission timer of a connection expires, from now on, and whether it then probes.
+    /// Retransmission timeout of a connection in ns from now, and true if it triggers a tail loss probe instead.
     #[inline]
     pub(super) fn patience(&mut self, id: u32) -> (u64, bool) {
         let least = self.least_timeout;
@@ -185,7 +185,7 @@ impl<O: Observer> Machine<O> {
             && !is_dperf
             && conn.in_flight() <= u32::from(conn.mss)
         {
-            // The commonest case.
+            // Most common case.
             return (conn.rtt.timeout_ns(least).min(LONGEST_TIMEOUT), false);
         }
         self.patience_of_others(id)
@@ -228,10 +228,10 @@ impl<O: Observer> Machine<O> {
     }
 }
 
-/// The longest retransmission time before it is doubled: RFC 6298 section 2.5.
+/// Maximum retransmission timeout before backoff: RFC 6298 section 2.5.
 const LONGEST_TIMEOUT: u64 = 60_000_000_000;
 
-/// Half a flight in segments, at least two.
+/// Half of the data in flight in segments, at least two.
 pub(super) fn half(flight: u32, mss: u32) -> u16 {
     let segments = (flight / mss).min(u32::from(WIDEST)) as u16;
     (segments / 2).max(2)

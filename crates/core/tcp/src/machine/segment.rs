@@ -1,4 +1,4 @@
-//! What a TCP segment does to its connection: RFC 9293 section 3.10.7, RFC 5681, RFC 5961.
+//! Effects of a TCP segment on its connection: RFC 9293 section 3.10.7, RFC 5681, RFC 5961.
 
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
@@ -11,11 +11,11 @@ use crate::conn::{Conn, ENDLESS, NO_SIDE_RECORD, State, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
-/// Farthest ahead of what is expected that a sequence number is believed.
+/// Maximum distance of a plausible sequence number from the expected one.
 pub(super) const WINDOW: u32 = 1 << 24;
-/// A server takes no more requests while more than this waits to be sent.
+/// Send queue size in bytes above which a server accepts no more requests.
 pub(super) const MOST_QUEUED: u32 = 1 << 30;
-/// The widest congestion window, in segments.
+/// Maximum congestion window in segments.
 pub(super) const WIDEST: u16 = 1 << 14;
 
 impl<O: Observer> Machine<O> {
@@ -46,7 +46,7 @@ impl<O: Observer> Machine<O> {
         };
         let conn = self.table.slab.get(id);
         if conn.state == State::SynReceived {
-            // An old acknowledgement does not finish a handshake.
+            // An old acknowledgement does not complete a handshake.
             self.counters.drop_ack += 1;
             return;
         }
@@ -56,10 +56,10 @@ impl<O: Observer> Machine<O> {
                 && !self.is_dperf
                 && now.saturating_sub(conn.stamp) > self.config.retransmission.after
             {
-                // After a pause nobody knows what the path takes: RFC 5681 section 4.1.
+                // After a pause the capacity of the path is unknown: RFC 5681 section 4.1.
                 conn.cwnd = self.config.initial_window;
             }
-            // Anything that fits is a sign of life.
+            // Every acceptable segment shows that the peer is alive.
             conn.stamp = now;
         }
         let mut seq = packet.seq;
@@ -68,14 +68,14 @@ impl<O: Observer> Machine<O> {
         if seq != conn.expected {
             let behind = conn.expected.wrapping_sub(seq);
             if (behind as i32) < 0 {
-                // What has no acknowledgement of its own yet is taken when its turn comes.
+                // Data that was not acknowledged separately is accepted when it is in order.
                 self.ahead_of_turn(id, packet);
                 self.settle(now, id, acked > 0 || nothing_sent, sink);
                 return;
             }
             let len = payload.len() as u32 + u32::from(fin);
             if behind >= len {
-                // All of it came before.
+                // All data of the segment was received before.
                 if len > 0 || seq != conn.expected.wrapping_sub(1) {
                     self.counters.drop_sequence += 1;
                 }
@@ -91,10 +91,10 @@ impl<O: Observer> Machine<O> {
             seq = conn.expected;
         }
         debug_assert_eq!(seq, conn.expected);
-        // A second one would lie beyond the end of the stream.
+        // A second FIN would be beyond the end of the stream.
         fin &= !conn.has(flag::FIN_RECEIVED);
-        // A dperf server's window grows by one with every segment: an acknowledgement's counts at
-        // once, a request's after the first piece of its answer.
+        // The window of a dperf server grows by one with every segment: immediately for an acknowledgement, after the
+        // first segment of the answer for a request.
         let grows = self.is_dperf && self.client.is_none();
         let grows_later = grows && !payload.is_empty();
         if grows && payload.is_empty() {
@@ -102,14 +102,14 @@ impl<O: Observer> Machine<O> {
         }
         if !payload.is_empty() {
             if fin && self.client.is_some() {
-                // Nothing more is asked after the answer that comes with it.
+                // No request follows after the answer in this segment.
                 conn.set(flag::FIN_RECEIVED);
             }
             let Some(taken) = self.take_data(now, id, payload, sink) else {
                 return;
             };
             if taken < payload.len() {
-                // There is no room for the answers, so the peer will send the rest again.
+                // No room for the answers, so the peer will retransmit the rest.
                 self.counters.drop_ahead += 1;
                 self.table.slab.get(id).set(flag::SEND_ACK);
                 fin = false;
@@ -147,7 +147,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Sends, sets the timer, and ends what is over.
+    /// Sends what is due, sets the timer, and ends the connection if it is over.
     #[inline]
     pub(super) fn settle(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
         self.output(now, id, sink);
@@ -163,7 +163,7 @@ impl<O: Observer> Machine<O> {
             }
             _ => {
                 if conn.has(flag::ACK_LATER) {
-                    // Nothing went out that could carry it; it waits for the end of the batch.
+                    // No segment carried the acknowledgement; it waits for the end of the batch.
                     Self::enqueue(&mut self.queue, conn, id);
                 }
                 if restart {
@@ -179,7 +179,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Both FINs are acknowledged.
+    /// Ends a connection after both FINs are acknowledged.
     fn end(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
         match self.config.time_wait {
@@ -197,8 +197,8 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Takes the acknowledgement and window of a segment. How much was acknowledged, or None if the
-    /// segment is not to be looked at further.
+    /// Handles the acknowledgement number and window of a segment. Returns the number of bytes acknowledged, or None if
+    /// the rest of the segment must be ignored.
     #[inline]
     fn acknowledgement(&mut self, now: u64, id: u32, packet: &Packet<'_>) -> Option<u32> {
         let conn = self.table.slab.get(id);
@@ -209,12 +209,12 @@ impl<O: Observer> Machine<O> {
         }
         if acked > limit {
             if before(packet.ack, conn.oldest) {
-                // Old; what else it brings may be new.
+                // Old acknowledgement; the rest of the segment may be new.
                 return Some(0);
             }
             self.counters.drop_ack += 1;
-            // RFC 9293 section 3.10.7.4: acknowledge, and drop it; but no bare acknowledgement, or two
-            // ends that are out of step would do so for ever.
+            // RFC 9293 section 3.10.7.4: acknowledge and drop. A bare acknowledgement gets no answer, because two
+            // unsynchronised ends would answer each other forever.
             if !packet.payload.is_empty() || packet.flags & FIN != 0 {
                 conn.set(flag::SEND_ACK);
             }
@@ -222,7 +222,7 @@ impl<O: Observer> Machine<O> {
         }
         let same_window = conn.window == packet.window;
         if conn.window == 0 && packet.window > 0 {
-            // The window has opened: probes of a closed one were no tries to send again.
+            // The window opened. Probes of the closed window do not count as retransmissions.
             conn.expiries = 0;
         }
         conn.window = packet.window;
@@ -230,7 +230,7 @@ impl<O: Observer> Machine<O> {
             && (conn.side_record != NO_SIDE_RECORD || !packet.options.is_empty());
         if acked == 0 {
             if packet.window == 0 && conn.state == State::Open {
-                // Somebody is there and wants nothing now: RFC 9293 section 3.8.6.1.
+                // The peer is alive but cannot receive now: RFC 9293 section 3.8.6.1.
                 conn.expiries = conn.expiries.min(1);
             }
             let flight = conn.in_flight();
@@ -260,10 +260,10 @@ impl<O: Observer> Machine<O> {
             }
             data -= 1;
         } else if conn.is(pack::TIMING) {
-            // The first of a flight that went out at once: RFC 6298 section 3.
+            // First acknowledgement of a flight sent at once: RFC 6298 section 3.
             conn.packed &= !pack::TIMING;
             let sent = match self.side_records.get(conn.side_record) {
-                // Its requests have times of their own.
+                // Each request in the side record has its own time.
                 Some(side_record) if self.slides => side_record.timed,
                 _ => conn.stamp,
             };
@@ -294,7 +294,7 @@ impl<O: Observer> Machine<O> {
         }
         let conn = self.table.slab.get(id);
         if conn.has(flag::REWOUND) {
-            // Over when all is acknowledged that had been sent before it.
+            // Ends when all data sent before the timeout is acknowledged.
             let over = match self.side_records.get(conn.side_record) {
                 Some(side_record) => !before(conn.oldest, side_record.recover),
                 None => conn.in_flight() == 0,
@@ -306,7 +306,7 @@ impl<O: Observer> Machine<O> {
         Some(acked)
     }
 
-    /// RFC 5681 section 3.1, and RFC 6582 section 3.2 in fast recovery.
+    /// Grows the congestion window: RFC 5681 section 3.1, and RFC 6582 section 3.2 in fast recovery.
     #[inline]
     fn grow_window(&mut self, id: u32, data: u32, flight: u32) {
         let conn = self.table.slab.get(id);
@@ -330,19 +330,19 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Lets the congestion window grow after `data` bytes were acknowledged of so many in flight.
+    /// Grows the congestion window after `data` of `flight` bytes in flight were acknowledged.
     #[inline]
     pub(super) fn widen(&mut self, id: u32, data: u32, flight: u32) {
         let conn = self.table.slab.get(id);
         let mss = u32::from(conn.mss);
         if data == 0 || !window_was_used(conn, flight) {
-            // It says nothing about the path: RFC 7661 section 4.3.
+            // An unused window shows nothing about the path: RFC 7661 section 4.3.
         } else if conn.cwnd < conn.threshold {
-            // Byte counting with a limit of two segments, of one after a timeout: RFC 3465 section 2.3.
+            // Byte counting, limited to two segments, or to one after a timeout: RFC 3465 section 2.3.
             let two = data > mss && !conn.has(flag::REWOUND);
             conn.cwnd = (conn.cwnd + if two { 2 } else { 1 }).min(WIDEST);
         } else {
-            // One segment for each window acknowledged: whenever a multiple of it is passed.
+            // One segment per acknowledged window: whenever a multiple of the window is passed.
             let window = u32::from(conn.cwnd) * mss;
             if conn.oldest.wrapping_sub(data) / window != conn.oldest / window {
                 conn.cwnd = (conn.cwnd + 1).min(WIDEST);
@@ -350,7 +350,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A duplicate acknowledgement: RFC 5681 section 3.2.
+    /// Handles a duplicate acknowledgement: RFC 5681 section 3.2.
     #[inline(never)]
     fn duplicate(&mut self, id: u32) {
         self.counters.duplicate_acks += 1;
@@ -360,7 +360,7 @@ impl<O: Observer> Machine<O> {
             return;
         }
         if conn.has(flag::REWOUND) && !self.is_dperf {
-            // What is sent again after a timeout makes duplicates of its own: RFC 6582 section 4.
+            // Retransmissions after a timeout cause duplicate acknowledgements: RFC 6582 section 4.
             return;
         }
         let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
@@ -390,8 +390,8 @@ impl<O: Observer> Machine<O> {
             self.counters.drop_ack += 1;
             if packet.flags & RST == 0 && self.config.style == Style::Native {
                 let key = conn.key;
-                // What the far end still knows of an earlier connection ends with the reset, so the SYN need not
-                // wait for its timer. Once only, as somebody may answer each in that way.
+                // The reset ends an earlier connection that the peer still remembers, so the SYN need not wait for its
+                // timer. Only once, because a peer may answer every SYN like this.
                 let goes_again = !conn.has(flag::REWOUND);
                 if goes_again {
                     conn.set(flag::SEND_SYN | flag::REWOUND);
@@ -419,7 +419,7 @@ impl<O: Observer> Machine<O> {
         conn.next_seq = packet.ack;
         conn.expected = packet.seq.wrapping_add(1);
         conn.window = packet.window;
-        // The window of a SYN is not scaled (RFC 7323 section 2.2); the scale counts from the next.
+        // The window of a SYN is not scaled (RFC 7323 section 2.2); scaling starts with the next segment.
         conn.mss = segment_size(
             self.config.mss,
             options.mss,
@@ -437,7 +437,7 @@ impl<O: Observer> Machine<O> {
         conn.clear(flag::SEND_SYN | flag::REWOUND);
         conn.set(flag::SEND_ACK);
         if let Some(client) = self.client.as_ref().filter(|client| client.flood) {
-            // Somebody answers a flood: the SYNs were no requests of this connection.
+            // A peer answers the flood: the SYNs were no requests of this connection.
             conn.requests = client.requests.unwrap_or(ENDLESS);
         }
         self.counters.established += 1;
@@ -447,7 +447,7 @@ impl<O: Observer> Machine<O> {
             let late = self.table.slab.get(id).lateness;
             self.ask_again(now, now, id);
             if self.client.as_ref().is_some_and(|c| c.interval == 0) {
-                // As late as the connection was begun.
+                // The first requests have the lateness of the connection.
                 self.table.slab.get(id).lateness = late;
                 if self.remembers {
                     self.note_lateness(id, late);
@@ -471,11 +471,11 @@ impl<O: Observer> Machine<O> {
     fn in_time_wait(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if packet.flags & RST != 0 {
-            // Left alone: RFC 1337 section 3.
+            // RST is ignored in TIME_WAIT: RFC 1337 section 3.
             return;
         }
         if packet.flags & (SYN | ACK) == SYN && before(conn.expected, packet.seq) {
-            // A new connection may take the place: RFC 9293 section 3.10.7.4.
+            // A new connection may replace the old one: RFC 9293 section 3.10.7.4.
             let key = conn.key;
             self.remove(now, id);
             let hash = self.table.hash(&key);
@@ -491,7 +491,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// RST, SYN, or no ACK where one belongs.
+    /// Handles RST, SYN, or a missing ACK flag.
     #[inline(never)]
     fn unusual(&mut self, now: u64, id: u32, packet: &Packet<'_>, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
@@ -505,7 +505,7 @@ impl<O: Observer> Machine<O> {
                 let acks_all = conn.queued_len == 0 || packet.flags & ACK != 0 && acked == all;
                 self.reset(now, id, acks_all);
             } else if distance < WINDOW {
-                // A challenge: RFC 5961 section 3.2.
+                // Challenge ACK: RFC 5961 section 3.2.
                 self.counters.drop_sequence += 1;
                 conn.set(flag::SEND_ACK);
                 self.output(now, id, sink);
@@ -517,14 +517,14 @@ impl<O: Observer> Machine<O> {
         if packet.flags & SYN != 0 {
             let again = packet.seq.wrapping_add(1) == conn.expected;
             if conn.state == State::SynReceived && again && packet.flags & ACK == 0 {
-                // dperf answers again only after a second.
+                // dperf repeats its SYN-ACK only after a second.
                 if !self.is_dperf || now.saturating_sub(conn.stamp) > 1_000_000_000 {
                     conn.set(flag::SEND_SYN | flag::REWOUND);
                 } else {
                     self.counters.drop_flags += 1;
                 }
             } else if conn.state == State::Open {
-                // A SYN-ACK that came twice, or a challenge: RFC 5961 section 4.2.
+                // Duplicate SYN-ACK, or a challenge ACK: RFC 5961 section 4.2.
                 if again {
                     self.counters.ack_again += 1;
                 } else {
@@ -540,10 +540,10 @@ impl<O: Observer> Machine<O> {
         self.counters.drop_flags += 1;
     }
 
-    /// The peer's RST was believed.
+    /// Handles an accepted RST of the peer.
     fn reset(&mut self, now: u64, id: u32, acks_all: bool) {
         let conn = self.table.slab.get(id);
-        // A server is done when all its answers arrived, whoever ends it and how.
+        // A server is done when all its answers arrived, regardless of how the connection ends.
         let done = if self.client.is_some() {
             conn.has(flag::DONE)
         } else {
@@ -558,8 +558,8 @@ impl<O: Observer> Machine<O> {
     }
 }
 
-/// Whether a congestion window was all in use before an acknowledgement: in slow start at least half
-/// of it, because a window doubles before it can be filled.
+/// Returns true if the congestion window was in full use before an acknowledgement. In slow start half of it is enough,
+/// because the window doubles before it can be filled.
 #[inline]
 fn window_was_used(conn: &Conn, flight: u32) -> bool {
     let window = u32::from(conn.cwnd) * u32::from(conn.mss);

@@ -1,4 +1,4 @@
-//! The server's part: requests are read, answers queued.
+//! Server side: reads requests and queues answers.
 
 use wb_http1::{End, Read};
 
@@ -13,9 +13,9 @@ use crate::script::Origin;
 use crate::side_record::SideRecord;
 use crate::source::{Proxy, read_proxy};
 
-/// `outstanding` of a server's connection whose PROXY header, if any, was read.
+/// Value of `outstanding` of a server connection after the check for a PROXY header.
 pub(super) const PROXY_READ: u16 = 1;
-/// Headers that are read in pieces at a time.
+/// Maximum number of PROXY headers that are received in pieces concurrently.
 const MOST_PARTIAL: usize = 256;
 
 impl<O: Observer> Machine<O> {
@@ -51,7 +51,7 @@ impl<O: Observer> Machine<O> {
         self.read_messages::<false>(now, id, bytes, sink)
     }
 
-    /// Reads requests, and queues what is answered to all alike, or to their paths.
+    /// Reads requests, and queues the common answer or the answer for the path.
     #[inline]
     fn read_messages<const ROUTED: bool>(
         &mut self,
@@ -75,7 +75,7 @@ impl<O: Observer> Machine<O> {
                 }
                 match self.read_routed(id, rest) {
                     Some(read) => read,
-                    // No place to remember what is answered; it comes again.
+                    // No room to record the answer; the request will be retransmitted.
                     None => return Some(bytes.len() - rest.len()),
                 }
             } else {
@@ -92,7 +92,7 @@ impl<O: Observer> Machine<O> {
                 }
                 Read::Expects { used } => {
                     rest = &rest[used..];
-                    // Behind an answer that waits it would come too early; who asks goes on without it.
+                    // Behind a delayed answer "100 Continue" would come too early; clients continue without it.
                     if !ROUTED || self.last_waiting(id).is_none() {
                         self.queue_piece(id, Origin::Leave, self.leave.len());
                     }
@@ -109,7 +109,7 @@ impl<O: Observer> Machine<O> {
         Some(bytes.len())
     }
 
-    /// Reads up to the end of a request, and notes its route. None if there is no place for that.
+    /// Reads up to the end of a request and records its route. Returns None if there is no room to record it.
     #[inline(never)]
     fn read_routed(&mut self, id: u32, bytes: &[u8]) -> Option<Read> {
         let conn = self.table.slab.get(id);
@@ -127,14 +127,14 @@ impl<O: Observer> Machine<O> {
         Some(read)
     }
 
-    /// The last of the answers of a connection that wait for their time.
+    /// Last delayed answer of a connection.
     fn last_waiting(&mut self, id: u32) -> Option<&mut Waiting> {
         let conn = self.table.slab.get(id);
         let side_record = self.side_records.get(conn.side_record)?;
         side_record.waiting.back_mut()
     }
 
-    /// A request whose route is known is complete.
+    /// Handles a complete request with a known route.
     pub(super) fn routed(&mut self, now: u64, id: u32, end: End) {
         self.counters.requests += 1;
         let conn = self.table.slab.get(id);
@@ -158,13 +158,13 @@ impl<O: Observer> Machine<O> {
         if rule.delay == 0 && side_record.waiting.is_empty() {
             self.answer_routed(id, answer);
         } else {
-            // Behind those that wait, as answers have the order of their requests.
+            // Queue behind the delayed answers, because answers keep the order of the requests.
             side_record.waiting.push_back(answer);
             conn.clear(flag::DONE);
         }
     }
 
-    /// Queues an answer whose time has come.
+    /// Queues an answer that is due.
     fn answer_routed(&mut self, id: u32, answer: Waiting) {
         let text = &self.texts[usize::from(answer.route)];
         let (origin, len) = match answer.head_only {
@@ -186,7 +186,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Queues the answers of a connection whose time has come, and says whether there were any.
+    /// Queues the delayed answers of a connection that are due, and returns true if there were any.
     #[cold]
     pub(super) fn answer_waiting(&mut self, now: u64, id: u32) -> bool {
         let mut any = false;
@@ -208,7 +208,7 @@ impl<O: Observer> Machine<O> {
         any
     }
 
-    /// When the next answer of a connection is due that waits for its time.
+    /// Due time of the next delayed answer of a connection.
     pub(super) fn answer_due(&mut self, id: u32) -> Option<u64> {
         self.routes.as_ref()?;
         let conn = self.table.slab.get(id);
@@ -216,7 +216,7 @@ impl<O: Observer> Machine<O> {
         side_record.waiting.front().map(|next| next.due)
     }
 
-    /// Queues what is not the answer to all: from then on the connection remembers what it says.
+    /// Queues anything other than the common answer. From then on the connection records its output in a script.
     #[cold]
     fn queue_piece(&mut self, id: u32, origin: Origin, len: u32) {
         let conn = self.table.slab.get(id);
@@ -224,12 +224,12 @@ impl<O: Observer> Machine<O> {
             side_record.script.push(conn.queued_len, origin, len);
             conn.queued_len += len;
         } else if origin == Origin::Head(0) {
-            // No place to remember it: the whole answer is wrong, none would be too.
+            // No room to record it. The complete answer is wrong here, but so is no answer.
             conn.queued_len += self.text.len();
         }
     }
 
-    /// Reads the beginning of a stream, where a PROXY header may be, in one piece or several.
+    /// Reads the start of a stream, which may contain a PROXY header in one or several pieces.
     #[cold]
     fn read_first(
         &mut self,
@@ -264,7 +264,7 @@ impl<O: Observer> Machine<O> {
         Some(bytes.len() - (rest.len() - taken))
     }
 
-    /// A request is complete.
+    /// Handles a complete request.
     #[inline]
     pub(super) fn requested(&mut self, id: u32, end: End) {
         let conn = self.table.slab.get(id);
@@ -275,7 +275,7 @@ impl<O: Observer> Machine<O> {
         }
         self.counters.responses += 1;
         if self.server.echo {
-            // What it consists of is queued already.
+            // The echoed bytes are already queued.
             return;
         }
         if end.head_only {
@@ -305,12 +305,12 @@ impl<O: Observer> Machine<O> {
             .is_some_and(|side_record| !side_record.script.is_empty())
     }
 
-    /// The client's FIN has come. True if the connection is no more.
+    /// Handles the client's FIN. Returns true if the connection has ended.
     pub(super) fn client_closed(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         let conn = self.table.slab.get(id);
         let progress = conn.progress;
         if conn.has(flag::FIN_QUEUED) {
-            // The answer goes on; nothing was left to ask.
+            // The answer continues; there is no further request.
         } else if self.reader.end(&progress).is_some() {
             let end = End {
                 close: true,
@@ -322,7 +322,7 @@ impl<O: Observer> Machine<O> {
             return true;
         }
         if self.answer_due(id).is_some() {
-            // The end follows the answers that wait.
+            // Close after the delayed answers.
             if let Some(last) = self.last_waiting(id) {
                 last.close = true;
             }
@@ -330,7 +330,7 @@ impl<O: Observer> Machine<O> {
         }
         let conn = self.table.slab.get(id);
         if self.is_dperf {
-            // What was not sent yet never is.
+            // dperf does not send the rest.
             conn.queued_len = conn.data_in_flight();
         }
         conn.set(flag::FIN_QUEUED | flag::DONE);

@@ -1,4 +1,4 @@
-//! What comes in becomes a stream: in order, each byte once, as fast as it can be taken.
+//! Receive side of the stream: each byte once, in order, no faster than it can be processed.
 
 use wb_wire::tcp_flags::FIN;
 
@@ -13,11 +13,11 @@ use crate::parse::Packet;
 use crate::reassembly::{Kept, Piece};
 use crate::side_record::SideRecords;
 
-/// Most bytes of an echo that wait to be sent or acknowledged.
+/// Maximum number of echoed bytes that are unsent or unacknowledged.
 pub(super) const MOST_ECHOED: u32 = 256 << 10;
 
 impl<O: Observer> Machine<O> {
-    /// The window to be announced, as the header has it: no more than can be taken.
+    /// Window to announce as written in the header; limited by what can be processed.
     #[inline]
     pub(super) fn window(
         conn: &Conn,
@@ -34,7 +34,7 @@ impl<O: Observer> Machine<O> {
         config.window
     }
 
-    /// Something of what waited was acknowledged: a window that was closed by it is opened again.
+    /// Reopens a closed window after queued data was acknowledged.
     #[inline]
     pub(super) fn note_room(&mut self, id: u32, queued_before: u32) {
         let conn = self.table.slab.get(id);
@@ -48,8 +48,8 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A segment ahead of its turn: kept, and acknowledged at once, so that the peer notices: RFC 5681
-    /// section 4.2.
+    /// Stores an out-of-order segment and acknowledges it at once, so that the peer detects the loss: RFC 5681 section
+    /// 4.2.
     #[inline(never)]
     pub(super) fn ahead_of_turn(&mut self, id: u32, packet: &Packet<'_>) {
         let conn = self.table.slab.get(id);
@@ -58,8 +58,8 @@ impl<O: Observer> Machine<O> {
         let distance = end.wrapping_sub(conn.expected);
         let fin = packet.flags & FIN != 0;
         if packet.payload.is_empty() && !fin {
-            // An acknowledgement that overtook data, or whose data was lost. Acknowledging
-            // acknowledgements would go on for ever where both ends have lost something.
+            // An acknowledgement that overtook data or follows lost data. Acknowledging acknowledgements would never
+            // end if both ends have lost something.
             return;
         }
         conn.set(flag::SEND_ACK);
@@ -100,7 +100,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A segment came twice: a peer that hears of it knows that it need not have sent it again.
+    /// Records a duplicate segment, so that SACK shows the peer that the retransmission was unnecessary.
     #[inline(never)]
     pub(super) fn note_again(&mut self, id: u32, packet: &Packet<'_>) {
         let conn = self.table.slab.get(id);
@@ -113,7 +113,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// In-order data, as much of it as can be taken now. None if the connection is no more.
+    /// Processes in-order data, and returns the number of bytes accepted. Returns None if the connection has ended.
     #[inline]
     pub(super) fn take_data(
         &mut self,
@@ -125,7 +125,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         conn.set(flag::ACK_LATER);
         let expected = conn.expected;
-        // Before it is read: what is answered acknowledges it.
+        // Update before reading: the answer carries the acknowledgement.
         conn.expected = expected.wrapping_add(payload.len() as u32);
         let taken = self.read(now, id, payload, sink)?;
         self.counters.payload_rx += taken as u64;
@@ -135,7 +135,7 @@ impl<O: Observer> Machine<O> {
         Some(taken)
     }
 
-    /// Takes what was kept and whose turn has come. False if the connection is no more.
+    /// Processes stored data that is now in order. Returns false if the connection has ended.
     #[cold]
     pub(super) fn take_kept(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         loop {
@@ -156,10 +156,10 @@ impl<O: Observer> Machine<O> {
                 return true;
             };
             let conn = self.table.slab.get(id);
-            // A gap that was filled is acknowledged at once: RFC 5681 section 4.2.
+            // A filled gap is acknowledged at once: RFC 5681 section 4.2.
             conn.set(flag::SEND_ACK);
             if end == Some(piece.end) && self.client.is_some() {
-                // Nothing more is asked after the answer that ends the stream.
+                // No request follows after the answer that ends the stream.
                 conn.set(flag::FIN_RECEIVED);
             }
             match self.take_piece(now, id, piece, sink) {
@@ -170,7 +170,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Whether all of a piece could be taken. None if the connection is no more.
+    /// Returns true if the complete piece was accepted, or None if the connection has ended.
     fn take_piece(
         &mut self,
         now: u64,
@@ -192,7 +192,7 @@ impl<O: Observer> Machine<O> {
         let taken = self.take_data(now, id, &bytes[from..to], sink);
         self.side_records.store.put(block, bytes);
         if taken.is_some_and(|taken| from + taken < to) {
-            // There is no room for the answers; it goes on when there is.
+            // No room for the answers; reading continues later.
             let number = self.table.slab.get(id).side_record;
             if let Some(side_record) = self.side_records.get(number) {
                 side_record.ahead.put_back(piece);
@@ -203,7 +203,7 @@ impl<O: Observer> Machine<O> {
         taken.map(|_| true)
     }
 
-    /// Whether the end of the stream, which came before, has its turn now.
+    /// Returns true if a FIN that arrived out of order is now in order.
     #[inline(never)]
     pub(super) fn end_has_come(&mut self, id: u32) -> bool {
         let conn = self.table.slab.get(id);
@@ -217,7 +217,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Gives a side record back that holds nothing more.
+    /// Gives back a side record that is empty.
     #[inline(never)]
     pub(super) fn tidy(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
@@ -236,7 +236,7 @@ impl<O: Observer> Machine<O> {
 fn echo_window(conn: &Conn, side_records: &SideRecords, config: &Config) -> u16 {
     let kept = u32::try_from(side_records.store.room()).unwrap_or(u32::MAX);
     let room = MOST_ECHOED.saturating_sub(conn.queued_len).min(kept);
-    // Less than a segment is nothing: RFC 9293 section 3.8.6.2.2.
+    // Never announce less than a segment: RFC 9293 section 3.8.6.2.2.
     if room < u32::from(conn.mss) {
         return 0;
     }

@@ -1,4 +1,4 @@
-//! What is done when a connection's time has come.
+//! Timer expiry of a connection.
 
 use super::recovery::half;
 use super::{Cause, Machine, after};
@@ -9,7 +9,7 @@ use crate::conn::{ENDLESS, NO_SIDE_RECORD, State, flag, pack};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
-    /// Sets the one timer of a connection to the earliest of what it waits for.
+    /// Sets the single timer of a connection to the earliest event.
     #[inline]
     pub(super) fn restart_timer(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
@@ -38,8 +38,8 @@ impl<O: Observer> Machine<O> {
         self.wheel.set(&mut self.table.slab, id, due);
     }
 
-    /// Tells the scoreboard, if there is one, when the oldest or the last is sent again, and says when
-    /// the timer has to be looked at.
+    /// Stores the time of the next retransmission or probe in the scoreboard, if any, and returns the time for the
+    /// timer.
     #[inline]
     fn note_patience(&mut self, id: u32, due: u64, probes: bool) -> u64 {
         let conn = self.table.slab.get(id);
@@ -55,7 +55,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Looks at a connection sooner if what is missing may be lost by then.
+    /// Moves the timer of a connection forward if missing data may count as lost earlier.
     #[cold]
     pub(super) fn hasten_timer(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
@@ -65,7 +65,7 @@ impl<O: Observer> Machine<O> {
         let side_record = self.side_records.get(conn.side_record);
         let board = side_record.map(|side_record| &side_record.board);
         if board.is_some_and(|board| board.is_active() && board.again_due == NEVER) {
-            // It has only begun, and knows nothing of the timer yet.
+            // The scoreboard has just started and has no timer yet.
             return self.restart_timer(now, id);
         }
         let side_record = self.side_records.get(self.table.slab.get(id).side_record);
@@ -76,7 +76,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// When the present phase has taken too long, and what failed then.
+    /// Timeout of the current phase, and the cause of failure after it.
     #[inline]
     fn phase_end(&mut self, id: u32) -> (u64, Cause) {
         let is_client = self.client.is_some();
@@ -134,7 +134,7 @@ impl<O: Observer> Machine<O> {
                     .map_or(crate::Close::Fin, |client| client.close);
                 self.close(now, id, how);
             } else if self.paced {
-                // No request came that could have carried it.
+                // No request came to carry the acknowledgement.
                 conn.stamp = u64::MAX;
                 conn.set(flag::SEND_ACK);
             } else {
@@ -154,7 +154,7 @@ impl<O: Observer> Machine<O> {
         }
         let conn = self.table.slab.get(id);
         if conn.is_queued() && !conn.has(flag::ACK_LATER) {
-            // Not even sent yet for want of room.
+            // Not sent yet because the sink has no room.
             self.restart_timer(now, id);
             return;
         }
@@ -184,7 +184,7 @@ impl<O: Observer> Machine<O> {
                 return;
             }
             if conn.state == State::Open {
-                // RFC 5681 section 3.1: half of what was in flight, and one segment to begin with.
+                // RFC 5681 section 3.1: half of the data in flight, starting with one segment.
                 conn.threshold = half(conn.in_flight(), conn.mss.into());
                 conn.cwnd = 1;
                 self.rewind(id);
@@ -200,11 +200,11 @@ impl<O: Observer> Machine<O> {
         self.settle(now, id, true, sink);
     }
 
-    /// Whether what is in flight is not sent again yet, although the timer has expired: because it may
-    /// only be late, or the last of it is sent to hear of the rest.
+    /// Returns true if the expired timer must not trigger a retransmission, because data may only be late or a tail
+    /// loss probe was sent.
     fn gives_time(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         if !self.scores(id) {
-            // Whether it was to be a probe is seen as it was when the timer was set.
+            // Same decision as when the timer was set.
             let probes = self.patience(id).1;
             if !probes || !self.begin_board(id, None) {
                 return false;
@@ -231,7 +231,7 @@ impl<O: Observer> Machine<O> {
         true
     }
 
-    /// Sets the timer to what the scoreboard waits for.
+    /// Sets the timer to the next event of the scoreboard.
     fn look_again(&mut self, id: u32) {
         let end = self.phase_end(id).0;
         let conn = self.table.slab.get(id);
@@ -245,8 +245,8 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// A flood with keepalive: the next SYN, one number on. It waits for nothing, so it ends well when
-    /// as many were sent as were to be, or the run ends.
+    /// Sends the next SYN of a flood with keepalive, with the next sequence number. The flood awaits no answer, so it
+    /// succeeds when all SYNs were sent or the run ends.
     fn flood_again(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if self.finishing || conn.requests == 0 {
@@ -265,7 +265,7 @@ impl<O: Observer> Machine<O> {
             .set(&mut self.table.slab, id, after(now, interval));
     }
 
-    /// One SYN more of a flood.
+    /// Sends one more SYN of a flood.
     pub(super) fn next_syn(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if conn.requests != ENDLESS {
@@ -278,7 +278,7 @@ impl<O: Observer> Machine<O> {
         self.output(now, id, sink);
     }
 
-    /// Goes on with a connection whose turn in the queue has come.
+    /// Continues a connection from the queue.
     pub(super) fn resume(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         if conn.state == State::Udp {

@@ -1,4 +1,4 @@
-//! Segments of no connection: a new one is accepted, anything else answered by RST or dropped.
+//! Segments without a connection: a SYN is accepted, anything else is answered with RST or dropped.
 
 use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 
@@ -36,7 +36,7 @@ impl<O: Observer> Machine<O> {
             Some(client) => client.tuples.contains(key.remote, key.remote_port()),
             None => listens,
         };
-        // dperf's table has an entry for every tuple it was told of; a closed one is silent.
+        // dperf's table has an entry for every configured tuple; a closed one stays silent.
         let silent = if self.is_dperf {
             is_known_tuple
         } else {
@@ -47,14 +47,14 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// Whether who sent this may be answered at all.
+    /// Returns true if the source of the packet may get an answer.
     #[inline]
     pub(super) fn may_answer(&mut self, packet: &Packet<'_>) -> bool {
         let (first, last) = self.answered;
         (first..=last).contains(&packet.src) || self.is_answered(packet.src)
     }
 
-    /// Looks into the set and keeps the range: who comes next is mostly of the same.
+    /// Searches the set and caches the range found, because the next packet probably comes from the same range.
     #[cold]
     fn is_answered(&mut self, address: Addr) -> bool {
         let Some(set) = &self.config.answered else {
@@ -126,7 +126,7 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    /// RST for a segment that does not fit: RFC 9293 section 3.10.7.1.
+    /// Sends RST for an unacceptable segment: RFC 9293 section 3.10.7.1.
     pub(super) fn answer_reset(
         &mut self,
         key: &Key,

@@ -1,11 +1,11 @@
-//! Single behaviours in the default style, with frames of our own making where a peer must misbehave.
+//! Single behaviours in the native style. Where a peer must misbehave, the test builds its frames.
 
 use crate::common::*;
 use proptest::prelude::*;
 use wb_tcp::*;
 use wb_wire::{Ethernet, Ipv4, checksum, tcp_flags::*};
 
-/// A client of one open attempt, its first sequence number.
+/// Client with one open attempt, and its initial sequence number.
 fn opened(config: Config) -> (Machine<Latencies>, Frames, u32) {
     let mut machine = Machine::new(config, Latencies::default()).unwrap();
     let mut out = Frames::new(usize::MAX);
@@ -88,7 +88,7 @@ fn three_duplicates_send_the_oldest_again() {
     );
     let again = seen(&mut out);
     assert_eq!((again.len(), again[0].seq, again[0].len), (1, c + 1, 1000));
-    // A partial acknowledgement: the next hole at once.
+    // A partial acknowledgement: retransmit the next hole at once.
     m.receive(
         0,
         &segment(true, 501, c + 3001, ACK, 60_000, &[], &[]),
@@ -292,7 +292,7 @@ fn peers_of_open_connections_are_told_of_the_end() {
     );
     world.launch(100);
     world.run_until(SEC / 2);
-    // Room for thirty at a time.
+    // Room for thirty frames at a time.
     let mut out = Frames::new(30);
     let mut told = 0;
     while !world.client.part(&mut out) {
@@ -365,10 +365,10 @@ fn an_end_that_takes_its_time_closes_a_few_at_a_time() {
         most = most.max(counters.fin_tx - counters.completed);
         assert!(world.now < begin + SEC, "{counters:?}");
     }
-    // One sweep more than the limit.
+    // The limit plus one sweep.
     assert!((1..512 + 256).contains(&most), "{most}");
 
-    // Nobody answers: when its time is over it waits for nobody.
+    // Without answers the client does not wait beyond the deadline.
     let (mut m, mut out, _) = opened(client_config(client(false), Transport::Tcp));
     m.finish_by(SEC);
     assert!(m.next_due().is_none_or(|due| due <= SEC));
@@ -510,7 +510,7 @@ fn a_proxy_header_and_toa_are_read() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-    /// Any segments in any order: no panic, and the account stays right.
+    /// Any segments in any order cause no panic, and the counters stay consistent.
     #[test]
     fn wild_segments_do_no_harm(
         to_client: bool, dperf: bool,
@@ -533,7 +533,7 @@ proptest! {
         m.launch(0, 1, &mut out);
         let text = [GET, b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n", &[b'x'; 300]];
         for (seq, ack, flags, window, options, len, wait) in segments {
-            // Numbers near those in use, so that most are believed.
+            // Numbers close to the current ones, so that most are accepted.
             let base = out.take().last().map(|f| see(0, true, f));
             let (base_ack, base_seq) = base.map_or((0, 0), |f| (f.seq, f.ack));
             let text = text[usize::from(window) % 3];
@@ -560,7 +560,7 @@ impl Observer for Sources {
     }
 }
 
-/// A server with one connection that was just opened, and its first sequence number.
+/// Server with one connection that was just opened, and its initial sequence number.
 fn accepted(mut shape: Server) -> (Machine<Sources>, Frames, u32) {
     shape.request = Reading::Http;
     let config = server_config(shape, Transport::Tcp);
@@ -595,7 +595,7 @@ fn a_proxy_header_may_come_in_pieces() {
             assert_eq!(m.observer().0, ["192.0.2.7 56324"]);
         }
     }
-    // What only began like one is a request.
+    // Data that only starts like a PROXY header is a request.
     let mut shape = server(false);
     shape.proxy = true;
     let (mut m, mut out, first) = accepted(shape);
@@ -604,7 +604,7 @@ fn a_proxy_header_may_come_in_pieces() {
         m.receive(0, &frame, &mut out);
     }
     assert_eq!((m.counters().requests, m.counters().proxy_seen), (1, 0));
-    // A stream that ends within one is too short.
+    // A stream that ends within a PROXY header.
     let mut shape = server(false);
     shape.proxy = true;
     let (mut m, mut out, first) = accepted(shape);
@@ -622,7 +622,7 @@ fn a_piece_of_a_proxy_header_does_not_count_as_body() {
     let mut out = Frames::new(usize::MAX);
     m.receive(0, &segment(false, 9, 0, SYN, 60_000, &[], &[]), &mut out);
     let first = seen(&mut out)[0].seq + 1;
-    // The second piece overtakes the first one: it is kept, and seen when its turn comes.
+    // The second piece overtakes the first one: it is stored and read in order.
     let line = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\n";
     m.receive(
         0,
@@ -680,7 +680,7 @@ fn datagrams_tell_addresses_in_both_forms() {
     };
     for (i, in_options) in [true, false].into_iter().enumerate() {
         m.receive(0, &frame(in_options, b"hello"), &mut out);
-        // One for the address alone is not answered.
+        // A datagram that only carries the address gets no answer.
         m.receive(0, &frame(in_options, b""), &mut out);
         let c = m.counters();
         assert_eq!(
@@ -711,7 +711,7 @@ fn an_answer_that_comes_with_the_end_is_the_last() {
         &mut out,
     );
     let sent = seen(&mut out);
-    // No further request, and both ends of the stream in their places.
+    // No further request, and both FINs have the right numbers.
     assert_eq!(
         (sent.len(), sent[0].flags, sent[0].seq),
         (1, FIN | ACK, ack)
@@ -725,7 +725,7 @@ fn an_answer_that_comes_with_the_end_is_the_last() {
     assert_eq!((m.counters().completed, m.counters().requests), (1, 1));
 }
 
-/// As a kernel does whose end of an earlier connection is in TIME_WAIT.
+/// A kernel with an earlier connection in TIME_WAIT answers like this.
 #[test]
 fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
     let (mut m, mut out, c) = opened(client_config(client(false), Transport::Tcp));
@@ -735,7 +735,7 @@ fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
     assert_eq!(said.len(), 2, "{said:?}");
     assert_eq!((said[0].flags, said[0].seq), (RST, c.wrapping_add(5_000)));
     assert_eq!((said[1].flags, said[1].seq), (SYN, c));
-    // Whoever answers each so is asked again when the timer says so only.
+    // If the peer answers every SYN like this, only the timer sends the next one.
     m.receive(2 * MS, &old, &mut out);
     let said = seen(&mut out);
     assert_eq!((said.len(), said[0].flags), (1, RST), "{said:?}");
@@ -752,7 +752,7 @@ fn a_syn_that_meets_an_earlier_connection_goes_again_at_once() {
     assert!(counters.is_balanced(), "{counters:?}");
 }
 
-/// A frame that lay unread in a ring had come before it was read.
+/// The time between arrival and reading of a frame is not part of measured times.
 #[test]
 fn the_time_that_a_frame_lay_unread_is_in_no_time() {
     let mut client = Machine::new(
@@ -763,7 +763,7 @@ fn the_time_that_a_frame_lay_unread_is_in_no_time() {
     let mut server = Machine::new(server_config(server(false), Transport::Tcp), ()).unwrap();
     let (mut near, mut far) = (Frames::new(usize::MAX), Frames::new(usize::MAX));
     assert_eq!(client.launch(0, 1, &mut near), 1);
-    // Each answer comes after 2 ms and is read 3 ms later.
+    // Each answer arrives after 2 ms and is read 3 ms later.
     for now in [5 * MS, 10 * MS] {
         for frame in near.take() {
             server.receive(now, &frame, &mut far);

@@ -1,4 +1,4 @@
-//! What becomes of UDP requests: each ends once, under the right name, with the right time.
+//! Outcome of UDP requests: each ends exactly once, with the right counter and the right time.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ struct Ends {
     server: Config,
 }
 
-/// A client that numbers its requests of `len` bytes, and a server that sends them back.
+/// Client that numbers its requests of `len` bytes, and a server that echoes them.
 fn ends(len: usize, change: impl FnOnce(&mut Client)) -> Ends {
     let mut shape = client(false);
     shape.requests = None;
@@ -106,7 +106,7 @@ fn what_the_wire_lost_is_lost_and_nothing_else() {
     }
 }
 
-/// The datagram that answers one that the client sent.
+/// Datagram that answers a datagram of the client.
 fn answer(request: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut udp = vec![0, 80, request[34], request[35], 0, 0, 0, 0];
     let len = 8 + payload.len() as u16;
@@ -127,7 +127,7 @@ struct Asked {
     requests: Vec<Vec<u8>>,
 }
 
-/// A client that has sent `n` requests at 0.
+/// Client that has sent `n` requests at time 0.
 fn asked(ends: Ends, n: u32) -> Asked {
     let mut machine = Machine::new(ends.client, Latencies::default()).unwrap();
     let mut out = Frames::new(usize::MAX);
@@ -171,7 +171,7 @@ fn late_answers_and_repeated_ones_have_counters_of_their_own() {
         (2, 2, 1, 3)
     );
     assert_eq!(a.machine.observer().answer.max(), Some(2 * MS));
-    // Another question, or none at all: not taken for the answer to any.
+    // A datagram with another question, or with none, is not an answer.
     a.machine.ask(SEC, 1, &mut a.out);
     let mut other = a.requests[0][42..].to_vec();
     other[11] ^= 1;
@@ -184,12 +184,12 @@ fn late_answers_and_repeated_ones_have_counters_of_their_own() {
     );
 }
 
-/// What an agent answers: the question as a response with a value.
+/// Answer of an SNMP agent: the request turned into a response with a value.
 fn agent(request: &[u8], status: u8) -> Vec<u8> {
     let mut response = request[42..].to_vec();
     response[13] = 0xa2;
     response[23] = status;
-    // TimeTicks of one byte in place of the NULL: all around it is one byte longer.
+    // TimeTicks of one byte replaces the NULL, so all enclosing elements grow by one byte.
     let end = response.len();
     response.splice(end - 2..end, [0x43, 1, 7]);
     for at in [1, 14, 28, 30] {
@@ -214,7 +214,7 @@ fn responses_of_snmp_belong_to_the_question_with_their_request_id() {
         a.requests.iter().map(|frame| &frame[59..63]).collect();
     assert_eq!(ids.len(), 4);
     for frame in &a.requests {
-        // Four bytes are the shortest form, and the checksum covers them.
+        // Four bytes are the shortest encoding, and the checksum covers them.
         assert!((0x40..0x80).contains(&frame[59]), "{frame:x?}");
         let (c, s) = ("198.18.0.1".parse().unwrap(), "198.18.1.1".parse().unwrap());
         let udp = &frame[34..];
@@ -222,7 +222,7 @@ fn responses_of_snmp_belong_to_the_question_with_their_request_id() {
         assert_eq!(checksum::finish(sum), 0);
     }
     let response = |a: &Asked, n: usize, status| agent(&a.requests[n], status);
-    // Not in their order; one with an error; one twice.
+    // Out of order; one with an error; one duplicate.
     for (n, status) in [(2, 0), (0, 5), (2, 0)] {
         let payload = response(&a, n, status);
         a.answered(MS, n, Some(&payload));
@@ -237,7 +237,7 @@ fn responses_of_snmp_belong_to_the_question_with_their_request_id() {
         ),
         (2, 1, 1, 2)
     );
-    // Another request id, the question itself, and no SNMP at all are answers to nothing.
+    // Another request id, the request itself, and other data are not answers.
     let mut other = response(&a, 1, 0);
     other[19] ^= 1;
     let echo = a.requests[1][42..].to_vec();
@@ -358,13 +358,13 @@ fn periods_missed_while_the_caller_was_away_are_unsent() {
         w.run_until(100 * MS);
         w.now += SEC;
         w.run_until(2 * SEC);
-        // And across the end.
+        // Also at the end of the run.
         w.client.finish_as_of(3 * SEC, 0);
         w.now = 4 * SEC;
         w.run_until(5 * SEC);
         let (c, all) = (w.client.counters(), u64::from(pipeline) * 2);
         assert_eq!(c.requests + c.requests_unsent, 3001 * all, "{c:?}");
-        // 1,000 of 1,101 or so in the first, 999 in the second.
+        // About 1,000 of 1,101 in the first period, 999 in the second.
         assert!((1890..1905).contains(&(c.requests_unsent / all)), "{c:?}");
         assert!(w.client.observer().since_due.max() >= Some(99 * MS));
     }
@@ -401,7 +401,7 @@ fn periods_that_tcp_missed_are_unsent_and_those_of_a_slow_server_are_not() {
     assert!(c.requests_waited > 100, "{c:?}");
 }
 
-/// However long answers take, and if none comes: each period of a connection has its request or has waited.
+/// Each period of a connection either has its request or counts as waited, for slow and for missing answers.
 #[test]
 fn every_period_is_asked_or_has_waited() {
     for (delay, sink, patience) in [
@@ -479,8 +479,8 @@ fn wrong_checksums_are_counted_and_not_answered() {
             "{at} {is_taken}"
         );
     }
-    // Left to hardware: the field has the sum of the pseudo header, and somebody says so, or may have
-    // kept silent.
+    // Checksum left to hardware: the field contains the sum of the pseudo header. The kernel reports this or may not
+    // report it.
     let mut left = good.clone();
     let (c, s) = ("198.18.0.1".parse().unwrap(), "198.18.1.1".parse().unwrap());
     let pseudo = checksum::fold(checksum::pseudo_v4(s, c, 17, 26));
@@ -497,7 +497,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
         let c = a.machine.counters();
         assert_eq!((c.rx_bad_checksum, c.responses), (bad, 1 - bad));
     }
-    // None at all is allowed over IPv4: RFC 768.
+    // IPv4 allows datagrams without a checksum: RFC 768.
     let mut none = good;
     none[40..42].fill(0);
     a.machine.receive(1, &none, &mut a.out);
@@ -553,7 +553,7 @@ fn each_address_is_asked_whether_it_may_be_answered() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the wire does and whenever the end comes, each request ends once.
+    /// Each request ends exactly once, for any behaviour of the wire and any end time.
     #[test]
     fn every_request_ends_once(
         len in prop::sample::select(vec![0usize, 1, 11, 12, 18, 48]),

@@ -1,4 +1,4 @@
-//! What clients of all ages ask a server, and what they get: methods, versions, leave to send.
+//! HTTP server: methods, versions, and "100 Continue".
 
 use crate::common::*;
 use wb_tcp::*;
@@ -8,13 +8,13 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const KEEPS: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5\r\n\r\nhello";
 const HEAD_LEN: usize = ANSWER.len() - 5;
 
-/// A server with this answer, and the next numbers of its client.
+/// Server with one answer, and the next sequence numbers of its client.
 struct Peer {
     m: Machine,
     out: Frames,
     seq: u32,
     ack: u32,
-    /// What the server said, and whether it then closed.
+    /// Bytes sent by the server; `closed` is true after its FIN.
     said: Vec<u8>,
     closed: bool,
 }
@@ -41,7 +41,7 @@ impl Peer {
         }
     }
 
-    /// Sends a segment, and acknowledges all answers but those said to be lost.
+    /// Sends a segment, and acknowledges all answers.
     fn say(&mut self, bytes: &[u8]) -> &[u8] {
         let frame = segment(false, self.seq, self.ack, ACK, 60_000, &[], bytes);
         self.seq += bytes.len() as u32;
@@ -80,7 +80,7 @@ fn what_is_not_one_message_is_sent_again_as_it_was() {
     let start = peer.ack;
     let mixed = b"HEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\n";
     let said = peer.say(mixed).to_vec();
-    // Ten bytes of it arrived; the rest comes again with the same bytes, and goes on with new ones.
+    // Ten bytes arrived; the retransmission contains the rest unchanged.
     let ack = segment(false, peer.seq, start + 10, ACK, 60_000, &[], &[]);
     peer.m.receive(0, &ack, &mut peer.out);
     peer.m.poll(2 * SEC, &mut peer.out);
@@ -99,7 +99,7 @@ fn an_old_request_is_answered_and_the_connection_closed() {
     let mut peer = Peer::new(ANSWER);
     assert_eq!(peer.say(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n"), ANSWER);
     assert!(peer.closed);
-    // What is asked for is granted only in words.
+    // The request to keep the connection is granted only if the answer has the header.
     for (answer, closed) in [(ANSWER, true), (KEEPS, false)] {
         let mut peer = Peer::new(answer);
         peer.say(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");

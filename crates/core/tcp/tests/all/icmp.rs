@@ -1,5 +1,4 @@
-//! Messages of routers and hosts about our packets: path MTU discovery (RFC 1191, RFC 8201), destinations
-//! that cannot be reached.
+//! ICMP errors about sent packets: path MTU discovery (RFC 1191, RFC 8201) and unreachable destinations.
 
 use crate::common::*;
 use wb_tcp::*;
@@ -7,7 +6,7 @@ use wb_wire::checksum;
 
 const ROUTER: [u8; 4] = [198, 18, 9, 9];
 
-/// An ICMP message of a router about an Ethernet frame, to the sender of that frame.
+/// ICMP message of a router about an Ethernet frame, sent to the source of that frame.
 fn about(frame: &[u8], kind: u8, code: u8, word: u32) -> Vec<u8> {
     let packet = &frame[14..];
     let v6 = packet[0] >> 4 == 6;
@@ -74,7 +73,7 @@ impl Path {
         (path, if named { mtu as u32 } else { 0 })
     }
 
-    /// One connection from its beginning to its end.
+    /// Runs one connection to its end.
     fn connect(&mut self, word: u32) {
         let mut out = [Frames::new(usize::MAX), Frames::new(usize::MAX)];
         assert_eq!(self.ends[0].launch(0, 1, &mut out[0]), 1);
@@ -110,7 +109,7 @@ fn segments_become_as_small_as_the_path_takes() {
     for (v6, mtu, named, least) in [
         (false, 900, true, 900),
         (true, 1300, true, 1300),
-        // A router from before RFC 1191 names no MTU: 1,492, then 1,006.
+        // A router older than RFC 1191 reports no MTU: 1,492, then 1,006.
         (false, 1006, false, 1006),
     ] {
         let (mut path, word) = Path::new(v6, mtu, named);
@@ -127,7 +126,7 @@ fn segments_become_as_small_as_the_path_takes() {
             let news = end.icmp_news();
             assert!(news.too_big > 0 && news.least_mtu == least, "{news:?}");
         }
-        // The next connection knows the path.
+        // The next connection uses the recorded path MTU.
         let refused = path.refused;
         path.connect(word);
         assert_eq!(path.refused, refused, "nothing was too large again");

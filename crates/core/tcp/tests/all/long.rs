@@ -1,11 +1,10 @@
-//! What only shows after a long time: windows that grow without end, numbers that wrap, peers that want
-//! nothing for a while, floods.
+//! Effects that appear only after a long time: unlimited window growth, sequence number wrap, closed windows, floods.
 
 use crate::common::*;
 use wb_tcp::*;
 use wb_wire::tcp_flags::*;
 
-/// A client and a server that exchange an answer of this length as often as they can.
+/// Client and server that continuously exchange an answer of this length.
 fn keepalive(answer: u32, wire: Wire) -> World {
     let mut c = client(false);
     c.requests = None;
@@ -46,7 +45,7 @@ fn a_hundred_thousand_exchanges_over_one_connection_do_not_stall() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    // Two segments at a time, many times, and then all that the window allows.
+    // Two segments at a time, many times, then everything that the window allows.
     let mut s = server(false);
     s.request = Reading::Fixed(10);
     s.answers = None;
@@ -67,7 +66,7 @@ fn a_window_that_is_not_used_does_not_grow() {
         assert_eq!(feed(&mut m, seq, ack, ACK, &[], &[b'x'; 10]).len(), 2);
         (seq, ack) = (seq + 10, ack + 2000);
     }
-    // Forty segments are asked for at once; the first window is still what it was.
+    // Forty segments are requested at once; the initial window is unchanged.
     let all = feed(&mut m, seq, ack, ACK, &[], &[b'x'; 200]);
     assert_eq!(all.len(), 10);
 }
@@ -75,7 +74,7 @@ fn a_window_that_is_not_used_does_not_grow() {
 #[test]
 fn sequence_numbers_wrap_at_either_end() {
     for from_client in [true, false] {
-        // The numbers that the ends begin with at time 0, and when they begin just before the wrap.
+        // Initial sequence numbers at time 0, used to start just before the wrap.
         let slow = Wire {
             delay: MS,
             ..Wire::default()
@@ -89,7 +88,7 @@ fn sequence_numbers_wrap_at_either_end() {
             .iter()
             .find(|f| f.from_client == from_client)
             .unwrap();
-        // The server's is a millisecond older.
+        // The server's number is a millisecond later.
         let at_zero = at_zero.seq.wrapping_sub((at_zero.ns >> 12) as u32);
         let start = u64::from(0xffff_fc00u32.wrapping_sub(at_zero)) << 12;
         for seed in 0..4 {
@@ -153,7 +152,7 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
             assert_eq!(out.take().len(), 0);
         }
     }
-    // It opens; what goes out then is lost, and is sent again as often as ever.
+    // The window opens; the following data is lost and is retransmitted the usual number of times.
     let (now, _) = step(&mut m, &mut out);
     m.receive(
         now,
@@ -165,7 +164,7 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
     while m.counters().open > 0 {
         again += step(&mut m, &mut out).1;
     }
-    // Three times, and the RST that says that we give up.
+    // Three retransmissions and the final RST.
     assert_eq!((again, m.counters().data_again), (4, 3));
 }
 
@@ -186,7 +185,7 @@ fn half_open_connections_are_bounded() {
     let c = *m.counters();
     assert_eq!((c.attempted, c.open, c.drop_half_open), (100, 100, 900));
     assert_eq!(out.take().len(), 100);
-    // Those that fail, and those that are established, make room.
+    // Failed and established connections make room.
     while m.counters().open > 0 {
         m.poll(m.next_due().unwrap().max(1), &mut out);
     }

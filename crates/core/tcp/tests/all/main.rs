@@ -1,4 +1,4 @@
-//! Machines through the public face of the crate.
+//! Tests of the state machine through the public API.
 
 mod behaviour;
 mod common;

@@ -1,4 +1,4 @@
-//! Several requests of one client: which goes when, what its answer is, and that each is counted once.
+//! Several requests of one client: order, matching answers, and each request counted once.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::common::*;
 use wb_tcp::*;
 use wb_wire::tcp_flags::{ACK, SYN};
 
-/// Each request as it ended.
+/// Requests by their outcome.
 #[derive(Default)]
 struct Told {
     asked: Vec<u16>,
@@ -15,7 +15,7 @@ struct Told {
     lost_ns: Vec<u64>,
     malformed: Vec<Vec<u8>>,
     unasked: u32,
-    /// Heads and bodies that have begun, by place, and those of answers that are whole, without places used again.
+    /// Incomplete heads and bodies by place, and the complete ones without reused places.
     begun: HashMap<u16, [Vec<u8>; 2]>,
     shown: Vec<Option<[Vec<u8>; 2]>>,
 }
@@ -83,12 +83,12 @@ fn asks() -> Vec<Ask> {
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
 
-/// No two pieces of it are alike.
+/// All pieces of the body differ from each other.
 fn body() -> Vec<u8> {
     (0..5000_u32).map(|n| (n * n / 7) as u8).collect()
 }
 
-/// Frames go back and forth so many times.
+/// Exchanges frames in both directions, `times` times.
 fn exchange(
     now: u64,
     times: u32,
@@ -108,7 +108,7 @@ fn exchange(
     }
 }
 
-/// Both ends, joined by a path that loses, repeats and reorders.
+/// Both ends, connected by a path that loses, duplicates and reorders.
 fn joined(
     config: impl FnOnce(&mut Config),
     requests: Option<u16>,
@@ -190,7 +190,7 @@ fn each_request_has_its_answer_whatever_the_path_does() {
             let wanted = shown.then(|| [HEAD.to_vec(), body()]);
             assert!(*answer == wanted, "{pipeline} {loss} {exchange:?}");
         }
-        // Answers to HEAD have none; those to others have theirs, byte by byte.
+        // Answers to HEAD have no body; the other bodies are complete.
         assert_eq!(c.body_rx, 750 * 5000, "{pipeline} {loss}");
         assert!(told.lost.is_empty() && c.is_balanced());
         assert_eq!(c.completed, 5);
@@ -211,7 +211,7 @@ fn no_more_are_sent_than_were_to_be() {
     }
 }
 
-/// Connection by connection: when requests were due, and that those behind one another have their own times.
+/// Per connection: the due times of requests, and separate times for pipelined requests.
 #[test]
 fn requests_behind_one_another_have_their_own_due_times() {
     let mut c = client(false);
@@ -245,7 +245,7 @@ fn requests_behind_one_another_have_their_own_due_times() {
     assert_eq!(told.len(), 3);
     for ((ns, since_due), late) in told.into_iter().zip(late) {
         assert_eq!(ns, 7);
-        // Long times are kept in steps of 1,024 ns.
+        // Long times are stored in steps of 1,024 ns.
         assert!(
             since_due <= 7 + late && since_due + 1024 > 7 + late,
             "{since_due} {late}"
@@ -285,7 +285,7 @@ fn requests_of_a_connection_that_ends_are_lost_with_it() {
     assert_eq!(ended, asked);
 }
 
-/// A client with one connection, whose other end says what a test says.
+/// Client with one connection; the test plays the server.
 struct Alone {
     client: Machine<Told>,
     out: Frames,
@@ -328,7 +328,7 @@ impl Alone {
         }
     }
 
-    /// How many requests went out; they are acknowledged with what is said next.
+    /// Number of requests sent; the next segment acknowledges them.
     fn asked(&mut self) -> usize {
         let frames = self.out.take();
         let sent: usize = frames.iter().map(|frame| see(0, true, frame).len).sum();
@@ -337,7 +337,7 @@ impl Alone {
         sent / REQUEST.len()
     }
 
-    /// Says something; how many requests went out thereupon.
+    /// Sends bytes to the client and returns the number of requests that it sends in turn.
     fn say(&mut self, now: u64, bytes: &[u8]) -> usize {
         let frame = segment(true, self.seq, self.ack, ACK, 60_000, &[], bytes);
         self.seq += bytes.len() as u32;
@@ -356,7 +356,7 @@ fn an_answer_makes_room_for_a_request() {
     let more = [&OK[20..], OK, &OK[..30]].concat();
     assert_eq!(one.say(3 * MS, &more), 2);
     assert_eq!(one.say(4 * MS, &OK[30..]), 1);
-    // Those behind one another have times of their own, and so have the first bytes of their answers.
+    // Each pipelined request has a separate time, and so has the first byte of each answer.
     let times = |one: &Alone| {
         one.client
             .observer()
@@ -366,7 +366,7 @@ fn an_answer_makes_room_for_a_request() {
             .collect::<Vec<_>>()
     };
     assert_eq!(times(&one), [MS, 3 * MS, 3 * MS, 3 * MS]);
-    // Two are left of the nine, and then none.
+    // Two of the nine requests are left, then none.
     assert_eq!(one.say(5 * MS, &OK.repeat(3)), 2);
     assert_eq!(times(&one)[4..], [2 * MS, 2 * MS, MS]);
     assert_eq!(one.say(6 * MS, &OK.repeat(2)), 0);
@@ -377,7 +377,7 @@ fn an_answer_makes_room_for_a_request() {
 
 #[test]
 fn an_answer_that_came_before_its_request_breaks_the_connection() {
-    // With the one before: no request has been asked that it could belong to.
+    // In the same segment as the previous answer: no request has been sent that it could answer.
     let mut one = Alone::new(1, None, false);
     assert_eq!(one.asked(), 1);
     assert_eq!(one.say(MS, &OK.repeat(2)), 0);
@@ -385,7 +385,7 @@ fn an_answer_that_came_before_its_request_breaks_the_connection() {
     assert_eq!((told.done.len(), told.lost.len(), told.unasked), (1, 0, 1));
     let c = one.client.counters();
     assert_eq!((c.requests, c.responses, c.requests_lost), (1, 1, 0));
-    // On its own: the peer has acknowledged nothing of the request.
+    // In a separate segment: the peer has acknowledged nothing of the request.
     let mut one = Alone::new(1, None, false);
     assert_eq!(one.asked(), 1);
     assert_eq!(one.say(MS, OK), 1);
@@ -393,7 +393,7 @@ fn an_answer_that_came_before_its_request_breaks_the_connection() {
     one.say(2 * MS, OK);
     let told = one.client.observer();
     assert_eq!((told.done.len(), told.lost.len(), told.unasked), (1, 1, 1));
-    // A body where none may be.
+    // A body where none is allowed.
     let mut one = Alone::new(1, None, false);
     assert_eq!(one.asked(), 1);
     one.say(MS, b"HTTP/1.1 204 No Content\r\n\r\nhi");
@@ -416,7 +416,7 @@ fn the_oldest_request_has_the_timeout() {
     let lost = &one.client.observer().lost_ns;
     assert_eq!(lost[..], [202 * MS, 202 * MS, 52 * MS]);
 
-    // An answer in time gives the next one all of its own.
+    // An answer in time restarts the timeout for the next request.
     let mut one = Alone::new(2, None, false);
     one.asked();
     assert_eq!(one.say(100 * MS, OK), 1);
@@ -442,7 +442,7 @@ fn the_first_byte_has_a_timeout_of_its_own() {
     assert_eq!(one.client.observer().lost, [(0, Cause::FirstByte)]);
     assert_eq!(one.client.counters().failed_response_timeout, 1);
 
-    // What has begun has the longer time, from when it was sent.
+    // An answer that has started has the longer timeout, counted from the request.
     let mut one = with(1, None);
     one.asked();
     one.say(40 * MS, &OK[..9]);
@@ -452,7 +452,7 @@ fn the_first_byte_has_a_timeout_of_its_own() {
     one.client.poll(202 * MS, &mut one.out);
     assert_eq!(one.client.observer().lost, [(0, Cause::Response)]);
 
-    // Behind an answer that took long: the next has had no first byte for as long.
+    // Behind a slow answer: the next one has had no first byte for as long.
     let mut one = with(2, Some(2));
     one.asked();
     one.say(40 * MS, &OK[..9]);
@@ -470,7 +470,7 @@ fn a_round_trip_is_timed_from_when_its_request_went_out() {
         config.retransmission.after = MS;
     });
     one.asked();
-    // The older request waits for 150 ms, what is in flight is acknowledged after 1 ms.
+    // The older request waits for 150 ms; the data in flight is acknowledged after 1 ms.
     one.say(MS, &[]);
     assert_eq!(one.say(100 * MS, OK), 1);
     one.say(101 * MS, &[]);
@@ -525,7 +525,7 @@ fn what_is_no_answer_and_what_nobody_asked_for_is_told() {
     assert_eq!((told.unasked, told.malformed.len()), (1, 0));
 }
 
-/// What a million of idle connections take.
+/// Memory of a million idle connections.
 #[test]
 fn an_idle_connection_takes_no_more_than_128_bytes() {
     const N: u32 = 200_000;

@@ -1,11 +1,11 @@
-//! Requests that go out when they are told to, and numbers of connections that fall.
+//! Requests on demand, and reduction of the number of connections.
 
 use crate::common::*;
 use proptest::prelude::*;
 use wb_tcp::*;
 use wb_wire::tcp_flags::*;
 
-/// A client that waits to be told, and a server that keeps connections.
+/// Client that sends requests on demand, and a server that keeps connections open.
 fn world(transport: Transport, change: impl FnOnce(&mut Client)) -> World {
     let mut shape = client(false);
     shape.requests = None;
@@ -45,7 +45,7 @@ fn requests_go_round_and_no_other_is_sent() {
     assert_eq!(w.ask(1), 0);
     w.launch(3);
     w.run_until(10 * MS);
-    // All are open and rest; nothing was asked.
+    // All connections are open and idle; no request was sent.
     let c = w.client.counters();
     assert_eq!((c.established, c.requests), (3, 0));
     assert_eq!((w.ask(2), w.ask(2)), (2, 1));
@@ -59,12 +59,12 @@ fn requests_go_round_and_no_other_is_sent() {
     );
     assert_eq!(w.server.counters().requests, 6);
     assert_eq!(w.client.counters().open, 3);
-    // Three connections, in the same order twice.
+    // Three connections, twice in the same order.
     let seqs: Vec<_> = requests(&w).iter().map(|f| f.seq).collect();
     for i in 0..3 {
         assert_eq!(seqs[i + 3], seqs[i] + GET.len() as u32);
     }
-    // What came is acknowledged although no request carries it, and once.
+    // Received data is acknowledged once, although no request carries the acknowledgement.
     let bare = w
         .frames
         .iter()
@@ -98,7 +98,7 @@ fn what_is_told_during_the_end_is_not_asked() {
     let mut w = world(Transport::Tcp, |_| ());
     w.launch(2);
     w.run_until(MS / 2);
-    // Still opening.
+    // Handshakes are incomplete.
     w.client.finish();
     assert_eq!(w.ask(2), 0);
     w.run_until(SEC);
@@ -124,7 +124,7 @@ fn one_flow_is_one_datagram_after_the_other() {
         assert_eq!(world.client.counters().udp_tx, 0);
         assert_eq!((world.ask(1), world.ask(1000), world.ask(2)), (1, 1000, 2));
         world.run_until(MS);
-        // Checksums are verified by the server, and by the client once more.
+        // The server verifies checksums, and so does the client.
         let (c, s) = (world.client.counters(), world.server.counters());
         assert_eq!(
             (c.udp_tx, s.requests, c.responses),
@@ -159,7 +159,7 @@ fn identifications_count_on() {
             .iter()
             .all(|f| wb_wire::checksum::is_right(0, &f[14..34]))
     );
-    // Nothing is waited for: the flow ends at once.
+    // No answer is awaited: the flow ends at once.
     m.finish();
     m.poll(1, &mut out);
     assert_eq!((m.counters().completed, m.counters().udp_lost), (1, 0));
@@ -188,7 +188,7 @@ fn lost_datagrams_of_a_busy_flow_are_counted() {
     w.wire.loss = 100;
     w.wire.seed = 5;
     w.launch(4);
-    // Asked all the time, far more often than a time-out lasts.
+    // Requests come continuously, far more often than the timeout.
     for _ in 0..5000 {
         assert_eq!(w.ask(1), 1);
         w.run_until(w.now + MS);
@@ -287,7 +287,7 @@ fn connections_beyond_a_number_are_closed_and_completed() {
         let c = w.client.counters();
         let what = (transport, paced, interval);
         assert_eq!((c.open, c.completed, c.failed()), (30, 70, 0), "{what:?}");
-        // The rest goes on.
+        // The remaining connections continue.
         let before = c.responses;
         w.ask(30);
         w.run_until(w.now + 20 * MS);
@@ -325,7 +325,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is told in whatever order over a bad wire, everything is accounted for and ends.
+    /// Any calls in any order over a bad wire: the counters add up, and the run ends.
     #[test]
     fn any_order_is_accounted_for(
         steps in steps(), udp: bool, flood: bool, requests in prop::option::of(1u16..6),

@@ -1,12 +1,11 @@
-//! Whole streams through a bad path: loss, reordering and duplicates at once. Every byte arrives once
-//! and in order, whatever the ends do with it; and it is quick, because what is lost is sent again when
-//! it is missed, not when a timer expires.
+//! Complete streams over a bad path with loss, reordering and duplicates. Every byte arrives once and in order. The
+//! transfer is fast because lost segments are retransmitted when their loss is detected, not after a timeout.
 
 use crate::common::*;
 use wb_tcp::*;
 use wb_wire::{Ethernet, Ipv4, TcpView};
 
-/// What an end has said, put together from its frames as a faultless receiver would.
+/// Stream sent by one end, reassembled from its frames.
 #[derive(Default)]
 struct Stream {
     first: Option<u32>,
@@ -48,11 +47,11 @@ impl Stream {
     }
 }
 
-/// What a path does to frames.
+/// Impairments of the path.
 const BAD: Wire = Wire {
     seed: 0,
     delay: 300_000,
-    // What is late is overtaken by what is sent within that time.
+    // A late frame is overtaken by frames that are sent within this time.
     jitter: 0,
     loss: 10,
     duplicates: 10,
@@ -60,7 +59,7 @@ const BAD: Wire = Wire {
     late_by: 100_000,
 };
 
-/// A client and a server with a trace of what both say.
+/// Client and server with a trace of both directions.
 struct Talk {
     world: World,
 }
@@ -156,7 +155,7 @@ fn an_echo_through_a_bad_path_says_what_came() {
 
 #[test]
 fn requests_are_read_in_order_and_counted_once() {
-    // Heads that come in pieces, bodies, chunks: what must be seen and what need only be counted.
+    // Heads in pieces, bodies and chunks: bytes that must be read and bytes that must only be counted.
     let request = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
         5\r\nhello\r\n1000\r\n";
     let mut text = request.to_vec();
@@ -190,7 +189,7 @@ fn requests_are_read_in_order_and_counted_once() {
     }
 }
 
-/// How long each of these transfers took, in ns, in order.
+/// Durations of these transfers in ns, sorted.
 fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
     let mut times = Vec::new();
     for seed in seeds {
@@ -206,7 +205,7 @@ fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
             "seed {seed}: {c:?} {s:?}"
         );
         assert_eq!(c.payload_rx, u64::from(answer), "seed {seed}");
-        // All that was sent arrived, was lost, or came twice; nothing is sent again without end.
+        // All data arrived, was lost, or was duplicated; retransmissions are bounded.
         assert!(
             s.payload_tx < u64::from(answer) * 13 / 10,
             "seed {seed}: {s:?}"
@@ -220,7 +219,7 @@ fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
 
 #[test]
 fn a_megabyte_through_a_bad_path_takes_no_timeouts() {
-    // A kernel takes some 17 ms, most of it in recovery; each timeout costs 200 ms.
+    // A kernel takes about 17 ms, most of it in recovery; each timeout costs 200 ms.
     let all = times(1_000_000, BAD, 0..60);
     let (median, most) = (all[all.len() / 2], all[all.len() * 9 / 10]);
     println!(
@@ -274,7 +273,7 @@ fn the_end_of_a_stream_may_come_first() {
 
 #[test]
 fn many_long_answers_asked_for_at_once_all_come() {
-    // Sixty answers of 100 MB each are more than 32 bits count. No byte of them is looked at here.
+    // Sixty answers of 100 MB each exceed 32 bits. The test does not check their bytes.
     let mut s = server(false);
     s.request = Reading::Http;
     s.answers = None;
@@ -289,7 +288,7 @@ fn many_long_answers_asked_for_at_once_all_come() {
     let all = 60 * get.len() as u64;
     let mut now = 0;
     while acked < 60 * 100_000_000 {
-        // What was not taken is sent again, as long as the window is not closed.
+        // Data that was not accepted is retransmitted while the window is open.
         let left = &get.repeat(60)[asked as usize..];
         let left = if closed { &[] } else { left };
         let (seq, ack) = (10 + asked as u32, first.wrapping_add(acked as u32));

@@ -1,12 +1,12 @@
-//! What is sent again, when, how often, and what that does to the congestion window. The peer's
-//! segments are of our own making.
+//! Retransmissions: which data, when, how often, and their effect on the congestion window. The tests build the peer's
+//! segments.
 
 use crate::common::*;
 use wb_tcp::*;
 use wb_wire::{checksum, tcp_flags::*};
 
 const MSS: u32 = 1000;
-/// The message's bytes by their place, as the other end would see them.
+/// Period of the message pattern, which makes each byte depend on its offset.
 const PERIOD: u32 = 251;
 
 fn message(len: u32) -> Message {
@@ -14,20 +14,20 @@ fn message(len: u32) -> Message {
     Message::repeated(&pattern, len)
 }
 
-/// A client in the middle of its request, and what it has sent so far.
+/// Client in the middle of its request.
 struct Sender {
     m: Machine,
     out: Frames,
-    /// Of the request's first byte.
+    /// Sequence number of the first byte of the request.
     first: u32,
     now: u64,
 }
 
-/// A segment of the client's request: place in the request, length, flags.
+/// Segment of the client's request: offset in the request, length, flags.
 type Piece = (u32, usize, u8);
 
 impl Sender {
-    /// A client whose request of `len` bytes the server has just let it send, and its first flight.
+    /// Client with a request of `len` bytes on a connection that was just established, and its first flight.
     fn new(len: u32, change: impl FnOnce(&mut Config)) -> (Self, Vec<Piece>) {
         let mut shape = client(false);
         shape.request = message(len);
@@ -61,13 +61,13 @@ impl Sender {
         self.m.receive(self.now, &frame, &mut self.out);
     }
 
-    /// The server acknowledges all before this place.
+    /// Acknowledges everything before this offset.
     fn ack(&mut self, at: u32) -> Vec<Piece> {
         self.feed(501, self.first.wrapping_add(at), ACK, &[]);
         self.pieces()
     }
 
-    /// What was sent since; the bytes of every piece are those of its place.
+    /// Segments sent since the last call; checks that their bytes match their offsets.
     fn pieces(&mut self) -> Vec<Piece> {
         let mut all = Vec::new();
         for frame in self.out.take() {
@@ -83,7 +83,7 @@ impl Sender {
         all
     }
 
-    /// Waits for the next thing that is sent, and says after how many ns it was.
+    /// Waits for the next segments, and returns the waiting time in ns.
     fn wait(&mut self) -> (u64, Vec<Piece>) {
         let from = self.now;
         while self.out.sent.is_empty() && self.m.counters().open > 0 {
@@ -118,16 +118,16 @@ fn after_a_timeout_exactly_what_was_not_acknowledged_is_sent_again() {
             last
         ]
     );
-    // The first segment and a piece of the second one arrived.
+    // The first segment and part of the second one arrived.
     assert_eq!(s.ack(1300), []);
     let (ns, again) = s.wait();
     assert!(near(ns, 100), "{ns}");
-    // One segment to begin with: RFC 5681 section 3.1. It begins where the acknowledgement ends.
+    // One segment at first: RFC 5681 section 3.1. It starts at the acknowledged byte.
     assert_eq!(again, [data(1300)]);
-    // Two for one, as in slow start.
+    // Two segments for one acknowledged, as in slow start.
     assert_eq!(s.ack(2300), [data(2300), data(3300)]);
     assert_eq!(s.m.counters().data_again, 3);
-    // The server had the rest: nothing of it goes out a third time.
+    // The server had the rest: none of it is sent a third time.
     assert_eq!(s.ack(5500), []);
     assert_eq!(s.m.counters().payload_tx, 5500 + 3000);
     s.now += 10 * SEC;
@@ -138,7 +138,7 @@ fn after_a_timeout_exactly_what_was_not_acknowledged_is_sent_again() {
 #[test]
 fn the_end_of_the_stream_is_sent_again_with_its_place() {
     let (mut s, _) = Sender::new(300, |_| ());
-    // Answered and acknowledged; our FIN goes out and is lost.
+    // Answered and acknowledged; the client's FIN is lost.
     let answer = segment(
         true,
         501,
@@ -166,7 +166,7 @@ fn the_time_doubles_and_the_tries_are_counted() {
         assert!(near(ns, ms), "{ns} instead of {ms} ms");
         assert_eq!(again, all);
     }
-    // The next expiry ends it, with a RST that says so.
+    // The next timeout ends the connection with RST.
     let (ns, end) = s.wait();
     assert!(near(ns, 800), "{ns}");
     assert_eq!(end, [(500, 0, RST | ACK)]);
@@ -179,7 +179,7 @@ fn progress_begins_the_doubling_and_the_tries_anew() {
     let (mut s, _) = Sender::new(3000, |_| ());
     assert!(near(s.wait().0, 100));
     assert!(near(s.wait().0, 200));
-    // Something new is acknowledged: the time is the first one's again.
+    // New data is acknowledged: the timeout is back at its first value.
     assert_eq!(s.ack(1000).len(), 2);
     for ms in [100, 200, 400] {
         let (ns, again) = s.wait();
@@ -234,14 +234,14 @@ fn after_a_timeout_the_window_grows_slowly_to_half_and_then_by_one() {
     let mut in_flight = 1;
     let mut acked = 0;
     let mut sizes = Vec::new();
-    // Acknowledges one segment at a time and notes how many are in flight after each.
+    // Acknowledges one segment at a time and records the number in flight after each.
     for _ in 0..24 {
         acked += MSS;
         in_flight += s.ack(acked).len();
         in_flight -= 1;
         sizes.push(in_flight);
     }
-    // Up to the threshold one more with each; then one more with each window.
+    // Up to the threshold one more with each acknowledgement, then one more per window.
     assert_eq!(sizes[..4], [2, 3, 4, 5]);
     assert!(sizes[4..].is_sorted(), "{sizes:?}");
     let steps = sizes[4..].windows(2).filter(|w| w[1] > w[0]).count();
@@ -254,21 +254,22 @@ fn the_third_duplicate_halves_the_window_and_recovery_ends() {
     let (mut s, flight) = Sender::new(100_000, |_| ());
     assert_eq!(flight.len(), 10);
     assert_eq!((s.ack(0), s.ack(0)), (vec![], vec![]));
-    // The third: the oldest again, and only that. Half of ten, and three that have left.
+    // Third duplicate: only the oldest segment is retransmitted. The window is half of ten plus three.
     assert_eq!(s.ack(0), [data(0)]);
     assert_eq!(s.m.counters().duplicate_acks, 3);
-    // Each further one tells that a segment left: from the tenth in flight on, new data may go.
+    // Each further duplicate shows that a segment has left the network: from the tenth in flight on, new data may be
+    // sent.
     assert_eq!((s.ack(0), s.ack(0)), (vec![], vec![]));
     assert_eq!(s.ack(0), [data(10_000)]);
     assert_eq!(s.ack(0), [data(11_000)]);
-    // A partial acknowledgement (RFC 6582 section 3.2): the next hole, before anything new.
+    // Partial acknowledgement (RFC 6582 section 3.2): the next hole comes before new data.
     let partial = s.ack(3000);
     assert_eq!(partial[0], data(3000));
     assert!(
         partial[1..].iter().all(|piece| piece.0 >= 12_000),
         "{partial:?}"
     );
-    // All that was sent before the loss is acknowledged: recovery ends with the threshold of five.
+    // All data sent before the loss is acknowledged: recovery ends with the threshold of five.
     let highest = 12_000 + 1000 * (partial.len() as u32 - 1);
     let after = s.ack(10_000);
     let in_flight = (highest - 10_000) / MSS + after.len() as u32;
@@ -276,7 +277,7 @@ fn the_third_duplicate_halves_the_window_and_recovery_ends() {
     assert!(after.iter().all(|piece| piece.0 >= highest));
     let c = s.m.counters();
     assert_eq!((c.fast_again, c.data_again), (2, 2));
-    // Duplicates after it begin a new count.
+    // Later duplicates start a new count.
     assert_eq!((s.ack(10_000), s.ack(10_000)), (vec![], vec![]));
     assert_eq!(s.ack(10_000)[0], data(10_000));
     assert_eq!(s.m.counters().fast_again, 3);
@@ -286,7 +287,7 @@ fn the_third_duplicate_halves_the_window_and_recovery_ends() {
 fn what_is_no_duplicate_does_not_count_as_one() {
     let (mut s, _) = Sender::new(100_000, |_| ());
     for window in [50_000, 40_000, 30_000, 20_000, 10_000] {
-        // A window that changes is news: RFC 5681 section 2.
+        // A changed window is not a duplicate: RFC 5681 section 2.
         let frame = segment(true, 501, s.first, ACK, window, &[], &[]);
         s.m.receive(0, &frame, &mut s.out);
     }
@@ -304,7 +305,7 @@ fn a_timeout_within_recovery_ends_it() {
         s.ack(0);
     }
     assert_eq!(s.wait().1, [data(0)]);
-    // Slow start from one segment, no recovery: two for one, and no hole is guessed.
+    // Slow start from one segment, no recovery: two segments for one, and no hole is guessed.
     assert_eq!(s.ack(1000), [data(1000), data(2000)]);
     assert_eq!(s.m.counters().fast_again, 1);
 }
@@ -340,7 +341,7 @@ fn a_server_sends_its_answer_again_and_then_the_rest() {
     assert_eq!((again.seq, again.len, again.flags), (first, 1000, ACK));
     let after = 10 + GET.len() as u32;
     assert_eq!(say(&mut m, 2000, &[], after), [data(2000), data(3000)]);
-    // The last piece closes, because this server does after an answer.
+    // The last piece carries FIN, because this server closes after an answer.
     assert_eq!(
         say(&mut m, 4000, &[], after),
         [(4000, 200, FIN | PSH | ACK)]
@@ -369,7 +370,7 @@ fn a_second_timeout_remembers_all_that_was_sent() {
     assert_eq!(s.wait().1, [data(9000)]);
     assert_eq!(s.ack(10_000), [data(10_000), data(11_000)]);
     assert_eq!(s.m.counters().data_again, 4);
-    // Timeouts in a row forget nothing either.
+    // Consecutive timeouts keep this state.
     s.wait();
     s.wait();
     assert_eq!(s.ack(12_000).len(), 2);
@@ -384,7 +385,7 @@ fn no_more_is_sent_again_than_was_sent() {
         s.m.receive(s.now, &frame, &mut s.out);
         s.pieces()
     };
-    // All is acknowledged but the last piece, and then the window is narrow.
+    // Only the last piece is unacknowledged, then the window is narrow.
     let (mut t, flight) = Sender::new(20_000, |config| config.initial_window = 1);
     assert_eq!(flight, [data(0)]);
     assert_eq!(narrow(&mut t, 1000), [(1000, 60, ACK)]);

@@ -1,4 +1,4 @@
-//! A server that answers by path: which answer, when, and that each is counted once.
+//! Server that answers by path: the right answer at the right time, each counted once.
 
 use crate::common::*;
 use wb_tcp::*;
@@ -24,7 +24,7 @@ fn route(path: &str, status: u16, size: u32, delay: u64, close: bool) -> Route {
     }
 }
 
-/// A client that asks these paths in turn, a server with routes, and a path that loses so many of a hundred.
+/// Client that requests these paths in turn, a server with routes, and a path that loses `loss` percent of the frames.
 fn joined(paths: &[&str], requests: u16, pipeline: u16, loss: u64) -> (Machine<Told>, Machine) {
     let mut c = client(false);
     (c.requests, c.pipeline) = (Some(requests), pipeline);
@@ -37,7 +37,7 @@ fn joined(paths: &[&str], requests: u16, pipeline: u16, loss: u64) -> (Machine<T
             head: false,
         })
         .collect();
-    // Requests are cut anywhere.
+    // Small segments split the requests at any byte.
     config.mss = 50;
     let mut s = server(false);
     (s.request, s.answers) = (Reading::Http, None);
@@ -111,7 +111,7 @@ fn an_answer_that_ends_the_connection_does_so_after_its_delay() {
         (client.counters().completed, server.counters().completed),
         (4, 4)
     );
-    // What is asked behind it is lost with it.
+    // A request behind it is lost with the connection.
     let (client, server) = joined(&["/end", "/a"], 2, 2, 0);
     let c = client.counters();
     assert_eq!((c.responses, c.requests_lost), (4, 4));

@@ -1,4 +1,4 @@
-//! The packet sequences and counters of dperf, exactly, in its style.
+//! Exact packet sequences and counters of dperf, in its style.
 
 use crate::common::*;
 use wb_tcp::*;
@@ -45,8 +45,8 @@ fn flags(text: &str) -> u8 {
         .sum()
 }
 
-/// One line per frame: ms, direction, flags, seq, ack, len; numbers relative to the first ones of
-/// the client (C) and the server (S).
+/// One line per frame: ms, direction, flags, seq, ack, len; numbers relative to the initial ones of the client (C) and
+/// the server (S).
 fn told(world: &World) -> Vec<String> {
     let frames = &world.frames;
     let c = frames[0].seq;
@@ -410,7 +410,7 @@ fn p11_syn_flood_of_a_live_server() {
         (c.syn_tx, c.attempted, c.completed, c.failed()),
         (10, 10, 10, 0)
     );
-    // Every SYN-ACK comes at 0, 2.2, 4.4 and 6.6 s.
+    // Every SYN-ACK is sent at 0, 2.2, 4.4 and 6.6 s.
     assert_eq!((c.syn_rx, c.tcp_dropped(), c.rst_tx), (40, 40, 0));
     let times: Vec<_> = world
         .frames

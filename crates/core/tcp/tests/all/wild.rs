@@ -1,5 +1,5 @@
-//! Client and server over a wire that loses, doubles and reorders: every connection ends, every
-//! request is answered or counted as failed, and both ends tell the same.
+//! Client and server over a wire that loses, duplicates and reorders: every connection ends, every request is answered
+//! or counted as failed, and both ends count the same.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(without.client.counters(), with.client.counters());
         prop_assert_eq!(without.server.counters(), with.server.counters());
         prop_assert!(without.kept == with.kept, "other frames");
-        // A place in the index for each frame, and both ends of a record for each of a connection.
+        // One index entry for each frame, and both ends of a record for each frame of a connection.
         let frames = with.client.counters().tcp_rx + with.server.counters().tcp_rx;
         prop_assert!(with.fetched > frames && with.fetched <= 3 * frames, "{} of {}", with.fetched, frames);
     }

@@ -84,16 +84,16 @@ pub fn server_config(server: Server, transport: Transport) -> Config {
     config
 }
 
-/// What the wire does to frames, by a seed.
+/// Impairments of the wire, from a seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wire {
     pub seed: u64,
     pub delay: u64,
     pub jitter: u64,
-    /// In thousandths.
+    /// Per thousand frames.
     pub loss: u64,
     pub duplicates: u64,
-    /// Frames that come later than those after them, in thousandths, and by how much, in ns.
+    /// Frames per thousand that are overtaken by later ones; `late_by` is their delay in ns.
     pub late: u64,
     pub late_by: u64,
 }
@@ -112,7 +112,7 @@ impl Wire {
     }
 }
 
-/// A frame as a vector tells it.
+/// Frame as recorded in a test vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub ns: u64,
@@ -125,7 +125,7 @@ pub struct Seen {
     pub options: Vec<u8>,
 }
 
-/// When it arrives, a serial number, whether the client sent it.
+/// Arrival time, serial number, and true if the client sent it.
 type Flying = Reverse<(u64, u64, bool, Vec<u8>)>;
 
 pub struct World {
@@ -135,17 +135,17 @@ pub struct World {
     pub wire: Wire,
     pub frames: Vec<Seen>,
     pub trace: bool,
-    /// All that was sent, whether it arrived or not, if it is to be kept.
+    /// All frames sent, including lost ones, if `keep` is true.
     pub kept: Vec<(bool, Vec<u8>)>,
     pub keep: bool,
     out: [Frames; 2],
     flying: BinaryHeap<Flying>,
     serial: u64,
     pub server_is_there: bool,
-    /// Whether machines look at what arrives at a time before they take it, and what they had fetched.
+    /// Machines look ahead at all frames of one time before they receive them; `fetched` counts the prefetches.
     pub looks_ahead: bool,
     pub fetched: u64,
-    /// Frames that the wire lost, and those that it doubled.
+    /// Frames that the wire lost; `doubled` counts the duplicates.
     pub lost: u64,
     pub doubled: u64,
 }
@@ -235,7 +235,7 @@ impl World {
         self.fetched += fetched.get();
     }
 
-    /// Lets things happen up to and including a time.
+    /// Runs until `end`, inclusive.
     pub fn run_until(&mut self, end: u64) {
         let mut turns = 0;
         loop {
@@ -292,7 +292,7 @@ impl World {
                 self.client.counters()
             );
             if before == (self.now, self.flying.len()) && self.flying.is_empty() {
-                // Times are rounded to ticks: a timer may be announced up to one too early.
+                // Times are rounded to ticks: a timer may be announced up to one tick early.
                 self.now += 1;
             }
         }
@@ -329,7 +329,7 @@ pub fn see(ns: u64, from_client: bool, frame: &[u8]) -> Seen {
     }
 }
 
-/// A segment from the other end of the first connection that a client opens.
+/// Segment from the other end of the first connection that a client opens.
 pub fn segment(
     to_client: bool,
     seq: u32,
