@@ -1,8 +1,9 @@
-//! An MLRsearch whose device is whoever reads its standard output: `mlr_over_pipe MINIMUM MAXIMUM GOAL…`.
+//! MLRsearch with the device simulated by the process at the other end of standard input and output: `mlr_over_pipe
+//! MINIMUM MAXIMUM GOAL…`.
 //!
-//! For each trial it writes `measure LOAD SECONDS` and reads the loss ratio; at the end it writes a line for each goal:
-//! `found GOAL LOWER UPPER CONDITIONAL-THROUGHPUT RESULT`, where `none` is what is not known, and
-//! `trials NUMBER SECONDS`, without the trial to warm up.
+//! For each trial it writes `measure LOAD SECONDS` and reads the loss ratio. At the end it writes a line for each goal,
+//! `found GOAL LOWER UPPER CONDITIONAL-THROUGHPUT RESULT`, with `none` for unknown values, and `trials NUMBER SECONDS`,
+//! without the warm-up.
 
 use std::{
     env,

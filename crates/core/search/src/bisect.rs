@@ -1,44 +1,43 @@
-//! Halving what is between a load that held and one that did not.
+//! Binary search between a load that passed and one that failed.
 
 use std::time::Duration;
 
 use crate::{Ask, Bound, Found, Measurer, Outcome, Purpose};
 
-/// Clocks of Ethernet may differ by 100 ppm at each end, so a device that times frames anew may have to
-/// lose some of a load above this share of line rate.
+/// Share of line rate that a device with the slowest allowed clock can forward. Ethernet clocks may differ by 100 ppm
+/// at each end, so a device that retimes frames may have to drop part of a higher load.
 pub(crate) const SLOWEST_CLOCK: f64 = 0.9998;
 
-/// A binary search (RFC 2544 section 26.1), with loss verification where `repeats` is above 0 (ETSI GS
-/// NFV-TST 009 section 12.3).
+/// Binary search (RFC 2544 section 26.1), with loss verification if `repeats` is above 0 (ETSI GS NFV-TST 009 section
+/// 12.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binary {
-    /// No load above it is tried.
+    /// Maximum load.
     pub maximum: f64,
-    /// No load below it is tried.
+    /// Minimum load.
     pub minimum: f64,
-    /// The first load; where it holds the maximum comes next.
+    /// First load. If it passes, the maximum comes next.
     pub first: f64,
-    /// It ends when the best load and the least that failed differ by no more than this, in the unit of the
+    /// The search ends when the highest passing and the lowest failing load differ by at most this, in the unit of the
     /// loads.
     pub resolution: f64,
-    /// A load passes when its loss ratio is no more than this: 0 for throughput and NDR, more for PDR.
+    /// Maximum loss ratio of a passing trial: 0 for throughput and NDR, more for PDR.
     pub loss_goal: f64,
-    /// How often a trial that fails is repeated at the same load at most. With 1 or more, what is found
-    /// passes in at least one of so many trials and one.
+    /// Maximum number of repetitions of a failed trial at the same load. The result passed at least one of `repeats` +
+    /// 1 trials.
     pub repeats: u32,
-    /// Trials of the search take so long, and the result is confirmed at full length; none: all trials are
-    /// of full length.
+    /// Duration of search trials; the result is then confirmed at full length. None: all trials have full length.
     pub search_duration: Option<Duration>,
-    /// Full length; none: as long as the measurer's trials are.
+    /// Full trial length. None: chosen by the measurer.
     pub final_duration: Option<Duration>,
-    /// Loads at most that are tried to confirm the result; each is less than the one before by the resolution.
+    /// Maximum number of loads tried to confirm the result; each is lower than the previous one by the resolution.
     pub most_confirmations: u32,
-    /// Trials at most, without those that confirm the result.
+    /// Maximum number of trials, without those that confirm the result.
     pub most_trials: u32,
 }
 
 impl Binary {
-    /// From `maximum` downwards without loss, to within 0.1 % of it.
+    /// Creates a search from `maximum` downwards without loss, with a resolution of 0.1 % of it.
     #[must_use]
     pub const fn up_to(maximum: f64) -> Self {
         Self {
@@ -56,39 +55,37 @@ impl Binary {
     }
 }
 
-/// A search among whole numbers for the largest that passes, where smaller ones pass if a larger one does:
-/// the frames of a burst, the addresses of a table.
+/// Search for the largest passing integer, given that smaller ones pass if a larger one does: frames of a burst,
+/// addresses of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Integers {
-    /// Taken to pass and never tried: inclusive.
+    /// Assumed to pass and never tried (inclusive).
     pub low: u64,
-    /// Taken to fail and never tried: exclusive. Up to 2^53.
+    /// Assumed to fail and never tried (exclusive). Up to 2^53.
     pub high: u64,
-    /// It ends when the largest that passed and the least that failed differ by no more than this; at least
-    /// 1.
+    /// The search ends when the largest passing and the smallest failing number differ by at most this; at least 1.
     pub resolution: u64,
-    /// How often a trial that fails is repeated at most.
+    /// Maximum number of repetitions of a failed trial.
     pub repeats: u32,
 }
 
-/// A search among whole numbers without a known upper limit: twice as much until something gives way, then
-/// the middle.
+/// Search for the largest passing integer without a known upper limit: doubles until a trial fails, then halves the
+/// interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Doubling {
-    /// The first number; at least 1.
+    /// First number, at least 1.
     pub start: u64,
-    /// No number above it is tried: inclusive. Up to 2^53.
+    /// Maximum number (inclusive). Up to 2^53.
     pub maximum: u64,
-    /// It ends when the best and the least that failed differ by no more than this share of the best, or by
-    /// 1.
+    /// The search ends when the best and the smallest failing number differ by at most this share of the best, or by 1.
     pub resolution: f64,
-    /// How often a trial that fails is repeated at most.
+    /// Maximum number of repetitions of a failed trial.
     pub repeats: u32,
-    /// Trials at most.
+    /// Maximum number of trials.
     pub most_trials: u32,
 }
 
-/// Makes trials, and counts them.
+/// Runs and counts trials.
 struct Prober<'a, M> {
     measurer: &'a mut M,
     loss_goal: f64,
@@ -99,17 +96,17 @@ struct Prober<'a, M> {
     most_trials: u32,
 }
 
-/// What is known of a load.
+/// Verdict on a load.
 #[derive(Clone, Copy)]
 enum Verdict {
     Pass,
     Fail,
-    /// The tester could not offer or receive it; it offered so much.
+    /// The tester could not offer or receive the load; this is what it offered.
     Tester(f64),
 }
 
 impl<M: Measurer> Prober<'_, M> {
-    /// The first repetition that passes makes the load pass. Nothing when trials or time run out.
+    /// Tries one load; it passes with the first repetition that passes. Returns None when trials or time run out.
     fn probe(&mut self, load: f64) -> Result<Option<Verdict>, M::Error> {
         let mut repeats = self.repeats;
         loop {
@@ -136,17 +133,17 @@ impl<M: Measurer> Prober<'_, M> {
     }
 }
 
-/// What lies between what passed and what failed, and where to go in it.
+/// Interval between the highest passing and the lowest failing load.
 struct Bracket<N> {
-    /// The highest that passed, or what is taken to.
+    /// Highest load that passed or is assumed to pass.
     low: f64,
-    /// The least that failed, and whose fault it was.
+    /// Lowest load that failed, with the cause.
     high: Option<(f64, Bound)>,
     minimum: f64,
-    /// By how much a load grows while nothing failed.
+    /// Growth factor of the load until the first failure.
     growth: f64,
     maximum: f64,
-    /// Whole numbers only.
+    /// Only integers.
     is_whole: bool,
     is_narrow: N,
 }
@@ -156,7 +153,7 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
         if self.is_whole { load.floor() } else { load }
     }
 
-    /// The load to be tried next; nothing when it is enough.
+    /// Next load, or None at the end of the search.
     fn next(&self) -> Option<f64> {
         let Some((high, _)) = self.high else {
             return (self.low < self.maximum).then(|| (self.low * self.growth).min(self.maximum));
@@ -168,8 +165,8 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
         (is_between && !(self.is_narrow)(self.low, high)).then_some(middle)
     }
 
-    /// Goes on until it is enough, and tells whether it came so far. The first load that the tester cannot
-    /// offer caps the maximum: what it did offer is tried next.
+    /// Narrows the bracket. Returns false if trials or time ran out. The first load that the tester cannot offer caps the
+    /// maximum: the load actually offered is tried next.
     fn close<M: Measurer>(
         &mut self,
         prober: &mut Prober<'_, M>,
@@ -217,22 +214,22 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
     }
 }
 
-/// Finds the highest load whose loss ratio is within the goal.
+/// Finds the highest load with a loss ratio within the goal.
 ///
-/// From `low` = 0 and no `high`: a load that passes becomes `low`, one that fails `high`, the next is
-/// (`low` + `high`) / 2, until `high` - `low` is no more than the resolution; the result is `low`. That
-/// takes 1 + ceil(log2(maximum / resolution)) trials at most where the first load is the maximum, and one
-/// more where the maximum alone fails: see [`Found::near_maximum`].
+/// Starts with `low` = 0 and no `high`. A passing load becomes `low`, a failing one `high`, and the next is (`low` +
+/// `high`) / 2, until `high` - `low` is at most the resolution; the result is `low`. If the first load is the maximum,
+/// this takes at most 1 + ceil(log2(maximum / resolution)) trials, plus one if only the maximum fails: see
+/// [`Found::near_maximum`].
 ///
-/// What the tester cannot offer or receive is no word on the device. The first time the search goes on
-/// with what was offered, later with the middle, and ends with [`Bound::Tester`] where nothing the device
-/// failed at is above the result.
+/// A load that the tester cannot offer or receive says nothing about the device. The first time the search continues
+/// with the load offered, later with the middle. It ends with [`Bound::Tester`] if the device failed at no load above
+/// the result.
 ///
-/// After a search with short trials the result is repeated at full length, less by the resolution each time it
-/// fails. Where nothing holds at full length there is no result.
+/// After a search with short trials the result is repeated at full length, reduced by the resolution after each
+/// failure. There is no result if no load passes at full length.
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<Found, M::Error> {
     let short = binary
         .search_duration
@@ -283,7 +280,7 @@ pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<Found, M
     Ok(found)
 }
 
-/// Repeats the best load at full length, less by the resolution each time it does not hold.
+/// Repeats the best load at full length, reduced by the resolution after each failure.
 fn confirm<M: Measurer>(
     prober: &mut Prober<'_, M>,
     binary: &Binary,
@@ -300,7 +297,7 @@ fn confirm<M: Measurer>(
         found.trials = prober.trials;
         let mut next = load - binary.resolution;
         match verdict {
-            // Of what held in a short trial only the first is known.
+            // Only the first load is known to have passed a short trial.
             None => {
                 found.bound = Bound::Unfinished;
                 return Ok(());
@@ -330,15 +327,14 @@ fn confirm<M: Measurer>(
     Ok(())
 }
 
-/// Finds the largest whole number that passes: `low` if nothing else does.
+/// Finds the largest passing integer; `low` if no other number passes.
 ///
-/// The next is `low` + floor((`high` - `low`) / 2), until `high` - `low` is no more than the resolution (RFC
-/// 2889 section 5.7; RFC 9004 section 5). [`Bound::Maximum`] says that nothing failed: then the limit is at
-/// least the result, and whoever searches for a burst has to raise `high`. A trial passes when its loss ratio
-/// is 0.
+/// The next number is `low` + floor((`high` - `low`) / 2), until `high` - `low` is at most the resolution (RFC 2889
+/// section 5.7; RFC 9004 section 5). [`Bound::Maximum`] means that no trial failed: the limit is at least the result,
+/// and a search for a burst must raise `high`. A trial passes when its loss ratio is 0.
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn integers<M: Measurer>(measurer: &mut M, integers: &Integers) -> Result<Found, M::Error> {
     let mut prober = Prober {
         measurer,
@@ -369,13 +365,13 @@ pub fn integers<M: Measurer>(measurer: &mut M, integers: &Integers) -> Result<Fo
     Ok(found)
 }
 
-/// Finds the largest whole number that passes, from a small one upwards.
+/// Finds the largest passing integer, starting with a small one.
 ///
-/// Doubles until the first failure; then the next is the middle, rounded down, until `high` - `low` is no more
-/// than max(1, resolution · `low`). A trial passes when its loss ratio is 0.
+/// Doubles until the first failure. Then the next number is the middle, rounded down, until `high` - `low` is no
+/// more than max(1, resolution · `low`). A trial passes when its loss ratio is 0.
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn doubling<M: Measurer>(measurer: &mut M, doubling: &Doubling) -> Result<Found, M::Error> {
     let mut prober = Prober {
         measurer,

@@ -1,38 +1,37 @@
-//! One load after the other, downwards or upwards.
+//! Curves: measure one load after the other, in descending or ascending order.
 
 use crate::{Ask, Measurer, Outcome, Purpose, Trial};
 
-/// The loads of a loss curve (RFC 2544 section 26.3).
+/// Loads of a loss curve (RFC 2544 section 26.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossCurve {
-    /// The first load.
+    /// First load.
     pub maximum: f64,
-    /// By what share of the maximum each load is less than the one before; above 0, the RFC allows up to
-    /// 0.1.
+    /// Decrease from load to load as a share of the maximum, above 0; the RFC allows up to 0.1.
     pub step: f64,
 }
 
 /// One load of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// What was asked for.
+    /// Intended load.
     pub load: f64,
-    /// What it came to. Not a word on the device unless [`Trial::is_valid`].
+    /// Result. It says nothing about the device unless [`Trial::is_valid`].
     pub trial: Trial,
 }
 
-/// A curve, in the order it was measured.
+/// Curve, in the order of measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// One for each load that was tried.
+    /// One point for each load tried.
     pub points: Vec<Point>,
-    /// It went on until no load was left or, of a loss curve, two in succession lost nothing; else time ran out.
+    /// True if all loads were measured or, in a loss curve, two consecutive loads had no loss; false if time ran out.
     pub is_finished: bool,
 }
 
 impl Curve {
-    /// The point of the maximum forwarding rate (RFC 2285 section 3.6.3): where most came through, whatever was lost; of
-    /// equals the least load. What the tester could not receive is not known, and no such point.
+    /// Point of the maximum forwarding rate (RFC 2285 section 3.6.3): highest load forwarded, regardless of loss. If
+    /// several are equal, the lowest load counts. Points that the tester could not receive are excluded.
     #[must_use]
     pub fn maximum_forwarding_rate(&self) -> Option<&Point> {
         let known = self
@@ -46,27 +45,28 @@ impl Curve {
     }
 }
 
-/// The loads of a search for the maximum forwarding rate (RFC 2889 section 5.6.1), which need not be where the
-/// load is highest, nor on one slope with it.
+/// Loads of a search for the maximum forwarding rate (RFC 2889 section 5.6.1). The forwarding rate need not grow with
+/// the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForwardingCurve {
-    /// The first load, above 0: the throughput.
+    /// First load, above 0: the throughput.
     pub minimum: f64,
-    /// The last load, whatever the step.
+    /// Last load, always measured.
     pub maximum: f64,
-    /// By what share of the maximum each load is more than the one before; above 0.
+    /// Increase from load to load as a share of the maximum, above 0.
     pub step: f64,
 }
 
-/// Measures 100 %, 90 %, 80 % and so on of a maximum, until two loads in succession lose nothing.
+/// Measures 100 %, 90 %, 80 % and so on of a maximum, until two consecutive loads have no loss.
 ///
-/// A load that the tester could not offer or receive is kept in the curve as such, and is no loss-free one.
+/// A load that the tester could not offer or receive stays in the curve with that outcome, and does not count as free
+/// of loss.
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn loss_curve<M: Measurer>(measurer: &mut M, curve: &LossCurve) -> Result<Curve, M::Error> {
     let loads = (0_u32..).map(|n| curve.maximum * (1.0 - f64::from(n) * curve.step));
-    // What is left of the last step by rounding is no load.
+    // A remainder from rounding is not a load.
     let loads = loads.take_while(|load| *load > 0.0 && *load >= curve.maximum * 1e-9);
     let mut without_loss = 0;
     step(measurer, with_one_step(loads, curve.step), |trial| {
@@ -81,7 +81,7 @@ pub fn loss_curve<M: Measurer>(measurer: &mut M, curve: &LossCurve) -> Result<Cu
 /// Measures every load from the minimum up to the maximum. See [`Curve::maximum_forwarding_rate`].
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn forwarding_curve<M: Measurer>(
     measurer: &mut M,
     curve: &ForwardingCurve,
@@ -90,18 +90,18 @@ pub fn forwarding_curve<M: Measurer>(
         minimum, maximum, ..
     } = *curve;
     let loads = (0_u32..).map(|n| minimum + f64::from(n) * curve.step * maximum);
-    // What is left to the maximum by rounding is no step.
+    // A remainder from rounding is not a step.
     let below = loads.take_while(|load| *load < maximum * (1.0 - 1e-9));
     let loads = with_one_step(below, curve.step).chain([maximum]);
     step(measurer, loads, |_| false)
 }
 
-/// These loads; the first only where the step leads nowhere.
+/// Limits the loads to the first one if the step is not above 0.
 fn with_one_step(loads: impl Iterator<Item = f64>, step: f64) -> impl Iterator<Item = f64> {
     loads.take(if step > 0.0 { usize::MAX } else { 1 })
 }
 
-/// Measures one load after the other, until one is the last.
+/// Measures one load after the other until `is_last` returns true.
 fn step<M: Measurer>(
     measurer: &mut M,
     loads: impl Iterator<Item = f64>,

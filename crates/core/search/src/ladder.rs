@@ -1,30 +1,30 @@
-//! From a small load or the maximum, by what came through and by geometric middles.
+//! Search from a small load or the maximum, guided by the load forwarded and by geometric middles.
 
 use crate::{ACCIDENT, Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
 
 /// A tester that offered less than this share of a load cannot offer more than it did.
 const CLEARLY_LESS: f64 = 0.98;
-/// Upper bound of a search above what the tester offered, as a factor: too near for another trial between the two.
+/// Upper bound above the load offered by the tester, as a factor: close enough that no trial fits in between.
 const TESTER_MAY_DO: f64 = 1.002;
-/// A tester that could not confirm a load has confirmed what it offered, if that was no less a share of
-/// it.
+/// If the tester cannot offer a load again, the load that it did offer counts as confirmed if it is at least this
+/// share.
 const STILL_WORTH: f64 = 0.75;
 
-/// What is known of the loads so far.
+/// State of the search.
 #[derive(Debug, Default)]
 struct Known {
-    /// The highest that held.
+    /// Highest load that held.
     low: Option<f64>,
-    /// The least that did not, and whose fault it was.
+    /// Lowest load that did not hold, with the cause.
     high: Option<(f64, Bound)>,
-    /// What came through the least load that did not hold.
+    /// Load forwarded at the lowest load that did not hold.
     guess: f64,
-    /// Since the guess held: how far above the highest load that held the next one is, in steps of the resolution.
+    /// Set after the guess held: distance from the highest load that held to the next one, in steps of the resolution.
     steps: Option<f64>,
 }
 
 impl Known {
-    /// Whose fault it is that nothing higher held.
+    /// Reason why no higher load held.
     fn bound(&self) -> Bound {
         self.high.map_or(Bound::Maximum, |(_, bound)| bound)
     }
@@ -35,14 +35,14 @@ impl Known {
             self.guess = through;
             self.steps = None;
         }
-        // The device's latest word counts: what held before and does not now is not its limit.
+        // The latest result of the device counts: a load that held earlier but fails now is not its limit.
         if bound == Bound::Device && self.low.is_some_and(|low| low >= load) {
             self.low = None;
         }
     }
 
     fn held(&mut self, load: f64) {
-        // The device forwarded that much of more, so its limit is near: further away step by step, each twice the last.
+        // The device forwarded this much of a higher load, so its limit is close: continue in doubling steps.
         self.steps = match self.steps {
             Some(steps) => Some(2.0 * steps),
             None => (self.high.is_some() && load == self.guess).then_some(2.0),
@@ -77,7 +77,7 @@ impl Known {
         }
     }
 
-    /// Whether the two are as close as asked.
+    /// Returns true if the bounds are within the resolution.
     fn is_narrow(&self, search: &Search) -> bool {
         match (self.low, self.high) {
             (Some(low), Some((high, _))) => high - low <= high * search.resolution,
@@ -99,7 +99,7 @@ impl Known {
             (Some(low), Some((high, _))) if self.guess > low * 1.05 && self.guess < high * 0.95 => {
                 self.guess
             }
-            // Equal shares, as the resolution is one.
+            // Geometric middle, because the resolution is a ratio.
             (Some(low), Some((high, _))) => middle(low, high),
             (None, Some((high, _))) if self.guess > 0.0 && self.guess < high * 0.9 => self.guess,
             (None, Some((high, _))) => high / 2.0,
@@ -108,7 +108,7 @@ impl Known {
     }
 }
 
-/// Returns true if all that was offered came through.
+/// Returns true if the complete load offered was forwarded.
 fn is_whole(trial: &Trial) -> bool {
     trial.through >= trial.offered * (1.0 - 1e-9)
 }
@@ -121,10 +121,10 @@ const fn ask(load: f64, purpose: Purpose) -> Ask {
     }
 }
 
-/// Finds the highest load that holds, as [`Search`] says.
+/// Finds the highest load that holds, with the parameters of [`Search`].
 ///
 /// # Errors
-/// What the measurer ends with.
+/// Returns the error of the measurer.
 pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M::Error> {
     let mut known = Known::default();
     let mut trials = 0;
@@ -140,7 +140,7 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
         };
         trials += 1;
         known.note(load, &trial);
-        // Below the least load there is nothing to try.
+        // There is no load below the minimum to try.
         if known.low.is_none() && load <= search.minimum {
             finished = true;
             break;
@@ -163,8 +163,8 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
     Ok(found)
 }
 
-/// Repeats the best load until it holds again; each time it does not, steps down to what came through, at least twice as
-/// far as before. Of the two last it then halves what is between, until they are as close as asked.
+/// Repeats the best load until it holds again. After each failure, steps down to the load forwarded, at least twice as
+/// far as before. Then halves the interval between the last two until it is within the resolution.
 fn confirm<M: Measurer>(
     measurer: &mut M,
     search: &Search,
@@ -181,9 +181,9 @@ fn confirm<M: Measurer>(
     for _ in 0..search.most_confirmations {
         let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
             match found.best {
-                // It held once, and there was no time to see it again.
+                // The load held once, and there was no time to repeat it.
                 None => found.best = Some(load),
-                // There was none for what lies between.
+                // There was no time for the interval in between.
                 Some(_) => found.bound = Bound::Unfinished,
             }
             return Ok(());
@@ -191,7 +191,7 @@ fn confirm<M: Measurer>(
         found.trials += 1;
         match trial.outcome {
             Outcome::Held => (found.best, found.confirmed) = (Some(load), true),
-            // What it did offer has held for the full length.
+            // The load that the tester did offer has held for the full length.
             Outcome::Unoffered if trial.offered >= load * STILL_WORTH && is_whole(&trial) => {
                 let best = trial.offered.min(load);
                 if found.best.is_none_or(|held| held < best) {
@@ -215,7 +215,7 @@ fn confirm<M: Measurer>(
             }
             (Some(_), _) => return Ok(()),
             (None, _) => {
-                // What came through is a better guess, unless the device carries less the more it gets.
+                // The load forwarded is a better guess, unless the device carries less under overload.
                 let steps = |n: f64| load * (1.0 - n * step).max(0.1);
                 let next = through.clamp(steps(8.0), steps(1.0));
                 step *= 2.0;
@@ -226,7 +226,7 @@ fn confirm<M: Measurer>(
             break;
         }
     }
-    // Where nothing held twice nothing is claimed.
+    // Without a confirmed load, the result claims nothing.
     if found.bound != Bound::Tester {
         found.bound = Bound::Unfinished;
     }

@@ -1,21 +1,20 @@
-//! Searches for the highest load that a device carries: which load is tried next, and when it is
-//! enough.
+//! Searches for the highest load that a device carries: choose the next load, and decide when to stop.
 //!
-//! Knows loads as numbers, nothing of packets or devices: whoever measures implements [`Measurer`].
+//! Loads are numbers; this crate does not know packets or devices. The caller measures by implementing [`Measurer`].
 //!
 //! | search | for | next load |
 //! |---|---|---|
 //! | [`binary`] | throughput (RFC 2544 section 26.1), with loss verification (ETSI GS NFV-TST 009 section 12.3) | the middle |
 //! | [`integers`] | burst length (RFC 9004), addresses (RFC 2889 section 5.7) | the middle, in whole numbers |
-//! | [`doubling`] | connections and requests, whose upper limit nobody knows | twice as much, then the middle |
-//! | [`search`] | the limits of a load balancer | what came through the last, else the geometric middle |
-//! | [`mlr()`] | several loss ratios at once, judged by sums of trial time (RFC 9971) | what came through, then steps twice as far each |
-//! | [`loss_curve`] | frame loss rate (RFC 2544 section 26.3) | one step less |
-//! | [`forwarding_curve`] | maximum forwarding rate (RFC 2889 section 5.6.1) | one step more |
+//! | [`doubling`] | connections and requests, without a known upper limit | twice as much, then the middle |
+//! | [`search`] | the limits of a load balancer | the load forwarded, or the geometric middle |
+//! | [`mlr()`] | several loss ratios at once, judged by sums of trial time (RFC 9971) | the load forwarded, then doubling steps |
+//! | [`loss_curve`] | frame loss rate (RFC 2544 section 26.3) | one step down |
+//! | [`forwarding_curve`] | maximum forwarding rate (RFC 2889 section 5.6.1) | one step up |
 //!
-//! A trial has more than two outcomes, because a tester has limits too: a load it cannot offer, or whose
-//! frames it cannot receive, says nothing of the device. So what a search finds is either the device's
-//! limit or "at least so much": [`Bound`].
+//! A trial has more than two outcomes, because the tester has limits too. A load that it cannot offer, or frames that
+//! it cannot receive, say nothing about the device. A result is therefore either the limit of the device or a lower
+//! bound of it: [`Bound`].
 //!
 //! ```
 //! use wb_search::*;
@@ -51,79 +50,79 @@ pub use mlr::{
     conditional_throughput, mlr,
 };
 
-/// What a tester did in one trial may have been an accident where it is less than this share of the load: the next load
-/// is no less than that.
+/// If a tester achieves less than this share of a load, the trial may have been an accident, so the next load is at
+/// least this share.
 const ACCIDENT: f64 = 0.25;
 
-/// Measures one load.
+/// Runs trials for a search.
 pub trait Measurer {
-    /// Why no trial could be made at all.
+    /// Error that prevents further trials.
     type Error;
 
-    /// One trial. Nothing when there is no time for it: then the search ends with what it has.
+    /// Runs one trial. Returns None if there is no time for it; the search then ends with the results so far.
     ///
-    /// Invalid trials are the measurer's to repeat: what it tells as [`Outcome::Unoffered`] or
-    /// [`Outcome::Unread`] counts as what the tester can do.
+    /// The measurer must repeat invalid trials itself: [`Outcome::Unoffered`] and [`Outcome::Unread`] are taken as the
+    /// limits of the tester.
     ///
     /// # Errors
-    /// What ends the whole search.
+    /// An error ends the complete search.
     fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error>;
 }
 
-/// What a search wants measured.
+/// Trial that a search requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
-    /// The load, in the unit of the search: frames per second, frames of a burst, connections.
+    /// Load in the unit of the search: frames per second, frames of a burst, connections.
     pub load: f64,
-    /// For how long; none: as long as the measurer's trials are.
+    /// Duration of the trial. None: chosen by the measurer.
     pub duration: Option<Duration>,
-    /// What for.
+    /// Purpose of the trial.
     pub purpose: Purpose,
 }
 
-/// What a trial is for.
+/// Purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To wake the device; what it shows is thrown away.
+    /// Warms up the device; the result is discarded.
     WarmUp,
-    /// To find the way; may be short.
+    /// Narrows the search; may be short.
     Search,
-    /// To prove the result.
+    /// Confirms the result.
     Confirm,
 }
 
-/// What one trial showed.
+/// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// How it came out.
+    /// Outcome of the trial.
     pub outcome: Outcome,
-    /// The load that was really offered.
+    /// Load actually offered.
     pub offered: f64,
-    /// What came through: the guess for the next load when this one was too much.
+    /// Load that was forwarded: the guess for the next load when this one was too high.
     pub through: f64,
-    /// Loss ratio: lost / offered, 0 to 1, not rounded. Searches with a loss goal compare it with the goal
-    /// and do not ask whether the trial is told as held or broke; what broke for another reason than loss
-    /// has a loss ratio of 1.
+    /// Loss ratio: lost / offered, 0 to 1, not rounded. Searches with a loss goal compare this ratio with the goal and
+    /// ignore the difference between `Held` and `Broke`. A trial that broke for another reason has a loss ratio of 1.
     pub loss: f64,
-    /// What the trial took beyond its duration: setting up, draining, settling, and invalid trials before it.
+    /// Time beyond the duration of the trial: setup, drain, settling, and invalid trials before it.
     pub overhead: Duration,
 }
 
-/// How a trial came out.
+/// Outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The device carried it.
+    /// The device carried the load.
     Held,
-    /// The device did not.
+    /// The device did not carry the load.
     Broke,
-    /// The tester could not offer all of it. If the device carried what was offered, all of it came through.
+    /// The tester could not offer the complete load. If the device carried the part offered, `through` equals
+    /// `offered`.
     Unoffered,
-    /// The tester could not receive it; nothing is known of the device.
+    /// The tester could not receive the load; the result says nothing about the device.
     Unread,
 }
 
 impl Trial {
-    /// The device carried `load`.
+    /// Creates the result of a device that carried `load`.
     #[must_use]
     pub const fn held(load: f64) -> Self {
         Self {
@@ -135,7 +134,7 @@ impl Trial {
         }
     }
 
-    /// The device let only `through` pass of `load`.
+    /// Creates the result of a device that forwarded only `through` of `load`.
     #[must_use]
     pub const fn broke(load: f64, through: f64) -> Self {
         Self {
@@ -151,35 +150,35 @@ impl Trial {
         }
     }
 
-    /// Whether the trial says something of the device.
+    /// Returns true if the trial says something about the device.
     #[must_use]
     pub const fn is_valid(&self) -> bool {
         matches!(self.outcome, Outcome::Held | Outcome::Broke)
     }
 }
 
-/// How a search begins and when it ends.
+/// Parameters of [`search`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
-    /// The first load: the maximum, or a small one to grow from.
+    /// First load: the maximum, or a small one to grow from.
     pub first: f64,
-    /// No load above it is tried.
+    /// Maximum load.
     pub maximum: f64,
-    /// No load below it is tried; above 0.
+    /// Minimum load, above 0.
     pub minimum: f64,
-    /// By how much a load grows while nothing gives way; above 1.
+    /// Growth factor of the load until the first failure, above 1.
     pub growth: f64,
-    /// It ends when the best load and the least that did not hold differ by this share of the latter; 0
-    /// to 1.
+    /// The search ends when the highest load that held and the lowest that did not differ by at most this share of the
+    /// latter, 0 to 1.
     pub resolution: f64,
-    /// Trials at most, without the one that confirms the result.
+    /// Maximum number of trials, without those that confirm the result.
     pub most_trials: u32,
-    /// Trials to confirm a result at most; 0: none is confirmed.
+    /// Maximum number of trials to confirm a result; 0 for no confirmation.
     pub most_confirmations: u32,
 }
 
 impl Search {
-    /// From `maximum` downwards, to within 5 %.
+    /// Creates a search from `maximum` downwards, with a resolution of 5 %.
     #[must_use]
     pub const fn up_to(maximum: f64) -> Self {
         Self {
@@ -193,7 +192,7 @@ impl Search {
         }
     }
 
-    /// From `first` upwards, to within 5 %.
+    /// Creates a search from `first` upwards, with a resolution of 5 %.
     #[must_use]
     pub const fn from(first: f64) -> Self {
         Self {
@@ -204,33 +203,33 @@ impl Search {
     }
 }
 
-/// What kept the result from being higher.
+/// Reason why the result is not higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The device gave way at a load above it, no further than the resolution.
+    /// The device failed at a higher load, within the resolution.
     Device,
-    /// The tester could do no more: the device's limit is at least this.
+    /// The tester reached its limit: the limit of the device is at least the result.
     Tester,
-    /// The search was not to go higher: the device's limit is at least this.
+    /// The search reached its maximum: the limit of the device is at least the result.
     Maximum,
-    /// The search ended before it came to the resolution: trials or time ran out.
+    /// The search ended before it reached the resolution: trials or time ran out.
     Unfinished,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// The highest load that held and, where that was asked for, held again.
+    /// Highest load that held, confirmed by a second trial if requested.
     pub best: Option<f64>,
-    /// Whether it held in a trial of full length.
+    /// True if the load held in a trial of full length.
     pub confirmed: bool,
-    /// The least load above it that did not hold.
+    /// Lowest load above `best` that did not hold.
     pub beyond: Option<f64>,
-    /// What kept it from being higher.
+    /// Reason why the result is not higher.
     pub bound: Bound,
-    /// The maximum alone failed, so 99.98 % of it was tried as well, in case the clocks of tester and device
-    /// differ by what Ethernet allows (100 ppm each): whether that held. Then it is the best.
+    /// Set if only the maximum failed and 99.98 % of it was tried, in case the clocks of tester and device differ by
+    /// the Ethernet tolerance (100 ppm each). True if that load held; it is then the best.
     pub near_maximum: Option<bool>,
-    /// Trials made, those to confirm included.
+    /// Number of trials, including confirmations.
     pub trials: u32,
 }

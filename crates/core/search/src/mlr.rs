@@ -1,15 +1,15 @@
-//! MLRsearch (RFC 9971): several goals searched for together, where a load is judged by the sum of trial time that met
-//! or missed its loss ratio, so that a few unlucky trials do not decide.
+//! MLRsearch (RFC 9971): searches for several goals at once. A load is judged by the total trial time that met or
+//! missed the loss ratio of a goal, so that a few unlucky trials do not decide.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
-//! | `goal` | what is searched for, and what trials at a load say of it |
-//! | `conditional` | what a load that meets a goal carried |
-//! | `table` | all trials, and the bounds they make |
-//! | `candidate` | the next load for one target |
-//! | here | whose turn it is, and the end |
+//! | `goal` | search goals, and the classification of loads by trials |
+//! | `conditional` | conditional throughput of a load that meets a goal |
+//! | `table` | all trials, and the bounds derived from them |
+//! | `candidate` | next load for one target |
+//! | this file | choice of the next target, and the end of the search |
 //!
-//! Pure: time is what trials and their overheads sum up to.
+//! Does not read a clock: time is the sum of trial durations and overheads.
 
 mod candidate;
 mod conditional;
@@ -24,33 +24,33 @@ pub use conditional::conditional_throughput;
 pub use goal::{Class, Goal, MlrTrial, Sums};
 use table::{Bounds, Table};
 
-/// No trial is shorter, whatever a goal says: trial time has to go on for a search to end.
+/// Minimum trial duration, regardless of the goals: without it a search might never end.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(1);
-/// A load that the tester could not do once more is lowered by this share, and by twice as much each further time.
+/// Share by which a load is reduced when the tester fails a second time; doubled each further time.
 const TESTER_STEP: f64 = 0.005;
 
-/// An MLRsearch (RFC 9971).
+/// Parameters of an MLRsearch (RFC 9971).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlr {
-    /// What is searched for, all at once.
+    /// Goals, searched for together.
     pub goals: Vec<Goal>,
-    /// No load below it is tried; above 0.
+    /// Minimum load, above 0.
     pub minimum: f64,
-    /// No load above it is tried.
+    /// Maximum load.
     pub maximum: f64,
-    /// No trial is begun whose duration would take the sum of durations and overheads beyond this.
+    /// Time limit: a trial starts only if the sum of durations and overheads, including its duration, stays within it.
     pub time_limit: Duration,
-    /// So long a trial at the maximum wakes the device first; it counts for time alone.
+    /// Duration of a warm-up trial at the maximum; the trial counts only toward the time limit.
     pub warm_up: Option<Duration>,
-    /// Whether targets with less trial time and wider brackets come before each goal: fewer trials, as most loads
-    /// are dismissed after one.
+    /// Insert intermediate targets with less trial time before each goal. This saves trials, because most loads are
+    /// rejected after one.
     pub intermediate: bool,
-    /// Length of the first trials of goals that do not say it; none: as long as their final trials.
+    /// Duration of the first trials of goals without an initial duration. None: their final duration.
     pub initial_duration: Option<Duration>,
 }
 
 impl Mlr {
-    /// The goals `ndr` and `pdr` between two loads, in 20 minutes at most.
+    /// Creates a search for the goals `ndr` and `pdr` between two loads, with a time limit of 20 minutes.
     #[must_use]
     pub fn between(minimum: f64, maximum: f64) -> Self {
         Self {
@@ -65,88 +65,88 @@ impl Mlr {
     }
 }
 
-/// What an MLRsearch found.
+/// Result of an MLRsearch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MlrFound {
-    /// One for each goal, in the order of the plan.
+    /// Results by goal, in the order of the plan.
     pub goals: Vec<GoalFound>,
-    /// All loads with what was measured there, from the least upwards.
+    /// All loads with their trials, in ascending order.
     pub loads: Vec<LoadFound>,
-    /// Trials that count: without the one to warm up, and without those that the tester could not do.
+    /// Number of trials, without the warm-up and without those that exceeded the tester's limit.
     pub trials: u32,
-    /// The sum of their durations.
+    /// Sum of their durations.
     pub trial_time: Duration,
-    /// All that counts for the time limit: every trial with its overhead.
+    /// Time that counts toward the time limit: all trials with their overheads.
     pub spent: Duration,
-    /// The least that was beyond the tester: no load above it was tried after that.
+    /// Limit of the tester; once found, no higher load is tried.
     pub tester_limit: Option<f64>,
 }
 
-/// What was found for a goal.
+/// Result for one goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GoalFound {
     /// The goal.
     pub goal: Goal,
-    /// Relevant lower bound: the highest load below the upper bound where it is met.
+    /// Relevant lower bound: the highest load below the upper bound at which the goal is met.
     pub lower: Option<f64>,
-    /// Relevant upper bound: the least load where it is not met.
+    /// Relevant upper bound: the lowest load at which the goal is not met.
     pub upper: Option<f64>,
     /// (upper - lower) / upper.
     pub width: Option<f64>,
-    /// What the lower bound carried.
+    /// Conditional throughput of the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// Whether the goal was reached.
+    /// Outcome for this goal.
     pub result: GoalResult,
-    /// Trials made for its sake: each trial is made for one goal, and counts for all.
+    /// Number of trials for this goal. Each trial is attributed to one goal but used for all.
     pub trials: u32,
-    /// The sum of their durations.
+    /// Sum of their durations.
     pub trial_time: Duration,
 }
 
-/// How a goal ended. All but the first are irregular: the lower bound is no limit of the device.
+/// Outcome for a goal. All but the first are irregular: the lower bound is not the limit of the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GoalResult {
-    /// The bounds are as near as asked.
+    /// The bounds are within the width of the goal.
     Regular,
     /// The maximum meets the goal.
     AtMaximum,
     /// The minimum does not meet the goal.
     AtMinimum,
-    /// All up to this load, above which the tester cannot offer or receive, meets the goal, or can no more be told.
+    /// The goal is met up to this load, or remains undecided; the tester cannot offer or receive more.
     TesterLimit(f64),
-    /// Time ran out, or the measurer stopped, before the bounds were near.
+    /// Time ran out, or the measurer stopped, before the bounds were close enough.
     Unfinished,
 }
 
 impl GoalResult {
-    /// Whether the device's limit was found.
+    /// Returns true if the limit of the device was found.
     #[must_use]
     pub const fn is_regular(&self) -> bool {
         matches!(self, Self::Regular)
     }
 }
 
-/// What was measured at one load.
+/// Results at one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadFound {
-    /// The intended load.
+    /// Intended load.
     pub load: f64,
-    /// Its trials, in the order they were made.
+    /// Trials at this load, in the order of measurement.
     pub trials: Vec<MlrTrial>,
-    /// Sums and class, one for each goal, in the order of the plan.
+    /// Sums and class for each goal, in the order of the plan.
     pub goals: Vec<(Sums, Class)>,
 }
 
-/// A goal on its way.
+/// Search state of one goal.
 struct Pursuit {
     goal: Goal,
-    /// What leads to it, and it at the end.
+    /// Intermediate targets, followed by the goal.
     targets: Vec<Goal>,
-    /// Which of them is next.
+    /// Index of the current target.
     at: usize,
-    /// Where the walk to this target began, once it did.
+    /// Start of the walk for this target, once it has begun.
     anchor: Option<f64>,
-    /// Bounds of the target before.
+    /// Bounds of the previous target.
     before: Option<Bounds>,
     trials: u32,
     trial_time: Duration,
@@ -169,7 +169,7 @@ impl Pursuit {
         &self.targets[self.at]
     }
 
-    /// What is known for the current target.
+    /// State of the search for the current target.
     fn outlook(&self, table: &Table, range: Range) -> Outlook<'_> {
         Outlook {
             target: self.target(),
@@ -180,8 +180,8 @@ impl Pursuit {
         }
     }
 
-    /// Passes the targets that are reached, and gives the next load with the anchor of the walk to it; nothing when
-    /// the goal is reached.
+    /// Skips targets that are reached. Returns the next load with the anchor of its walk, or None when the goal is
+    /// reached.
     fn next(&mut self, table: &Table, range: Range) -> Option<(f64, Option<f64>)> {
         while self.outlook(table, range).is_reached() {
             if self.at + 1 == self.targets.len() {
@@ -192,7 +192,7 @@ impl Pursuit {
             self.at += 1;
         }
         let outlook = self.outlook(table, range);
-        // What comes through the maximum is the first guess, so that is to be sure.
+        // Measure the maximum first: the share of it that is forwarded gives the first guess.
         let is_first = table.0.iter().all(|tried| tried.load == range.maximum);
         if is_first && outlook.known == Bounds::default() {
             return Some((range.maximum, None));
@@ -203,7 +203,7 @@ impl Pursuit {
             lower.is_none_or(|lower| lower < *load) && upper.is_none_or(|upper| *load < upper)
         };
         let load = outlook.next(anchor, table);
-        // Where a width is less than what numbers can tell apart, nothing is left to try.
+        // If the width is below the precision of the numbers, there is no load left to try.
         let load = Some(table.snapped(load))
             .filter(is_between)
             .or(Some(load).filter(is_between))?;
@@ -211,14 +211,14 @@ impl Pursuit {
     }
 }
 
-/// A search on its way.
+/// Search in progress.
 struct Driver<'a, M> {
     measurer: &'a mut M,
     mlr: &'a Mlr,
     table: Table,
     spent: Duration,
     tester_limit: Option<f64>,
-    /// Loads the tester could not do.
+    /// Number of loads that exceeded the tester's limit.
     refusals: i32,
 }
 
@@ -233,7 +233,7 @@ impl<M: Measurer> Driver<'_, M> {
         }
     }
 
-    /// One trial; nothing when there is no time for it.
+    /// Runs one trial. Returns None if there is no time for it.
     fn measure(
         &mut self,
         load: f64,
@@ -259,8 +259,8 @@ impl<M: Measurer> Driver<'_, M> {
         Ok(trial)
     }
 
-    /// The tester could not do this load. What it did is the limit the first time, unless it was an accident; when that was
-    /// too much, too, something less is.
+    /// Lowers the limit after a load that the tester could not offer or receive. The first time the limit is what the
+    /// tester achieved, unless that looks like an accident; later it is reduced further.
     fn lower_limit(&mut self, load: f64, did: f64) {
         if did > 0.0 && did < load * ACCIDENT {
             self.tester_limit = Some(load * ACCIDENT);
@@ -281,8 +281,8 @@ impl<M: Measurer> Driver<'_, M> {
         self.tester_limit = Some(limit);
     }
 
-    /// Trial after trial for whoever is next, until no goal wants another or time runs out. Tells whether it is all
-    /// done.
+    /// Runs trials for the most urgent target until no goal needs another or the time is up. Returns true if all goals
+    /// are finished.
     fn pursue(&mut self, pursuits: &mut [Pursuit]) -> Result<bool, M::Error> {
         loop {
             let range = self.range();
@@ -296,7 +296,7 @@ impl<M: Measurer> Driver<'_, M> {
                 };
                 let is_first = chosen.is_none_or(|(other, ..)| {
                     let (a, b) = (pursuits[n].target(), pursuits[other].target());
-                    // What is soon decided first. Then the stricter goal: where it is met, so is the other.
+                    // Quick decisions come first, then the stricter goal: a load that meets it also meets the others.
                     (a.duration_sum, a.loss_ratio, a.exceed_ratio)
                         < (b.duration_sum, b.loss_ratio, b.exceed_ratio)
                 });
@@ -365,17 +365,19 @@ impl<M: Measurer> Driver<'_, M> {
     }
 }
 
-/// Finds, for each goal, the highest load that meets it.
+/// Finds the highest load that meets each goal.
 ///
-/// Trials go on at a load until it is an upper or a lower bound for the target they are made for. The maximum comes
-/// first; what comes through it is the guess for the limit, and from there the loads are stepped through, each step
-/// twice as far as the one before, until the limit is between two that are near enough.
+/// Trials at a load continue until it is an upper or a lower bound for their target. The maximum comes first; the load
+/// that it forwards is the guess for the limit. From there the steps double until the limit is between two loads that
+/// are close enough.
 ///
-/// What the tester cannot offer or receive is no word on the device. It caps the search: all goals that are not
-/// reached below end with [`GoalResult::TesterLimit`]. When the measurer has no more trials, or the time is up,
-/// every goal has the bounds that are known by then.
+/// A load that the tester cannot offer or receive says nothing about the device. It caps the search: goals that are not
+/// reached below end with [`GoalResult::TesterLimit`]. When the measurer has no more trials, or the time is up, every
+/// goal keeps the bounds known by then.
 ///
-/// # Errors What the measurer ends with.
+/// # Errors
+///
+/// Returns the error of the measurer.
 pub fn mlr<M: Measurer>(measurer: &mut M, mlr: &Mlr) -> Result<MlrFound, M::Error> {
     let mut driver = Driver {
         measurer,

@@ -1,5 +1,5 @@
-//! Binary searches, with and without loss verification, among whole numbers, doubling, and loss curves: the
-//! vectors, and random devices.
+//! Binary search with and without loss verification, integer search, doubling and loss curves: test vectors and random
+//! devices.
 
 mod support;
 
@@ -93,7 +93,7 @@ fn a_partial_drop_rate_is_found_with_these_trials() {
     assert_eq!(found.best.unwrap().floor(), 8_152_553.0);
 }
 
-/// Loses 10 frames in every third trial.
+/// Device that loses 10 frames in every third trial.
 fn unlucky() -> Device {
     Device {
         noise: Box::new(|trial, _| if trial % 3 == 0 { 10 } else { 0 }),
@@ -212,7 +212,7 @@ fn a_maximum_that_fails_alone_is_tried_with_the_slowest_clock() {
         assert_eq!((found.best, found.beyond), (Some(best), Some(beyond)));
         assert_eq!((found.bound, found.trials), (Bound::Device, 12));
     }
-    // Where the resolution is finer than the clocks, it says nothing new.
+    // If the resolution is finer than the clock tolerance, the extra trial adds nothing.
     let fine = Binary {
         resolution: 50.0,
         ..plan
@@ -235,10 +235,10 @@ fn a_maximum_that_fails_alone_is_tried_with_the_slowest_clock() {
     );
 }
 
-/// Carries less the longer it is loaded.
+/// Device with a capacity that decreases with the trial duration.
 struct Tiring {
     log: Vec<(f64, Duration, Purpose)>,
-    /// What it carries in a trial of full length.
+    /// Capacity in a trial of full length.
     full: f64,
 }
 
@@ -318,7 +318,7 @@ fn what_short_trials_found_is_confirmed_at_full_length() {
     assert!(found.confirmed && device.log.iter().all(|row| row.2 == Purpose::Search));
 }
 
-/// Passes up to so many.
+/// Passes up to this number.
 struct UpTo(f64, Vec<(u64, char)>);
 
 impl Measurer for UpTo {
@@ -356,7 +356,7 @@ const WHOLE: Integers = Integers {
 
 #[test]
 fn the_longest_burst_is_found_with_these_trials() {
-    // The queue grows by what does not leave meanwhile: N · (1 - T / Rmax) frames of 1000.
+    // The queue grows by the frames that do not leave meanwhile: N · (1 - T / Rmax) of 1000.
     let fits = 1000.0 / (1.0 - 10e6 / TEN_GIG);
     let mut device = UpTo(fits, Vec::new());
     let found = integers(&mut device, &WHOLE).unwrap();
@@ -386,7 +386,7 @@ fn addresses_of_a_cache_are_found_with_these_trials() {
         (found.best, found.bound, found.trials),
         (Some(8191.0), Bound::Device, 14)
     );
-    // Nothing failed, so the limit is not known.
+    // No trial failed, so the limit is unknown.
     let found = integers(&mut UpTo(1e9, Vec::new()), &plan).unwrap();
     assert_eq!(
         (found.best, found.beyond, found.bound),
@@ -446,7 +446,7 @@ fn a_loss_curve_ends_after_two_loads_without_loss() {
         ]
     );
     assert!(curve.is_finished);
-    // A device that loses at every load is asked ten times, down to a tenth.
+    // A device that loses at every load is tried ten times, down to a tenth.
     assert_eq!(
         loss_curve(&mut Device::new(0.0), &plan)
             .unwrap()
@@ -454,7 +454,7 @@ fn a_loss_curve_ends_after_two_loads_without_loss() {
             .len(),
         10
     );
-    // What was not offered is not without loss.
+    // A load that was not offered does not count as free of loss.
     let mut device = Device {
         ceiling: 0.85 * TEN_GIG,
         ..Device::new(TEN_GIG)
@@ -473,7 +473,7 @@ fn a_loss_curve_ends_after_two_loads_without_loss() {
 
 #[test]
 fn the_maximum_forwarding_rate_need_not_be_at_the_maximum_load() {
-    /// Above its capacity it carries the less the more it is offered.
+    /// Device that carries less the more its capacity is exceeded.
     struct Congested(f64, Vec<f64>);
     impl Measurer for Congested {
         type Error = std::convert::Infallible;
@@ -499,14 +499,14 @@ fn the_maximum_forwarding_rate_need_not_be_at_the_maximum_load() {
     assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 740.0);
     assert!(curve.is_finished);
 
-    // Of equals the least; what was not read is none.
+    // The lowest of equal loads; loads that could not be received are excluded.
     let mut device = Device::new(700.0);
     device.duration = Duration::from_secs(1);
     let mut curve = forwarding_curve(&mut device, &plan).unwrap();
     assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 740.0);
     curve.points[1].trial.outcome = Outcome::Unread;
     assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 840.0);
-    // The maximum comes once and always, the step may be none.
+    // The maximum is measured exactly once, also with a step of 0.
     for (minimum, step, loads) in [
         (1000.0, 0.1, 1),
         (500.0, 0.1, 6),
@@ -536,7 +536,7 @@ fn many() -> ProptestConfig {
     }
 }
 
-/// Trials that a search may take: the maximum, and so many halves.
+/// Maximum number of trials of a search: the maximum, and one per halving.
 fn most_trials(plan: &Binary) -> u32 {
     1 + (plan.maximum / plan.resolution).log2().ceil().max(0.0) as u32
 }
@@ -563,7 +563,7 @@ proptest! {
         if plan.minimum == 0.0 && found.bound == Bound::Device {
             prop_assert_eq!(found.trials, most_trials(&plan) + u32::from(near));
         }
-        // The highest load within the goal; frames are whole, a load may be a frame more.
+        // Highest load within the goal; frames are integers, so a load may be one frame higher.
         let limit = device.capacity / (1.0 - loss_goal);
         let frame = 2.0;
         match found.best {
@@ -587,7 +587,7 @@ proptest! {
     fn loss_verification_finds_the_capacity_behind_loss_by_chance(
         maximum in 1e3..1e8f64, share in 0.01..1.2f64, repeats in 1u32..5, phase in 0usize..10, is_noisy: bool,
     ) {
-        // As many trials in succession lose as are made up for.
+        // The repetitions just make up for the consecutive lossy trials.
         let every = repeats as usize + 1;
         let mut device = Device::new(maximum * share);
         if is_noisy {
@@ -598,7 +598,7 @@ proptest! {
         let best = found.best.unwrap();
         prop_assert!(best <= device.capacity + 1.0);
         prop_assert!(best + plan.resolution >= device.capacity.min(maximum) - 1.0, "{:?}", found);
-        // A load that fails takes all repetitions, one that passes no more.
+        // A failing load takes all repetitions, a passing one takes one trial.
         let told = device.told(0.0);
         let loads = if found.bound == Bound::Maximum { 1 } else { most_trials(&plan) };
         prop_assert_eq!(told.len() as u32, loads + u32::from(found.near_maximum.is_some()));
@@ -671,7 +671,7 @@ proptest! {
     }
 }
 
-/// Says the same, whatever is asked, as long as it has patience.
+/// Returns the same result for every load, for a limited number of trials.
 struct Same(Trial, usize, usize);
 
 impl Measurer for Same {

@@ -1,20 +1,20 @@
-//! Searches against simulated devices, sharp and noisy, and against a tester with a limit of its own.
+//! Searches against simulated devices with and without noise, and against a tester with a limit.
 
 use std::{convert::Infallible, time::Duration};
 
 use proptest::prelude::*;
 use wb_search::{Ask, Bound, Measurer, Mlr, Outcome, Purpose, Search, Trial, mlr, search};
 
-/// A device that carries `capacity`, behind a tester that offers at most `tester`.
+/// Device that carries `capacity`, behind a tester that offers at most `tester`.
 struct Device {
     capacity: f64,
     tester: f64,
-    /// Share by which a trial's capacity differs at most, up or down.
+    /// Maximum deviation of the capacity of a trial, as a share in either direction.
     noise: f64,
-    /// Share of its capacity that it carries when there is more.
+    /// Share of its capacity that the device carries under overload.
     overloaded: f64,
     seed: u64,
-    /// How the first trial ends, in which the tester hardly sends, or reads.
+    /// Outcome of the first trial, in which the tester hardly sends or receives.
     stumble: Option<Outcome>,
     loads: Vec<(f64, Purpose)>,
     patience: usize,
@@ -34,7 +34,7 @@ impl Device {
         }
     }
 
-    /// From -1 to 1.
+    /// Random number from -1 to 1.
     fn random(&mut self) -> f64 {
         // SplitMix64.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -115,11 +115,11 @@ proptest! {
         let found = search(&mut device, &plan).unwrap();
         prop_assert!(found.confirmed);
         let best = found.best.unwrap();
-        // What is claimed has held in its own trial, and is not far below.
+        // The claimed load has held in a trial, and is not far below the capacity.
         prop_assert!(best <= capacity * (1.0 + noise));
         prop_assert!(best >= capacity * (1.0 - noise) * 0.7, "{found:?} of {capacity}");
         prop_assert!(device.loads.contains(&(best, Purpose::Confirm)));
-        // And what is claimed to be the device's limit is as close as asked.
+        // A claimed limit of the device is within the resolution.
         let beyond = found.beyond.unwrap();
         let close = beyond - best <= beyond * plan.resolution * 1.000_001;
         prop_assert!(close || found.bound == Bound::Unfinished, "{found:?}");
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// A search takes what the tester offered for its bound at once, with and without loss in the device.
+/// A search takes the load offered by the tester as its bound at once, with and without loss in the device.
 #[test]
 fn the_first_load_is_beyond_the_tester() {
     let plan = Search {
@@ -214,7 +214,7 @@ fn what_came_through_saves_trials() {
     assert!(found.trials <= 5, "{:?}", device.loads);
 }
 
-/// The limit is near what came through: it is not looked for in the middle of all that lies above.
+/// The limit is close to the load forwarded, so the search does not halve the interval above it.
 #[test]
 fn a_device_that_carries_less_the_more_it_gets() {
     for overloaded in [0.99, 0.98, 0.95, 0.9] {
@@ -233,7 +233,7 @@ fn a_device_that_carries_less_the_more_it_gets() {
     }
 }
 
-/// The tester's limit is not where it stumbled once.
+/// A single failure of the tester is not taken as its limit.
 #[test]
 fn a_tester_that_stumbles_at_first() {
     for stumble in [Outcome::Unoffered, Outcome::Unread] {

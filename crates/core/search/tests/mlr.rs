@@ -1,4 +1,4 @@
-//! MLRsearch: the vectors, random devices, and the tester's own limit.
+//! MLRsearch: test vectors, random devices, and the limit of the tester.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn assert_near(seen: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Without intermediate targets: every load is decided.
+/// Plan without intermediate targets: every load is decided.
 fn plain(goals: &[Goal]) -> Mlr {
     Mlr {
         goals: goals.to_vec(),
@@ -66,8 +66,8 @@ fn a_load_is_classified_by_sums_of_durations() {
         (1, 1, 0.01, "U???"),
         (59, 1, 0.01, "U??U"),
         (1, 1, 0.0, "U?LU"),
-        // The draft's worked example has L in the last column of these two; its formulas, which are followed, give
-        // U.
+        // The worked example of the draft has L in the last column of these two; its formulas, which this crate
+        // follows, give U.
         (1, 60, 0.001, "U?LU"),
         (1, 60, 0.0, "ULLU"),
     ];
@@ -141,7 +141,7 @@ fn ndr_and_pdr_are_found_with_these_trials() {
 
 #[test]
 fn noise_is_decided_by_the_majority() {
-    // Trials lose which have this rest when their number is divided by that.
+    // Trials with this remainder of their number lose.
     for (rest, by, class, trials) in [
         (0, 10, Class::Lower, 12),
         (0, 2, Class::Lower, 21),
@@ -161,7 +161,7 @@ fn noise_is_decided_by_the_majority() {
         let seen = found.loads.last().unwrap();
         assert_eq!((seen.load, seen.trials.len() as u64), (1e6, trials));
         assert_eq!(seen.goals[0].1, class);
-        // One less would not do.
+        // One trial less would not be enough.
         let goal = Goal::ndr();
         let less = Sums::of(&goal, &seen.trials[1..]).class(&goal);
         assert_eq!(less, Class::Undecided);
@@ -181,7 +181,7 @@ fn the_testers_limit_is_no_throughput() {
         assert_eq!((goal.lower, goal.upper), (Some(12e6), None));
         assert_eq!(goal.conditional_throughput, Some(12e6));
     }
-    // The load that was not offered is none of the device's.
+    // The load that was not offered does not count for the device.
     assert_eq!(found.loads.len(), 1);
     assert_eq!(found.trials, 11);
 }
@@ -227,7 +227,7 @@ fn intermediate_targets_dismiss_loads_after_one_trial() {
         [0, 1, 2, 3].map(|n| classes(&found, n)),
         ["LL", "UL", "UU", "??"]
     );
-    // The bracket has the capacity in its middle.
+    // The capacity is in the middle of the bracket.
     let ndr = found.goals[0];
     let middle = ndr.lower.unwrap().midpoint(ndr.upper.unwrap());
     assert_near(middle / CAPACITY, 1.0, 1e-5);
@@ -261,7 +261,7 @@ fn short_trials_find_the_way_for_long_ones() {
         let is = |row: &&support::Row| (row.duration.as_secs_f64() - length).abs() < 1e-6;
         device.log.iter().filter(is).count()
     };
-    // Warm-up, maximum and the two bounds; the upper one needs no more, because one miss is too many.
+    // Warm-up, maximum and the two bounds. One trial is enough for the upper bound, because one miss is too many.
     assert_eq!([1.0, 60_f64.sqrt(), 60.0].map(lengths), [4, 1, 1]);
     let lower = short
         .loads
@@ -275,7 +275,7 @@ fn short_trials_find_the_way_for_long_ones() {
         1e-6,
     );
 
-    // No trial is longer than it has to be.
+    // No trial is longer than necessary.
     let ndr = |initial_duration| {
         let plan = Mlr {
             initial_duration,
@@ -285,7 +285,7 @@ fn short_trials_find_the_way_for_long_ones() {
     };
     assert_eq!(ndr(Some(seconds(2))), ndr(None));
 
-    // A goal's own first duration goes before that of the search.
+    // The initial duration of a goal overrides that of the search.
     let own = Goal {
         initial_duration: Some(seconds(2)),
         ..Goal::rfc2544()
@@ -320,13 +320,13 @@ fn four_goals_are_found_together() {
         found.goals.iter().map(|goal| goal.trials).sum::<u32>(),
         found.trials
     );
-    // The loads of ndr are enough for the first two, and for each bound one trial of 60 s: the short ones that
-    // missed settle the upper one.
+    // The loads of ndr are enough for the first two goals. Each lower bound takes one trial of 60 s; the short trials
+    // that missed decide the upper bounds.
     let long = device.log.iter().filter(|row| row.duration == seconds(60));
     assert_eq!(long.count(), 2);
 }
 
-/// A device whose trials take more than their duration.
+/// Device with trials that take longer than their duration.
 struct Slow(Device, Duration);
 
 impl Measurer for Slow {
@@ -351,18 +351,18 @@ fn overhead_counts_for_the_time_limit() {
         let mut slow = Slow(Device::new(CAPACITY), overhead);
         mlr(&mut slow, &plan(limit)).unwrap()
     };
-    // A trial to warm up and 44 others.
+    // A warm-up trial and 44 others.
     let found = run(seconds(7), seconds(8 * 45));
     assert_eq!(
         (found.spent, found.trial_time),
         (seconds(8 * 45), seconds(44))
     );
     assert!(found.goals.iter().all(|goal| goal.result.is_regular()));
-    // The last trial is none too long by its overhead.
+    // The overhead of the last trial may exceed the limit.
     let found = run(seconds(7), seconds(8 * 44 + 1));
     assert_eq!((found.trials, found.spent), (44, seconds(8 * 45)));
 
-    // Half of its duration is not enough for it.
+    // Half of its duration is not enough for another trial.
     let found = run(seconds(7), Duration::from_millis(8 * 44_000 + 500));
     assert_eq!((found.trials, found.spent), (43, seconds(8 * 44)));
     let [ndr, pdr] = found.goals[..] else {
@@ -408,7 +408,7 @@ fn a_measurer_that_stops_leaves_what_is_known() {
     }
 }
 
-/// Cannot receive more than so much.
+/// Tester that cannot receive more than this load.
 struct Deaf(Device, f64);
 
 impl Measurer for Deaf {
@@ -441,13 +441,13 @@ fn what_the_tester_cannot_read_is_no_loss() {
         assert_eq!(goal.result, GoalResult::TesterLimit(3e6));
         assert_eq!((goal.lower, goal.upper), (Some(3e6), None));
     }
-    // Less comes out of the device than the tester can read.
+    // The device forwards less than the tester can receive.
     let found = mlr(&mut Deaf(Device::new(2e6), 3e6), &plan).unwrap();
     assert_eq!(found.tester_limit, None);
     assert!(found.goals.iter().all(|goal| goal.result.is_regular()));
 }
 
-/// Lets only a share of its capacity pass once it has too much.
+/// Device that forwards only a share of its capacity under overload.
 struct Collapsing(Device, f64);
 
 impl Measurer for Collapsing {
@@ -494,7 +494,7 @@ fn a_wrong_guess_is_left_in_steps_that_double_and_closed_in_halves() {
     for (seen, expected) in widths.into_iter().zip(expected) {
         assert_near(seen, expected, 1e-6);
     }
-    // Gaps of nine, five, three and two widths: the part below is four, two, two and one.
+    // Gaps of nine, five, three and two widths: the lower parts are four, two, two and one.
     let mut device = Collapsing(Device::new(65_000.0), 0.9);
     let maximum = 58_500.0 / 0.995_f64.powi(24);
     mlr(&mut device, &Mlr { maximum, ..plan }).unwrap();
@@ -523,7 +523,7 @@ fn a_clock_that_is_slower_than_ours_costs_no_width() {
         );
         assert_eq!(ndr.result, GoalResult::Regular);
         assert_eq!(found.goals[1].result, GoalResult::AtMaximum);
-        // What loses more than clocks may is bracketed as ever.
+        // A loss above the clock tolerance is bracketed as usual.
         let ndr = run(0.999).goals[0];
         assert!(ndr.lower.unwrap() <= 0.999 * TEN_GIG && ndr.result.is_regular());
     }
@@ -574,7 +574,7 @@ fn goals() -> impl Strategy<Value = Vec<Goal>> {
     prop::collection::vec(goal, 1..4)
 }
 
-/// Full trials that decide about a load where all come out the same.
+/// Number of full-length trials that decide a load if all have the same result.
 fn decisive(goal: &Goal) -> u32 {
     let sum = goal.duration_sum.as_secs_f64();
     let high = (goal.exceed_ratio * sum).floor() as u32 + 1;
@@ -582,7 +582,7 @@ fn decisive(goal: &Goal) -> u32 {
     high.max(low).max(1)
 }
 
-/// The capacity lies between the bounds, as far as frames are whole.
+/// Checks that the capacity is between the bounds, to the precision of whole frames.
 fn assert_bracketed(found: &GoalFound, capacity: f64, plan: &Mlr) -> Result<(), TestCaseError> {
     let limit = capacity / (1.0 - found.goal.loss_ratio);
     let frame = 2.0;
@@ -606,7 +606,7 @@ fn assert_bracketed(found: &GoalFound, capacity: f64, plan: &Mlr) -> Result<(), 
     Ok(())
 }
 
-/// Just below the share of a load at which what a tester did is taken for an accident, its ceiling is found all the same.
+/// A ceiling just below the share that counts as an accident is still found.
 #[test]
 fn a_testers_ceiling_below_what_is_no_accident() {
     for ceiling in [2_499_999.0, 2_489_210.0, 624_000.0, 100_000.0] {
@@ -636,8 +636,8 @@ proptest! {
         for goal in &found.goals {
             assert_bracketed(goal, device.capacity, &plan)?;
         }
-        // The maximum, and two loads for each goal; of them each takes what the goals need that need most. A device
-        // that carries a few frames only may lie a width from what is guessed.
+        // The maximum, and two loads for each goal; each load takes as many trials as the most demanding goal needs. A
+        // device that carries only a few frames may be a width away from the guess.
         let most = plan.goals.iter().map(decisive).max().unwrap();
         let loads = 1 + 2 * plan.goals.len();
         prop_assert!(found.loads.len() <= loads + plan.goals.len(), "{:?}", found);
@@ -657,7 +657,7 @@ proptest! {
         for goal in &found.goals {
             prop_assert_eq!(goal.result, GoalResult::Regular);
             prop_assert!(goal.lower.unwrap() <= capacity && goal.upper.unwrap() > capacity * 0.999_999);
-            // Steps of 1, 2, 4 widths, and as many halves.
+            // Steps of 1, 2, 4 widths, and as many halvings.
             let widths = 1000_f64.ln() / -(1.0 - goal.goal.width).ln();
             let most: u32 = plan.goals.iter().map(decisive).max().unwrap();
             prop_assert!(goal.trials <= (2 * (widths.log2().ceil() as u32 + 1) + 3) * most, "{:?}", found);
@@ -735,7 +735,7 @@ proptest! {
         let all: Duration = trials.iter().map(|trial| trial.duration).sum();
         prop_assert_eq!(sums.full_low + sums.full_high + sums.short_low + sums.short_high, all);
 
-        // What holds carries what it promises; nothing carries more than the load.
+        // A lower bound carries what it promises, and the throughput is at most the load.
         prop_assert!((0.0..=load).contains(&throughput));
         if before == Class::Lower {
             prop_assert!(throughput >= load * (1.0 - goal.loss_ratio) - 1e-6);
@@ -743,10 +743,10 @@ proptest! {
         if sums.full_low + sums.full_high >= goal.duration_sum {
             prop_assert_ne!(before, Class::Undecided);
         }
-        // The order of trials is nothing.
+        // The order of trials does not matter.
         trials.reverse();
         prop_assert_eq!((class(&trials), carried(&trials)), (before, throughput));
-        // A trial that is lost on the way up, or found on the way down, changes nothing.
+        // A trial without loss does not change a lower bound, and a lost trial does not change an upper bound.
         let with = |duration, loss_ratio| {
             let mut trials = trials.clone();
             trials.push(MlrTrial { duration, loss_ratio });
@@ -757,7 +757,7 @@ proptest! {
             Class::Upper => prop_assert_eq!(with(goal.final_duration, 1.0), Class::Upper),
             Class::Undecided => {}
         }
-        // More loss never gives a better class nor more throughput.
+        // More loss never improves the class or the throughput.
         if !trials.is_empty() {
             let n = n.index(trials.len());
             trials[n].loss_ratio = trials[n].loss_ratio.max(more);
@@ -768,13 +768,13 @@ proptest! {
     }
 }
 
-/// A device whose capacity differs from trial to trial.
+/// Device with a capacity that differs from trial to trial.
 fn jittery(capacity: f64, noise: f64, mut seed: u64) -> Device {
     let mut device = Device::new(f64::INFINITY);
     device.noise = Box::new(move |_, sent| {
         let mut random = 0.0;
         for _ in 0..12 {
-            // SplitMix64; twelve even numbers make a normal one.
+            // SplitMix64; the sum of twelve uniform numbers is nearly normal.
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -813,11 +813,11 @@ fn a_capacity_that_varies_is_found_by_its_median() {
         together < apart * 4 / 5,
         "{together} together, {apart} apart"
     );
-    // 46 on an average: nearly half of those are the least that two goals need with three loads.
+    // 46 on average; nearly half of those are the minimum for two goals with three loads.
     assert!(together < 300 * 52, "{together}");
 }
 
-/// Says the same, whatever is asked, as long as it has patience.
+/// Returns the same result for every load, for a limited number of trials.
 struct Same(Trial, usize);
 
 impl Measurer for Same {
@@ -919,7 +919,7 @@ fn odd_measurers_and_odd_plans_end() {
                     let told =
                         goal.lower.is_some() || goal.upper.is_some() || goal.result.is_regular();
                     assert!(one.is_valid() || !told, "{found:?} {one:?} {plan:?}");
-                    // A tester that can do nothing is told, too.
+                    // A tester that can offer nothing is reported, too.
                     if !one.is_valid() && patience == usize::MAX && plan == &up_to {
                         let GoalResult::TesterLimit(limit) = goal.result else {
                             panic!("{found:?} {one:?}");

@@ -1,13 +1,13 @@
-//! The next load for one target.
+//! Next load for one target.
 //!
-//! The search walks from an **anchor**, which is likely near the limit: what came through a load that was too much,
-//! or the lower bound of the target before. Its steps grow, and none goes beyond the middle of what is known to lie
-//! between the bounds. So a good anchor costs two loads, and a bad one a few more, most of which are soon decided.
+//! The search walks from an **anchor**, which is probably close to the limit: the load forwarded in a failed trial, or
+//! the lower bound of the previous target. The steps grow but do not pass the middle of the known bounds. A good anchor
+//! costs two loads; a bad one costs a few more, most of which are decided quickly.
 
 use super::table::{Bounds, Table};
 use crate::{Goal, bisect::SLOWEST_CLOCK};
 
-/// Loads that may be tried.
+/// Allowed loads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) minimum: f64,
@@ -15,27 +15,27 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// What a device whose clock is the slowest makes of the maximum.
+    /// Part of the maximum that a device with the slowest allowed clock can forward.
     fn slowest(&self) -> f64 {
         self.maximum * SLOWEST_CLOCK
     }
 }
 
-/// What the next load for a target depends on.
+/// Input for the choice of the next load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook<'a> {
     pub(super) target: &'a Goal,
     pub(super) range: Range,
     /// Relevant bounds of the target.
     pub(super) known: Bounds,
-    /// Bounds of the target before.
+    /// Bounds of the previous target.
     pub(super) before: Option<Bounds>,
-    /// Other targets come after this one.
+    /// Further targets follow this one.
     pub(super) is_coarse: bool,
 }
 
 impl Outlook<'_> {
-    /// There is nothing left to find: the bounds are as near as asked, or the limit is out of range.
+    /// Returns true if the bounds are close enough or the limit is out of range.
     pub(super) fn is_reached(&self) -> bool {
         match (self.known.lower, self.known.upper) {
             (Some(lower), _) if lower >= self.range.maximum => true,
@@ -45,13 +45,13 @@ impl Outlook<'_> {
         }
     }
 
-    /// Where the bounds may come out.
+    /// Probable bounds of the target.
     fn likely(&self, table: &Table) -> Bounds {
         self.before.unwrap_or_else(|| table.likely(self.target))
     }
 
-    /// Where a walk begins: at the lower bound of the target before; else at what would be left of a load that lost
-    /// too much. Not outside the bounds, nor less than half a width from them.
+    /// Start of a walk: the lower bound of the previous target, or else the load that a failed trial forwarded. It is
+    /// not outside the bounds, and at least half a width away from them.
     pub(super) fn anchor(&self, table: &Table) -> f64 {
         let anchor = match self.before {
             Some(before) => before.lower.or(before.upper).unwrap_or(self.range.maximum),
@@ -65,8 +65,7 @@ impl Outlook<'_> {
         }
     }
 
-    /// The load that loses as much as the target allows, if the least one that lost more loses only what is above
-    /// it.
+    /// Load that loses as much as the target allows, assuming that the lowest failing load loses only the excess.
     fn guess(&self, table: &Table) -> f64 {
         let Bounds { lower, upper } = self.likely(table);
         let Some(upper) = upper else {
@@ -74,13 +73,14 @@ impl Outlook<'_> {
         };
         let loss = table.get(upper).map_or(0.0, |tried| tried.mean_loss());
         let through = upper * (1.0 - loss) / (1.0 - self.target.loss_ratio);
-        // A maximum that loses no more than clocks may differ by: a width less would hide how near it is.
+        // The maximum loses no more than the clock tolerance explains: a load one width lower would hide how close it
+        // is.
         if upper == self.range.maximum && through >= self.range.slowest() {
             return self.range.slowest().max(lower.unwrap_or(0.0));
         }
-        // Half a width lower, so that the limit comes to lie in the middle of the first step: at the guess itself a
-        // device whose capacity varies by a hair loses in every other trial, and such a load takes up to twice as
-        // many. The plain search, each load to the end, begins at the guess, as the authors of the RFC do.
+        // Start half a width lower, so that the limit is in the middle of the first step. At the guess itself a device
+        // with a slightly varying capacity loses in every other trial, and such a load takes up to twice as many
+        // trials. The search without intermediate targets starts at the guess, like the authors of the RFC.
         let anchor = match self.is_coarse {
             true => through.midpoint(self.target.below(through)),
             false => through,
@@ -88,7 +88,7 @@ impl Outlook<'_> {
         anchor.min(upper).max(lower.unwrap_or(0.0))
     }
 
-    /// The next load of a walk from the anchor: between the bounds, unless there is nothing.
+    /// Next load of a walk from the anchor, between the bounds if possible.
     pub(super) fn next(&self, anchor: f64, table: &Table) -> f64 {
         let (lower, upper) = (self.known.lower, self.known.upper);
         let next = match (lower, upper) {
@@ -99,7 +99,7 @@ impl Outlook<'_> {
         next.clamp(self.range.minimum, self.range.maximum)
     }
 
-    /// The next load above a lower bound.
+    /// Next load above a lower bound.
     fn up(&self, lower: f64, anchor: f64, table: &Table) -> f64 {
         let step = lower * self.stride(lower / anchor);
         let likely = self.likely(table).upper.filter(|upper| *upper > lower);
@@ -111,7 +111,7 @@ impl Outlook<'_> {
         }
     }
 
-    /// The next load below an upper bound.
+    /// Next load below an upper bound.
     fn down(&self, upper: f64, anchor: f64, table: &Table) -> f64 {
         let step = upper / self.stride(anchor / upper);
         let likely = self.likely(table).lower.filter(|lower| *lower < upper);
@@ -123,8 +123,8 @@ impl Outlook<'_> {
         }
     }
 
-    /// The next step, as a ratio, of a walk that is so far from its anchor: of 1, 2, 4, 8 widths in the first
-    /// target, whose trials are few and whose anchor is a guess, else of 1, 1, 2, 4.
+    /// Ratio of the next step at distance `far` (a ratio) from the anchor. The first target, with few trials and a
+    /// guessed anchor, uses steps of 1, 2, 4, 8 widths; later ones use 1, 1, 2, 4.
     fn stride(&self, far: f64) -> f64 {
         match self.before {
             None => self.target.above(far),
@@ -132,8 +132,8 @@ impl Outlook<'_> {
         }
     }
 
-    /// A load between two, so that the part below is 1, 2, 4 and so on widths and near to the half: such a part is
-    /// split without a rest, and a gap of three takes two loads only if it has to.
+    /// Splits an interval so that the lower part is 1, 2, 4 and so on widths, close to the half. Such a part can be
+    /// halved exactly, and a gap of three widths takes two loads only if necessary.
     fn split(&self, lower: f64, upper: f64) -> f64 {
         let width = self.target.above(1.0).ln();
         let widths = (upper / lower).ln() / width;

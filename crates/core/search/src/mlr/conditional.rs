@@ -1,13 +1,13 @@
-//! What a load that meets a goal really carried.
+//! Conditional throughput: the load that a device carried at a load that meets a goal.
 
 use crate::{Goal, MlrTrial};
 
-/// Conditional throughput of a load for a goal (RFC 9971: Conditional Throughput): the load without the share that
-/// was lost in the worst trial that counts.
+/// Conditional throughput of a load for a goal (RFC 9971): the load minus the share lost in the worst trial that
+/// counts.
 ///
-/// The full trials are gone through from the least loss upwards, until the share of the duration sum that has to
-/// meet the goal is used up; where they are too few for that, all is taken as lost and it is 0. At a lower bound
-/// the loss is thus no more than the goal allows.
+/// The full trials are taken from the lowest loss upwards until they fill the share of the duration sum that must meet
+/// the goal. The result is 0 if they do not fill it, as if the rest were lost. At a lower bound the loss is therefore
+/// within the goal.
 #[must_use]
 pub fn conditional_throughput(load: f64, goal: &Goal, trials: &[MlrTrial]) -> f64 {
     let full = trials
@@ -19,7 +19,7 @@ pub fn conditional_throughput(load: f64, goal: &Goal, trials: &[MlrTrial]) -> f6
     losses.sort_by(|a, b| a.0.total_cmp(&b.0));
     let sum: f64 = losses.iter().map(|(_, duration)| duration).sum();
     let needed = (1.0 - goal.exceed_ratio) * sum.max(goal.duration_sum.as_secs_f64());
-    // As in the classes: a hair beside is not beside.
+    // Same tolerance as for the classes.
     let mut remaining = needed * (1.0 - 1e-9);
     for (loss, duration) in losses {
         remaining -= duration;

@@ -1,35 +1,35 @@
-//! What is searched for, and what the trials at one load say of it.
+//! Search goals, and the classification of a load by its trials.
 
 use std::time::Duration;
 
-/// Sums and products of decimal fractions land a hair beside what they mean: shares are compared with this relative
-/// tolerance.
+/// Relative tolerance for comparing shares, because sums and products of decimal fractions are not exact.
 const TOLERANCE: f64 = 1e-9;
 
-/// What a load has to meet, and for how long (RFC 9971: Search Goal).
+/// Requirement for a load, and the trial time needed (RFC 9971: Search Goal).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// A trial with no more loss than this is low, with more it is high; 0 up to 1, not rounded.
+    /// Maximum loss ratio of a low-loss trial, 0 or more and below 1, not rounded. A trial with more loss is a
+    /// high-loss trial.
     pub loss_ratio: f64,
-    /// The share of the duration sum that may be high at a load which still meets the goal; 0 up to, but
-    /// without 1. With 0.5 the majority decides.
+    /// Share of the duration sum that may have high loss while the load still meets the goal, 0 or more and below 1.
+    /// With 0.5 the majority decides.
     pub exceed_ratio: f64,
-    /// Trials of at least this length are full ones.
+    /// Minimum duration of a full-length trial.
     pub final_duration: Duration,
-    /// The trials of the first intermediate target take so long, though no longer than the final duration, and their
-    /// sum is that. None: what the whole search has ([`crate::Mlr::initial_duration`]), else the final duration.
+    /// Trial duration and duration sum of the first intermediate target, limited to the final duration. None: the value
+    /// of the search ([`crate::Mlr::initial_duration`]), or else the final duration.
     pub initial_duration: Option<Duration>,
-    /// So much trial time decides about a load, unless it is decided earlier.
+    /// Trial time after which a load is decided, unless it is decided earlier.
     pub duration_sum: Duration,
-    /// The goal is reached when the bounds differ by no more than this share of the upper one; above 0, below 1.
+    /// The goal is reached when the bounds differ by at most this share of the upper one; above 0, below 1.
     pub width: f64,
 }
 
 impl Goal {
-    /// Width of the named goals: that of FD.io's tests. The RFC leaves it to the user.
+    /// Width of the named goals, as in the tests of FD.io. The RFC leaves the value to the user.
     const WIDTH: f64 = 0.005;
 
-    /// No loss in any 60 seconds: RFC 2544.
+    /// No loss in 60 seconds: RFC 2544.
     #[must_use]
     pub const fn rfc2544() -> Self {
         Self {
@@ -42,8 +42,7 @@ impl Goal {
         }
     }
 
-    /// No loss in one of two trials of 60 seconds: ETSI GS NFV-TST 009, whose loss verification repeats a
-    /// trial once.
+    /// No loss in one of two trials of 60 seconds: ETSI GS NFV-TST 009, which repeats a lossy trial once.
     #[must_use]
     pub const fn tst009() -> Self {
         Self {
@@ -53,7 +52,7 @@ impl Goal {
         }
     }
 
-    /// No loss in most of 21 trials of a second: the non-drop rate of FD.io's tests.
+    /// No loss in most of 21 trials of a second: the non-drop rate of the tests of FD.io.
     #[must_use]
     pub const fn ndr() -> Self {
         Self {
@@ -64,7 +63,7 @@ impl Goal {
         }
     }
 
-    /// Half a percent of loss at most in most of 21 trials of a second: the partial drop rate of FD.io's tests.
+    /// At most 0.5 % loss in most of 21 trials of a second: the partial drop rate of the tests of FD.io.
     #[must_use]
     pub const fn pdr() -> Self {
         Self {
@@ -73,7 +72,7 @@ impl Goal {
         }
     }
 
-    /// The goal of that name.
+    /// Returns the goal with this name: `rfc2544`, `tst009`, `ndr` or `pdr`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -85,27 +84,27 @@ impl Goal {
         })
     }
 
-    /// The load that is a width above this one.
+    /// Load one width above this one.
     pub(super) fn above(&self, load: f64) -> f64 {
         load / (1.0 - self.width.clamp(1e-9, 0.5))
     }
 
-    /// The load that is a width below this one.
+    /// Load one width below this one.
     pub(super) fn below(&self, load: f64) -> f64 {
         load * (1.0 - self.width.clamp(1e-9, 0.5))
     }
 
-    /// Whether the gap between two loads is no more than the width.
+    /// Returns true if the gap between two loads is at most the width.
     pub(super) fn is_narrow(&self, lower: f64, upper: f64) -> bool {
         upper - lower <= upper * self.width * (1.0 + TOLERANCE)
     }
 
-    /// What leads to the goal: targets that take more and more trial time, in equal ratios, the last of which is
-    /// the goal: 1, 4.58 and 21 seconds.
+    /// Targets that lead to the goal: their trial time grows by a constant ratio, and the last one is the goal: 1, 4.58
+    /// and 21 seconds.
     ///
-    /// All are as narrow as the goal. Where those before it were four times and twice as wide, single trials were
-    /// saved, but then loads beside the result took many: 920 trials instead of 861, summed up over sixteen kinds
-    /// of simulated devices (`bench/search`), 150 of each. More targets than three were no better.
+    /// All targets have the width of the goal. Intermediate targets of four times and twice the width saved single
+    /// trials but needed more loads next to the result: 920 trials instead of 861, summed over sixteen kinds of
+    /// simulated devices (`bench/search`), 150 of each. More than three targets were not better.
     pub(super) fn targets(&self, intermediate: bool, initial: Option<Duration>) -> Vec<Self> {
         let first = self
             .initial_duration
@@ -131,38 +130,38 @@ impl Goal {
 /// One trial at a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MlrTrial {
-    /// How long it took, overhead not included.
+    /// Duration without overhead.
     pub duration: Duration,
-    /// Its loss ratio: 0 to 1, not rounded.
+    /// Loss ratio, 0 to 1, not rounded.
     pub loss_ratio: f64,
 }
 
-/// Sums of the durations of all trials at one load, as one goal sees them.
+/// Sums of the trial durations at one load, for one goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Full trials within the loss ratio: Lf.
+    /// Full-length low-loss trials: Lf.
     pub full_low: Duration,
-    /// Full trials with more: Hf.
+    /// Full-length high-loss trials: Hf.
     pub full_high: Duration,
-    /// Short trials within the loss ratio: Ls.
+    /// Short low-loss trials: Ls.
     pub short_low: Duration,
-    /// Short trials with more: Hs.
+    /// Short high-loss trials: Hs.
     pub short_high: Duration,
 }
 
-/// What is known of a load for a goal.
+/// Class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The goal is not met there, whatever further trials show within the duration sum.
+    /// The goal is not met, regardless of further trials within the duration sum.
     Upper,
-    /// It is met.
+    /// The goal is met.
     Lower,
-    /// Trial time is too short to tell.
+    /// Not enough trial time for a decision.
     Undecided,
 }
 
 impl Sums {
-    /// The sums of these trials.
+    /// Sums the durations of these trials.
     #[must_use]
     pub fn of(goal: &Goal, trials: &[MlrTrial]) -> Self {
         let mut sums = Self::default();
@@ -179,9 +178,10 @@ impl Sums {
         sums
     }
 
-    /// What they say of the load (RFC 9971: Load Classification).
+    /// Class of the load (RFC 9971: Load Classification).
     ///
-    /// Short trials cannot prove that a load holds. Their misses count, as far as their hits do not excuse them.
+    /// Short trials cannot prove that a load meets the goal. High-loss short trials count as far as low-loss ones do
+    /// not outweigh them.
     #[must_use]
     pub fn class(&self, goal: &Goal) -> Class {
         let exceed = goal.exceed_ratio;

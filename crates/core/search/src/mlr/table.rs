@@ -2,7 +2,7 @@
 
 use crate::{Class, Goal, MlrTrial, Sums};
 
-/// The trials at one load.
+/// Trials at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
     pub(super) load: f64,
@@ -14,7 +14,7 @@ impl Tried {
         Sums::of(goal, &self.trials).class(goal)
     }
 
-    /// Lost share of all that was offered.
+    /// Loss ratio over all trials.
     pub(super) fn mean_loss(&self) -> f64 {
         let (mut lost, mut total) = (0.0, 0.0);
         for trial in &self.trials {
@@ -26,12 +26,12 @@ impl Tried {
     }
 }
 
-/// The loads between which a limit is, as far as they are known.
+/// Bounds of a limit, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Bounds {
-    /// The highest below `upper` where the goal is met.
+    /// Highest load below `upper` at which the goal is met.
     pub(super) lower: Option<f64>,
-    /// The least where it is not.
+    /// Lowest load at which the goal is not met.
     pub(super) upper: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ impl Table {
         self.0.iter().find(|tried| tried.load == load)
     }
 
-    /// A load that was tried and is the same but for rounding, else the load itself.
+    /// Returns the load that was tried and equals this one except for rounding, or the load itself.
     pub(super) fn snapped(&self, load: f64) -> f64 {
         let same = |tried: &&Tried| (tried.load - load).abs() <= load * 1e-9;
         self.0.iter().find(same).map_or(load, |tried| tried.load)
@@ -79,12 +79,12 @@ impl Table {
         bounds
     }
 
-    /// The relevant bounds of a goal.
+    /// Relevant bounds of a goal.
     pub(super) fn bounds(&self, goal: &Goal) -> Bounds {
         self.bounded(|tried| tried.class(goal))
     }
 
-    /// What the bounds may become, where trial time is too short to tell.
+    /// Probable bounds, assuming that undecided loads keep their mean loss.
     pub(super) fn likely(&self, goal: &Goal) -> Bounds {
         self.bounded(|tried| {
             if tried.mean_loss() <= goal.loss_ratio {

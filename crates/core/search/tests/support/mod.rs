@@ -1,24 +1,23 @@
-//! A device in virtual time: an exact token bucket behind a tester with a ceiling, and what can go wrong.
+//! Device in virtual time: an exact token bucket behind a tester with a ceiling, and possible impairments.
 
 use std::{convert::Infallible, time::Duration};
 
 use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
 
-/// The line rate of 64-byte frames at 10 Gbit/s, frames per second.
+/// Line rate of 64-byte frames at 10 Gbit/s, in frames per second.
 pub(crate) const TEN_GIG: f64 = 1e10 / 672.0;
 
-/// A device, the tester before it, and what was measured.
+/// Device, the tester in front of it, and a log of the trials.
 pub(crate) struct Device {
-    /// Frames per second that pass.
+    /// Capacity in frames per second.
     pub(crate) capacity: f64,
-    /// What the tester can offer at most.
+    /// Maximum load that the tester can offer.
     pub(crate) ceiling: f64,
-    /// How long a trial is that was not asked to be of some length.
+    /// Duration of a trial without a requested duration.
     pub(crate) duration: Duration,
-    /// Frames that get lost though the load is below capacity, by the number of the trial, which begins at
-    /// 1.
+    /// Frames lost although the load is below capacity, by number of the trial (from 1) and frames.
     pub(crate) noise: Box<dyn FnMut(usize, u64) -> u64>,
-    /// Trials for which there is time.
+    /// Number of trials before time runs out.
     pub(crate) patience: usize,
     /// All trials so far.
     pub(crate) log: Vec<Row>,
@@ -46,7 +45,7 @@ impl Device {
         }
     }
 
-    /// The log in short: each load with how its trials came out, P without loss beyond the goal, F with.
+    /// Summary of the log: each load with the outcomes of its trials, P for loss within the goal, F for more.
     pub(crate) fn told(&self, loss_goal: f64) -> Vec<(f64, String)> {
         let mut told: Vec<(f64, String)> = Vec::new();
         for row in &self.log {
