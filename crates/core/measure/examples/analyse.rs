@@ -1,9 +1,9 @@
-//! Analyses made-up frames and prints what a report would say of them.
+//! Analyses generated frames and prints the figures of a report.
 //!
 //! `cargo run --release -p wb-measure --example analyse [FRAMES [FLOWS [open]]]`
 //!
-//! Run it under `valgrind --tool=callgrind` with two numbers of frames: the difference of the
-//! instruction counts, divided by that of the frames, is the cost of one.
+//! Run it under `valgrind --tool=callgrind` with two numbers of frames: the difference of the instruction counts,
+//! divided by the difference of the frames, is the cost per frame.
 
 use wb_measure::{Account, Analyser};
 
@@ -32,7 +32,7 @@ fn main() {
         random ^= random << 17;
         let tx_ns = 1_000_000_000 + u64::from(n) * 67;
         let rx_ns = tx_ns + 20_000 + (random & 0xFFF);
-        // In 65,536 frames one is lost and its successor comes twice.
+        // One in 65,536 frames is lost and its successor is duplicated.
         let wire = if random >> 48 == 0 {
             sequence + 1
         } else {

@@ -1,4 +1,4 @@
-//! Settles what was sent against what came, so that the figures add up.
+//! Accounts: frames sent compared with frames received, so that the figures add up.
 //!
 //! `offered = (received - duplicate) + lost`, always and exactly. Knows only numbers.
 
@@ -8,32 +8,32 @@ use derive_more::{Add, AddAssign, Sum};
 
 use crate::flow::FlowStats;
 
-/// The frames of a flow or of many, settled: [`Account::balances`] holds by construction.
+/// Account of one or more flows: [`Account::balances`] is always true for the results of [`Account::settle`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign, Sum)]
 pub struct Account {
     /// Frames really sent.
     pub offered: u64,
-    /// Frames received, duplicates too, without the excess.
+    /// Frames received, including duplicates, without the excess.
     pub received: u64,
     /// Duplicates among them.
     pub duplicate: u64,
-    /// Frames offered and not received.
+    /// Frames offered but not received.
     pub lost: u64,
-    /// Originals received beyond what was offered, taken out of `received`: they can only come
-    /// from elsewhere (an earlier run, another sender) and belong to the foreign frames.
+    /// Originals received in excess of `offered` and removed from `received`. They must come from elsewhere (an earlier
+    /// run, another sender) and belong to the foreign frames.
     pub excess: u64,
 }
 
-/// Figures that should add up and do not.
+/// Error for figures that do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
-    /// The figures as given.
+    /// Figures as given.
     pub account: Account,
 }
 
 impl Account {
-    /// Settles one flow. Settle flows one by one and add up: an excess of one flow must not hide
-    /// the loss of another.
+    /// Settles one flow. Settle flows one by one and add the accounts: an excess of one flow must not hide the loss of
+    /// another.
     pub fn settle(offered: u64, received: u64, duplicate: u64) -> Account {
         let duplicate = duplicate.min(received);
         let unique = received - duplicate;
@@ -47,10 +47,10 @@ impl Account {
         }
     }
 
-    /// Checks figures from elsewhere, for instance those of a report.
+    /// Checks figures from another source, for instance a report.
     ///
     /// # Errors
-    /// If `offered` is not `(received - duplicate) + lost`.
+    /// Returns an error if `offered` is not `(received - duplicate) + lost`.
     pub fn check(
         offered: u64,
         received: u64,
@@ -71,13 +71,13 @@ impl Account {
         }
     }
 
-    /// Whether `offered = (received - duplicate) + lost`.
+    /// Returns true if `offered = (received - duplicate) + lost`.
     pub fn balances(&self) -> bool {
         let unique = self.received.checked_sub(self.duplicate);
         unique.and_then(|unique| unique.checked_add(self.lost)) == Some(self.offered)
     }
 
-    /// Different frames received.
+    /// Distinct frames received.
     pub fn unique(&self) -> u64 {
         self.received - self.duplicate
     }
@@ -101,11 +101,11 @@ impl fmt::Display for Imbalance {
 
 impl std::error::Error for Imbalance {}
 
-/// Settles every flow and adds them up: `offered` has flow and frames sent, `received` the flows
-/// as a [`Measurement`](crate::Measurement) has them; both by ascending flow, each flow once.
+/// Settles every flow and adds the accounts. `offered` contains flow and frames sent, `received` the flows of a
+/// [`Measurement`](crate::Measurement); both in ascending order, each flow once.
 ///
-/// A flow of which nothing came is lost; one that nobody offered is excess. Returns the sum and
-/// the account of each flow that was offered or received.
+/// A flow without received frames is lost; a flow that was not offered is excess. Returns the sum, and the account of
+/// each flow that was offered or received.
 pub fn settle_flows(
     offered: &[(u32, u64)],
     received: &[FlowStats],

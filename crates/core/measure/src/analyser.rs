@@ -1,24 +1,23 @@
-//! What one receive worker does with every frame.
+//! Analyser of one receive worker: evaluates every frame.
 //!
-//! D(i) is the receive stamp minus the transmit stamp of frame i. Of one flow, and of originals
-//! only (a duplicate gives no delay of any kind):
+//! D(i) is the receive stamp minus the transmit stamp of frame i. The definitions apply to each flow and to originals
+//! only (a duplicate has no delay of any kind):
 //!
 //! | quantity | definition | source |
 //! |---|---|---|
-//! | latency | D(i) >= 0 | RFC 1242; where the stamps were taken decides which |
+//! | latency | D(i) >= 0 | RFC 1242; its kind depends on where the stamps were taken |
 //! | jitter | \|D(i) - D(j)\|, j the arrival before i | RFC 4689 |
 //! | smoothed jitter | J += (jitter - J) / 16, from 0 | RFC 3550 |
 //! | IPDV | D(i) - D(i-1), signed, where i-1 is the arrival before i | RFC 3393, 5481 |
 //! | PDV | D(i) - min D, from the latencies at the end | RFC 5481 |
-//! | inter-arrival | time between two frames of the worker, whatever their flows | |
+//! | inter-arrival | time between two frames of the worker, of any flows | |
 //!
-//! A lost frame breaks the pair for IPDV, and so does a reordered one: with its predecessor, with
-//! its successor, and between the two frames it arrived between. Jitter has a sample for every
-//! arrival but the first of a flow. Frames that a device held back together are all reordered, so their pairs are
-//! in jitter and not in IPDV.
+//! A lost frame breaks the pair for IPDV, and so does a reordered one: with its predecessor, with its successor, and
+//! between the two frames around its arrival. Jitter has a sample for every arrival but the first of a flow. Frames
+//! that a device held back together are all reordered, so their pairs count for jitter but not for IPDV.
 //!
-//! A negative D is a clock error: no latency. Variation is immune to a constant clock offset and
-//! is still recorded, so that two hosts without a common clock get jitter and IPDV.
+//! A negative D is a clock error and gives no latency. Variation is immune to a constant clock offset and is still
+//! recorded, so two hosts without a common clock get jitter and IPDV.
 
 use crate::counters::Counters;
 use crate::flow::{Flow, FlowStats, NO_DELAY};
@@ -29,10 +28,9 @@ use crate::table::FlowTable;
 
 /// Analyses the frames that one worker receives.
 ///
-/// Tell it each frame by one of the `on_` methods in the order of arrival, read
-/// [`counters`](Analyser::counters) and the histograms at any moment, and take the
-/// [`Measurement`] at the end. When the sender has stopped, [`Analyser::drain_since`] says from
-/// which receive stamp on frames are late.
+/// Pass each frame to one of the `on_` methods in the order of arrival. [`counters`](Analyser::counters) and the
+/// histograms can be read at any time; [`Analyser::into_measurement`] ends the analysis. When the sender has stopped,
+/// call [`Analyser::drain_since`]: frames with a later receive stamp are late.
 #[derive(Clone, Debug)]
 pub struct Analyser {
     table: FlowTable,
@@ -43,7 +41,7 @@ pub struct Analyser {
     gaps: Gaps,
 }
 
-/// Numbers that were skipped, whatever their flows.
+/// Skipped sequence numbers of all flows.
 #[derive(Clone, Debug, Default)]
 struct Gaps {
     /// True if the sender is unknown: gaps count from the first number seen.
@@ -52,11 +50,10 @@ struct Gaps {
     last_skipped: Option<u64>,
 }
 
-/// The most by which a transmit stamp counts as ahead of the receive stamp: the difference of two delays is then never
-/// beyond 64 bits.
+/// Maximum advance of a transmit stamp over the receive stamp, so that the difference of two delays fits 64 bits.
 const LARGEST_ADVANCE_NS: u64 = 1 << 61;
 
-/// When frames came, whatever their flows.
+/// Arrival times of all flows.
 #[derive(Clone, Debug)]
 struct Pace {
     first_rx_ns: Option<u64>,
@@ -64,37 +61,37 @@ struct Pace {
     inter_arrival: Histogram,
 }
 
-/// The distributions of delay and its variation over all flows.
+/// Distributions of delay and delay variation over all flows.
 #[derive(Clone, Debug, Default)]
 struct Delays {
     latency: Histogram,
     ipdv: SignedHistogram,
-    /// Jitter of arrivals that are no IPDV pair. Of the others it is the magnitude of the IPDV,
-    /// which spares the hot path a histogram.
+    /// Jitter of arrivals that do not form an IPDV pair. For the others the jitter is the magnitude of the IPDV, so the
+    /// hot path updates only one histogram.
     unpaired_jitter: Histogram,
 }
 
 impl Analyser {
-    /// For flows numbered from 0 to `flows` - 1, with the largest window that
-    /// [`WindowSize::for_flows`] allows. Frames of other flows are foreign.
+    /// Creates an analyser for flows 0 to `flows` - 1, with the largest window that [`WindowSize::for_flows`] allows.
+    /// Frames of other flows are foreign.
     pub fn planned(flows: usize) -> Analyser {
         Self::planned_with_window(flows, WindowSize::for_flows(flows))
     }
 
-    /// The same with a chosen window.
+    /// Like [`Analyser::planned`], with a given window.
     pub fn planned_with_window(flows: usize, window: WindowSize) -> Analyser {
         Self::with_table(FlowTable::planned(flows, window))
     }
 
-    /// For flows that are not known beforehand. The first `limit` are followed, frames of others
-    /// count as received and untracked. Up to 512 flows have the largest window; then windows are
-    /// halved with every doubling of the flows.
+    /// Creates an analyser for flows that are not known in advance. It tracks the first `limit` flows; frames of others
+    /// count as received and untracked. Up to 512 flows have the largest window; each doubling of the flows then halves
+    /// the windows.
     pub fn open(limit: usize) -> Analyser {
         Self::with_table(FlowTable::open(limit))
     }
 
-    /// For frames of a sender that may have begun before: of each flow, the numbers below the first one seen are
-    /// `head_frames` and not missing. If a lower number arrives later, the gaps count from that one.
+    /// Accepts a sender that may have started earlier. In each flow the numbers below the first one seen count as
+    /// `head_frames` and not as missing. If a lower number arrives later, gaps count from that number.
     #[must_use]
     pub fn with_unknown_sender(self) -> Analyser {
         Analyser {
@@ -121,10 +118,10 @@ impl Analyser {
         }
     }
 
-    /// Takes a tagged frame of `octets` octets (with FCS): flow and sequence number of its tag,
-    /// transmit stamp (0: none) and receive stamp in nanoseconds of the same clock.
+    /// Handles a tagged frame of `octets` octets (with FCS): flow and sequence number of its tag, transmit stamp (0:
+    /// none) and receive stamp in nanoseconds of the same clock.
     ///
-    /// Says what the frame is; `None` if its flow is not followed.
+    /// Returns the kind of arrival, or `None` if the flow is not tracked.
     #[inline]
     pub fn on_frame(
         &mut self,
@@ -179,7 +176,7 @@ impl Analyser {
         self.on_ours_unfollowed(rx_ns, octets);
     }
 
-    /// Takes a frame of ours that carries no tag (`--tag none`): only counted.
+    /// Handles an untagged frame of the run (`--tag none`): only counted.
     #[inline]
     pub fn on_untagged(&mut self, rx_ns: u64, octets: u32) {
         self.counters.untagged_frames += 1;
@@ -194,40 +191,40 @@ impl Analyser {
         self.pace.note(rx_ns);
     }
 
-    /// Takes a frame that is not ours.
+    /// Handles a foreign frame.
     #[inline]
     pub fn on_foreign(&mut self, octets: u32) {
         self.counters.foreign_frames += 1;
         self.counters.foreign_octets += u64::from(octets);
     }
 
-    /// Takes a frame with a tag of ours whose flow was not planned: a foreign one that is told apart.
+    /// Handles a foreign frame with a wirebench tag of a flow that was not planned; counted separately.
     #[cold]
     pub fn on_unplanned(&mut self, octets: u32) {
         self.counters.unplanned_frames += 1;
         self.on_foreign(octets);
     }
 
-    /// Takes a frame with a tag of pktgen where none was planned: likewise.
+    /// Handles a foreign frame with an unplanned pktgen tag; counted separately.
     #[cold]
     pub fn on_pktgen(&mut self, octets: u32) {
         self.counters.pktgen_frames += 1;
         self.on_foreign(octets);
     }
 
-    /// Takes a frame with a tag that was stamped before the first departure of this run: likewise.
+    /// Handles a foreign frame with a stamp before the first departure of this run; counted separately.
     #[cold]
     pub fn on_stale(&mut self, octets: u32) {
         self.counters.stale_frames += 1;
         self.on_foreign(octets);
     }
 
-    /// Says that the sender has stopped: originals with a later receive stamp are late.
+    /// Sets the time at which the sender stopped: originals with a later receive stamp are late.
     pub fn drain_since(&mut self, rx_ns: u64) {
         self.drain_since = rx_ns;
     }
 
-    /// The counters at this moment.
+    /// Current counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -242,17 +239,17 @@ impl Analyser {
         &self.delays.ipdv
     }
 
-    /// Times between frames so far.
+    /// Inter-arrival times so far.
     pub fn inter_arrival(&self) -> &Histogram {
         &self.pace.inter_arrival
     }
 
-    /// What was received of one flow so far; `None` if it is not followed.
+    /// Statistics of one flow so far; `None` if it is not tracked.
     pub fn flow(&self, flow: u32) -> Option<FlowStats> {
         self.table.get(flow).map(|record| record.stats(flow))
     }
 
-    /// Everything, to be merged with that of other workers.
+    /// Converts into the results, to be merged with those of other workers.
     pub fn into_measurement(self) -> Measurement {
         let mut flows: Vec<_> = self
             .table
@@ -277,8 +274,7 @@ impl Analyser {
 }
 
 impl Pace {
-    /// A receive stamp before the latest one (two sources, a clock set back) is no inter-arrival
-    /// time below 0 but one of 0.
+    /// A receive stamp before the latest one (two sources, a clock set back) counts as an inter-arrival time of 0.
     #[inline]
     fn note(&mut self, rx_ns: u64) {
         if self.first_rx_ns.is_some() {
@@ -296,13 +292,13 @@ impl Gaps {
     #[inline(never)]
     fn note(&mut self, flow: &mut Flow, counters: &mut Counters, sequence: u32, gap: u64) {
         if self.sender_unknown && flow.received == 1 {
-            // The first frame of a flow has no predecessor, so the gap is its number, which has 32 bits.
+            // The first frame of a flow has no predecessor, so the gap is its 32-bit number.
             flow.head = sequence;
             counters.head_frames += gap;
         } else {
             counters.missing_frames += gap;
             self.largest = self.largest.max(gap);
-            // `next` is behind the one that came.
+            // `next` is already after the current frame.
             self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
         }
     }
@@ -350,8 +346,8 @@ impl Delays {
         delay as i64
     }
 
-    /// Records the variation of a frame with a new highest number; `adjacent` if the highest one
-    /// before it was its predecessor.
+    /// Records the variation of a frame with a new highest number; `adjacent` if the previous highest number was its
+    /// predecessor.
     #[inline]
     fn vary_in_order(&mut self, flow: &mut Flow, delay: i64, adjacent: bool) {
         let last = std::mem::replace(&mut flow.last_delay, delay);

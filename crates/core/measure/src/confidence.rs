@@ -1,9 +1,9 @@
-//! How well the mean of a few repetitions is known.
+//! Confidence interval of the mean of a few repetitions.
 //!
-//! The interval is that of netperf 2.7: twice Student's t times the standard error, as a part of the
-//! mean. It is the whole width, so 5 % is ± 2.5 %.
+//! The interval is defined as in netperf 2.7: twice Student's t times the standard error, relative to the mean. It is
+//! the full width, so 5 % means ± 2.5 %.
 
-/// How sure one wants to be that the interval contains the true mean.
+/// Probability that the interval contains the true mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfidenceLevel {
     /// 95 %.
@@ -12,14 +12,14 @@ pub enum ConfidenceLevel {
     Percent99,
 }
 
-/// Two-sided values of Student's distribution for 1, 2, … degrees of freedom, to three decimals as
-/// they are printed in tables. Netperf has the same, so its decisions are repeated exactly.
+/// Two-sided values of Student's distribution for 1, 2, … degrees of freedom, to three decimals as in printed tables.
+/// netperf uses the same values, so its decisions are reproduced exactly.
 const T95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for 99 %.
+/// Like `T95`, for 99 %.
 const T99: [f64; 30] = [
     63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
     2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779,
@@ -27,7 +27,7 @@ const T99: [f64; 30] = [
 ];
 
 impl ConfidenceLevel {
-    /// The level of 95 or 99 percent; none for others.
+    /// Returns the level for 95 or 99 percent, or None for other values.
     #[must_use]
     pub const fn from_percent(percent: u8) -> Option<Self> {
         match percent {
@@ -37,8 +37,8 @@ impl ConfidenceLevel {
         }
     }
 
-    /// Two-sided value of Student's distribution: the true mean is within `t` standard errors of the
-    /// measured one with this probability. Infinite for no degrees of freedom.
+    /// Two-sided value of Student's distribution: the true mean is within `t` standard errors of the measured one with
+    /// this probability. Infinite for 0 degrees of freedom.
     #[must_use]
     pub fn student_t(self, degrees: usize) -> f64 {
         let (table, normal) = match self {
@@ -53,8 +53,8 @@ impl ConfidenceLevel {
     }
 }
 
-/// Cornish and Fisher's expansion around the normal distribution (Abramowitz and Stegun, 26.7.5).
-/// Above 30 degrees of freedom it is right to seven digits.
+/// Cornish-Fisher expansion around the normal distribution (Abramowitz and Stegun, 26.7.5). Above 30 degrees of freedom
+/// it is correct to seven digits.
 fn beyond_the_table(x: f64, n: f64) -> f64 {
     let x2 = x * x;
     let g1 = (x2 + 1.0) * x / 4.0;
@@ -64,7 +64,7 @@ fn beyond_the_table(x: f64, n: f64) -> f64 {
     x + (g1 + (g2 + (g3 + g4 / n) / n) / n) / n
 }
 
-/// The mean of some values; 0 of none.
+/// Arithmetic mean; 0 for no values.
 #[must_use]
 pub fn mean_of(values: &[f64]) -> f64 {
     if values.is_empty() {
@@ -73,17 +73,15 @@ pub fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Width of the confidence interval of the mean of repetitions, percent of that mean; none with less
-/// than two of them.
+/// Width of the confidence interval of the mean, in percent of that mean. None for fewer than two values.
 ///
-/// 2·t·√(v ÷ (n−1)) ÷ mean with the variance v of the values themselves (divided by n), as netperf
-/// 2.7 has it. Values that are all the same have the width 0, whatever they are; other values around
-/// the mean 0 have an infinite one.
+/// 2·t·√(v ÷ (n−1)) ÷ mean, with the variance v of the values themselves (divided by n), as in netperf 2.7. The width
+/// is 0 if all values are equal, and infinite if the mean of different values is 0.
 #[must_use]
 pub fn interval_width(level: ConfidenceLevel, values: &[f64]) -> Option<f64> {
     let degrees = values.len().checked_sub(1).filter(|n| *n > 0)?;
     let mean = mean_of(values);
-    // Not E[x²] − mean²: that loses the digits of large values that hardly differ.
+    // E[x²] − mean² would lose the digits of large values that hardly differ.
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     if squares == 0.0 {
         return Some(0.0);
@@ -106,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Probability between −t and t, integrated from the density by Simpson's rule: the judge.
+    /// Reference: probability between −t and t, integrated from the density by Simpson's rule.
     fn between(t: f64, degrees: u32) -> f64 {
         let n = f64::from(degrees);
         let factor = gamma_of_half(degrees + 1) / gamma_of_half(degrees);
@@ -162,7 +160,7 @@ mod tests {
         for level in [ConfidenceLevel::Percent95, ConfidenceLevel::Percent99] {
             assert_eq!(interval_width(level, &[]), None);
             assert_eq!(interval_width(level, &[1.0]), None);
-            // CPU use that nobody measured is -1 each time and never blocks.
+            // Unmeasured CPU use is -1 each time and never blocks.
             assert_eq!(interval_width(level, &[-1.0; 3]), Some(0.0));
             assert_eq!(interval_width(level, &[0.0; 3]), Some(0.0));
             assert_eq!(interval_width(level, &[-1.0, 1.0]), Some(f64::INFINITY));

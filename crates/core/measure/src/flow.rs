@@ -1,23 +1,23 @@
-//! What a receiver keeps of one flow, and what it tells of it.
+//! Receive statistics of one flow.
 
 use crate::sequence::unwrap;
 
-/// Stands for "no delay known" among the delays, which are far from it.
+/// Value for "no delay known", far from any real delay.
 pub(crate) const NO_DELAY: i64 = i64::MIN;
 
-/// Fraction bits of the smoothed jitter. RFC 3550 appendix A.8 keeps 4; with 20 the first five
-/// steps are exact and no step loses more than a millionth of a nanosecond.
+/// Fraction bits of the smoothed jitter. RFC 3550 appendix A.8 uses 4. With 20 the first five steps are exact, and no
+/// step loses more than a millionth of a nanosecond.
 const JITTER_FRACTION: u32 = 20;
 
-/// The largest delay variation fed to the smoothed jitter: what fits beside the fraction.
+/// Maximum delay variation for the smoothed jitter: the largest value that leaves room for the fraction.
 const JITTER_LIMIT: u64 = (1 << 42) - 1;
 
-/// One flow: two cache lines. First what every frame reads and writes, then what it mostly only
-/// compares, and last what is rare.
+/// State of one flow in two cache lines. Fields that every frame reads and writes come first, then fields that are
+/// mostly compared, then rarely used ones.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    /// The sequence number after the highest one seen.
+    /// Highest sequence number seen, plus one.
     pub(crate) next: u64,
     pub(crate) received: u64,
     pub(crate) octets: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Flow {
     pub(crate) last_delay: i64,
     pub(crate) last_was_highest: bool,
     has_jitter: bool,
-    /// The lowest number seen, where gaps count from there; else 0.
+    /// Lowest sequence number seen if gaps count from there, else 0.
     pub(crate) head: u32,
     smoothed_jitter: i64,
     latency_sum: u128,
@@ -37,7 +37,7 @@ pub(crate) struct Flow {
     pub(crate) duplicates: u64,
     pub(crate) reordered: u64,
     pub(crate) late: u64,
-    /// Originals that gave no latency: without a stamp, or with one in the future.
+    /// Originals without a latency: no stamp, or a stamp in the future.
     pub(crate) unmeasured: u64,
 }
 
@@ -88,7 +88,8 @@ impl Flow {
         self.smoothed_jitter += (variation - self.smoothed_jitter) >> 4;
     }
 
-    /// An original came that is older than the newest one. Returns by how much it lowers the head: 0 if it does not.
+    /// Handles an original that is older than the newest one. Returns the amount by which it lowers the head, 0 if it
+    /// does not.
     pub(crate) fn lower_head(&mut self, wire: u32) -> u64 {
         if self.head == 0 {
             return 0;
@@ -129,63 +130,63 @@ impl Flow {
     }
 }
 
-/// Latency of one flow, in nanoseconds. Exact; percentiles exist only over all flows together.
+/// Latency of one flow, in nanoseconds. Exact; percentiles are available only for all flows together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowLatency {
-    /// Originals with a latency.
+    /// Number of originals with a latency.
     pub samples: u64,
-    /// Sum of their latencies.
+    /// Sum of the latencies.
     pub sum: u128,
-    /// The smallest latency.
+    /// Smallest latency.
     pub min: Option<u64>,
-    /// The largest latency.
+    /// Largest latency.
     pub max: Option<u64>,
 }
 
 impl FlowLatency {
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub fn mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.sum as f64 / self.samples as f64)
     }
 }
 
-/// What was received of one flow.
+/// Receive statistics of one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStats {
-    /// The flow's number in the tag.
+    /// Flow number in the tag.
     pub flow: u32,
-    /// How many workers saw frames of it. More than one means a split flow: see
+    /// Number of workers that received frames of the flow. More than one means a split flow: see
     /// [`Measurement::split_flows`](crate::Measurement::split_flows).
     pub workers: u32,
-    /// Every arrival, duplicates too.
+    /// All arrivals, including duplicates.
     pub received: u64,
     /// Octets of these frames, with FCS.
     pub octets: u64,
-    /// Arrivals whose sequence number had arrived before, with those beyond the window.
+    /// Arrivals with a sequence number that arrived before or is beyond the window.
     pub duplicates: u64,
     /// Originals that arrived after a later one.
     pub reordered: u64,
     /// Originals that arrived during the drain.
     pub late: u64,
-    /// The highest sequence number, unwrapped. Not below the number of frames sent only if another
-    /// run sends the same flow.
+    /// Highest sequence number, extended to 64 bits. It reaches the number of frames sent only if another run sends the
+    /// same flow.
     pub highest: Option<u64>,
-    /// Lowest sequence number seen if the sender is not known, else 0. Numbers below it are not missing.
+    /// Lowest sequence number seen if the sender is unknown, else 0. Lower numbers do not count as missing.
     pub head: u64,
     /// Receive stamp of the first frame.
     pub first_rx_ns: Option<u64>,
     /// Receive stamp of the last frame.
     pub last_rx_ns: Option<u64>,
-    /// Latency of the flow's originals.
+    /// Latency of the originals of the flow.
     pub latency: FlowLatency,
     smoothed_jitter: Option<i64>,
 }
 
 impl FlowStats {
-    /// How many words [`FlowStats::recorded`] takes.
+    /// Number of words that [`FlowStats::recorded`] takes.
     pub const WORDS: usize = 16;
 
-    /// The words of a flow of which nothing came yet.
+    /// Words of a flow without frames.
     pub const NOTHING: [u64; Self::WORDS] = [
         0,
         0,
@@ -205,11 +206,11 @@ impl FlowStats {
         0,
     ];
 
-    /// What somebody else recorded of a flow by the rules of [`Analyser`](crate::Analyser): the number after the highest
-    /// one seen, arrivals, octets, delay of the original that arrived last (as [`FlowStats::NOTHING`] has it while none
-    /// did), flags (1: it had the highest number; 256: there is a jitter; the upper 32 bits: the head), smoothed jitter in 2^-20 ns, sum of the
-    /// latencies (low, high word), smallest and largest latency, first and last receive stamp, duplicates, reordered,
-    /// late, originals without a latency.
+    /// Creates the statistics of a flow from words recorded elsewhere by the rules of [`Analyser`](crate::Analyser):
+    /// highest number seen plus one, arrivals, octets, delay of the original that arrived last (before the first one as
+    /// in [`FlowStats::NOTHING`]), flags (1: it had the highest number; 256: there is a jitter; upper 32 bits: head),
+    /// smoothed jitter in 2^-20 ns, sum of the latencies (low, high word), smallest and largest latency, first and last
+    /// receive stamp, duplicates, reordered, late, originals without a latency.
     #[must_use]
     pub fn recorded(flow: u32, words: &[u64; Self::WORDS]) -> FlowStats {
         let &[
@@ -252,20 +253,20 @@ impl FlowStats {
         flow_record.stats(flow)
     }
 
-    /// Different sequence numbers that arrived.
+    /// Number of distinct sequence numbers received.
     pub fn unique(&self) -> u64 {
         self.received - self.duplicates
     }
 
-    /// The RFC 3550 jitter after the last frame: J += (|D(i) - D(i-1)| - J) / 16 over successive
-    /// arrivals, from 0. `None` before the second of them.
+    /// RFC 3550 jitter after the last frame: J += (|D(i) - D(i-1)| - J) / 16 over successive arrivals, from 0. `None`
+    /// before the second arrival.
     pub fn smoothed_jitter_ns(&self) -> Option<f64> {
         self.smoothed_jitter
             .map(|jitter| jitter as f64 / f64::from(1 << JITTER_FRACTION))
     }
 
-    /// Adds what another worker saw of the same flow. A number that both saw counts twice, for
-    /// nothing tells the two apart any more; of the smoothed jitter the larger one stays.
+    /// Adds the statistics of another worker for the same flow. A number that both received counts twice, because the
+    /// overlap is unknown. The larger smoothed jitter is kept.
     pub(crate) fn merge(&mut self, other: &FlowStats) {
         self.workers += other.workers;
         self.received += other.received;
@@ -289,7 +290,7 @@ impl FlowStats {
     }
 }
 
-/// The smaller of two values, where one that is there beats one that is not.
+/// Smaller of two values; a missing value is ignored.
 pub(crate) fn lesser<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

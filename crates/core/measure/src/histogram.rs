@@ -1,10 +1,9 @@
-//! Distributions of nanoseconds in fixed memory: a few instructions to record, exact to add up.
+//! Histogram of nanosecond values in fixed memory: recording takes a few instructions, merging is exact.
 //!
-//! Values below 1024 ns have a slot each; above, every power of two is cut into 512 slots, so a
-//! slot is at most 1/512 of its values wide and its middle at most 1/1024 (0.098 %) away from any
-//! of them. That is the promise of 0.1 % with half the slots that reporting a slot's edge would
-//! need. 17,408 slots reach to 2^42 ns (73 minutes) in 136 KiB, of which a run touches the few
-//! kilobytes around its latency; the rest of the pages are never even mapped.
+//! Values below 1024 ns have one slot each. Above, every power of two is divided into 512 slots, so a slot is at most
+//! 1/512 of its values wide, and its middle is at most 1/1024 (0.098 %) away from any of them. Reporting the edge of a
+//! slot would need twice the slots for an error of 0.1 %. 17,408 slots reach to 2^42 ns (73 minutes) in 136 KiB. A run
+//! touches only the few kilobytes around its latency; the other pages are never mapped.
 
 use crate::summary::{Summary, moments};
 
@@ -20,25 +19,25 @@ const fn extent_of(slot: usize) -> (u64, u64) {
     extent_at(slot, PRECISION)
 }
 
-/// Where a value falls if there are so many slots per power of two, as a power of two.
+/// Slot of a value, given the slots per power of two as a power of two.
 #[inline]
 pub(crate) const fn slot_at(value: u64, precision: u32) -> usize {
-    // Values of fewer bits than this have a slot each.
+    // Values with fewer bits than this have one slot each.
     let exact = 1 << (precision + 1);
     let shift = (value | (exact - 1)).ilog2() - precision;
     ((shift << precision) as u64 + (value >> shift)) as usize
 }
 
-/// The smallest value of a slot, and how many values it holds.
+/// Smallest value of a slot, and its width.
 pub(crate) const fn extent_at(slot: usize, precision: u32) -> (u64, u64) {
     let shift = (slot >> precision).saturating_sub(1);
     (((slot - (shift << precision)) as u64) << shift, 1 << shift)
 }
 
-/// A distribution of values of 0 ns and more.
+/// Distribution of values of 0 ns and more.
 ///
-/// Count, sum, sum of squares, minimum and maximum are exact. Larger values than
-/// [`Histogram::MAX_VALUE`] are recorded as that value and counted in [`Histogram::clamped`].
+/// Count, sum, sum of squares, minimum and maximum are exact. Values above [`Histogram::MAX_VALUE`] are recorded as
+/// that value and counted in [`Histogram::clamped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     count: u64,
@@ -50,24 +49,24 @@ pub struct Histogram {
     slots: Box<[u64; SLOTS]>,
 }
 
-/// A slot of a [`Histogram`] that has values: `count` of them from `low` to `high`, both included.
+/// Non-empty slot of a [`Histogram`]: `count` values from `low` to `high`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The smallest value that falls here.
+    /// Smallest value of the slot.
     pub low: u64,
-    /// The largest value that falls here.
+    /// Largest value of the slot.
     pub high: u64,
-    /// How many did.
+    /// Number of values in the slot.
     pub count: u64,
 }
 
 impl Histogram {
-    /// The largest value told apart: 2^42 - 1 ns, 73 minutes.
+    /// Largest value recorded exactly as it is: 2^42 - 1 ns, 73 minutes.
     pub const MAX_VALUE: u64 = (1 << 42) - 1;
-    /// How far a percentile may be from the true value, relative to it.
+    /// Maximum relative error of a percentile.
     pub const RELATIVE_ERROR: f64 = 1.0 / 1024.0;
 
-    /// An empty distribution.
+    /// Creates an empty distribution.
     pub fn new() -> Histogram {
         Histogram {
             count: 0,
@@ -76,7 +75,7 @@ impl Histogram {
             squares: 0,
             min: u64::MAX,
             max: 0,
-            // By way of a vector, whose zeroed pages the kernel maps on first use.
+            // Through a vector: the kernel maps its zeroed pages on first use.
             slots: vec![0; SLOTS].try_into().expect("as many as the type says"),
         }
     }
@@ -96,11 +95,11 @@ impl Histogram {
         self.slots[slot_of(value)] += 1;
     }
 
-    /// How many slots a distribution has: that of a value is its own below 1024, and above, 512 for each power of two.
+    /// Number of slots: one per value below 1024, and 512 for each power of two above.
     pub const SLOTS: usize = SLOTS;
 
-    /// A distribution that somebody else recorded by the same rules: what is in each slot (asked from that of `min` to
-    /// that of `max` only), the sums, the extremes (`min` above `max`: there are no values) and how many were clamped.
+    /// Creates a distribution from values recorded elsewhere by the same rules: slot counts (read from the slot of
+    /// `min` to that of `max` only), sums, extremes (`min` above `max` means no values), and number of clamped values.
     #[must_use]
     pub fn recorded(
         slot: impl Fn(usize) -> u64,
@@ -141,40 +140,40 @@ impl Histogram {
         }
     }
 
-    /// How many values were recorded.
+    /// Number of values recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of them were larger than [`Histogram::MAX_VALUE`].
+    /// Number of values above [`Histogram::MAX_VALUE`].
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// The exact sum of the values.
+    /// Exact sum of the values.
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The smallest value.
+    /// Smallest value.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value.
+    /// Largest value.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The value that `percent` of all values are not above: nearest rank, within
-    /// [`Histogram::RELATIVE_ERROR`]. Four decimals of the percentage count.
+    /// Percentile by nearest rank, within [`Histogram::RELATIVE_ERROR`]. `percent` is from 0 to 100 and is rounded to
+    /// four decimals.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let millionths = (percent.clamp(0.0, 100.0) * 1e4).round() as u64;
         self.value_at_rank(nearest_rank(self.count, millionths))
     }
 
-    /// The `rank`-th smallest value, counted from 1, within [`Histogram::RELATIVE_ERROR`]; the
-    /// first and the last are exact.
+    /// Value at a rank counted from 1 (the smallest), within [`Histogram::RELATIVE_ERROR`]. The first and the last
+    /// value are exact.
     pub fn value_at_rank(&self, rank: u64) -> Option<u64> {
         if rank == 0 || rank > self.count {
             return None;
@@ -196,7 +195,7 @@ impl Histogram {
         None
     }
 
-    /// The slots that have values, in ascending order: for plots and cumulative curves.
+    /// Non-empty slots in ascending order, for plots and cumulative curves.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.used()
             .filter(|&slot| self.slots[slot] != 0)
@@ -210,19 +209,19 @@ impl Histogram {
             })
     }
 
-    /// How many values are in the slots from that of `low` to that of `high`.
+    /// Number of values from the slot of `low` to the slot of `high`.
     pub(crate) fn count_between(&self, low: u64, high: u64) -> u64 {
         self.slots[slot_of(low)..=slot_of(high)].iter().sum()
     }
 
-    /// The figures for a report.
+    /// Figures for a report.
     pub fn summary(&self) -> Summary {
         summary_of(self.count, self.sum as i128, self.squares, |rank| {
             self.value_at_rank(rank).map(|value| value as i64)
         })
     }
 
-    /// The slots between the extremes; outside them all are empty.
+    /// Slots between the extremes; all others are empty.
     fn used(&self) -> std::ops::Range<usize> {
         if self.count == 0 {
             return 0..0;
@@ -237,22 +236,21 @@ impl Default for Histogram {
     }
 }
 
-/// A distribution of values of either sign, by two [`Histogram`]s back to back: the error of a
-/// percentile is relative to its distance from 0.
+/// Distribution of signed values in two [`Histogram`]s: the error of a percentile is relative to its distance from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignedHistogram {
-    /// Absolute amounts of the values below 0.
+    /// Absolute values of the values below 0.
     below: Histogram,
     above: Histogram,
 }
 
 impl SignedHistogram {
-    /// An empty distribution.
+    /// Creates an empty distribution.
     pub fn new() -> SignedHistogram {
         SignedHistogram::default()
     }
 
-    /// Of the absolute amounts of the values below 0, and of the others.
+    /// Creates a distribution from the absolute values below 0 and the values from 0 on.
     pub fn of_sides(below: Histogram, above: Histogram) -> SignedHistogram {
         SignedHistogram { below, above }
     }
@@ -274,13 +272,12 @@ impl SignedHistogram {
         self.above.merge(&other.above);
     }
 
-    /// How many values were recorded.
+    /// Number of values recorded.
     pub fn count(&self) -> u64 {
         self.below.count + self.above.count
     }
 
-    /// The slots that have values, in ascending order, each as its least and its greatest value and how
-    /// many it has.
+    /// Non-empty slots in ascending order: smallest value, largest value, count.
     pub fn buckets(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
         let mut below: Vec<Bucket> = self.below.buckets().collect();
         below.reverse();
@@ -290,19 +287,19 @@ impl SignedHistogram {
         below.chain(above.map(|b| (b.low as i64, b.high as i64, b.count)))
     }
 
-    /// How many of them were further from 0 than [`Histogram::MAX_VALUE`].
+    /// Number of values with an absolute value above [`Histogram::MAX_VALUE`].
     pub fn clamped(&self) -> u64 {
         self.below.clamped + self.above.clamped
     }
 
-    /// The distribution of the absolute amounts.
+    /// Distribution of the absolute values.
     pub fn magnitudes(&self) -> Histogram {
         let mut magnitudes = self.above.clone();
         magnitudes.merge(&self.below);
         magnitudes
     }
 
-    /// The `rank`-th smallest value, counted from 1, within [`Histogram::RELATIVE_ERROR`].
+    /// Value at a rank counted from 1 (the smallest), within [`Histogram::RELATIVE_ERROR`].
     pub fn value_at_rank(&self, rank: u64) -> Option<i64> {
         match rank.checked_sub(self.below.count) {
             None | Some(0) => {
@@ -315,7 +312,7 @@ impl SignedHistogram {
         }
     }
 
-    /// The figures for a report.
+    /// Figures for a report.
     pub fn summary(&self) -> Summary {
         let sum = self.above.sum as i128 - self.below.sum as i128;
         let squares = self.above.squares + self.below.squares;
@@ -323,7 +320,7 @@ impl SignedHistogram {
     }
 }
 
-/// The rank, from 1, of the value that `millionths` of `count` values are not above.
+/// Nearest rank (from 1) of a percentile given in millionths.
 pub(crate) fn nearest_rank(count: u64, millionths: u64) -> u64 {
     let rank = (u128::from(count) * u128::from(millionths)).div_ceil(1_000_000);
     (rank as u64).max(1)

@@ -1,13 +1,12 @@
-//! Finds the dense index of a flow by its 32-bit number, for receivers that do not know beforehand
-//! which flows will come.
+//! Hash table from 32-bit flow number to dense index, for receivers that do not know their flows in advance.
 //!
-//! Open addressing with linear probing at no more than half load: one multiplication and as a rule
-//! one cache line. Flows are never taken out.
+//! Open addressing with linear probing at half load at most: one multiplication and usually one cache line. Flows are
+//! never removed.
 
 /// Fibonacci hashing: the odd number nearest to 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// From flow number to index, in the order of first sight.
+/// Map from flow number to index, in order of first arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     /// Flow number in the upper half, index + 1 in the lower; 0 is free.
@@ -23,7 +22,7 @@ impl Keys {
         }
     }
 
-    /// The flow numbers by index.
+    /// Flow numbers by index.
     pub(crate) fn flows(&self) -> &[u32] {
         &self.flows
     }
@@ -43,7 +42,7 @@ impl Keys {
         }
     }
 
-    /// Gives a flow that is not there yet the next index.
+    /// Assigns the next index to a new flow.
     pub(crate) fn insert(&mut self, flow: u32) -> usize {
         if (self.flows.len() + 1) * 2 > self.slots.len() {
             self.slots = vec![0; self.slots.len() * 2];

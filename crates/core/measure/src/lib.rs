@@ -1,9 +1,8 @@
-//! From stamps and sequence numbers to loss, reordering, latency and delay variation.
+//! Computes loss, reordering, latency and delay variation from stamps and sequence numbers.
 //!
-//! Knows neither frames nor clocks nor ports: flow, sequence number, both stamps and size are
-//! arguments. Each receive worker owns one [`Analyser`] and tells it every frame; at the end (or
-//! at an interval) the workers' [`Measurement`]s are merged, and [`Account`] settles what was
-//! sent against what came.
+//! Does not know frames, clocks or ports: flow, sequence number, both stamps and size are arguments. Each receive
+//! worker owns one [`Analyser`] and passes every frame to it. At the end (or at an interval) the [`Measurement`]s of
+//! the workers are merged, and [`Account`] compares frames sent with frames received.
 //!
 //! ```
 //! use wb_measure::{Account, Analyser, Measurement};

@@ -1,4 +1,4 @@
-//! What one or all receive workers measured, ready to be added up and reported.
+//! Results of one or more receive workers.
 
 use crate::account::{Account, settle_flows};
 use crate::counters::Counters;
@@ -7,16 +7,15 @@ use crate::histogram::{Histogram, SignedHistogram};
 use crate::sequence::WindowSize;
 use crate::summary::Summary;
 
-/// The result of a run or an interval. Merging is exact and does not depend on the order; the
-/// default is empty and changes nothing when merged.
+/// Results of a run or an interval. Merging is exact and order-independent. The default is empty and neutral in a
+/// merge.
 ///
-/// Network cards keep a flow on one queue, so on one worker, as a rule. If one was spread over
-/// several all the same, each followed only what it saw: the counts still add up, but a frame that
-/// two workers saw is no duplicate to either, and reordering between them goes unseen.
-/// [`Measurement::split_flows`] says of how many flows that is so.
+/// Network cards usually keep a flow on one queue, and therefore on one worker. If a flow is split over several
+/// workers, each tracks only its part. The counts still add up, but a frame received by two workers is not recognised
+/// as a duplicate, and reordering between the workers is not detected. [`Measurement::split_flows`] counts these flows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {
-    /// What was counted.
+    /// Counters.
     pub counters: Counters,
     /// Latency of the originals, ns.
     pub latency: Histogram,
@@ -24,33 +23,33 @@ pub struct Measurement {
     pub ipdv: SignedHistogram,
     /// Times between frames on the same worker, ns.
     pub inter_arrival: Histogram,
-    /// Receive stamp of the first frame of ours.
+    /// Receive stamp of the first frame of the run.
     pub first_rx_ns: Option<u64>,
-    /// Receive stamp of the last frame of ours.
+    /// Receive stamp of the last frame of the run.
     pub last_rx_ns: Option<u64>,
-    /// Most sequence numbers skipped at once: the longest run of loss, if nothing was reordered.
+    /// Maximum number of sequence numbers skipped at once: the longest run of loss, if nothing was reordered.
     pub largest_gap: u64,
-    /// The highest sequence number that was skipped, of any flow: with one flow in order, the last frame that was lost
-    /// before others came.
+    /// Highest sequence number that was skipped in any flow. With one flow in order: the last frame that was lost
+    /// before others arrived.
     pub last_skipped: Option<u64>,
-    /// The smallest window of sequence numbers that a worker had at the end.
+    /// Smallest sequence window of any worker at the end.
     pub window: Option<WindowSize>,
-    /// The flows by ascending number; those that were planned also if nothing came of them.
+    /// Flows by ascending number; planned flows are included even without frames.
     pub flows: Vec<FlowStats>,
     pub(crate) unpaired_jitter: Histogram,
 }
 
-/// RFC 3550 jitter over all flows that have one: those with two delays or more.
+/// RFC 3550 jitter over all flows with at least two delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothedJitter {
     /// Mean over the flows, ns.
     pub mean_ns: f64,
-    /// The largest of a flow, ns.
+    /// Maximum over the flows, ns.
     pub max_ns: f64,
 }
 
 impl Measurement {
-    /// Adds what another worker measured.
+    /// Adds the results of another worker.
     pub fn merge(&mut self, other: &Measurement) {
         self.counters += other.counters;
         self.latency.merge(&other.latency);
@@ -65,7 +64,7 @@ impl Measurement {
         self.flows = merged_flows(&self.flows, &other.flows);
     }
 
-    /// With the jitter of arrivals that are no IPDV pair, where somebody else recorded it: see [`Measurement::jitter`].
+    /// Sets the jitter of arrivals that do not form an IPDV pair, recorded elsewhere: see [`Measurement::jitter`].
     #[must_use]
     pub fn with_unpaired_jitter(self, unpaired_jitter: Histogram) -> Measurement {
         Measurement {
@@ -74,7 +73,7 @@ impl Measurement {
         }
     }
 
-    /// The same with the flows, which stay behind here no longer: of millions there is one copy.
+    /// Returns a copy that takes over the flows, so that millions of flows are not copied.
     pub fn take_flows(&mut self) -> Measurement {
         let flows = std::mem::take(&mut self.flows);
         Measurement {
@@ -83,18 +82,17 @@ impl Measurement {
         }
     }
 
-    /// Jitter as RFC 4689 has it, ns: the amount by which the delays of two successive arrivals of
-    /// a flow differ.
+    /// Jitter according to RFC 4689, ns: difference between the delays of two successive arrivals of a flow.
     pub fn jitter(&self) -> Histogram {
         let mut jitter = self.ipdv.magnitudes();
         jitter.merge(&self.unpaired_jitter);
         jitter
     }
 
-    /// Packet delay variation as RFC 5481 has it, ns: latency above the smallest latency.
+    /// Packet delay variation according to RFC 5481, ns: latency above the smallest latency.
     ///
-    /// The percentiles have the error of the latency's, which is relative to the latency and not
-    /// to its variation: at most a 1024th of the latency at that percentile.
+    /// The error of a percentile is relative to the latency, not to its variation: at most 1/1024 of the latency at
+    /// that percentile.
     pub fn pdv(&self) -> Summary {
         let latency = self.latency.summary();
         latency.lowered_by(latency.min.unwrap_or(0))
@@ -110,7 +108,7 @@ impl Measurement {
         })
     }
 
-    /// How many flows more than one worker saw.
+    /// Number of flows received by more than one worker.
     pub fn split_flows(&self) -> usize {
         self.flows.iter().filter(|flow| flow.workers > 1).count()
     }
@@ -120,7 +118,7 @@ impl Measurement {
         Some(self.last_rx_ns?.saturating_sub(self.first_rx_ns?))
     }
 
-    /// The account of every flow, and over all of them: see [`settle_flows`].
+    /// Accounts of all flows, and their sum: see [`settle_flows`].
     pub fn account(&self, offered: &[(u32, u64)]) -> (Account, Vec<(u32, Account)>) {
         settle_flows(offered, &self.flows)
     }

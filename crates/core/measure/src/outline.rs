@@ -1,8 +1,8 @@
-//! A distribution coarse enough to be handed over while it grows.
+//! Coarse histogram that a worker can pass on while it records.
 //!
-//! A [`Histogram`] belongs to the thread that records into it. An outline has 16 slots for each power of two instead
-//! of 512, 5 KB in all, so a worker can sum up its own for somebody else a few times a second: some
-//! microseconds each time, and nothing for what is recorded in between.
+//! A [`Histogram`] belongs to the thread that records into it. An outline has 16 slots for each power of two instead of
+//! 512, 5 KB in total. A worker can therefore summarise its histogram for another thread a few times per second: this
+//! takes some microseconds each time, and nothing per recorded value.
 
 use std::{
     fmt,
@@ -18,23 +18,23 @@ use crate::histogram::{Bucket, Histogram, extent_at, nearest_rank, slot_at};
 const PRECISION: u32 = 4;
 const SLOTS: usize = slot_at(Histogram::MAX_VALUE, PRECISION) + 1;
 
-/// How many values fell where, in slots at most 1/16 of their values wide.
+/// Number of values per slot; a slot is at most 1/16 of its values wide.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outline(Box<[u64; SLOTS]>);
 
 impl Outline {
-    /// How far a percentile may be from the true value, relative to it.
+    /// Maximum relative error of a percentile.
     pub const RELATIVE_ERROR: f64 = 1.0 / 32.0;
-    /// How many slots there are.
+    /// Number of slots.
     pub const SLOTS: usize = SLOTS;
 
-    /// The slot that a value falls into. Larger ones than [`Histogram::MAX_VALUE`] fall where that does.
+    /// Slot of a value. Values above [`Histogram::MAX_VALUE`] belong to the slot of that value.
     #[must_use]
     pub fn slot(value: u64) -> usize {
         slot_at(value.min(Histogram::MAX_VALUE), PRECISION)
     }
 
-    /// Adds what a histogram holds.
+    /// Adds the values of a histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else {
             return;
@@ -45,22 +45,22 @@ impl Outline {
         }
     }
 
-    /// Adds so many values to a slot.
+    /// Adds `count` values to a slot.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// Panics if the slot does not exist.
     pub fn add_to_slot(&mut self, slot: usize, count: u64) {
         self.0[slot] += count;
     }
 
-    /// Adds what another one holds.
+    /// Adds the values of another outline.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
             *mine += theirs;
         }
     }
 
-    /// The slots that hold more than they did, and how much more.
+    /// Slots with more values than in `earlier`, with the difference.
     pub fn since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = (usize, u64)> + 'a {
         let pairs = self.0.iter().zip(earlier.0.iter()).enumerate();
         pairs.filter_map(|(slot, (now, then))| {
@@ -69,27 +69,26 @@ impl Outline {
         })
     }
 
-    /// How many values it holds.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The value that `percent` of all values are not above: nearest rank, within
-    /// [`Outline::RELATIVE_ERROR`]. Nothing of no values.
+    /// Percentile by nearest rank, within [`Outline::RELATIVE_ERROR`]. None if there are no values.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let counts = self.0.iter().copied().enumerate();
         percentile(counts.filter(|(_, n)| *n > 0), percent)
     }
 
-    /// How many values each slot has, from the first to the last that has any.
+    /// Number of values per slot, from the first to the last non-empty slot.
     pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         let last = self.0.iter().rposition(|n| *n > 0).map_or(0, |at| at + 1);
         self.0[..last].iter().copied().skip_while(|n| *n == 0)
     }
 
-    /// The slots that have values, in ascending order.
+    /// Non-empty slots in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         let used = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         used.map(|(slot, &count)| {
@@ -103,7 +102,7 @@ impl Outline {
     }
 }
 
-/// [`Outline::percentile`] of slots in ascending order and how many values each has.
+/// [`Outline::percentile`] from slots in ascending order with their numbers of values.
 pub fn percentile(slots: impl Iterator<Item = (usize, u64)> + Clone, percent: f64) -> Option<u64> {
     let count = slots.clone().map(|(_, n)| n).sum();
     let millionths = (percent.clamp(0.0, 100.0) * 1e4).round() as u64;
@@ -131,10 +130,10 @@ impl fmt::Debug for Outline {
     }
 }
 
-/// Where a worker shows the outline of its times to who asks for it.
+/// Shared place for the outline of one worker, published on request.
 ///
-/// The worker never waits: it shows one when it comes by and one was asked for, and later if somebody was just
-/// reading the one before.
+/// The worker never waits. It publishes an outline when it checks and finds a request, or at its next check if another
+/// thread is reading the previous one.
 #[derive(Debug, Default)]
 pub struct ShownOutline {
     wanted: AtomicBool,
@@ -142,19 +141,19 @@ pub struct ShownOutline {
 }
 
 impl ShownOutline {
-    /// Asks for a new one.
+    /// Requests a new outline.
     pub fn ask(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one was asked for since the last was shown.
+    /// Returns true if a request is pending.
     #[inline]
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Shows what `fill` puts into an empty one, unless somebody is reading at this very moment. Says whether it did.
+    /// Publishes an outline filled by `fill`. Returns false, and does nothing, if another thread is reading.
     pub fn show(&self, fill: impl FnOnce(&mut Outline)) -> bool {
         let mut place = match self.outline.try_lock() {
             Ok(place) => place,
@@ -167,7 +166,7 @@ impl ShownOutline {
         true
     }
 
-    /// What was shown last.
+    /// Outline published last.
     pub fn read(&self) -> MutexGuard<'_, Outline> {
         self.outline.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,8 +5,8 @@
 /// Preamble (7), start of frame (1) and inter-frame gap (12), in octets: IEEE 802.3.
 pub const LAYER1_OVERHEAD: u32 = 20;
 
-/// The theoretical maximum of frames per second for frames of `frame_size` octets with FCS on a
-/// link of `bits_per_second`, rounded down.
+/// Maximum frame rate in frames per second for frames of `frame_size` octets with FCS on a link of `bits_per_second`,
+/// rounded down.
 ///
 /// ```
 /// assert_eq!(wb_measure::line_rate_pps(10_000_000_000, 64), 14_880_952);
@@ -15,7 +15,7 @@ pub fn line_rate_pps(bits_per_second: u64, frame_size: u32) -> u64 {
     bits_per_second / (8 * (u64::from(frame_size) + u64::from(LAYER1_OVERHEAD)))
 }
 
-/// `amount` per second, if it took `duration_ns`; 0 if that is 0.
+/// Rate of `amount` in `duration_ns`, per second; 0 if the duration is 0.
 pub fn per_second(amount: u128, duration_ns: u64) -> f64 {
     if duration_ns == 0 {
         return 0.0;

@@ -1,7 +1,7 @@
-//! Tells originals from duplicates and reordered frames by the sequence numbers of one flow.
+//! Distinguishes originals, duplicates and reordered frames by the sequence numbers of one flow.
 //!
-//! Knows nothing of stamps or frames. A ring of bits stands behind the highest sequence number
-//! seen; a set bit is a number that has arrived:
+//! Does not know stamps or frames. A ring of bits covers the numbers up to the highest one seen; a set bit is a number
+//! that has arrived:
 //!
 //! ```text
 //!        next - window                 next - 1 = highest   next
@@ -9,48 +9,47 @@
 //!               duplicate ^ if 1, reordered original if 0
 //! ```
 //!
-//! RFC 4689: a frame is out of order when its sequence number is lower than one already received,
-//! and a duplicate when its number was seen before within the tracking window.
+//! RFC 4689: a frame is out of order when its sequence number is lower than one already received, and a duplicate when
+//! its number was seen before within the tracking window.
 
-/// What the sequence number of a frame says about it.
+/// Kind of arrival, derived from the sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Higher than every number before it; `gap` numbers between were skipped, and are lost unless
-    /// they still arrive.
+    /// Higher than every number before; the `gap` numbers in between are lost unless they arrive later.
     InOrder {
-        /// Numbers skipped between the highest one before and this one.
+        /// Numbers skipped between the previous highest one and this one.
         gap: u64,
     },
-    /// An original that arrives after a later one.
+    /// Original that arrives after a later one.
     Reordered,
-    /// Its number has arrived before.
+    /// Number that has arrived before.
     Duplicate,
-    /// Older than the window, so nobody can tell. Counted as a duplicate, for a receiver must not
-    /// claim a frame it cannot prove to be an original; if such frames occur the report says so.
+    /// Older than the window, so the kind is unknown. Counted as a duplicate, because a receiver must not claim an
+    /// original that it cannot prove. The report mentions such frames.
     BeyondWindow,
 }
 
-/// How many sequence numbers behind the highest one a flow remembers: a power of two from
-/// [`WindowSize::MIN`] to [`WindowSize::MAX`].
+/// Number of sequence numbers that a flow remembers up to the highest one: a power of two from [`WindowSize::MIN`] to
+/// [`WindowSize::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WindowSize(u32);
 
 impl WindowSize {
-    /// The smallest window: 1024 sequence numbers, 128 bytes.
+    /// Smallest window: 1024 sequence numbers, 128 bytes.
     pub const MIN: WindowSize = WindowSize(1 << 10);
-    /// The largest window: 1,048,576 sequence numbers, 128 KiB; 70 ms at 14.88 Mpps.
+    /// Largest window: 1,048,576 sequence numbers, 128 KiB; 70 ms at 14.88 Mpps.
     pub const MAX: WindowSize = WindowSize(1 << 20);
-    /// What the windows of all flows of one worker may take together, in bytes.
+    /// Memory limit for the windows of all flows of one worker, in bytes.
     pub const MEMORY: usize = 64 << 20;
 
-    /// A window of `sequences` numbers, if that is a power of two within the limits.
+    /// Creates a window of `sequences` numbers, if that is a power of two within the limits.
     pub fn new(sequences: u32) -> Option<WindowSize> {
         let allowed = Self::MIN.0..=Self::MAX.0;
         (sequences.is_power_of_two() && allowed.contains(&sequences)).then_some(Self(sequences))
     }
 
-    /// The largest window with which `flows` flows stay within [`WindowSize::MEMORY`]. From
-    /// 524,289 flows on [`WindowSize::MIN`] holds, at 128 bytes a flow.
+    /// Largest window with which `flows` flows stay within [`WindowSize::MEMORY`]. From 524,289 flows on it is
+    /// [`WindowSize::MIN`], at 128 bytes per flow.
     pub fn for_flows(flows: usize) -> WindowSize {
         let share = (Self::MEMORY * 8) / flows.max(1);
         let power = share
@@ -60,27 +59,25 @@ impl WindowSize {
         WindowSize(1 << power)
     }
 
-    /// The number of sequence numbers.
+    /// Number of sequence numbers.
     pub fn get(self) -> u32 {
         self.0
     }
 
-    /// The number of 64-bit words that hold the window.
+    /// Number of 64-bit words in the window.
     pub(crate) fn words(self) -> usize {
         self.0 as usize / 64
     }
 
-    /// Half the window, unless it is the smallest already.
+    /// Half the window, or None for the smallest one.
     pub(crate) fn halved(self) -> Option<WindowSize> {
         (self > Self::MIN).then_some(Self(self.0 / 2))
     }
 }
 
-/// Follows one flow on its own. Many flows share one block of memory inside
-/// [`Analyser`](crate::Analyser), by the same rules.
+/// Tracks a single flow. [`Analyser`](crate::Analyser) tracks many flows in one block of memory by the same rules.
 ///
-/// A flow's numbers start at 0; the first arrival may be any, and what lies before it is missing
-/// until it comes.
+/// The numbers of a flow start at 0. The first arrival may have any number; lower ones are missing until they arrive.
 #[derive(Clone, Debug)]
 pub struct SequenceTracker {
     next: u64,
@@ -92,7 +89,7 @@ pub struct SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// A tracker that remembers `window` sequence numbers.
+    /// Creates a tracker that remembers `window` sequence numbers.
     pub fn new(window: WindowSize) -> SequenceTracker {
         SequenceTracker {
             next: 0,
@@ -104,7 +101,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Takes the next arrival with the low 32 bits of its sequence number.
+    /// Handles the next arrival, given the low 32 bits of its sequence number.
     pub fn observe(&mut self, wire: u32) -> Arrival {
         self.received += 1;
         let arrival = observe(&mut self.next, &mut self.words, wire);
@@ -120,12 +117,12 @@ impl SequenceTracker {
         arrival
     }
 
-    /// Every arrival, duplicates too.
+    /// All arrivals, including duplicates.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Arrivals whose number had arrived before, with those beyond the window.
+    /// Arrivals with a number that arrived before or is beyond the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
@@ -135,28 +132,28 @@ impl SequenceTracker {
         self.reordered
     }
 
-    /// Arrivals older than the window; contained in [`SequenceTracker::duplicates`].
+    /// Arrivals older than the window; included in [`SequenceTracker::duplicates`].
     pub fn beyond_window(&self) -> u64 {
         self.beyond_window
     }
 
-    /// Different sequence numbers that arrived.
+    /// Number of distinct sequence numbers received.
     pub fn unique(&self) -> u64 {
         self.received - self.duplicates
     }
 
-    /// Numbers below the highest that have not arrived.
+    /// Numbers below the highest one that have not arrived.
     pub fn missing(&self) -> u64 {
         self.next - self.unique()
     }
 
-    /// The highest number that arrived, unwrapped to 64 bits.
+    /// Highest number received, extended to 64 bits.
     pub fn highest(&self) -> Option<u64> {
         self.next.checked_sub(1)
     }
 }
 
-/// Sorts one arrival into a window of `words` (a power of two) whose highest number is `next - 1`.
+/// Records one arrival in a window of `words` (a power of two) with highest number `next - 1`.
 #[inline]
 pub(crate) fn observe(next: &mut u64, words: &mut [u64], wire: u32) -> Arrival {
     let sequence = unwrap(*next, wire);
@@ -173,9 +170,9 @@ pub(crate) fn observe(next: &mut u64, words: &mut [u64], wire: u32) -> Arrival {
     Arrival::InOrder { gap }
 }
 
-/// The 64-bit number nearest to `next` that ends in `wire`. Numbers start at 0, so one that would
-/// lie before 0 is a leap forward. Any other distance of 2^31 or more counts as backward, so a gap of 2^31 frames or more
-/// (144 s of loss at 14.88 Mpps) is taken for frames beyond the window.
+/// Extends `wire` to the 64-bit number nearest to `next`. Numbers start at 0, so a result below 0 becomes a leap
+/// forward. Any other distance of 2^31 or more counts as backward: a gap of 2^31 frames or more (144 s of loss at 14.88
+/// Mpps) looks like frames beyond the window.
 #[inline]
 pub(crate) fn unwrap(next: u64, wire: u32) -> u64 {
     let ahead = wire.wrapping_sub(next as u32) as i32;
@@ -197,7 +194,7 @@ fn observe_older(age: u64, words: &mut [u64], sequence: u64) -> Arrival {
     Arrival::Reordered
 }
 
-/// Clears the bits of `count` numbers from `from` on: the ring still holds those of one window ago.
+/// Clears the bits of `count` numbers starting at `from`: they still belong to numbers one window earlier.
 #[cold]
 fn forget(words: &mut [u64], from: u64, count: u64) {
     if count >= words.len() as u64 * 64 {
@@ -215,7 +212,7 @@ fn forget(words: &mut [u64], from: u64, count: u64) {
     }
 }
 
-/// The word at `place` of a window half as long as `words`, with what that window still holds.
+/// Word at `place` in a window of half the length of `words`, with the part that fits this window.
 pub(crate) fn halved_word(words: &[u64], next: u64, place: usize) -> u64 {
     let (len, half) = (words.len() as u64, words.len() as u64 / 2);
     let at = |block: u64| words[(block & (len - 1)) as usize];

@@ -1,4 +1,4 @@
-//! The figures a report prints of one distribution.
+//! Figures that a report prints for one distribution.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The same distribution with every value `offset` smaller.
+    /// Copy of the distribution with every value reduced by `offset`.
     pub(crate) fn lowered_by(self, offset: i64) -> Summary {
         let lower = |value: Option<i64>| value.map(|v| v - offset);
         Summary {
@@ -52,8 +52,8 @@ impl Summary {
 
 /// Mean and standard deviation of `count` > 0 values from their exact sums.
 ///
-/// The squares are moved next to the mean before they leave integer arithmetic; subtracted as
-/// floating-point numbers, large latencies with little variation would cancel to noise.
+/// The squares are shifted to the mean in integer arithmetic. Floating-point subtraction of large latencies with little
+/// variation would leave only noise.
 pub(crate) fn moments(count: u64, sum: i128, squares: u128) -> (f64, f64) {
     let n = i128::from(count);
     let (near, rest) = (sum.div_euclid(n), sum.rem_euclid(n));

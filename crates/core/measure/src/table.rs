@@ -1,9 +1,9 @@
-//! The flows of one receive worker: a record and a window of sequence numbers for each.
+//! Flow table of one receive worker: a record and a sequence window for each flow.
 //!
-//! Planned flows are numbered from 0 and found by their number. Where the receiver does not know
-//! them beforehand, flows enter as they come. The windows share one block of memory of fixed size,
-//! so that then the first flows have the largest windows, and each time the block is full all are
-//! halved. Flows show up at their beginning as a rule, when there is little in the windows to move.
+//! Planned flows are numbered from 0 and found by their number. If the receiver does not know its flows in advance,
+//! they are added when they arrive. The windows share one block of memory of fixed size: the first flows get the
+//! largest windows, and all windows are halved whenever the block is full. Most flows appear at the start, when the
+//! windows contain little to move.
 
 use crate::flow::Flow;
 use crate::keys::Keys;
@@ -12,16 +12,16 @@ use crate::sequence::{Arrival, WindowSize, halved_word, observe};
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable {
     flows: Vec<Flow>,
-    /// The windows, one behind the other in the order of `flows`; all zero behind the last.
+    /// Windows in the order of `flows`, contiguous; all zero after the last one.
     words: Vec<u64>,
     window: WindowSize,
-    /// `None` where a flow's number is its index.
+    /// `None` if the number of a flow is its index.
     keys: Option<Keys>,
     limit: usize,
 }
 
 impl FlowTable {
-    /// Flows 0 to `flows` - 1.
+    /// Creates a table with flows 0 to `flows` - 1.
     pub(crate) fn planned(flows: usize, window: WindowSize) -> FlowTable {
         FlowTable {
             flows: vec![Flow::NEW; flows],
@@ -32,7 +32,7 @@ impl FlowTable {
         }
     }
 
-    /// No flows yet, and room for the first `limit` that come.
+    /// Creates an empty table with room for the first `limit` flows.
     pub(crate) fn open(limit: usize) -> FlowTable {
         let most = (WindowSize::MEMORY / 8).min(limit * WindowSize::MAX.words());
         FlowTable {
@@ -45,17 +45,17 @@ impl FlowTable {
         }
     }
 
-    /// The window that every flow has now.
+    /// Current window of every flow.
     pub(crate) fn window(&self) -> WindowSize {
         self.window
     }
 
-    /// Whether flows may enter as they come.
+    /// Returns true if flows are added when they arrive.
     pub(crate) fn is_open(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// The index of a flow; `None` if it was not planned or there is no room for it.
+    /// Index of a flow; `None` if it was not planned or there is no room for it.
     #[inline]
     pub(crate) fn index_of(&mut self, flow: u32) -> Option<usize> {
         let index = match &self.keys {
@@ -93,14 +93,14 @@ impl FlowTable {
                 let word = halved_word(&self.words[from..from + old], flow.next, place);
                 self.words[index * new + place] = word;
             }
-            // The first flow stays where it is; all others have moved to before their old place.
+            // The first flow stays in place; all others have moved to before their old place.
             let kept = if index == 0 { used.min(new) } else { 0 };
             self.words[from + kept..from + used].fill(0);
         }
         self.window = window;
     }
 
-    /// Sorts an arrival into its flow.
+    /// Records an arrival in its flow.
     #[inline]
     pub(crate) fn arrive(&mut self, index: usize, sequence: u32) -> (&mut Flow, Arrival) {
         let flow = &mut self.flows[index];
@@ -110,7 +110,7 @@ impl FlowTable {
         (flow, arrival)
     }
 
-    /// Every flow with its number, in the order of the indices.
+    /// All flows with their numbers, in the order of the indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
         let keys = self.keys.as_ref().map(Keys::flows);
         self.flows
@@ -122,7 +122,7 @@ impl FlowTable {
             })
     }
 
-    /// The flow with this number, if it is known.
+    /// Returns the flow with this number, if known.
     pub(crate) fn get(&self, flow: u32) -> Option<&Flow> {
         let index = match &self.keys {
             None => flow as usize,
@@ -190,7 +190,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// After halving, every flow answers as one does that had the small window from the start.
+        /// After halving, every flow behaves like one that had the small window from the start.
         #[test]
         fn halving_forgets_only_the_older_half(
             arrivals in prop::collection::vec((0usize..3, 0u32..6000), 1..60),
@@ -212,7 +212,7 @@ mod tests {
                 prop_assert_eq!(u64::from(next), table.flows[flow].next);
                 for sequence in next.saturating_sub(2100)..next + 100 {
                     let arrival = table.arrive(flow, sequence).1;
-                    // A number between the two windows was remembered or not; now it is not.
+                    // A number between the two window sizes may or may not have been remembered; now it is not.
                     prop_assert_eq!(arrival, judge.observe(sequence), "flow {} {}", flow, sequence);
                 }
             }

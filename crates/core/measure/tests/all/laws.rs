@@ -1,4 +1,4 @@
-//! What must hold for any frames: judged by a plain model, a sorted list, and another library.
+//! Properties for arbitrary frames, checked against a plain model, a sorted list, and another library.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use wb_measure::{
     Analyser, Arrival, Histogram, Measurement, SequenceTracker, SignedHistogram, WindowSize,
 };
 
-/// A tracker that remembers everything.
+/// Tracker that remembers all numbers.
 #[derive(Default)]
 struct Model {
     seen: HashSet<u64>,
@@ -30,7 +30,7 @@ impl Model {
     }
 }
 
-/// Steps from the highest number: mostly onward, now and then back or far ahead.
+/// Steps from the highest number: mostly forward, sometimes back or far ahead.
 fn steps() -> impl Strategy<Value = Vec<i64>> {
     let step = prop_oneof![
         6 => Just(1i64),
@@ -56,7 +56,7 @@ fn within(value: f64, expected: f64, relative: f64) -> bool {
     (value - expected).abs() <= expected.abs() * relative
 }
 
-/// A frame as a worker sees it.
+/// Frame as received by a worker.
 type Frame = (u32, u32, u64, u64);
 
 fn frames() -> impl Strategy<Value = Vec<Frame>> {
@@ -87,7 +87,7 @@ proptest! {
         let mut model = Model::default();
         let mut reordered = 0;
         let mut sequence = start;
-        // A full ring first, or else nothing shows whether it forgets what it skips.
+        // Fill the ring first; otherwise the test does not show whether it clears skipped numbers.
         let run = (0..full).map(|_| 1);
         for step in std::iter::once(0).chain(run).chain(steps) {
             sequence = sequence.max(model.next.saturating_sub(1)).saturating_add_signed(step);
@@ -195,8 +195,7 @@ proptest! {
         prop_assert_eq!(of_flows, frames as u64);
     }
 
-    /// Whatever arrives, the flows add up to the counters, and each original has one latency, one
-    /// clock error or no stamp.
+    /// For any frames, the flows add up to the counters, and each original has a latency, a clock error or no stamp.
     #[test]
     fn figures_add_up(frames in frames()) {
         let all = measure(&frames);

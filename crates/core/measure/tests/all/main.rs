@@ -1,4 +1,4 @@
-//! Measurements through the public face of the crate.
+//! Tests of measurements through the public API.
 
 mod laws;
 mod vectors;

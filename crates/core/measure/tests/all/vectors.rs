@@ -1,9 +1,8 @@
-//! Worked examples with known answers, through the public face.
+//! Worked examples with known results, through the public API.
 
 use wb_measure::{Account, Analyser, Arrival, Histogram, Measurement, WindowSize};
 
-/// One flow whose frames, in the order given, have these sequence numbers and delays; a frame is
-/// sent every 1000 ns.
+/// Analyses one flow with these sequence numbers and delays, in the order given; a frame is sent every 1000 ns.
 fn analyse(frames: &[(u32, i64)]) -> Measurement {
     let mut analyser = Analyser::planned(1);
     for &(sequence, delay) in frames {
@@ -77,8 +76,8 @@ fn percentiles_of_five_hundred_latencies() {
     assert_eq!(all.pdv().p999, Some(4_990));
 }
 
-/// A million frames through a device that drops every 1000th, duplicates every 5000th of the rest
-/// and swaps every 700th with its successor.
+/// A million frames through a device that drops every 1000th, duplicates every 5000th of the rest and swaps every 700th
+/// with its successor.
 #[test]
 fn a_million_frames_through_a_faulty_device() {
     let mut analyser = Analyser::planned(1);
@@ -121,7 +120,7 @@ fn a_million_frames_through_a_faulty_device() {
     assert_eq!(counters.reordered_frames, swaps);
     assert_eq!(counters.late_frames, 10);
     assert_eq!(counters.beyond_window_frames, 0);
-    // The last number, 999,999, was dropped and so left no gap.
+    // The last number, 999,999, was dropped and therefore left no gap.
     assert_eq!(counters.missing_frames, 999);
 
     let (total, flows) = all.account(&[(0, 1_000_000)]);
@@ -279,7 +278,7 @@ fn figures_of_one_flow() {
     assert_eq!(analyser.into_measurement().flows.len(), 3);
 }
 
-/// Frames of a sender that may have begun before the receiver.
+/// Frames of a sender that may have started before the receiver.
 fn joined_late(numbers: &[u32]) -> Measurement {
     let mut analyser = Analyser::open(4).with_unknown_sender();
     for &number in numbers {
@@ -297,14 +296,14 @@ fn without_the_sender_gaps_count_from_the_first_number_seen() {
     );
     assert_eq!((m.largest_gap, m.last_skipped), (2, Some(1003)));
     assert_eq!((m.flows[0].head, m.flows[0].highest), (1000, Some(1004)));
-    // Numbers may be beyond half of what 32 bits hold.
+    // Numbers may exceed half of the 32-bit range.
     let m = joined_late(&[u32::MAX, 0]);
     let counters = m.counters;
     assert_eq!(
         (counters.head_frames, counters.missing_frames),
         (u64::from(u32::MAX), 0)
     );
-    // A number below the first one seen is an original, from which gaps then count.
+    // A number below the first one seen is an original; gaps then count from that number.
     let m = joined_late(&[1000, 997, 999, 997, 1001]);
     let c = m.counters;
     assert_eq!((c.head_frames, c.missing_frames), (997, 1));
@@ -324,7 +323,7 @@ fn a_stamp_far_in_the_future_is_a_clock_error() {
     let m = analyser.into_measurement();
     assert_eq!(m.counters.clock_error_frames, 3);
     assert_eq!((m.latency.count(), m.latency.summary().max), (1, Some(10)));
-    // Three pairs, and none of them has wrapped round.
+    // Three pairs, and none of them has wrapped.
     assert_eq!((m.jitter().count(), m.ipdv.count()), (3, 3));
     let (down, up) = (ipdv(&m)[0], ipdv(&m)[2]);
     assert!(down < -(1 << 41) && up > 1 << 41, "{down} {up}");
