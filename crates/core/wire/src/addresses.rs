@@ -1,4 +1,4 @@
-//! All IP addresses of a frame, whoever made it: behind tags and labels, in tunnels, in source routes.
+//! Finds all IP addresses of any frame: behind tags and labels, in tunnels, in source routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -7,27 +7,27 @@ use crate::ethernet::ethertype;
 use crate::ipv4::protocol;
 use crate::vlan::Vlan;
 
-/// Frames within frames, at most; nobody nests deeper by mistake.
+/// Maximum depth of frames within frames, far above any real nesting.
 const DEEPEST: u32 = 8;
-/// Reverse ARP, whose messages look the same.
+/// Reverse ARP, with the same message format.
 const RARP: u16 = 0x8035;
 const PPPOE_SESSION: u16 = 0x8864;
-/// An Ethernet frame in GRE or the like.
+/// Ethernet frame in GRE or a similar tunnel.
 const BRIDGED: u16 = 0x6558;
-/// The first type that is no length (IEEE Std 802.3 3.2.6).
+/// First value of the type field that is not a length (IEEE Std 802.3 3.2.6).
 const FIRST_TYPE: u16 = 0x0600;
 const VXLAN_PORT: u16 = 4789;
 
-/// Bytes that change stand where an address is, or where it is decided what is one.
+/// Error: changing bytes are part of an address, or determine where addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unclear;
 
-/// Every IP address in a frame, without FCS. The bytes in `changing` are not what will be sent.
+/// Finds every IP address in a frame without FCS. The bytes in `changing` differ in the frames actually sent.
 ///
-/// A frame that carries no IP has none; one that is cut short has those that are there.
+/// A frame without IP has no addresses. A truncated frame has those that are present.
 ///
 /// # Errors
-/// [`Unclear`], if the addresses cannot be told because they change.
+/// Returns [`Unclear`] if the addresses depend on changing bytes.
 pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>, Unclear> {
     let mut look = Look {
         frame,
@@ -45,7 +45,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Bytes that must be known; nothing behind the end of the frame.
+    /// Returns bytes that must not change; None beyond the end of the frame.
     fn bytes<const N: usize>(&self, at: usize) -> Result<Option<[u8; N]>, Unclear> {
         if self.changes(at, N) && at + N <= self.frame.len() {
             return Err(Unclear);
@@ -53,7 +53,7 @@ impl Look<'_> {
         Ok(self.glance(at))
     }
 
-    /// Bytes as they are in this frame.
+    /// Returns bytes as they are in this frame.
     fn glance<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.frame.get(at..)?.first_chunk().copied()
     }
@@ -89,7 +89,7 @@ impl Look<'_> {
         }
     }
 
-    /// What follows an Ethernet type.
+    /// Parses the payload of an Ethernet type.
     fn payload(&mut self, mut kind: u16, mut at: usize, deep: u32) -> Result<(), Unclear> {
         let deep = deep.checked_sub(1).ok_or(Unclear)?;
         while Vlan::is_tpid(kind) {
@@ -129,11 +129,11 @@ impl Look<'_> {
             if bottom & 1 == 0 {
                 continue;
             }
-            // Nothing says what follows but its first bits (RFC 4928 section 3).
+            // Only the first bits show what follows (RFC 4928 section 3).
             return match self.bytes(at)? {
                 Some([first]) if first >> 4 == 4 => self.ipv4(at, deep),
                 Some([first]) if first >> 4 == 6 => self.ipv6(at, deep),
-                // A pseudowire, with a control word or without.
+                // Pseudowire, with or without a control word.
                 Some([0]) => self.ethernet(at + 4, deep),
                 Some(_) => self.ethernet(at, deep),
                 None => Ok(()),
@@ -189,9 +189,9 @@ impl Look<'_> {
             };
             if kind == 43 {
                 let hops = match routing {
-                    // Segment routing (RFC 8754): as many as said, then options.
+                    // Segment routing (RFC 8754): the stated number of segments, then options.
                     4 => usize::from(last) + 1,
-                    // Nobody looks into it: RFC 8200 section 4.4.
+                    // Routers ignore it: RFC 8200 section 4.4.
                     _ if left == 0 => 0,
                     _ => octets / 16,
                 };
@@ -208,7 +208,7 @@ impl Look<'_> {
         }
     }
 
-    /// Tunnels. Bytes that change make no tunnel.
+    /// Parses tunnels. A protocol or port that changes is not treated as a tunnel.
     fn inner(&mut self, next: u8, at: usize, deep: u32) -> Result<(), Unclear> {
         match next {
             4 => self.ipv4(at, deep.checked_sub(1).ok_or(Unclear)?),
@@ -284,18 +284,18 @@ mod tests {
         outer[23] = 4;
         outer[34..34 + inner.len() - 14].copy_from_slice(&inner[14..]);
         assert_eq!(addresses(&outer, &[]).unwrap()[2..], both());
-        // A loose source route of one hop.
+        // Loose source route of one hop.
         let mut routed = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 9, 9).build(120);
         routed[14] = 0x47;
         routed[34..42].copy_from_slice(&[131, 7, 4, 8, 8, 8, 8, 0]);
         assert_eq!(addresses(&routed, &[]).unwrap()[2], IpAddr::V4(B));
-        // A routing header of one hop.
+        // Routing header of one hop.
         let mut routed = Stack::udp6([0; 16], [0; 16], 9, 9).build(120);
         routed[20] = 43;
         routed[54..62].copy_from_slice(&[17, 2, 0, 1, 0, 0, 0, 0]);
         routed[62..78].fill(9);
         assert_eq!(addresses(&routed, &[]).unwrap()[2], IpAddr::from([9; 16]));
-        // Without segments left nobody goes there.
+        // Without segments left the hop is not used.
         routed[57] = 0;
         assert_eq!(addresses(&routed, &[]).unwrap().len(), 2);
     }

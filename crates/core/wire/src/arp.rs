@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{MacAddr, ethertype};
 
-/// The message as it lies on the wire.
+/// Message as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ArpView {
@@ -21,44 +21,44 @@ pub struct ArpView {
     pub protocol_len: u8,
     /// 1 request, 2 reply.
     pub operation: U16<BE>,
-    /// The sender's Ethernet address.
+    /// Ethernet address of the sender.
     pub sender_mac: [u8; 6],
-    /// The sender's IP address.
+    /// IP address of the sender.
     pub sender_ip: [u8; 4],
-    /// The Ethernet address looked for or spoken to.
+    /// Ethernet address of the target.
     pub target_mac: [u8; 6],
-    /// The IP address looked for or spoken to.
+    /// IP address of the target.
     pub target_ip: [u8; 4],
 }
 
 view!(ArpView, 28);
 
-/// What an ARP message does.
+/// Operation of an ARP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOperation {
-    /// Asks who has the target address.
+    /// Asks for the owner of the target address.
     Request,
-    /// Says that the sender has the sender address.
+    /// Announces the owner of the sender address.
     Reply,
 }
 
 /// An ARP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
-    /// Question or answer.
+    /// Request or reply.
     pub operation: ArpOperation,
-    /// The sender's Ethernet address.
+    /// Ethernet address of the sender.
     pub sender_mac: MacAddr,
-    /// The sender's IP address.
+    /// IP address of the sender.
     pub sender_ip: Ipv4Addr,
-    /// Zero in a request.
+    /// Ethernet address of the target; zero in a request.
     pub target_mac: MacAddr,
-    /// The address asked for.
+    /// IP address of the target.
     pub target_ip: Ipv4Addr,
 }
 
 impl Arp {
-    /// The message on the wire.
+    /// Encodes the message.
     pub fn emit(&self) -> [u8; ArpView::LEN] {
         let operation: u16 = match self.operation {
             ArpOperation::Request => 1,
@@ -78,7 +78,8 @@ impl Arp {
         .to_bytes()
     }
 
-    /// The message, and the padding behind it. None unless it is a request or reply for IPv4 over Ethernet.
+    /// Parses the message and returns the padding behind it. None unless it is a request or reply for IPv4 over
+    /// Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (view, rest) = ArpView::of(bytes)?;
         let kind = (

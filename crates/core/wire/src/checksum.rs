@@ -1,17 +1,17 @@
-//! The Internet checksum, whole (RFC 1071) and incremental (RFC 1624).
+//! Internet checksum, full (RFC 1071) and incremental (RFC 1624).
 //!
 //! A *sum* is the ones-complement sum of 16-bit words in network order, kept in a u64 so that sums
 //! may be added freely. A *checksum* is the field on the wire: the complement of the folded sum.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The sum of `bytes` (at most 0xffff); an odd last byte counts as if a zero followed.
+/// Sum of `bytes` (at most 0xffff); an odd last byte is padded with a zero.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     u64::from(fold(partial(bytes)))
 }
 
-/// The same with its carries not added back: below 2^42.
+/// Like [`sum`], without adding the carries back: below 2^42.
 #[inline]
 pub fn partial(bytes: &[u8]) -> u64 {
     // The sum may be taken in any byte order and in wider words (RFC 1071 section 2): an addition and
@@ -30,7 +30,7 @@ pub fn partial(bytes: &[u8]) -> u64 {
     ((sum >> 32) + (sum & 0xffff_ffff) + u64::from(carry)) << 8
 }
 
-/// Fewer than 8 bytes as a word.
+/// Converts fewer than 8 bytes to a word.
 fn few(bytes: &[u8]) -> u128 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -39,43 +39,43 @@ fn few(bytes: &[u8]) -> u128 {
 
 /// Adds the carries back until the sum fits in 16 bits.
 pub const fn fold(sum: u64) -> u16 {
-    // Both halves are added in both halves; the upper one gets the carry of the lower.
+    // Each half receives the sum of both halves; the upper one gets the carry of the lower.
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// The checksum of a sum.
+/// Checksum of a sum.
 pub const fn finish(sum: u64) -> u16 {
     !fold(sum)
 }
 
-/// The checksum as UDP sends it: 0 means unused there, so a computed 0 goes out as 0xffff.
+/// Checksum as sent by UDP: 0 means unused there, so a computed 0 is sent as 0xffff.
 pub const fn udp(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// The sum of the IPv4 pseudo header before `len` bytes of `protocol`.
+/// Sum of the IPv4 pseudo header for `len` bytes of `protocol`.
 pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> u64 {
     u64::from(src.to_bits()) + u64::from(dst.to_bits()) + u64::from(protocol) + u64::from(len)
 }
 
-/// The sum of the IPv6 pseudo header before `len` bytes of `next_header`.
+/// Sum of the IPv6 pseudo header for `len` bytes of `next_header`.
 pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> u64 {
     sum(&src.octets()) + sum(&dst.octets()) + u64::from(next_header) + u64::from(len)
 }
 
-/// Whether a segment that contains its checksum is intact; `pseudo` is 0 where there is no pseudo header.
+/// Returns true if a segment with its checksum is intact; `pseudo` is 0 if there is no pseudo header.
 #[inline]
 pub fn is_right(pseudo: u64, segment: &[u8]) -> bool {
-    // It folds to 0xffff: so do all multiples of that, and only they.
+    // Multiples of 0xffff, and only these, fold to 0xffff.
     let sum = pseudo + partial(segment);
     sum != 0 && sum.is_multiple_of(0xffff)
 }
 
-/// The checksum after the 16-bit word `old` it covers became `new`: RFC 1624 equation 3.
+/// Updates a checksum after a covered 16-bit word changed from `old` to `new`: RFC 1624 equation 3.
 ///
-/// Equal to the full computation as long as any covered byte is not zero, which an IP header or
-/// pseudo header sees to. The UDP rule ([`udp`]) is left to the caller.
+/// Equal to a full computation if any covered byte is not zero, as in every IP header or pseudo header. The caller
+/// applies the UDP rule ([`udp`]).
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     finish(!checksum as u64 + !old as u64 + new as u64)
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Word by word, as RFC 1071 section 4.1 writes it.
+    /// Word by word, as in RFC 1071 section 4.1.
     fn plain(bytes: &[u8]) -> u16 {
         let mut total = 0u64;
         for pair in bytes.chunks(2) {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1624() {
-        // Section 4: the case that equation 2 gets wrong.
+        // Section 4: the case in which equation 2 is wrong.
         assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
@@ -136,7 +136,7 @@ mod tests {
             prop_assert_eq!(fold(value), plain(&value.to_be_bytes()));
         }
 
-        /// Also where there are as many carries as can be.
+        /// Includes the maximum number of carries.
         #[test]
         fn intact_is_what_folds_to_ones(
             mut bytes in prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x7f, 0xfe, 0xff]), 2..80),

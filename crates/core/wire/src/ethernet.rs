@@ -1,4 +1,4 @@
-//! The Ethernet II header.
+//! Ethernet II header.
 
 use zerocopy::byteorder::{BE, U16};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,7 +15,7 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// IEEE 802.1ad service tag.
     pub const QINQ: u16 = 0x88a8;
-    /// The service tag that some devices used before 802.1ad.
+    /// Service tag that some devices used before 802.1ad.
     pub const OLD_QINQ: u16 = 0x9100;
     /// Internet protocol version 6.
     pub const IPV6: u16 = 0x86dd;
@@ -23,11 +23,11 @@ pub mod ethertype {
     pub const MPLS: u16 = 0x8847;
     /// MPLS with an upstream-assigned label.
     pub const MPLS_MULTICAST: u16 = 0x8848;
-    /// IEEE Std 802 local experimental type 1: for payload that is no protocol.
+    /// IEEE Std 802 local experimental type 1: for payload without a protocol.
     pub const EXPERIMENTAL: u16 = 0x88b5;
 }
 
-/// The header as it lies on the wire.
+/// Header as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct EthernetView {
@@ -35,13 +35,13 @@ pub struct EthernetView {
     pub dst: [u8; 6],
     /// Source address.
     pub src: [u8; 6],
-    /// What follows.
+    /// Type of the payload.
     pub ethertype: U16<BE>,
 }
 
 view!(EthernetView, 14);
 
-/// What a sender chooses of an Ethernet header.
+/// Fields of an Ethernet header that the sender chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ethernet {
     /// Destination address.
@@ -51,7 +51,7 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// The header in front of `ethertype`.
+    /// Encodes the header for a payload of type `ethertype`.
     pub fn emit(&self, ethertype: u16) -> [u8; EthernetView::LEN] {
         EthernetView {
             dst: self.dst.0,
@@ -61,7 +61,7 @@ impl Ethernet {
         .to_bytes()
     }
 
-    /// The header, its ethertype and the bytes behind it.
+    /// Parses the header into its value, the ethertype and the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u16, &[u8])> {
         let (view, rest) = EthernetView::of(bytes)?;
         Some((

@@ -1,20 +1,20 @@
-//! IPv6 extension headers that devices on the way have to step over: RFC 8200 section 4.
+//! IPv6 extension headers that devices on the path must skip: RFC 8200 section 4.
 
-/// An extension header that asks for nothing.
+/// Extension header without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// Hop-by-hop options, padding alone; 8 bytes. Directly behind the IPv6 header, and nowhere else.
+    /// Hop-by-hop options with padding only; 8 bytes. Allowed only directly behind the IPv6 header.
     HopByHop,
-    /// A routing header of type 253 (experiments, RFC 4727) without segments left, so nobody uses it; 24 bytes.
+    /// Routing header of type 253 (experiments, RFC 4727) without segments left, so routers ignore it; 24 bytes.
     Routing,
-    /// Destination options, padding alone; 8 bytes.
+    /// Destination options with padding only; 8 bytes.
     Destination,
-    /// The header of a packet that is whole: offset 0, no more fragments; 8 bytes.
+    /// Fragment header of an unfragmented packet: offset 0, no more fragments; 8 bytes.
     Fragment,
 }
 
 impl Extension {
-    /// Its number in the header before it.
+    /// Header number in the preceding header.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -25,7 +25,7 @@ impl Extension {
         }
     }
 
-    /// Bytes on the wire.
+    /// Length in bytes.
     #[must_use]
     pub const fn octets(self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl Extension {
         }
     }
 
-    /// Appends it; `next` is the number of what follows.
+    /// Appends the header; `next` is the number of the following one.
     pub(crate) fn emit(self, next: u8, frame: &mut Vec<u8>) {
         // RFC 8200 section 4.2: option PadN over the 6 bytes.
         const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];

@@ -1,20 +1,20 @@
-//! The fast walk over the headers of a received frame to the place of the test tag.
+//! Fast parser that finds the test tag in a received frame.
 
 use crate::{ArpView, TagKind, Vlan, ethertype, protocol, tag_at};
 
-/// The test tag of a frame: its offset and kind. It stands directly behind the last header.
+/// Finds the test tag of a frame, directly behind the last header: its offset and kind.
 ///
-/// A VLAN tag that the device stripped makes no difference. Receivers that see the same kind of
-/// frame again and again ask [`crate::is_tag_at`] first.
+/// A VLAN tag stripped by the device makes no difference. Receivers of many similar frames call [`crate::is_tag_at`]
+/// first.
 #[inline]
 pub fn find_tag(frame: &[u8]) -> Option<(usize, TagKind)> {
     let offset = headers_end(frame)?;
     Some((offset, tag_at(frame, offset)?))
 }
 
-/// The offset of the first byte behind the last header that is known here: Ethernet, VLANs, MPLS,
-/// ARP, IPv4 or IPv6 with extension headers, UDP, TCP or ICMP echo. None if the frame is cut inside
-/// a header, or is a later fragment. Lengths and checksums are not looked at.
+/// Offset of the first byte behind the last known header: Ethernet, VLANs, MPLS, ARP, IPv4 or IPv6 with extension
+/// headers, UDP, TCP or ICMP echo. None if the frame is truncated inside a header, or is a later fragment. Lengths and
+/// checksums are not verified.
 #[inline]
 pub fn headers_end(frame: &[u8]) -> Option<usize> {
     let mut kind = be16(frame, 12)?;
@@ -31,7 +31,7 @@ pub fn headers_end(frame: &[u8]) -> Option<usize> {
                 break;
             }
         }
-        // A label does not say what it carries: RFC 4928 section 2.
+        // A label does not identify its payload: RFC 4928 section 2.
         kind = match frame.get(at)? >> 4 {
             4 => ethertype::IPV4,
             6 => ethertype::IPV6,
@@ -65,7 +65,7 @@ fn ipv4_end(frame: &[u8], at: usize) -> Option<usize> {
 fn ipv6_end(frame: &[u8], at: usize) -> Option<usize> {
     let mut next = frame.get(at..at + 40)?[6];
     let mut at = at + 40;
-    // Hop-by-hop, routing, destination options; fragment. Every turn moves on by eight bytes at least.
+    // Hop-by-hop, routing, destination options; fragment. Each iteration advances by at least eight bytes.
     while matches!(next, 0 | 43 | 60 | 44) {
         let header = frame.get(at..at + 8)?;
         if next == 44 {

@@ -7,15 +7,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{MacAddr, checksum, protocol};
 
-/// The eight bytes that echo messages begin with.
+/// First eight bytes of an echo message.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct IcmpView {
-    /// What the message is.
+    /// Message type.
     pub kind: u8,
-    /// A finer distinction.
+    /// Message code.
     pub code: u8,
-    /// Over the message, for ICMPv6 also over the pseudo header.
+    /// Checksum over the message, for ICMPv6 also over the pseudo header.
     pub checksum: U16<BE>,
     /// Identifier of an echo.
     pub identifier: U16<BE>,
@@ -25,7 +25,7 @@ pub struct IcmpView {
 
 view!(IcmpView, 8);
 
-/// Which ICMP: the types of the same message differ.
+/// ICMP version: the versions use different types for the same message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpVersion {
     /// ICMP over IPv4.
@@ -35,7 +35,7 @@ pub enum IcmpVersion {
 }
 
 impl IcmpVersion {
-    /// The IP protocol number.
+    /// IP protocol number.
     pub const fn protocol(self) -> u8 {
         match self {
             Self::V4 => protocol::ICMP,
@@ -43,7 +43,7 @@ impl IcmpVersion {
         }
     }
 
-    /// The type of an echo request.
+    /// Type of an echo request.
     pub const fn echo_request(self) -> u8 {
         match self {
             Self::V4 => 8,
@@ -51,7 +51,7 @@ impl IcmpVersion {
         }
     }
 
-    /// The type of an echo reply.
+    /// Type of an echo reply.
     pub const fn echo_reply(self) -> u8 {
         match self {
             Self::V4 => 0,
@@ -60,19 +60,19 @@ impl IcmpVersion {
     }
 }
 
-/// An echo request or reply.
+/// Echo request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Reply, not request.
+    /// True for a reply, false for a request.
     pub reply: bool,
-    /// Tells apart who asks.
+    /// Identifies the sender of requests.
     pub identifier: u16,
-    /// Tells apart what he asks.
+    /// Identifies a request of the sender.
     pub sequence: u16,
 }
 
 impl Echo {
-    /// A request.
+    /// Creates a request.
     pub const fn request(identifier: u16, sequence: u16) -> Self {
         Self {
             reply: false,
@@ -81,7 +81,7 @@ impl Echo {
         }
     }
 
-    /// The header with this checksum.
+    /// Encodes the header with this checksum.
     pub fn emit(&self, version: IcmpVersion, checksum: u16) -> [u8; IcmpView::LEN] {
         IcmpView {
             kind: if self.reply {
@@ -97,7 +97,7 @@ impl Echo {
         .to_bytes()
     }
 
-    /// The header and the payload; None for any other message. The checksum is not verified.
+    /// Parses an echo message into header and payload; None for any other message. The checksum is not verified.
     pub fn parse(version: IcmpVersion, bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (view, rest) = IcmpView::of(bytes)?;
         let reply = view.kind == version.echo_reply();
@@ -115,19 +115,19 @@ impl Echo {
     }
 }
 
-/// The fixed part of a neighbour solicitation or advertisement.
+/// Fixed part of a neighbour solicitation or advertisement.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NeighbourView {
-    /// 135 solicitation, 136 advertisement.
+    /// 135 for a solicitation, 136 for an advertisement.
     pub kind: u8,
-    /// 0.
+    /// Message code: 0.
     pub code: u8,
-    /// Over pseudo header and message.
+    /// Checksum over pseudo header and message.
     pub checksum: U16<BE>,
     /// Router, solicited, override (in the top three bits of an advertisement).
     pub flags: U32<BE>,
-    /// The address in question.
+    /// Address in question.
     pub target: [u8; 16],
 }
 
@@ -141,36 +141,36 @@ const OVERRIDE: u32 = 1 << 29;
 const SOURCE_LINK_ADDRESS: u8 = 1;
 const TARGET_LINK_ADDRESS: u8 = 2;
 
-/// What ARP is in IPv6.
+/// Neighbour message: the IPv6 counterpart of ARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
-    /// Asks who has `target`.
+    /// Request for the owner of `target`.
     Solicitation {
-        /// The address looked for.
+        /// Requested address.
         target: Ipv6Addr,
-        /// The asker's Ethernet address; absent while it tests an address for duplicates.
+        /// Ethernet address of the sender; absent during duplicate address detection.
         source: Option<MacAddr>,
     },
-    /// Says who has `target`.
+    /// Announcement of the owner of `target`.
     Advertisement {
-        /// The address spoken of.
+        /// Announced address.
         target: Ipv6Addr,
-        /// Its Ethernet address.
+        /// Ethernet address of the owner.
         link: Option<MacAddr>,
         /// The sender is a router.
         router: bool,
-        /// This answers a question.
+        /// The message answers a solicitation.
         solicited: bool,
-        /// Replaces what the hearer knows.
+        /// The receiver must replace its cached address.
         overrides: bool,
     },
 }
 
 impl Neighbour {
-    /// Bytes of a message with its Ethernet address.
+    /// Length of a message with an Ethernet address, in bytes.
     pub const MAX_LEN: usize = NeighbourView::LEN + 8;
 
-    /// Writes the message with its checksum and gives its length; None if `out` is too short.
+    /// Writes the message with its checksum and returns its length; None if `out` is too short.
     pub fn emit(&self, src: Ipv6Addr, dst: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
         let (kind, flags, target, option, mac) = match *self {
             Self::Solicitation { target, source } => {
@@ -209,8 +209,8 @@ impl Neighbour {
         Some(len)
     }
 
-    /// Reads a whole ICMPv6 message; None for any other message, and where RFC 4861 section 7.1
-    /// wants it discarded for its code, target or option lengths. The caller verifies hop limit and checksum.
+    /// Parses a complete ICMPv6 message. Returns None for any other message, and if RFC 4861 section 7.1 requires a
+    /// discard for its code, target or option lengths. The caller verifies hop limit and checksum.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (view, options) = NeighbourView::of(bytes)?;
         let target = Ipv6Addr::from(view.target);
@@ -237,7 +237,7 @@ impl Neighbour {
     }
 }
 
-/// The Ethernet address in the option `wanted`, if it is there; None outside if an option is malformed.
+/// Ethernet address in the option `wanted`, if present. The outer None means that an option is malformed.
 fn link_address(wanted: u8, mut options: &[u8]) -> Option<Option<MacAddr>> {
     let mut found = None;
     while let [kind, words, ..] = *options {

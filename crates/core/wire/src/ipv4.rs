@@ -1,4 +1,4 @@
-//! The IPv4 header, RFC 791.
+//! IPv4 header, RFC 791.
 
 use std::net::Ipv4Addr;
 
@@ -17,11 +17,11 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
-    /// RFC 3692 experimental: for payload that is no protocol.
+    /// RFC 3692 experimental: for payload without a protocol.
     pub const EXPERIMENTAL: u8 = 253;
 }
 
-/// The header without options as it lies on the wire.
+/// Header without options as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ipv4View {
@@ -29,7 +29,7 @@ pub struct Ipv4View {
     pub version_ihl: u8,
     /// Differentiated services and congestion notification.
     pub tos: u8,
-    /// Bytes of header and payload.
+    /// Length of header and payload in bytes.
     pub total_len: U16<BE>,
     /// Identification.
     pub id: U16<BE>,
@@ -37,9 +37,9 @@ pub struct Ipv4View {
     pub fragment: U16<BE>,
     /// Time to live.
     pub ttl: u8,
-    /// What follows.
+    /// Protocol of the payload.
     pub protocol: u8,
-    /// Over the header.
+    /// Checksum over the header.
     pub checksum: U16<BE>,
     /// Source address.
     pub src: [u8; 4],
@@ -50,18 +50,18 @@ pub struct Ipv4View {
 view!(Ipv4View, 20);
 
 impl Ipv4View {
-    /// Bytes of the header with its options; below 20 in a malformed one.
+    /// Length of the header with its options in bytes; below 20 if malformed.
     pub const fn header_len(&self) -> usize {
         (self.version_ihl & 0xf) as usize * 4
     }
 
-    /// Whether this packet is a piece of a larger one.
+    /// Returns true if this packet is a fragment.
     pub fn is_fragment(&self) -> bool {
         self.fragment.get() & 0x3fff != 0
     }
 }
 
-/// What a sender chooses of an IPv4 header without options.
+/// Fields of an IPv4 header without options that the sender chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4 {
     /// Differentiated services and congestion notification.
@@ -79,7 +79,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// Time to live 64, all else 0.
+    /// Creates a header with time to live 64 and all other fields 0.
     pub const fn new(src: Ipv4Addr, dst: Ipv4Addr) -> Self {
         Self {
             tos: 0,
@@ -91,7 +91,7 @@ impl Ipv4 {
         }
     }
 
-    /// The header in front of `payload_len` bytes of `protocol`, with its checksum.
+    /// Encodes the header for `payload_len` bytes of `protocol`, with its checksum.
     pub fn emit(&self, protocol: u8, payload_len: usize) -> [u8; Ipv4View::LEN] {
         let total_len = u16::try_from(Ipv4View::LEN + payload_len).unwrap_or(u16::MAX);
         let mut view = Ipv4View {
@@ -110,8 +110,8 @@ impl Ipv4 {
         view.to_bytes()
     }
 
-    /// The header, its protocol and its payload without padding; options are skipped. None if a
-    /// length or the version is wrong. The checksum is not looked at.
+    /// Parses the header into its value, the protocol and the payload without padding; options are skipped. None if a
+    /// length or the version is wrong. The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u8, &[u8])> {
         let (view, _) = Ipv4View::of(bytes)?;
         if view.version_ihl >> 4 != 4 || view.header_len() < Ipv4View::LEN {

@@ -1,4 +1,4 @@
-//! The IPv6 header, RFC 8200, and the multicast addresses that neighbour discovery derives.
+//! IPv6 header, RFC 8200, and the multicast addresses of neighbour discovery.
 
 use std::net::Ipv6Addr;
 
@@ -7,15 +7,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MacAddr;
 
-/// The header as it lies on the wire.
+/// Header as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ipv6View {
     /// Version (4 bits), traffic class (8), flow label (20).
     pub version_class_flow: U32<BE>,
-    /// Bytes behind this header.
+    /// Length of the payload in bytes.
     pub payload_len: U16<BE>,
-    /// What follows.
+    /// Protocol of the payload, or type of the next extension header.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -27,7 +27,7 @@ pub struct Ipv6View {
 
 view!(Ipv6View, 40);
 
-/// What a sender chooses of an IPv6 header.
+/// Fields of an IPv6 header that the sender chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6 {
     /// Differentiated services and congestion notification.
@@ -43,7 +43,7 @@ pub struct Ipv6 {
 }
 
 impl Ipv6 {
-    /// Hop limit 64, all else 0.
+    /// Creates a header with hop limit 64 and all other fields 0.
     pub const fn new(src: Ipv6Addr, dst: Ipv6Addr) -> Self {
         Self {
             class: 0,
@@ -54,7 +54,7 @@ impl Ipv6 {
         }
     }
 
-    /// The header in front of `payload_len` bytes of `next_header`.
+    /// Encodes the header for `payload_len` bytes of `next_header`.
     pub fn emit(&self, next_header: u8, payload_len: usize) -> [u8; Ipv6View::LEN] {
         Ipv6View {
             version_class_flow: (6 << 28
@@ -70,8 +70,8 @@ impl Ipv6 {
         .to_bytes()
     }
 
-    /// The header, its next header and its payload without padding. None if the length or the
-    /// version is wrong. Extension headers are left in the payload.
+    /// Parses the header into its value, the next header and the payload without padding. None if the length or the
+    /// version is wrong. Extension headers remain in the payload.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u8, &[u8])> {
         let (view, rest) = Ipv6View::of(bytes)?;
         let word = view.version_class_flow.get();
@@ -90,13 +90,13 @@ impl Ipv6 {
     }
 }
 
-/// The group that every owner of `address` listens to: RFC 4291 section 2.7.1.
+/// Solicited-node multicast address of `address`: RFC 4291 section 2.7.1.
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// The Ethernet address of an IPv6 group: RFC 2464 section 7.
+/// Ethernet address of an IPv6 multicast group: RFC 2464 section 7.
 pub fn multicast_mac(group: Ipv6Addr) -> MacAddr {
     let [.., a, b, c, d] = group.octets();
     MacAddr([0x33, 0x33, a, b, c, d])

@@ -1,12 +1,12 @@
 //! Frame formats: header views and values, checksums, the test tag, neighbour answers.
 //!
-//! Pure: bytes and time come in as arguments. Knows no ports, no clock, no plan. Lengths are
-//! those in memory, so without the 4-byte FCS.
+//! Does no I/O: bytes and time are arguments. Does not know ports, clocks or plans. Lengths are those in memory,
+//! without the 4-byte FCS.
 //!
-//! Each header has one file with two types. A *view* ([`Ipv4View`]) is the layout on the wire, read
-//! or patched in place; a *value* ([`Ipv4`]) holds what a sender chooses, and what follows from
-//! the rest of the frame (lengths, protocol numbers, checksums) is given to `emit` and handed
-//! back by `parse`. `parse` answers for all lengths once and takes any bytes without panic.
+//! Each header has one file with two types. A *view* ([`Ipv4View`]) is the layout on the wire, read or patched in
+//! place. A *value* ([`Ipv4`]) contains the fields that a sender chooses. Fields that depend on the rest of the frame
+//! (lengths, protocol numbers, checksums) are arguments of `emit` and results of `parse`. `parse` checks all lengths
+//! and accepts any bytes without panic.
 //!
 //! ```
 //! use wb_wire::{Stack, find_tag, Tag};
@@ -19,24 +19,24 @@
 
 #![forbid(unsafe_code)]
 
-/// Gives a wire layout its ways in and out: `LEN`, `of`, `of_mut`, `to_bytes`.
+/// Implements the conversions of a wire layout: `LEN`, `of`, `of_mut`, `to_bytes`.
 macro_rules! view {
     ($name:ident, $len:literal) => {
         impl $name {
-            /// Bytes on the wire.
+            /// Length on the wire in bytes.
             pub const LEN: usize = $len;
 
-            /// The fixed part of the header and all bytes behind it; no field is checked.
+            /// Returns the fixed part of the header and all bytes behind it; no field is checked.
             pub fn of(bytes: &[u8]) -> Option<(&Self, &[u8])> {
                 zerocopy::FromBytes::ref_from_prefix(bytes).ok()
             }
 
-            /// Like [`Self::of`], to patch fields in place.
+            /// Like [`Self::of`], for patching fields in place.
             pub fn of_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
                 zerocopy::FromBytes::mut_from_prefix(bytes).ok()
             }
 
-            /// The header as it goes on the wire.
+            /// Encodes the header.
             pub fn to_bytes(self) -> [u8; $len] {
                 zerocopy::transmute!(self)
             }
@@ -81,5 +81,5 @@ pub use tcp::{Tcp, TcpView, tcp_flags};
 pub use udp::{Udp, UdpView};
 pub use vlan::{Vlan, VlanView};
 
-/// The smallest frame on Ethernet, without FCS: IEEE 802.3 minFrameSize 64.
+/// Minimum length of an Ethernet frame without FCS: IEEE 802.3 minFrameSize 64.
 pub const MIN_LEN: usize = 60;

@@ -3,38 +3,38 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A 48-bit Ethernet address.
+/// 48-bit Ethernet address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
     /// All ones: every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// All zeros: not known yet.
+    /// All zeros: unknown.
     pub const ZERO: Self = Self([0; 6]);
 
-    /// Whether the group bit is set; the broadcast address counts as multicast.
+    /// Returns true if the group bit is set, also for the broadcast address.
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether this is the broadcast address.
+    /// Returns true for the broadcast address.
     pub const fn is_broadcast(self) -> bool {
         matches!(self.0, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff])
     }
 
-    /// Whether one station can own this address: not a group and not all zeros.
+    /// Returns true if a single station can own this address: neither a group nor all zeros.
     pub const fn is_unicast(self) -> bool {
         !self.is_multicast() && !matches!(self.0, [0, 0, 0, 0, 0, 0])
     }
 
-    /// The address as a number, first byte highest.
+    /// Converts the address to a number, first byte highest.
     pub const fn to_u64(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    /// The address of the low 48 bits of `number`.
+    /// Creates an address from the low 48 bits of `number`.
     pub const fn from_u64(number: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
         Self([a, b, c, d, e, f])
@@ -54,7 +54,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// A text that is no Ethernet address.
+/// Error for a text that is not an Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a MAC address; write six bytes in hex like 02:00:00:00:00:01")]
 pub struct ParseMacError(String);
@@ -69,7 +69,7 @@ impl FromStr for MacAddr {
         let mut parts = text.split(separator);
         for byte in &mut bytes {
             let part = parts.next().ok_or_else(wrong)?;
-            // from_str_radix would take a sign.
+            // from_str_radix would accept a sign.
             if !(1..=2).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(wrong());
             }

@@ -3,7 +3,7 @@
 use zerocopy::byteorder::{BE, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One entry as it lies on the wire.
+/// Entry as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LabelView {
@@ -14,14 +14,14 @@ pub struct LabelView {
 view!(LabelView, 4);
 
 impl LabelView {
-    /// The bottom-of-stack bit of an entry.
+    /// Bottom-of-stack bit of an entry.
     pub const BOTTOM: u32 = 0x100;
 }
 
-/// A label. Whether it is the bottom of the stack follows from its place.
+/// MPLS label. The bottom-of-stack bit follows from its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The label, 20 bits.
+    /// Label, 20 bits.
     pub label: u32,
     /// Traffic class, 0 to 7.
     pub class: u8,
@@ -30,7 +30,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label with class 0 and a time to live of 64.
+    /// Creates a label with class 0 and a time to live of 64.
     pub const fn new(label: u32) -> Self {
         Self {
             label,
@@ -39,7 +39,7 @@ impl Label {
         }
     }
 
-    /// The label of a whole entry; the bottom bit is dropped.
+    /// Decodes an entry; the bottom bit is dropped.
     pub const fn from_word(word: u32) -> Self {
         Self {
             label: word >> 12,
@@ -48,7 +48,7 @@ impl Label {
         }
     }
 
-    /// The entry, with the bottom bit as told.
+    /// Encodes the entry with the given bottom bit.
     pub fn emit(&self, bottom: bool) -> [u8; LabelView::LEN] {
         let word = (self.label & 0xf_ffff) << 12
             | u32::from(self.class & 7) << 9
@@ -57,7 +57,7 @@ impl Label {
         LabelView { word: word.into() }.to_bytes()
     }
 
-    /// The label, whether it is the last, and the bytes behind it.
+    /// Parses an entry into its label, the bottom bit and the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(Self, bool, &[u8])> {
         let (view, rest) = LabelView::of(bytes)?;
         let word = view.word.get();

@@ -1,8 +1,7 @@
-//! What a test port owes its neighbours: answers to ARP, neighbour discovery and ping.
+//! Neighbour responder of a test port: answers ARP, neighbour discovery and ping.
 //!
-//! Frame in, frame out; remembers nothing and knows no time. The port's owner decides when to ask,
-//! how often, and for how long an answer is good. Frames of a stream with ICMP echo look like pings,
-//! so look for the test tag first.
+//! Works on single frames, without state or clock. The owner of the port decides when and how often to send requests,
+//! and how long an answer is valid. Frames of a stream with ICMP echo look like pings, so check for the test tag first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -14,7 +13,7 @@ use crate::{
     solicited_node,
 };
 
-/// IP addresses: single ones, ranges and prefixes of both versions.
+/// Set of IP addresses: single ones, ranges and prefixes of both versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddrSet {
     v4: Vec<(u32, u32)>,
@@ -30,17 +29,17 @@ impl AddrSet {
         }
     }
 
-    /// Adds all addresses from the first to the last, in whichever order they are given.
+    /// Adds all addresses between two ends, given in any order.
     pub fn insert_v4(&mut self, range: RangeInclusive<Ipv4Addr>) {
         merge(&mut self.v4, range.start().to_bits(), range.end().to_bits());
     }
 
-    /// Adds all addresses from the first to the last, in whichever order they are given.
+    /// Adds all addresses between two ends, given in any order.
     pub fn insert_v6(&mut self, range: RangeInclusive<Ipv6Addr>) {
         merge(&mut self.v6, range.start().to_bits(), range.end().to_bits());
     }
 
-    /// Adds every address of a prefix; a length beyond the address is the address alone.
+    /// Adds every address of a prefix; a length above 32 or 128 means the single address.
     pub fn insert_prefix(&mut self, address: IpAddr, len: u8) {
         match address {
             IpAddr::V4(address) => {
@@ -62,12 +61,12 @@ impl AddrSet {
         }
     }
 
-    /// Whether the address is in the set.
+    /// Returns true if the address is in the set.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.range_of(address).is_some()
     }
 
-    /// The first and last address of the range that an address of the set is in.
+    /// Returns the first and last address of the range that contains an address.
     pub fn range_of(&self, address: IpAddr) -> Option<(IpAddr, IpAddr)> {
         match address {
             IpAddr::V4(address) => {
@@ -81,12 +80,12 @@ impl AddrSet {
         }
     }
 
-    /// Whether there is no address in it.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The first and last address of each range, in order, IPv4 first.
+    /// First and last address of each range, in order, IPv4 first.
     pub fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> + '_ {
         let v4 = self
             .v4
@@ -116,7 +115,7 @@ impl FromIterator<IpAddr> for AddrSet {
     }
 }
 
-/// Keeps `ranges` sorted and without overlap.
+/// Adds a range; `ranges` stay sorted and without overlap.
 fn merge<T: Ord + Copy>(ranges: &mut Vec<(T, T)>, a: T, b: T) {
     let (mut low, mut high) = (a.min(b), a.max(b));
     let first = ranges.partition_point(|range| range.1 < low);
@@ -133,17 +132,17 @@ fn covering<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> Option<(T, T)> {
     ranges.get(at).copied().filter(|range| range.0 <= address)
 }
 
-/// The addresses a port answers for, all at one Ethernet address.
+/// Addresses for which a port answers, all with one Ethernet address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourResponder {
-    /// The port's Ethernet address.
+    /// Ethernet address of the port.
     pub mac: MacAddr,
-    /// Its IP addresses.
+    /// IP addresses of the port.
     pub addresses: AddrSet,
 }
 
 impl NeighbourResponder {
-    /// Answers for `addresses` at `mac`.
+    /// Creates a responder that answers for `addresses` with `mac`.
     pub fn new(mac: MacAddr, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             mac,
@@ -151,9 +150,9 @@ impl NeighbourResponder {
         }
     }
 
-    /// Writes the answer to an ARP request, neighbour solicitation or echo request for one of our
-    /// addresses and gives its length. VLAN tags in the frame are kept; a tag that the device stripped
-    /// has to be put back by the caller. None if there is nothing to answer, or `out` is too short.
+    /// Writes the answer to an ARP request, neighbour solicitation or echo request for one of the addresses, and
+    /// returns its length. VLAN tags in the frame are kept; the caller must restore a tag that the device stripped.
+    /// Returns None if there is nothing to answer, or `out` is too short.
     pub fn answer(&self, frame: &[u8], out: &mut [u8]) -> Option<usize> {
         let (ethernet, _, _) = Ethernet::parse(frame)?;
         let for_us = ethernet.dst == self.mac || ethernet.dst.is_multicast();
@@ -175,8 +174,8 @@ impl NeighbourResponder {
         }
     }
 
-    /// What a frame from another station says about its addresses: ARP of any kind (RFC 826 learns
-    /// from requests, too), neighbour advertisements and solicitations with a link-layer address.
+    /// Learns the addresses of another station from its frame: ARP of any kind (RFC 826 learns from requests, too),
+    /// neighbour advertisements and solicitations with a link-layer address.
     pub fn heard(&self, frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
         let (kind, at) = behind_vlans(frame)?;
         let packet = &frame[at..];
@@ -199,8 +198,8 @@ impl NeighbourResponder {
     }
 }
 
-/// The ARP broadcast that asks for `target_ip`, padded to 60 bytes, and its length. With
-/// `src_ip` = `target_ip` it announces the address. None if `out` is too short.
+/// Writes an ARP broadcast request for `target_ip`, padded to 60 bytes, and returns its length. With `src_ip` =
+/// `target_ip` it announces the address. None if `out` is too short.
 pub fn arp_request(
     src_mac: MacAddr,
     src_ip: Ipv4Addr,
@@ -228,8 +227,8 @@ pub fn arp_request(
     pad(out, at + ArpView::LEN)
 }
 
-/// The neighbour solicitation that asks all for `target`, and its length. With `src_ip`
-/// unspecified it only tests whether the address is taken. None if `out` is too short.
+/// Writes a neighbour solicitation for `target` to its multicast group, and returns its length. With `src_ip`
+/// unspecified it only tests whether the address is in use. None if `out` is too short.
 pub fn neighbour_solicitation(
     src_mac: MacAddr,
     src_ip: Ipv6Addr,
@@ -257,7 +256,7 @@ pub fn neighbour_solicitation(
     )
 }
 
-/// The reply under construction: to whom, under which tags, into which bytes.
+/// Reply under construction: receiver, link header of the request, and buffer.
 struct Reply<'a> {
     responder: &'a NeighbourResponder,
     link: &'a [u8],
@@ -268,7 +267,7 @@ struct Reply<'a> {
 impl Reply<'_> {
     fn arp(&mut self, packet: &[u8]) -> Option<usize> {
         let (arp, _) = Arp::parse(packet)?;
-        // The sender's own address announced is no question.
+        // A gratuitous ARP request is an announcement and gets no answer.
         let asks = arp.operation == ArpOperation::Request && arp.sender_ip != arp.target_ip;
         if !asks || !self.responder.addresses.contains(arp.target_ip.into()) {
             return None;
@@ -336,8 +335,8 @@ impl Reply<'_> {
         self.echo(IcmpVersion::V6, at + Ipv6View::LEN, message)
     }
 
-    /// The request turned into a reply in place. The checksum is updated, not computed anew, so
-    /// that a request damaged on its way comes back as damaged.
+    /// Turns the request into a reply in place. The checksum is updated, not recomputed, so that a request damaged in
+    /// transit returns as damaged.
     fn echo(&mut self, version: IcmpVersion, at: usize, message: &[u8]) -> Option<usize> {
         let (view, _) = IcmpView::of(message)?;
         if (view.kind, view.code) != (version.echo_request(), 0) {
@@ -361,7 +360,7 @@ impl Reply<'_> {
         if !self.responder.addresses.contains(target.into()) || asker.src.is_multicast() {
             return None;
         }
-        // RFC 4861 section 7.2.4: who tests an address has none yet, so all nodes are told.
+        // RFC 4861 section 7.2.4: a node that tests an address has none yet, so the answer goes to all nodes.
         let solicited = !asker.src.is_unspecified();
         let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let to = if solicited { asker.src } else { all_nodes };
@@ -381,7 +380,7 @@ impl Reply<'_> {
         put_neighbour(self.out, at, target, to, answer)
     }
 
-    /// The tags and type of the question, with addresses for the answer.
+    /// Writes the tags and type of the request, with the addresses of the answer.
     fn link_header(&mut self) -> Option<usize> {
         put(self.out, 0, self.link)?;
         put(self.out, 0, &self.to.0)?;
@@ -390,7 +389,7 @@ impl Reply<'_> {
     }
 }
 
-/// The type behind all VLAN tags and the offset of what it announces, which is within the frame.
+/// Ethernet type behind all VLAN tags, and the offset of its payload within the frame.
 fn behind_vlans(frame: &[u8]) -> Option<(u16, usize)> {
     let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
     while Vlan::is_tpid(kind) {
@@ -399,7 +398,7 @@ fn behind_vlans(frame: &[u8]) -> Option<(u16, usize)> {
     Some((kind, frame.len() - rest.len()))
 }
 
-/// A neighbour message with its IP header, if it passes RFC 4861 section 7.1.
+/// Parses a neighbour message with its IP header, if it passes RFC 4861 section 7.1.
 fn neighbour_message(packet: &[u8]) -> Option<(Ipv6, Neighbour)> {
     let (ip, next, message) = Ipv6::parse(packet)?;
     if next != protocol::ICMPV6 || ip.hop_limit != 255 {
@@ -445,7 +444,7 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Zeros up to the smallest frame; gives the length of the frame.
+/// Pads with zeros to the minimum frame length; returns the length of the frame.
 fn pad(out: &mut [u8], len: usize) -> Option<usize> {
     let padded = len.max(MIN_LEN);
     out.get_mut(len..padded)?.fill(0);

@@ -1,12 +1,11 @@
-//! Random numbers by seed: the same seed gives the same frames everywhere. Not for secrets.
+//! Pseudo-random numbers: the same seed gives the same frames on every machine. Not for secrets.
 
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) from this
-/// state on.
+/// SplitMix64 generator (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) with this state.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! A frame as a list of layers, and the bytes it makes at a given length.
+//! Frame as a list of layers, which can be built at a given length.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,50 +10,50 @@ use crate::{
     protocol,
 };
 
-/// The layers of a frame. All that follows from others (types, lengths, checksums, the bottom of the
-/// label stack) is filled in by [`build`](Self::build).
+/// Layers of a frame. [`build`](Self::build) fills in all derived fields: types, lengths, checksums, the bottom of the
+/// label stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// The addresses.
+    /// Ethernet addresses.
     pub ethernet: Ethernet,
     /// VLAN tags, outer first.
     pub vlans: Vec<Vlan>,
     /// MPLS labels, outer first.
     pub mpls: Vec<Label>,
-    /// What comes next.
+    /// Network layer, or its replacement.
     pub network: Network,
-    /// Extension headers between IPv6 and what it carries, in their order; without IPv6 there are none.
+    /// Extension headers between IPv6 and its payload, in this order; ignored without IPv6.
     pub extensions: Vec<Extension>,
-    /// The bytes behind the last header.
+    /// Payload behind the last header.
     pub fill: Fill,
 }
 
-/// What is behind Ethernet, VLAN tags and labels.
+/// Layer behind Ethernet, VLAN tags and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Payload directly, under this ethertype (which labels leave no room for).
+    /// Payload with this ethertype (which labels leave no room for).
     None {
-        /// The type field.
+        /// Type field.
         ethertype: u16,
     },
-    /// An ARP message.
+    /// ARP message.
     Arp(Arp),
-    /// IPv4 and what it carries.
+    /// IPv4 and its payload.
     Ipv4(Ipv4, Transport),
-    /// IPv6 and what it carries.
+    /// IPv6 and its payload.
     Ipv6(Ipv6, Transport),
 }
 
-/// What IP carries.
+/// Layer behind IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A datagram.
+    /// UDP datagram.
     Udp(Udp),
-    /// A segment without a connection.
+    /// TCP segment without a connection.
     Tcp(Tcp),
-    /// An ICMP or ICMPv6 echo, after the version of IP.
+    /// ICMP or ICMPv6 echo, depending on the version of IP.
     Echo(Echo),
-    /// Payload directly, under this protocol number.
+    /// Payload with this protocol number.
     Raw(u8),
 }
 
@@ -63,45 +63,45 @@ pub enum Fill {
     /// All zeros.
     #[default]
     Zero,
-    /// All this byte.
+    /// This byte, repeated.
     Byte(u8),
     /// 00 01 02 … ff 00 …: RFC 2544 appendix C.
     Counting,
-    /// The same noise for the same seed.
+    /// Pseudo-random bytes from a seed.
     Random(u64),
-    /// These bytes again and again; none are zeros.
+    /// These bytes, repeated; zeros if empty.
     Repeat(Vec<u8>),
 }
 
-/// Where the headers of a built frame begin: offsets from its first byte.
+/// Offsets of the headers of a built frame, from its first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The Ethernet header: 0.
+    /// Ethernet header: 0.
     pub eth: usize,
     /// Control information of each VLAN tag, outer first.
     pub vlans: Vec<usize>,
     /// Each label, outer first.
     pub mpls: Vec<usize>,
-    /// The ARP message.
+    /// ARP message.
     pub arp: Option<usize>,
-    /// The IP header.
+    /// IP header.
     pub ip: Option<usize>,
-    /// The byte that says what IP carries: of the IP header, or of the last extension header.
+    /// Protocol number of the IP payload: in the IP header or in the last extension header.
     pub protocol: Option<usize>,
-    /// The UDP, TCP or ICMP header.
+    /// UDP, TCP or ICMP header.
     pub l4: Option<usize>,
-    /// The first byte behind the last header: the place of the test tag.
+    /// First byte behind the last header: position of the test tag.
     pub payload: usize,
-    /// The end of the IP packet, or of the frame without one; padding only beyond 65,535 bytes of IP.
+    /// End of the IP packet, or of a frame without IP. Only frames with more than 65,535 bytes of IP have padding.
     pub end: usize,
-    /// The checksum field of IPv4.
+    /// IPv4 checksum field.
     pub ip_checksum: Option<usize>,
-    /// The checksum field of the layer-4 header, where one is in use.
+    /// Layer-4 checksum field, if in use.
     pub l4_checksum: Option<usize>,
 }
 
 impl Layout {
-    /// The sum of the pseudo header that the layer-4 checksum of this frame covers; None without layer 4.
+    /// Sum of the pseudo header covered by the layer-4 checksum of this frame; None without layer 4.
     pub fn pseudo(&self, frame: &[u8]) -> Option<u64> {
         let (ip, l4) = (self.ip?, self.l4?);
         let len = self.end.checked_sub(l4)?;
@@ -127,12 +127,12 @@ impl Layout {
         }
     }
 
-    /// The IP protocol number of what IP carries in the frame, behind all extension headers.
+    /// Protocol number of the IP payload in the frame, behind all extension headers.
     pub fn protocol(&self, frame: &[u8]) -> Option<u8> {
         frame.get(self.protocol?).copied()
     }
 
-    /// Computes the layer-4 checksum anew and writes it; does nothing where none is in use.
+    /// Recomputes and writes the layer-4 checksum, if in use.
     pub fn write_l4_checksum(&self, frame: &mut [u8]) {
         let (Some(l4), Some(at)) = (self.l4, self.l4_checksum) else {
             return;
@@ -150,7 +150,7 @@ impl Layout {
 }
 
 impl Stack {
-    /// UDP over IPv4 with zero Ethernet addresses, no tags and a zero payload.
+    /// Creates UDP over IPv4 with zero Ethernet addresses, no tags and a zero payload.
     pub fn udp4(
         src: impl Into<Ipv4Addr>,
         dst: impl Into<Ipv4Addr>,
@@ -163,7 +163,7 @@ impl Stack {
         ))
     }
 
-    /// UDP over IPv6 with zero Ethernet addresses, no tags and a zero payload.
+    /// Creates UDP over IPv6 with zero Ethernet addresses, no tags and a zero payload.
     pub fn udp6(
         src: impl Into<Ipv6Addr>,
         dst: impl Into<Ipv6Addr>,
@@ -176,7 +176,7 @@ impl Stack {
         ))
     }
 
-    /// This network layer with zero Ethernet addresses, no tags and a zero payload.
+    /// Creates a frame with this network layer, zero Ethernet addresses, no tags and a zero payload.
     pub fn over(network: Network) -> Self {
         Self {
             ethernet: Ethernet::default(),
@@ -188,13 +188,13 @@ impl Stack {
         }
     }
 
-    /// Bytes of all headers: the shortest frame that [`build`](Self::build) makes. The 60 bytes that
-    /// Ethernet wants are not part of this.
+    /// Length of all headers in bytes: the shortest frame that [`build`](Self::build) makes. The Ethernet minimum of 60
+    /// bytes is not applied.
     pub fn min_len(&self) -> usize {
         self.layout(0).payload
     }
 
-    /// Where the headers of a frame of `len` bytes begin.
+    /// Offsets of the headers in a frame of `len` bytes.
     pub fn layout(&self, len: usize) -> Layout {
         let mut layout = Layout::default();
         let mut at = EthernetView::LEN;
@@ -256,8 +256,8 @@ impl Stack {
         layout
     }
 
-    /// The frame of `len` bytes (without FCS), all lengths and checksums filled in. Headers that need
-    /// more than `len` make it longer: [`min_len`](Self::min_len) bytes.
+    /// Builds a frame of `len` bytes (without FCS), with all lengths and checksums. If the headers need more than
+    /// `len`, the frame has [`min_len`](Self::min_len) bytes.
     pub fn build(&self, len: usize) -> Vec<u8> {
         self.build_with_layout(len).0
     }

@@ -1,4 +1,4 @@
-//! The test tag: what a sender writes behind the last header so that a receiver knows its frames.
+//! Test tag: identifies our frames to the receiver, directly behind the last header.
 //!
 //! | offset | field, big endian |
 //! |---|---|
@@ -7,27 +7,27 @@
 //! | 6 | u32 sequence of the flow |
 //! | 10 | u64 wall clock, ns since 1970 |
 //!
-//! Beside it stands the 16-byte tag of the kernel's pktgen, which the receiver understands too.
+//! The receiver also recognises the 16-byte tag of the kernel's pktgen.
 
-/// Our own tag.
+/// Tag of wirebench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The flow, stream included.
+    /// Flow number, which includes the stream.
     pub flow: u32,
-    /// Low 32 bits of the frame's number in its flow.
+    /// Low 32 bits of the sequence number in the flow.
     pub sequence: u32,
-    /// When the frame was sent, ns since 1970.
+    /// Send time, ns since 1970.
     pub time_ns: u64,
 }
 
 impl Tag {
-    /// Bytes of the tag.
+    /// Length of the tag in bytes.
     pub const LEN: usize = 18;
-    /// Magic and version 1. The first half byte is neither 4 nor 6, so that behind an MPLS label,
-    /// where only that half byte tells what follows, the tag is not taken for an IP header.
+    /// Magic and version 1. The first half byte is neither 4 nor 6. Behind an MPLS label only this half byte shows what
+    /// follows, so the tag does not look like an IP header.
     pub const MAGIC: u16 = 0xb5e1;
 
-    /// Writes the whole tag.
+    /// Writes the complete tag.
     #[inline]
     pub fn write(&self, buf: &mut [u8; Self::LEN]) {
         buf[0..2].copy_from_slice(&Self::MAGIC.to_be_bytes());
@@ -35,14 +35,14 @@ impl Tag {
         Self::write_seq_time(buf, self.sequence, self.time_ns);
     }
 
-    /// Writes what changes from frame to frame, into a tag that was written whole once.
+    /// Writes the fields that change from frame to frame into an existing tag.
     #[inline]
     pub fn write_seq_time(buf: &mut [u8; Self::LEN], sequence: u32, time_ns: u64) {
         buf[6..10].copy_from_slice(&sequence.to_be_bytes());
         buf[10..18].copy_from_slice(&time_ns.to_be_bytes());
     }
 
-    /// The tag that `bytes` begin with, if they do.
+    /// Reads the tag at the start of `bytes`, if present.
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let &[m0, m1, f0, f1, f2, f3, s0, s1, s2, s3, ref time @ ..] =
@@ -55,16 +55,16 @@ impl Tag {
     }
 }
 
-/// The tag of pktgen: magic, sequence, and two time words that come in two forms.
+/// Tag of pktgen: magic, sequence number, and two time words in one of two forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PktgenTag {
-    /// Starts at 1.
+    /// Sequence number, from 1.
     pub sequence: u32,
-    /// The time words as they stand in the frame.
+    /// Time words as in the frame.
     pub time: [u32; 2],
 }
 
-/// What the time words of a pktgen tag say.
+/// Meaning of the time words of a pktgen tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PktgenTime {
     /// Both words are zero: sent without a time.
@@ -76,12 +76,12 @@ pub enum PktgenTime {
 }
 
 impl PktgenTag {
-    /// Bytes of the tag.
+    /// Length of the tag in bytes.
     pub const LEN: usize = 16;
     /// pktgen.c: PKTGEN_MAGIC.
     pub const MAGIC: u32 = 0xbe9b_e955;
 
-    /// A tag in kernel form; the time is cut to microseconds.
+    /// Creates a tag in kernel form; the time is truncated to microseconds.
     pub const fn at(sequence: u32, wall_ns: u64) -> Self {
         Self {
             sequence,
@@ -92,7 +92,7 @@ impl PktgenTag {
         }
     }
 
-    /// Writes the whole tag.
+    /// Writes the complete tag.
     #[inline]
     pub fn write(&self, buf: &mut [u8; Self::LEN]) {
         buf[0..4].copy_from_slice(&Self::MAGIC.to_be_bytes());
@@ -101,7 +101,7 @@ impl PktgenTag {
         buf[12..16].copy_from_slice(&self.time[1].to_be_bytes());
     }
 
-    /// The tag that `bytes` begin with, if they do.
+    /// Reads the tag at the start of `bytes`, if present.
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<{ Self::LEN }>()?;
@@ -114,8 +114,8 @@ impl PktgenTag {
         })
     }
 
-    /// The time words, read by a guess, as both forms share one magic: kernel form if the second word
-    /// can be microseconds and the first is within an hour of `now_wall_ns`, else OSTA form.
+    /// Interprets the time words by a guess, because both forms share one magic. Kernel form if the second word can be
+    /// microseconds and the first is within an hour of `now_wall_ns`, otherwise OSTA form.
     #[inline]
     pub fn guess_time(&self, now_wall_ns: u64) -> PktgenTime {
         let [high, low] = self.time;
@@ -123,7 +123,7 @@ impl PktgenTag {
             return PktgenTime::None;
         }
         let now = now_wall_ns / 1_000_000_000;
-        // Unsigned seconds wrap in 2106: measure the distance on that circle.
+        // Unsigned seconds wrap in 2106: measure the distance modulo 2^32.
         let distance = high.wrapping_sub(now as u32) as i32;
         if low < 1_000_000 && distance.unsigned_abs() <= 3600 {
             let seconds = now.wrapping_add_signed(i64::from(distance));
@@ -137,7 +137,7 @@ impl PktgenTag {
     }
 }
 
-/// Which tag a frame carries.
+/// Kind of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagKind {
     /// [`Tag`].
@@ -147,7 +147,7 @@ pub enum TagKind {
 }
 
 impl TagKind {
-    /// Bytes of the tag.
+    /// Length of the tag in bytes.
     pub const fn len(self) -> usize {
         match self {
             Self::Native => Tag::LEN,
@@ -155,13 +155,13 @@ impl TagKind {
         }
     }
 
-    /// Never: a tag has bytes.
+    /// Always false.
     pub const fn is_empty(self) -> bool {
         false
     }
 }
 
-/// Which whole tag stands at `offset`, if any.
+/// Kind of the complete tag at `offset`, if any.
 #[inline]
 pub fn tag_at(frame: &[u8], offset: usize) -> Option<TagKind> {
     let bytes = frame.get(offset..)?;
@@ -175,8 +175,7 @@ pub fn tag_at(frame: &[u8], offset: usize) -> Option<TagKind> {
     }
 }
 
-/// Whether a whole tag of either kind stands at `offset`: the receiver's short cut with the offset
-/// that was right last.
+/// Returns true if a complete tag of either kind is at `offset`. The receiver tries the last offset first.
 #[inline]
 pub fn is_tag_at(frame: &[u8], offset: usize) -> bool {
     tag_at(frame, offset).is_some()
@@ -237,7 +236,7 @@ mod tests {
             .guess_time(now),
             PktgenTime::None
         );
-        // Half a minute after the seconds wrapped, a frame from before it.
+        // Half a minute after the seconds wrapped, with a frame from before.
         let wrap = (1 << 32) * 1_000_000_000;
         assert_eq!(
             PktgenTag::at(1, wrap - 2_000_000_000).guess_time(wrap + 28_000_000_000),

@@ -1,4 +1,4 @@
-//! The TCP header, RFC 9293, without any state behind it.
+//! TCP header, RFC 9293, without connection state.
 
 use zerocopy::byteorder::{BE, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,9 +13,9 @@ pub mod tcp_flags {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment field counts.
+    /// The acknowledgment field is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
     /// Congestion echo.
     pub const ECE: u8 = 0x40;
@@ -23,7 +23,7 @@ pub mod tcp_flags {
     pub const CWR: u8 = 0x80;
 }
 
-/// The header without options as it lies on the wire.
+/// Header without options as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TcpView {
@@ -41,7 +41,7 @@ pub struct TcpView {
     pub flags: u8,
     /// Receive window, unscaled.
     pub window: U16<BE>,
-    /// Over pseudo header, header and payload.
+    /// Checksum over pseudo header, header and payload.
     pub checksum: U16<BE>,
     /// Urgent pointer.
     pub urgent: U16<BE>,
@@ -50,13 +50,13 @@ pub struct TcpView {
 view!(TcpView, 20);
 
 impl TcpView {
-    /// Bytes of the header with its options; below 20 in a malformed one.
+    /// Length of the header with its options in bytes; below 20 if malformed.
     pub const fn header_len(&self) -> usize {
         (self.data_offset >> 4) as usize * 4
     }
 }
 
-/// What a sender chooses of a TCP header without options.
+/// Fields of a TCP header without options that the sender chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
     /// Source port.
@@ -74,7 +74,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// An ACK with zero numbers and the largest window.
+    /// Creates an ACK with zero numbers and the maximum window.
     pub const fn new(sport: u16, dport: u16) -> Self {
         Self {
             sport,
@@ -86,7 +86,7 @@ impl Tcp {
         }
     }
 
-    /// The header with this checksum.
+    /// Encodes the header with this checksum.
     pub fn emit(&self, checksum: u16) -> [u8; TcpView::LEN] {
         TcpView {
             sport: self.sport.into(),
@@ -102,7 +102,7 @@ impl Tcp {
         .to_bytes()
     }
 
-    /// The header, the bytes of its options and its payload. None if the header length is wrong.
+    /// Parses the header into its value, the bytes of its options and its payload. None if the header length is wrong.
     /// The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (view, _) = TcpView::of(bytes)?;

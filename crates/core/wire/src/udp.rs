@@ -1,9 +1,9 @@
-//! The UDP header, RFC 768.
+//! UDP header, RFC 768.
 
 use zerocopy::byteorder::{BE, U16};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The header as it lies on the wire.
+/// Header as on the wire.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct UdpView {
@@ -11,27 +11,27 @@ pub struct UdpView {
     pub sport: U16<BE>,
     /// Destination port.
     pub dport: U16<BE>,
-    /// Bytes of header and payload.
+    /// Length of header and payload in bytes.
     pub len: U16<BE>,
-    /// 0 is no checksum.
+    /// Checksum; 0 if unused.
     pub checksum: U16<BE>,
 }
 
 view!(UdpView, 8);
 
-/// What a sender chooses of a UDP header.
+/// Fields of a UDP header that the sender chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp {
     /// Source port.
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// Whether the checksum is used. IPv6 receivers discard datagrams without (RFC 8200 section 8.1).
+    /// True if the checksum is used. IPv6 receivers discard datagrams without a checksum (RFC 8200 section 8.1).
     pub checksum: bool,
 }
 
 impl Udp {
-    /// With a checksum.
+    /// Creates a header with a checksum.
     pub const fn new(sport: u16, dport: u16) -> Self {
         Self {
             sport,
@@ -40,7 +40,7 @@ impl Udp {
         }
     }
 
-    /// The header in front of `payload_len` bytes, with this checksum.
+    /// Encodes the header for `payload_len` bytes, with this checksum.
     pub fn emit(&self, payload_len: usize, checksum: u16) -> [u8; UdpView::LEN] {
         UdpView {
             sport: self.sport.into(),
@@ -53,7 +53,7 @@ impl Udp {
         .to_bytes()
     }
 
-    /// The header and its payload. None if a length is wrong. The checksum is not verified.
+    /// Parses the header and returns its payload. None if a length is wrong. The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (view, _) = UdpView::of(bytes)?;
         let payload = bytes.get(UdpView::LEN..usize::from(view.len.get()))?;

@@ -5,33 +5,33 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ethertype;
 
-/// The four bytes behind the tag's own type: control information, then the inner type.
+/// Four bytes behind the type of the tag: control information, then the inner type.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct VlanView {
     /// Priority (3 bits), drop eligible (1), VLAN id (12).
     pub tci: U16<BE>,
-    /// What follows.
+    /// Type of the payload.
     pub ethertype: U16<BE>,
 }
 
 view!(VlanView, 4);
 
-/// A VLAN tag. `tpid` stands in the type field of the header before it.
+/// VLAN tag. `tpid` is in the type field of the preceding header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
-    /// The type that announces this tag: 0x8100, 0x88a8 or 0x9100.
+    /// Type of this tag: 0x8100, 0x88a8 or 0x9100.
     pub tpid: u16,
     /// Priority, 0 to 7.
     pub priority: u8,
-    /// Drop eligible (once the canonical format indicator).
+    /// Drop eligible (formerly the canonical format indicator).
     pub drop_eligible: bool,
     /// VLAN id, 0 to 4095.
     pub id: u16,
 }
 
 impl Vlan {
-    /// A customer tag (0x8100) with priority 0.
+    /// Creates a customer tag (0x8100) with priority 0.
     pub const fn customer(id: u16) -> Self {
         Self {
             tpid: ethertype::VLAN,
@@ -41,7 +41,7 @@ impl Vlan {
         }
     }
 
-    /// A service tag (0x88a8) with priority 0, for the outside of a stack.
+    /// Creates a service tag (0x88a8) with priority 0, for the outside of a stack.
     pub const fn service(id: u16) -> Self {
         Self {
             tpid: ethertype::QINQ,
@@ -51,7 +51,7 @@ impl Vlan {
         }
     }
 
-    /// Tags with these ids, outer first: the innermost 0x8100, all outside of it 0x88a8.
+    /// Creates tags with these ids, outer first: the innermost is 0x8100, all others are 0x88a8.
     pub fn stack(ids: &[u16]) -> Vec<Self> {
         let Some((inner, outer)) = ids.split_last() else {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Vlan {
             .collect()
     }
 
-    /// Whether a type field announces a VLAN tag.
+    /// Returns true if the type field indicates a VLAN tag.
     pub const fn is_tpid(ethertype: u16) -> bool {
         matches!(
             ethertype,
@@ -71,12 +71,12 @@ impl Vlan {
         )
     }
 
-    /// The control information: what AF_PACKET and NICs hand over for a stripped tag.
+    /// Control information, as AF_PACKET and NICs report it for a stripped tag.
     pub const fn tci(&self) -> u16 {
         (self.priority as u16 & 7) << 13 | (self.drop_eligible as u16) << 12 | (self.id & 0xfff)
     }
 
-    /// The tag with this control information.
+    /// Creates a tag with this control information.
     pub const fn from_tci(tpid: u16, tci: u16) -> Self {
         Self {
             tpid,
@@ -86,7 +86,7 @@ impl Vlan {
         }
     }
 
-    /// The tag in front of `ethertype`, without its own `tpid`.
+    /// Encodes the tag for a payload of type `ethertype`, without `tpid`.
     pub fn emit(&self, ethertype: u16) -> [u8; VlanView::LEN] {
         VlanView {
             tci: self.tci().into(),
@@ -95,7 +95,7 @@ impl Vlan {
         .to_bytes()
     }
 
-    /// The tag that `tpid` announced, its inner type and the bytes behind it.
+    /// Parses a tag of type `tpid` into its value, the inner type and the bytes behind it.
     pub fn parse(tpid: u16, bytes: &[u8]) -> Option<(Self, u16, &[u8])> {
         let (view, rest) = VlanView::of(bytes)?;
         Some((

@@ -1,4 +1,4 @@
-//! Where the walk ends in frames that the stack does not build.
+//! End of the headers in frames that `Stack` does not build.
 
 use wb_wire::*;
 
@@ -127,7 +127,7 @@ fn later_fragments_and_bad_lengths_have_none() {
     let later = [17, 0, 0, 8, 0, 0, 0, 0];
     assert!(!found_behind(&[&ipv6(44)[..], &later, &[0; 8]].concat()));
 
-    // Labels without a bottom, tags without an end.
+    // Labels without a bottom, truncated tags.
     assert_eq!(
         headers_end(&[ethernet(ethertype::MPLS), vec![0; 40]].concat()),
         None

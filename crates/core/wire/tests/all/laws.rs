@@ -1,5 +1,5 @@
-//! What holds for all frames: emit then parse is the identity, patches equal full computation, an
-//! independent parser agrees, and no bytes make anything panic.
+//! Properties of all frames: parsing reverses encoding, patches equal a full computation, an independent parser agrees,
+//! and no bytes cause a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -253,7 +253,7 @@ proptest! {
         parse_all(&bytes);
     }
 
-    /// Frames of ours with a few bytes changed and the end cut: these come further than noise.
+    /// Built frames with a few bytes changed and the end cut: these get further than random bytes.
     #[test]
     fn no_damaged_frame_makes_a_parser_panic(
         stack in stack(), damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), cut: prop::sample::Index,

@@ -1,4 +1,4 @@
-//! Frames through the public face of the crate.
+//! Tests of frames through the public API.
 
 mod headers;
 mod laws;

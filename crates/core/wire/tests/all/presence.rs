@@ -1,4 +1,4 @@
-//! A port's answers to its neighbours, seen from the asking side.
+//! Answers of a port to its neighbours, from the view of the neighbour.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Whole frames against literal bytes: those of the kernel's pktgen and of RFC 2544 appendix C.
+//! Complete frames compared with literal bytes: those of the kernel's pktgen and of RFC 2544 appendix C.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ fn stack(network: Network) -> Stack {
     }
 }
 
-/// As pktgen sends it: time to live 32, both ports 9, no checksum.
+/// Frame as sent by pktgen: time to live 32, both ports 9, no checksum.
 fn pktgen4(src: Ipv4Addr, dst: Ipv4Addr) -> Stack {
     stack(Network::Ipv4(
         Ipv4 {
