@@ -37,7 +37,7 @@ pub struct LbRun<E> {
     pub results: Vec<LbResult>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
-    /// How the benchmark ended.
+    /// Reason for the end of the benchmark.
     pub end: BenchEnd<E>,
 }
 

@@ -74,7 +74,7 @@ pub enum Cut {
     Fault(String),
 }
 
-/// How a benchmark ended.
+/// Reason for the end of a benchmark.
 #[derive(Debug)]
 pub enum BenchEnd<E> {
     /// All tests were made.

@@ -1,4 +1,4 @@
-//! Suites of tests of a device: RFC 2544 and its kin, one module each.
+//! Test suites for a device: RFC 2544 and related standards, one module per test.
 //!
 //! | test | module | by |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `reset` | `reset` | RFC 6201 |
 //! | `y1564` | `services` | ITU-T Y.1564 |
 //!
-//! All of them request trials from [`Tester`]. A trial is the plan's own jobs with another load on one of them
+//! All of them request trials from `Tester`. A trial is the plan's own jobs with another load on one of them
 //! (`shape`), and its result is a line of the trial log (`judge`). Trials without information about the device are
 //! repeated, so a procedure sees either the device or the tester's limit.
 
@@ -61,7 +61,7 @@ pub struct SuiteRun<E> {
     pub results: Vec<SuiteResult>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
-    /// How the suite ended.
+    /// Reason for the end of the suite.
     pub end: BenchEnd<E>,
 }
 

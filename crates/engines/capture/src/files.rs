@@ -30,7 +30,7 @@ use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, Writ
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between statistics blocks.
 const STATISTICS_NS: u64 = 10_000_000_000;
-/// Maximum time for which a file holds data back, unless it is written at once.
+/// Interval at which held-back data is written, unless there is time to write it at once.
 const SETTLE_NS: u64 = 500_000_000;
 
 /// Index of an open file.

@@ -289,7 +289,7 @@ impl Load {
     /// Destination of the connection with this number.
     pub(crate) fn address(&self, number: u64) -> Option<SocketAddr> {
         match &self.server {
-            // As in wrk.
+            // wrk uses only the first address.
             Server::Addresses(all) if self.job.as_wrk => all.first().copied(),
             Server::Addresses(all) => {
                 let turn = number.checked_rem(all.len() as u64)?;

@@ -134,7 +134,7 @@ impl Control {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Last published state, updated about once per millisecond.
+    /// Last published state, updated at most 1,000 times per second.
     #[must_use]
     pub fn live(&self) -> Live {
         *self

@@ -52,7 +52,7 @@ impl Quic {
         now: u64,
     ) -> Self {
         let mut transport = TransportConfig::default();
-        // As with HTTP/2: received data is processed at once, so windows are as large as possible.
+        // Like with HTTP/2, received data is processed at once, so windows are as large as possible.
         transport
             .receive_window(VarInt::MAX)
             .stream_receive_window(VarInt::MAX)

@@ -55,7 +55,7 @@ pub struct JobPlace {
     pub index: u32,
     /// Number of jobs.
     pub count: u32,
-    /// The same seed gives the same ports and addresses.
+    /// Seed of random ports and addresses, for repeatable runs.
     pub seed: u64,
 }
 

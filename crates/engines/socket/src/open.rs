@@ -58,7 +58,7 @@ pub struct SocketPlan<'a> {
     pub speaks_first: bool,
     /// Receives poll the device queue (SO_BUSY_POLL).
     pub busy_poll: bool,
-    /// Source addresses whose datagrams the kernel accepts; empty means all.
+    /// Source addresses from which the kernel accepts datagrams; empty means all.
     pub only_from: &'a [IpAddr],
 }
 

@@ -36,7 +36,7 @@ impl AsFd for Waker {
     }
 }
 
-/// Request that tests or a server end. It can be set from any thread, once, and wakes whatever waits for it.
+/// Request that tests or a server end. It can be set from any thread, once, and wakes every thread that waits for it.
 #[derive(Debug)]
 pub struct StopRequest {
     is_set: AtomicBool,

@@ -27,7 +27,7 @@ pub enum FlowSpace {
         /// Number of flows.
         count: u32,
     },
-    /// Flows of one run from another sender: see [`Run`]. Gaps count from the first sequence number seen.
+    /// Flows of one run from another sender, see [`Run`]. Gaps are counted from the first sequence number seen.
     Open,
 }
 
@@ -60,8 +60,8 @@ impl Run {
         self.first.is_some()
     }
 
-    /// The flows that may be of the run, when a frame of `flow` has come: the first, and how many. Before anything is known
-    /// they are those as near to that of the first frame as flows of one run can be.
+    /// Range of flows that may belong to the run, as first flow and count, after a frame of `flow`. If the first flow is
+    /// unknown, these are all flows near the first tagged frame that can belong to the same run.
     fn range(&self, flow: u32) -> (u32, u32) {
         if let Some(first) = self.first {
             return (first, self.flows.min(PKTGEN_FLOW.saturating_sub(first)));
@@ -75,7 +75,7 @@ impl Run {
     }
 }
 
-/// The flows of all runs of `flows` flows that `seen` may be of: the first, and how many.
+/// Range of flows, as first flow and count, of all runs of `flows` flows that contain `seen`.
 #[must_use]
 pub fn range_around(seen: u32, flows: u32) -> (u32, u32) {
     let beside = flows.saturating_sub(1);

@@ -57,7 +57,7 @@ impl Target {
 pub(super) enum Amount {
     /// A load in each direction, in the unit of the suite.
     Load(f64),
-    /// As fast as the port accepts.
+    /// Full speed, as limited by the port.
     Most,
     /// This number of frames, as fast as the port accepts them.
     Burst(u64),

@@ -29,7 +29,7 @@ pub(crate) struct Gone;
 pub(crate) enum Mishap {
     /// The sender is stopped for this time, this number of times, and catches up at once.
     Stopped(Duration, u64),
-    /// As [`Mishap::Stopped`], but this number of frames is given up.
+    /// The sender is stopped, and gives up this number of frames.
     GivenUp(u64),
     /// This share of the load is sent.
     Sent(f64),

@@ -478,7 +478,7 @@ fn a_reset_of_both_directions() {
     assert_near(found.by_loss_s.unwrap(), 3.0, 1e-4);
 }
 
-/// For a device that does not come back, the waiting time is not its outage.
+/// If a device does not recover, the waiting time is not reported as its outage.
 #[test]
 fn a_reset_without_an_end() {
     for takes_link in [false, true] {

@@ -139,7 +139,7 @@ struct Asked {
     cpu: bool,
 }
 
-/// Deadline for results that may never come. All servers share it, so many streams end as soon as one.
+/// Deadline for results that may never arrive. All servers share it, so the number of streams does not extend it.
 struct Due(Option<Instant>);
 
 impl Due {

@@ -129,8 +129,8 @@ impl Measured {
         }
     }
 
-    /// Upload rate over the common time, from TCP acknowledgements if available. Otherwise from the server's count,
-    /// whose time is nearly the same because all streams start and stop together.
+    /// Upload rate over the common time, from TCP acknowledgements if available. Otherwise from the server's count;
+    /// its time is nearly the same because all streams start and stop together.
     fn up_in_common(&self, span: &Span) -> f64 {
         if self.protocol == SocketProtocol::Tcp
             && let Some(acked) = span.acked_bits_per_second()

@@ -121,7 +121,7 @@ impl Round {
     }
 }
 
-/// A stream whose server is ready.
+/// A stream with a server that is ready.
 struct Agreed {
     prepared: Prepared,
     kind: Option<ClassicKind>,

@@ -285,7 +285,7 @@ fn clocks_agree(port: u16) {
     job.interim = Some(Span::from_millis(250));
     let sent = good(&job);
     assert_eq!(sent.local.bytes_sent, sent.remote.bytes_received);
-    // netserver may use a clock that is slightly ahead of ours.
+    // The clock of netserver may be slightly ahead.
     assert!(sent.result.elapsed_s >= 0.99, "{}", sent.result.elapsed_s);
     let (local, remote) = (
         sent.result.local_cpu.unwrap(),

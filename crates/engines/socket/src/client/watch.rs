@@ -66,7 +66,7 @@ pub(super) struct Watch<'a> {
     pub(super) names: &'a [String],
     /// Control connection of each stream.
     pub(super) controls: Vec<Option<&'a mut Control>>,
-    /// True for streams whose server must receive an end message.
+    /// True for streams with a server that must receive an end message.
     pub(super) tell_end: &'a [bool],
     /// The streams move datagrams without connections.
     pub(super) connectionless: bool,
@@ -170,7 +170,7 @@ impl Watch<'_> {
             let (_, readings) = self.counted();
             self.first_tick(state, begun, readings.clone());
             if state.closing.is_none() && self.all_move() {
-                // So that the omitted part and the counted part add up to the total.
+                // The omitted part and the counted part must add up to the total.
                 state.begin = Some(readings.clone());
             }
             state.seen.omitted = Some(readings);

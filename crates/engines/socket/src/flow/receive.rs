@@ -118,7 +118,7 @@ struct Drain {
 impl Drain {
     fn new(size: usize) -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
-        // As large as the receive if the user's limit allows; otherwise each call moves less.
+        // Size of a receive if the user's limit allows; otherwise each call moves less.
         let _ = fcntl_setpipe_size(&into, size.clamp(65_536, 1 << 20));
         let null = OpenOptions::new().write(true).open("/dev/null")?;
         Ok(Self {

@@ -20,7 +20,7 @@ const NO_MORE_CONNECTIONS: Duration = Duration::from_secs(1);
 /// A test with a byte limit is over once no data arrives for this time after the limit. Usually the client ends it
 /// earlier.
 const NO_MORE_DATA: Duration = Duration::from_millis(500);
-/// Interval between checks of tests whose end shows only in the counters.
+/// Interval between checks of tests with an end that shows only in the counters.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A client that makes its first connection later than this after the response waited on purpose.
 const WAITED: Duration = Duration::from_millis(500);

@@ -19,7 +19,7 @@ use super::{
 /// Time limit for the passphrase; netperf's value.
 const PASSPHRASE: Duration = Duration::from_secs(20);
 
-/// How a control connection ended.
+/// Reason for the end of a control connection.
 enum Left {
     /// Closed by the client between two messages, or by the server.
     Well,

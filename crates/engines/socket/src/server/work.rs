@@ -247,7 +247,7 @@ fn receive_only(
         && !inside.stop.stopped()
         && let Ok((_, _, Some(from))) = rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::PEEK)
     {
-        // As in netserver: the test also runs without the connection.
+        // The test also runs without the connection, like in netserver.
         let _ = rustix::net::connect(fd, &from);
     }
     while !inside.stop.stopped() {

@@ -141,7 +141,7 @@ fn segments_are_counted_one_by_one() {
         gso: true,
         ..send_plan(1000, 65)
     };
-    // As many as the kernel segments and as fit: 64, then 64 again.
+    // A batch has 64 segments, the kernel's maximum, and the one that reaches the limit is sent whole: 2 x 64.
     let [sent, came] = one_way(&send, &receive_plan(2000), false);
     assert_eq!((sent.send_calls, came.receive_calls), (128, 128));
     let large = DatagramSendPlan {
@@ -191,7 +191,7 @@ fn crafted_losses_duplicates_and_order_are_found() {
             tag.write(bytes.first_chunk_mut().unwrap());
             near.send_to(&bytes, to).unwrap();
         };
-        // Of 0 to 11: 3 and 8 are lost, 5 arrives twice, 6 after 7.
+        // Numbers 0 to 11: 3 and 8 are lost, 5 arrives twice, 6 after 7.
         for sequence in [0, 1, 2, 4, 5, 5, 7, 6, 9, 10, 11] {
             tagged(sequence);
         }
