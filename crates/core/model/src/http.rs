@@ -60,7 +60,8 @@ pub struct HttpJob {
     /// Instead of a duration: exactly so many requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
-    /// Before what counts: requests that are sent in this time are not in the report's times, counts and rates.
+    /// Warm-up, the first part of `duration`: its requests are not in the report's times, counts and rates. With a
+    /// rate, requests that were due in the warm-up and found no free connection are not sent later either.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_up: Span,
     /// When requests are due, stage by stage. Empty: each connection asks as soon as it has its answer.

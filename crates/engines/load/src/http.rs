@@ -191,6 +191,11 @@ impl HttpPace {
             let Some(oldest) = self.owed.front() else {
                 return &[];
             };
+            if *oldest < self.warm_up && at >= self.warm_up {
+                // As over sockets: what was due in the warm-up is asked in it or not at all.
+                self.owed.pop_front();
+                continue;
+            }
             if self.patience.is_none_or(|patience| at - oldest <= patience) {
                 break;
             }
@@ -245,6 +250,9 @@ impl HttpPace {
         while unsent < left
             && let Some(due) = next()
         {
+            if due < self.warm_up {
+                continue;
+            }
             unsent += 1;
             self.missed += u64::from(is_of(self.behind, due, end));
         }

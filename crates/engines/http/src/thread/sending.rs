@@ -31,6 +31,12 @@ impl Thread<'_> {
             if due > now || due >= self.end {
                 break;
             }
+            if due < self.warm_until && now >= self.warm_until {
+                // Requests that were due in the warm-up are sent in it or not at all: the counted part would
+                // otherwise begin with more than its own rate.
+                schedule.take();
+                continue;
+            }
             if patience.is_some_and(|patience| now - due > patience) {
                 schedule.take();
                 if now >= self.warm_until {
@@ -209,7 +215,6 @@ impl Thread<'_> {
     /// Counts a request as sent.
     pub(super) fn note(&mut self, index: usize, due_ns: u64, now: u64, call: u32, head: bool) {
         let connection = &mut self.connections[index];
-        // By when it is sent: behind a server that is too slow, all that is sent for long was due in the warm-up.
         let warm_up = now < self.warm_until;
         if connection.asked.is_empty() {
             connection.progress.expect(head);

@@ -213,6 +213,21 @@ fn a_warm_up_is_in_no_figure() {
 }
 
 #[test]
+fn the_counted_part_owes_nothing_to_the_warm_up() {
+    // Eight connections and a path of 40 ms carry 200 requests per second, half of the rate.
+    let job = HttpJob {
+        rate: rated(400.0),
+        warm_up: Span::from_millis(200),
+        ..http()
+    };
+    let mut lab = Lab::new(|options| options.backward.delay_ns = 40 * MS);
+    let (outcome, _) = run(&mut lab, &job, &server());
+    let t = outcome.totals;
+    assert_eq!(t.sent + t.unsent, 80, "{t:?}");
+    assert!((32..=48).contains(&t.sent), "{t:?}");
+}
+
+#[test]
 fn a_count_at_a_rate_takes_as_many_gaps_as_requests() {
     let job = HttpJob {
         rate: rated(100.0),

@@ -51,13 +51,13 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     threads: u32,
-    /// How long. Default 10s without --requests and --stages.
+    /// Duration of the run, warm-up included. Default 10s without --requests and --stages.
     #[arg(short, long, value_name = "TIME", help_heading = "Rate and time")]
     duration: Option<Span>,
     /// Exactly so many requests instead.
     #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration", help_heading = "Rate and time")]
     requests: Option<u64>,
-    /// Time before what counts.
+    /// Warm-up: requests of this first part of the duration are not counted.
     #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
     warm_up: Option<Span>,
     /// Requests per second, on a schedule: what waits for a connection has its waiting in the latency.
