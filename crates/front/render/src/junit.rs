@@ -214,7 +214,7 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
             Case {
                 name: suite::subject(r),
                 seconds: r.trial_seconds,
-                came: came(r),
+                came: came(report, r),
                 out,
             },
         );
@@ -260,7 +260,7 @@ fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
 }
 
 /// A tester that was the limit found a limit all the same: at least so much. Where it found none, that is an error.
-fn came(r: &SuiteResult) -> Came {
+fn came(report: &Report, r: &SuiteResult) -> Came {
     let why = |else_why: &str| {
         let headline = suite::headline(r);
         headline.unwrap_or_else(|| format!("{}: {else_why}", suite::subject(r)))
@@ -268,6 +268,10 @@ fn came(r: &SuiteResult) -> Came {
     match &r.not_measured {
         Some(why) => Came::Skipped(why.clone()),
         _ if r.incomplete => Came::Error(why("broken off before its end")),
+        // Where nothing arrived in any test, this says nothing of the device.
+        _ if r.has_failed() && report.verdict == Verdict::Invalid => {
+            Came::Error(why("nothing came through"))
+        }
         _ if r.has_failed() => Came::Failure(why(match r.test {
             SuiteTest::Recovery => "at least once it had not recovered at the end",
             SuiteTest::Reset => "it did not forward again",

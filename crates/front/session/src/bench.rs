@@ -504,7 +504,10 @@ impl Engine for Benchmark {
         // Criteria ask for so much and no more.
         let own = match criteria.is_empty() {
             true => findings.own(),
-            false => Own::default(),
+            false => Own {
+                nothing: findings.nothing_arrived(),
+                ..Own::default()
+            },
         };
         let lateness = LatenessReport {
             all: lateness_of(&results),

@@ -257,8 +257,9 @@ impl Shortfall {
 
     /// Returns the reason for the verdict.
     pub(crate) fn because(&self, cause: &str) -> String {
-        // Rounded down, so that 98 % is never printed.
-        let tenths = (self.offered as f64 / self.intended.max(1) as f64 * 1000.0).floor();
+        // Rounded as everywhere, but never to 98 %, which would be enough.
+        let share = self.offered as f64 / self.intended.max(1) as f64;
+        let tenths = (share * 1000.0).round().min(1000.0 * (1.0 - MISSED) - 1.0);
         let of = self
             .job
             .as_ref()
@@ -464,6 +465,18 @@ mod tests {
             said(&["pps>=300"], false, &one(979)).as_deref(),
             Some("offered 97.9 % of the intended load: the link")
         );
+        for (offered, intended, percent) in [(6988, 10_000, "69.9"), (97_999, 100_000, "97.9")] {
+            let short = Shortfall {
+                job: None,
+                intended,
+                offered,
+            };
+            let said = short.because("the link");
+            assert!(
+                said.starts_with(&format!("offered {percent} % of")),
+                "{said}"
+            );
+        }
         assert_eq!(said(&[], false, &one(980)), None);
         assert_eq!(said(&[], true, &one(360)), None);
         assert_eq!(said(&["loss<=10%", "unsent<=70%"], false, &one(360)), None);

@@ -1,9 +1,20 @@
 //! What a result of a suite says of the device: verdict, criteria and all forms of a report go by it.
 
-use super::{LbLimit, SuiteResult, SuiteTest, TrialOutcome};
+use super::{LbLimit, SuiteResult, SuiteTest, TrialOutcome, TrialPurpose};
 use crate::criteria::Metric;
 
 impl SuiteResult {
+    /// Returns how much was sent through the device and how much of that arrived, or found no room in our ports, over
+    /// all trials.
+    #[must_use]
+    pub fn carried(&self) -> (u64, u64) {
+        let trials = self.trial_log.iter();
+        let through = trials.filter(|trial| trial.purpose != TrialPurpose::Ceiling);
+        through.fold((0, 0), |(sent, arrived), trial| {
+            (sent + trial.tx, arrived + trial.rx + trial.nic_drops)
+        })
+    }
+
     /// Whether the test found that the device does not do what it should.
     #[must_use]
     pub fn has_failed(&self) -> bool {

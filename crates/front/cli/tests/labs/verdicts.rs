@@ -71,6 +71,28 @@ fn a_trial_on_a_dead_path_is_invalid() {
 }
 
 #[test]
+fn a_benchmark_of_a_dead_path_is_invalid() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    let line = format!(
+        "bench rfc2544 --tests throughput --sizes 64 --fast --isolated --duration 100ms --ramp 0s --drain 100ms --settle 0s --no-ceiling --max 2kpps --min 1kpps \
+         --tx {} --rx {} --dst 198.18.99.99",
+        lab.port("a", "a0"),
+        lab.port("b", "b0")
+    );
+    let report = ends(&line, "invalid", 3, "nothing arrived at any load");
+    assert_blames_the_far_end(&report);
+    ends(
+        &format!("{line} --criteria throughput>=1kpps"),
+        "invalid",
+        3,
+        "nothing arrived at any load",
+    );
+}
+
+#[test]
 fn frames_that_the_interface_does_not_take_are_its_limit() {
     if !privileged() {
         return;

@@ -84,6 +84,20 @@ impl<'a> Finding<'a> {
         }
     }
 
+    /// How much was sent through the device, and how much of that came back: frames, connections or requests.
+    fn carried(&self) -> (u64, u64) {
+        match self.result {
+            BenchResult::Suite(suite) => suite.carried(),
+            BenchResult::Lb(lb) => lb.trials.iter().fold((0, 0), |(sent, arrived), trial| {
+                let ours = &trial.ours;
+                (
+                    sent + ours.sent_frames,
+                    arrived + ours.received_frames + ours.tester_dropped_frames,
+                )
+            }),
+        }
+    }
+
     /// Whether no load held, and the device is why: what other tests could not measure for that is its doing.
     fn none_held(&self) -> bool {
         self.failed && self.limited_by.is_some()
@@ -219,7 +233,18 @@ impl<'a> Findings<'a> {
 
     /// Who was the limit of what.
     pub(super) fn limited_by(&self) -> LimitedBy {
-        limited_by(self.all.iter())
+        match self.nothing_arrived() {
+            Some(why) => Limiter::Path.because(why).into(),
+            None => limited_by(self.all.iter()),
+        }
+    }
+
+    /// Why the benchmark says nothing about the device: at no load did anything come through.
+    pub(super) fn nothing_arrived(&self) -> Option<String> {
+        let carried = self.all.iter().map(Finding::carried);
+        let (sent, arrived) = carried.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        (sent > 0 && arrived == 0)
+            .then(|| format!("nothing arrived at any load: {sent} were sent, 0 received"))
     }
 
     /// What the tests themselves demand, which decides if no criteria were set.
@@ -244,6 +269,9 @@ impl<'a> Findings<'a> {
             nothing: Some(why),
             ..Own::default()
         };
+        if let Some(why) = self.nothing_arrived() {
+            return nothing(why);
+        }
         if !late.is_empty() && late.len() == failed.len() {
             return nothing(format!(
                 "the tester was late, again and again; nothing is known of {device}: {}",
@@ -515,6 +543,44 @@ mod tests {
         result.services = vec![own("voice", Verdict::Fail), own("video", Verdict::Pass)];
         let (_, reason, ..) = found(&[result], "loss<=1%");
         assert_eq!(reason, "not as it should be: y1564 512 (voice)");
+    }
+
+    #[test]
+    fn a_path_through_which_nothing_comes_is_no_device_that_fails() {
+        let trial = |purpose: &str, tx: u64, rx: u64| {
+            let zero = serde_json::json!({"samples": 0});
+            serde_json::from_value(serde_json::json!({
+                "trial": 1, "purpose": purpose, "intended": 0.0, "intended_pct": null, "offered": 0.0,
+                "forwarded": 0.0, "duration_s": 1.0, "tx": tx, "rx": rx, "lost": tx - rx, "loss_ratio": 1.0,
+                "dup": 0, "ooo": 0, "foreign": 0, "unsent": 0, "nic_drops": 0, "latency_ns": zero,
+                "ipdv_ns": zero, "pdv_ns": zero, "longest_silence_ns": null, "outcome": "fail", "reason": "",
+            }))
+            .unwrap()
+        };
+        let none_held = |size: &str, log| SuiteResult {
+            trial_log: log,
+            ..throughput(size, None, LbLimit::Device)
+        };
+        let dead = none_held("64", vec![trial("ceiling", 9, 9), trial("search", 50, 0)]);
+        let (verdict, reason, held, _) = found(std::slice::from_ref(&dead), "throughput>=6k");
+        assert_eq!(
+            (verdict, reason.as_str(), held),
+            (
+                Verdict::Invalid,
+                "nothing arrived at any load: 50 were sent, 0 received",
+                false
+            )
+        );
+        let all = [BenchResult::Suite(Box::new(dead.clone()))];
+        let plan = Plan::default();
+        let limited_by = Findings::of(&plan, &all).limited_by().to_string();
+        assert!(
+            limited_by.starts_with("the device or the path: nothing arrived"),
+            "{limited_by}"
+        );
+        // Frames of another size arrive: the device does not carry these.
+        let other = none_held("1518", vec![trial("search", 50, 1)]);
+        assert_eq!(found(&[dead, other], "loss<=1%").0, Verdict::Fail);
     }
 
     #[test]

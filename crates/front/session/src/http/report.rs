@@ -96,6 +96,11 @@ pub(super) fn settle(
     }
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
     let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
+    let limited_by = match &lateness.may_have_caused {
+        // A rate that the tester did not keep is no limit.
+        Some(why) if limited_by.by == Limiter::Rate => Limiter::Tester.because(why.clone()),
+        _ => limited_by,
+    };
     warnings.extend(error_responses(all.error_responses, all.completed));
     for one in &told {
         let name = &one.report.name;

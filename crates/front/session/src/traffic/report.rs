@@ -724,7 +724,7 @@ fn missing_because(
     Some(if late >= lost {
         let why = format!("it was late, which may be why {lost} frames are missing");
         Limiter::Tester.because(why)
-    } else if late > 0 {
+    } else if late > 0 && totals.received_frames != Some(0) {
         Limiter::Path.because(format!(
             "{lost} frames did not come back, up to {late} of them because the tester was late"
         ))
