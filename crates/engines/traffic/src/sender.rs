@@ -518,7 +518,7 @@ fn share_count(streams: &mut [StreamSender], spec: &SenderSpec) -> u64 {
     u64::MAX
 }
 
-/// Fills slots with scheduled frames, the earliest first. Returns the maximum number of late ones.
+/// Fills slots with scheduled frames, the earliest first. Returns the number of frames that may be late.
 #[inline]
 fn fill_due<T: TxQueue, C: Clock>(
     streams: &mut [StreamSender],

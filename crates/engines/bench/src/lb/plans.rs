@@ -75,7 +75,7 @@ impl Shape {
             }
             _ => {
                 let flows = flows(plan, item) as f64;
-                // Opening may be slower than the rate by half.
+                // Opening uses at most half of the rate.
                 let ramp = times
                     .ramp
                     .0

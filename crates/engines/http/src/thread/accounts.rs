@@ -147,7 +147,7 @@ impl Thread<'_> {
         self.connections[index].kept = kept;
     }
 
-    /// Counts a complete answer; for pipelined requests, the last one or another.
+    /// Counts a complete answer. `last`: no other pipelined request waits for its answer.
     pub(super) fn answered(
         &mut self,
         asked: Asked,

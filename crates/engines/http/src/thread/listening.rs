@@ -27,7 +27,7 @@ impl Listening {
         self.absences.push_back((now, ns));
     }
 
-    /// Records a read that began at `now`: of everything, or of a part, after which at most `more` are left.
+    /// Records a read that began at `now`: of everything, or of a part, after which at most `more` reads are needed.
     pub(super) fn looked(&mut self, now: u64, all: bool, more: usize) {
         let (began, left) = match all {
             true => (now, 0),
