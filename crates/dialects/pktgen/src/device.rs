@@ -29,7 +29,7 @@ pub struct Device {
     pub(crate) running: bool,
 }
 
-/// Copies drawn VLAN ids and MPLS labels into the configuration, where the flags store them.
+/// Copies random VLAN ids and MPLS labels into the configuration, as the kernel does for these flags.
 pub(crate) fn keep_drawn(config: &mut DeviceConfig, walked: &DeviceConfig) {
     let drawn = |tag: &mut VlanTag, from: &VlanTag, on| {
         if on && tag.id.is_some() && from.id.is_some() {

@@ -46,7 +46,7 @@ impl Precision {
 /// Dump of the packet's bytes after the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dump {
-    /// Nothing.
+    /// No dump.
     #[default]
     None,
     /// `-x`, with the link header `-xx`.
