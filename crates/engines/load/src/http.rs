@@ -1,10 +1,10 @@
-//! HTTP over our own TCP: what is asked, when, and what becomes of each request.
+//! HTTP over our own TCP: requests, their schedule and their results.
 //!
-//! A job's requests are a [mix](wb_tcp::Ask) of the machine, which chooses among them. With a rate they are due
-//! by a [`Schedule`] of the worker; what is due waits for a connection that rests, and its waiting is latency.
-//! The [`Account`] is told of each request as it is asked, and as it ends: `sent = completed + failed by cause +
-//! in flight`, where what is in flight at the end is counted connection by connection, so that the sum proves
-//! something. Who belongs to the warm-up is decided by when it was sent, then and when it ends.
+//! A job's requests are a [mix](wb_tcp::Ask) of the machine, which selects among them. With a rate they are due by a
+//! [`Schedule`] of the worker. A due request waits for an idle connection, and this wait is part of its latency. The
+//! [`Account`] records each request when it is sent and when it ends: `sent = completed + failed by cause + in flight`.
+//! Requests in flight at the end are counted per connection, so that the sum is a real check. The sending time decides
+//! if a request belongs to the warm-up.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use wb_tcp::{Ask, Cause, Counters, Exchange, Message};
 
 use crate::shared::LiveTimes;
 
-/// Statuses are three digits.
+/// Statuses have three digits.
 const STATUSES: usize = 1000;
-/// Their classes are one.
+/// Classes have one digit.
 const CLASSES: usize = 10;
-/// Who cannot connect tries again after this time, then twice as long each time, ns.
+/// Delay before the first retry of a failed connection, doubled up to the longest one, ns.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 
-/// What all workers of a job ask.
+/// Requests shared by all workers of a job.
 #[derive(Debug)]
 pub struct HttpTask {
-    /// What the report calls the requests, in their order.
+    /// Names of the requests in the report, in their order.
     pub names: Vec<String>,
     /// The plan's job.
     pub job: HttpJob,
@@ -38,10 +38,10 @@ pub struct HttpTask {
 }
 
 impl HttpTask {
-    /// Makes the requests of a job. `read` gives the content of a file.
+    /// Builds the requests of a job. `read` returns the contents of a file.
     ///
     /// # Errors
-    /// A file that cannot be read, a request that cannot be written.
+    /// Fails for a file that cannot be read, or a request that cannot be encoded.
     pub fn new(
         job: &HttpJob,
         seed: u64,
@@ -84,7 +84,7 @@ impl HttpTask {
     }
 }
 
-/// A request as it is sent.
+/// A request in wire format.
 fn wire(
     call: &HttpCall,
     job: &HttpJob,
@@ -115,24 +115,24 @@ fn wire(
     request(&call.method, path, Version::New, &headers, body).map_err(|e| e.to_string())
 }
 
-/// What a worker knows of its HTTP job beside the machine.
+/// HTTP state of a worker in addition to the machine.
 #[derive(Debug)]
 pub(crate) struct HttpPace {
     schedule: Option<Schedule>,
     patience: Option<u64>,
-    /// When a connection was last there, ns since the start, and for how long there may be none.
+    /// Last time with an established connection, ns since the start, and the allowed time without one.
     reached: u64,
     deserted_after: Option<u64>,
-    /// When the worker's last absence began, and until when what fell due meanwhile should have been asked.
+    /// Start of the worker's last stall, and the time until which requests delayed by it should have been sent.
     pub(crate) behind: Option<(u64, u64)>,
-    /// Those that are unsent for it.
+    /// Number of requests unsent because of it.
     missed: u64,
     pub(crate) warm_up: u64,
-    /// Due and not asked, ns since the start: as many as go out together.
+    /// Due times of requests not yet sent, ns since the start: as many as are sent together.
     owed: VecDeque<u64>,
     most: usize,
     late: Vec<u64>,
-    /// Nothing is opened before this time, because nobody could be reached.
+    /// No connection is opened before this time, because the server was unreachable.
     held_until: u64,
     pause: u64,
     failed_seen: u64,
@@ -163,12 +163,12 @@ impl HttpPace {
         }
     }
 
-    /// Whether requests are due by a schedule.
+    /// Returns true if requests are due by a schedule.
     pub(crate) fn has_schedule(&self) -> bool {
         self.schedule.is_some()
     }
 
-    /// Whether the server is given up, where so many connections are there.
+    /// Returns true if the server is given up, with this number of established connections.
     pub(crate) fn is_deserted(&mut self, at: u64, established: u64) -> bool {
         if established > 0 {
             self.reached = at;
@@ -177,8 +177,8 @@ impl HttpPace {
         most.is_some_and(|most| at.saturating_sub(self.reached) >= most)
     }
 
-    /// How late those are that are due by `at` and before `end`, as many as go out together. Counts those that
-    /// have waited for too long as unsent.
+    /// Lateness of the requests due by `at` and before `end`, at most as many as are sent together. Counts requests
+    /// that have waited too long as unsent.
     pub(crate) fn due(&mut self, at: u64, end: u64, unsent: &mut u64) -> &[u64] {
         let Some(schedule) = &mut self.schedule else {
             return &[];
@@ -192,7 +192,7 @@ impl HttpPace {
                 return &[];
             };
             if *oldest < self.warm_up && at >= self.warm_up {
-                // As over sockets: what was due in the warm-up is asked in it or not at all.
+                // As over sockets, requests due in the warm-up are sent in it or not at all.
                 self.owed.pop_front();
                 continue;
             }
@@ -211,25 +211,25 @@ impl HttpPace {
         &self.late
     }
 
-    /// So many of those were asked.
+    /// Removes `n` requests that were sent.
     pub(crate) fn asked(&mut self, n: usize) {
         self.owed.drain(..n);
     }
 
-    /// When the next one is due.
+    /// Due time of the next request.
     pub(crate) fn next_due(&self) -> u64 {
         let next = self.schedule.as_ref().map_or(u64::MAX, Schedule::due);
         self.owed.front().copied().unwrap_or(next)
     }
 
-    /// When a count of requests that have all been answered is over by its rate: n requests take n gaps.
+    /// Nominal end of a count of answered requests: n requests take n gaps.
     pub(crate) fn nominal_end(&self, amount: u64) -> u64 {
         let due = self.schedule.as_ref().map(|s| s.nominal(amount));
         due.filter(|due| *due < u64::MAX).unwrap_or(0)
     }
 
-    /// The end: what was due by then and found no connection, of those that are left to be asked; of a server that was
-    /// given up, all of these. Counts each once.
+    /// Ends the schedule. Returns the number of requests that were due by then and found no connection, at most `left`;
+    /// after giving up a server, all of `left`. Counts each once.
     pub(crate) fn finish(&mut self, end: u64, left: u64) -> u64 {
         if self.is_deserted(end, 0) {
             (self.deserted_after, self.schedule) = (None, None);
@@ -259,13 +259,13 @@ impl HttpPace {
         unsent
     }
 
-    /// Requests that are unsent because the worker was away; each is told once.
+    /// Requests unsent because of stalls since the last call.
     pub(crate) fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }
 
-    /// Whether connections may be opened now: not for a while after some could not be made, longer each time, nor for
-    /// a moment after those that were made have had no answer.
+    /// Returns true if connections may be opened now. After failed attempts there is an increasing delay, and after
+    /// connections without an answer a short one.
     pub(crate) fn may_open(&mut self, now: u64, counters: &Counters) -> bool {
         if now < self.held_until {
             return false;
@@ -286,58 +286,58 @@ impl HttpPace {
     }
 }
 
-/// Whether what became of a request at `at` has its cause in an absence: nothing that was over at `before` has.
+/// Returns true if the result of a request at `at` may be due to the stall: nothing that was over at `before` can be.
 fn is_of(absence: Option<(u64, u64)>, before: u64, at: u64) -> bool {
     absence.is_some_and(|(from, until)| at <= until && before >= from)
 }
 
-/// One request of a job.
+/// Results of one request of the set.
 #[derive(Clone, Debug, Default)]
 pub struct HttpCallOutcome {
-    /// Sent.
+    /// Requests sent.
     pub sent: u64,
-    /// With a whole answer that is as it must be.
+    /// Requests with a complete, valid answer.
     pub completed: u64,
-    /// Without.
+    /// Requests without one.
     pub failed: u64,
-    /// From due to the last byte.
+    /// Time from the due time to the last byte.
     pub latency: Histogram,
 }
 
-/// What became of the requests of one worker.
+/// Results of one worker's requests.
 #[derive(Debug, Default)]
 pub struct HttpOutcome {
-    /// Everything counted once.
+    /// Totals of the whole run.
     pub totals: HttpTotals,
-    /// Of these what was complete when nothing more was asked.
+    /// The part that was complete when the last request had been sent.
     pub in_time: HttpTotals,
-    /// Between the warm-up and then, ns.
+    /// Time between the end of the warm-up and the last request, ns.
     pub duration_ns: u64,
-    /// From due to the last byte.
+    /// Time from the due time to the last byte.
     pub latency: Histogram,
-    /// From sent to the last byte.
+    /// Time from sending to the last byte.
     pub service: Histogram,
-    /// From sent to the first byte.
+    /// Time from sending to the first byte.
     pub first_byte: Histogram,
-    /// From SYN to SYN-ACK, after the warm-up.
+    /// Time from SYN to SYN-ACK, after the warm-up.
     pub connect: Histogram,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// `latency` by class of status: 2 has those from 200 to 299.
     pub classes: BTreeMap<u8, Histogram>,
-    /// By request of the set.
+    /// Results by request of the set.
     pub calls: Vec<HttpCallOutcome>,
-    /// What was wrong with the first answer that was not as it must be.
+    /// Description of the first invalid answer.
     pub first_failure: Option<String>,
-    /// Which different bodies came, as SHA-256, with the number of their request, where they were asked for.
+    /// SHA-256 digests of the different bodies, with the number of their request, if requested.
     pub digests: BTreeSet<(usize, [u8; 32])>,
 }
 
-/// What is known of an answer that has begun.
+/// Parse state of an answer that has begun.
 #[derive(Default)]
 struct Shown {
     seen: Seen,
-    /// Of its body, where that is asked for.
+    /// Digest of its body, if requested.
     digest: Option<Context>,
 }
 
@@ -347,25 +347,25 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// Is told of each request.
+/// Records each request.
 #[derive(Debug)]
 pub(crate) struct Account {
     task: Arc<HttpTask>,
     lens: Box<[u64]>,
-    /// The time of this turn, and the end of the warm-up, both the machine's.
+    /// Time of this turn, and end of the warm-up, on the machine's clock.
     pub(crate) now: u64,
     pub(crate) warm_until: u64,
     statuses: Box<[u64]>,
-    /// From due to the last byte, by class of status.
+    /// Time from the due time to the last byte, by class of status.
     classes: [Option<Histogram>; CLASSES],
-    /// What is known of answers that have begun, by their places.
+    /// Parse state of answers that have begun, by connection slot.
     shown: Vec<Shown>,
     pub(crate) out: HttpOutcome,
-    /// From due to the last byte, warm-up included.
+    /// Time from the due time to the last byte, including the warm-up.
     pub(crate) live: LiveTimes,
     /// Counters at the end of the warm-up.
     warm_up: Option<HttpTotals>,
-    /// Bytes of answers to requests of the warm-up, and those of bodies among them.
+    /// Bytes of answers to requests of the warm-up, and their body bytes.
     warm_bytes: (u64, u64),
     ended: bool,
 }
@@ -395,18 +395,18 @@ impl Account {
         }
     }
 
-    /// From due to the last byte so far, without the warm-up, in parts.
+    /// Latencies so far, without the warm-up, in parts.
     pub(crate) fn latencies(&self) -> impl Iterator<Item = &Histogram> {
         self.classes.iter().flatten()
     }
 
-    /// Whether what was sent so long ago was sent in the warm-up.
+    /// Returns true if a request sent `ns` ago was sent in the warm-up.
     #[inline]
     fn is_warm_up(&self, ns: u64) -> bool {
         self.now - ns < self.warm_until
     }
 
-    /// Requests that the job is to ask, if that ends it.
+    /// Number of requests, if that ends the job.
     pub(crate) fn amount(&self) -> Option<u64> {
         self.task.job.amount
     }
@@ -417,7 +417,7 @@ impl Account {
         self.warm_up.is_none() && self.now >= self.warm_until
     }
 
-    /// Takes down what was counted in the warm-up.
+    /// Saves the counts of the warm-up.
     #[cold]
     pub(crate) fn end_warm_up(&mut self, counters: &Counters) {
         self.warm_up = Some(self.live_totals(counters));
@@ -501,7 +501,7 @@ impl Account {
         call.latency.record(exchange.since_due);
     }
 
-    /// The next bytes of a head.
+    /// Adds the next bytes of a head.
     pub(crate) fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         let place = usize::from(place);
         if place >= self.shown.len() {
@@ -515,7 +515,7 @@ impl Account {
         self.task.judge.head(&mut shown.seen, bytes);
     }
 
-    /// The next bytes of the body behind it.
+    /// Adds the next bytes of a body.
     pub(crate) fn body(&mut self, place: u16, bytes: &[u8]) {
         if let Some(shown) = self.shown.get_mut(usize::from(place)) {
             if let Some(context) = &mut shown.digest {
@@ -525,7 +525,7 @@ impl Account {
         }
     }
 
-    /// A body is whole.
+    /// Completes the digest of a body.
     fn digest(&mut self, exchange: &Exchange) {
         let shown = exchange
             .shown
@@ -545,7 +545,7 @@ impl Account {
         self.out.first_failure.get_or_insert_with(complaint);
     }
 
-    /// Says what was wrong first.
+    /// Records the first invalid answer.
     #[cold]
     pub(crate) fn complain(&mut self, what: impl FnOnce() -> String) {
         self.out.first_failure.get_or_insert_with(what);
@@ -576,7 +576,7 @@ impl Account {
         } += 1;
     }
 
-    /// What is counted so far; `connecting` have no answer to their SYN.
+    /// Counts so far; `connecting` connections have no answer to their SYN.
     pub(crate) fn totals(&self, counters: &Counters, connecting: u64) -> HttpTotals {
         let refused =
             counters.failed_connect_timeout + counters.failed_refused + counters.failed_unreachable;
@@ -603,7 +603,7 @@ impl Account {
         }
     }
 
-    /// The same while it runs: what is under way follows from the rest.
+    /// Counts during the run; the number of connections in progress follows from the others.
     pub(crate) fn live_totals(&self, counters: &Counters) -> HttpTotals {
         let refused =
             counters.failed_connect_timeout + counters.failed_refused + counters.failed_unreachable;
@@ -615,7 +615,7 @@ impl Account {
         }
     }
 
-    /// Nothing more is asked from `at` on, ns since the start.
+    /// Marks the end of new requests at `at`, ns since the start.
     pub(crate) fn end(&mut self, counters: &Counters, at: u64) {
         if !self.ended {
             self.ended = true;
@@ -625,7 +625,7 @@ impl Account {
         }
     }
 
-    /// The account at the very end.
+    /// Final results.
     pub(crate) fn conclude(&mut self, counters: &Counters, connecting: u64) -> HttpOutcome {
         let all = self.totals(counters, connecting);
         self.out.totals = self.without_warm_up(all);
@@ -640,7 +640,7 @@ impl Account {
         std::mem::take(&mut self.out)
     }
 
-    /// A request without an answer at the very end, which was sent at this time of the machine's.
+    /// Counts a request without an answer at the very end. `sent` is on the machine's clock.
     pub(crate) fn in_flight(&mut self, sent: u64) {
         self.out.totals.in_flight += u64::from(sent >= self.warm_until);
     }
@@ -733,7 +733,7 @@ mod tests {
         assert_eq!(pace.due(0, u64::MAX, &mut unsent), [0]);
         pace.asked(1);
         assert_eq!(pace.next_due(), MS);
-        // Nobody was free for a while; each is as late as it is.
+        // No connection was free for a while; each request keeps its lateness.
         assert_eq!(pace.due(5 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
         pace.asked(1);
         assert_eq!(pace.due(6 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
@@ -742,7 +742,7 @@ mod tests {
         let mut pace = rated(Some(Span::from_millis(2)), 1);
         assert_eq!(pace.due(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
         assert_eq!((unsent, pace.take_missed()), (8, 0));
-        // Of what is given up then, only what could still have been asked when the worker went away.
+        // Of the requests given up then, only those that could still have been sent when the stall began.
         let mut pace = rated(Some(Span::from_millis(2)), 1);
         pace.behind = Some((6 * MS, 14 * MS));
         pace.due(10 * MS, u64::MAX, &mut unsent);
@@ -792,7 +792,7 @@ mod tests {
             assert!(pace.may_open(now, &counters));
         }
         assert_eq!(waits, [1_000_000, 2_000_000, 4_000_000]);
-        // A server that is there and says nothing is asked again as soon as by sockets.
+        // A server that accepts but does not answer is retried as soon as over sockets.
         for _ in 0..3 {
             counters.failed_response_timeout += 5;
             assert!(!pace.may_open(now, &counters));

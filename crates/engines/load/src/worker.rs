@@ -31,7 +31,7 @@ const IDLE_TICK_NS: u64 = 100_000_000;
 /// Interval between retries while the link is down or the device full, in ns.
 const RETRY_NS: u64 = 1_000_000;
 const FULL_NS: u64 = 10_000;
-/// A stall of this length may have failed any connection, in ns: the time limits of the peer are unknown.
+/// A stall of this length may make any connection fail, in ns: the time limits of the peer are unknown.
 const LONG_AWAY_NS: u64 = 100_000_000;
 /// Maximum number of connections of an HTTP job that a worker opens concurrently: the size of a ring, so that a million
 /// of them neither overrun the peer nor leave no room for requests.
@@ -253,7 +253,7 @@ impl LoadWorker {
             spec.catch_up_ns,
         );
         Ok(Self {
-            // Receive offload may deliver more than one frame held; an echo of it has no room.
+            // Receive offload may deliver more data than fits a slot, so an echo of it has no room.
             longest: if echoes {
                 frame_capacity - 4
             } else {

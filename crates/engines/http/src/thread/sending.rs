@@ -1,4 +1,4 @@
-//! Which request is sent when, over which connection.
+//! Selects the next request, its sending time and its connection.
 
 use std::{cmp::Reverse, io::Write as _, os::fd::OwnedFd};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Thread<'_> {
-    /// Sends requests whose time has come over connections that wait for them. Returns how many.
+    /// Sends due requests over idle connections. Returns the number sent.
     pub(super) fn send_what_is_due(&mut self, now: u64) -> u64 {
         let mut sent = 0;
         if !self.unprocessed.is_empty() {
@@ -64,7 +64,7 @@ impl Thread<'_> {
         sent
     }
 
-    /// A connection can take a request: sends one if it may, else lets it wait.
+    /// Called if a connection can take a request: sends one if permitted, or queues the connection as idle.
     pub(super) fn next(&mut self, index: usize, now: u64) {
         if self.closing {
             return;
@@ -98,12 +98,12 @@ impl Thread<'_> {
         self.out.error.get_or_insert(why);
     }
 
-    /// Requests that may be sent over a connection now.
+    /// Number of requests that may be sent over a connection now.
     pub(super) fn room(&self, index: usize) -> u64 {
         self.free(index).min(self.budget)
     }
 
-    /// Requests that a connection has room for, those that are asked again included.
+    /// Number of requests that a connection has room for, including repeated ones.
     pub(super) fn free(&self, index: usize) -> u64 {
         let (job, connection) = (&self.load.job, &self.connections[index]);
         let last = match job.per_connection {
@@ -125,7 +125,7 @@ impl Thread<'_> {
         u64::from(last).min(free as u64)
     }
 
-    /// Sends the next request over a connection, or as many as it may have under way.
+    /// Sends the next request over a connection, or as many as may be in flight on it.
     pub(super) fn ask(&mut self, index: usize, due: u64, now: u64) {
         let job = &self.load.job;
         if let Some(script) = &mut self.task.script {
@@ -146,11 +146,11 @@ impl Thread<'_> {
             }
             let text = &connection.out[from..];
             if text.is_empty() {
-                // This connection sends nothing more, as in wrk.
+                // This connection sends no more, as in wrk.
                 return;
             }
             if self.batch_len == 0 {
-                // As wrk does: what the first text holds, all hold.
+                // As wrk does: all texts have the number of requests of the first one.
                 let asked = wb_http1::requests(text);
                 self.batch_len = asked.map_or(1, |asked| asked.len().max(1));
             }
@@ -192,7 +192,7 @@ impl Thread<'_> {
             }
             wrote = true;
             let room = self.room(index) > 0;
-            // With a schedule each has a time of its own.
+            // With a schedule each has a separate due time.
             if let Some(schedule) = &mut self.schedule {
                 let next = self.task.start_ns.saturating_add(schedule.due());
                 if next > now {
@@ -230,7 +230,7 @@ impl Thread<'_> {
         self.count_sent(index, call, warm_up);
     }
 
-    /// A request counts as sent.
+    /// Adds a sent request to the counters.
     pub(super) fn count_sent(&mut self, index: usize, call: u32, warm_up: bool) {
         self.connections[index].requests += 1;
         self.budget = self.budget.saturating_sub(1);
@@ -278,7 +278,7 @@ impl Thread<'_> {
         self.fail(index, Cause::of(why), now);
     }
 
-    /// Hands over what waits.
+    /// Sends pending data.
     pub(super) fn flush(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         if connection.http3.is_some() {
@@ -292,7 +292,7 @@ impl Thread<'_> {
             && let Some(tls) = &mut connection.tls
         {
             let text = &connection.out[connection.out_at..];
-            // It takes all; its buffer has no limit.
+            // It accepts everything; its buffer has no limit.
             let _ = tls.writer().write_all(text);
             let len = text.len();
             self.out.totals.sent_bytes += len as u64;
@@ -336,7 +336,7 @@ impl Thread<'_> {
     }
 }
 
-/// What TLS writes to.
+/// Output of TLS.
 struct To<'a>(&'a OwnedFd);
 
 impl std::io::Write for To<'_> {

@@ -1,4 +1,4 @@
-//! How much is asked, and when.
+//! Number and times of requests.
 
 use std::{
     collections::VecDeque,
@@ -102,7 +102,7 @@ fn whoever_ends_a_connection_first_the_server_sees_its_end_in_order() {
         let head = asked(&mut stream);
         let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
         stream.write_all(answer).unwrap();
-        // Now and then the client is first.
+        // In some cases the client closes first.
         if n % 4 > 0 {
             stream.shutdown(Shutdown::Write).unwrap();
         }
@@ -129,7 +129,7 @@ fn connections_to_addresses_of_both_families_are_all_made() {
     let addresses = ["127.0.0.1:0", "[::1]:0"].map(|address| {
         server_at(address, |mut stream, _| {
             if asked(&mut stream).is_some() {
-                // Its end comes first, so that its socket could be that of the next one.
+                // The server closes first, so that the next connection could reuse the socket.
                 let answer =
                     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
                 stream.write_all(answer).unwrap();
@@ -212,7 +212,7 @@ fn a_rate_is_kept_and_given_up_where_that_is_asked_for() {
 #[test]
 fn of_a_count_no_more_is_unsent_than_was_asked_for() {
     let (address, _) = answers(HELLO, Duration::from_millis(100));
-    // All are under way when others would be due, or nobody is there to ask.
+    // When further requests are due, all connections are busy, or there is no server.
     let closed = "127.0.0.1:1".parse().unwrap();
     for (address, sent) in [(address, 5), (closed, 0)] {
         let job = HttpJob {
@@ -378,7 +378,7 @@ fn a_body_whose_answer_came_first_is_sent_to_its_end() {
         let mut body = vec![0; BODY];
         while let Some(head) = asked(&mut stream) {
             tell.lock().unwrap().push(head);
-            // The body does not fit into the buffers between us.
+            // The body exceeds the buffers of both ends.
             if stream.write_all(HELLO).is_err() || stream.read_exact(&mut body).is_err() {
                 return;
             }
@@ -423,7 +423,7 @@ fn a_thread_that_its_script_stops_rests_until_the_end() {
 
 #[test]
 fn the_counted_part_owes_nothing_to_the_warm_up() {
-    // A server that keeps half of the rate: what was due in the warm-up and found no connection is never sent.
+    // A server at half of the rate: requests that were due in the warm-up and found no connection are never sent.
     let (address, _) = answers(HELLO, Duration::from_millis(10));
     let job = HttpJob {
         connections: 2,
@@ -438,7 +438,7 @@ fn the_counted_part_owes_nothing_to_the_warm_up() {
     assert_eq!(all.sent + all.unsent, 160, "{all:?}");
     let most = outcomes[0].latency.max().unwrap();
     assert!(most < 450_000_000, "{most}");
-    // One that stands still until the warm-up is over, and then keeps the rate.
+    // A server that stalls until the warm-up is over, and then keeps the rate.
     let begin = std::time::Instant::now();
     let address = server(move |mut stream, _| {
         while asked(&mut stream).is_some() {
@@ -486,7 +486,8 @@ fn bodies_that_differ_have_different_digests() {
 
 #[test]
 fn as_wrk_counts_what_wrk_counts() {
-    // Interim responses count, what is slow is a timeout and not a time, bodies until the end are errors too.
+    // Interim responses count, slow answers are timeouts without a time, and bodies that end with the connection are
+    // errors too.
     let (address, _) = answers(
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
         Duration::ZERO,
@@ -510,7 +511,7 @@ fn as_wrk_counts_what_wrk_counts() {
         "the remainder is left out"
     );
 
-    // What nobody has asked for is an answer, without a time, and the next request waits for no more of them.
+    // An unrequested answer counts, without a time, and the next request does not wait for further ones.
     let (twice, heads) = answers(
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         Duration::ZERO,

@@ -1,4 +1,4 @@
-//! HTTP jobs over our own TCP: every request is counted once, whatever becomes of it.
+//! HTTP jobs over our own TCP: every request is counted exactly once.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn server() -> LoadJob {
     }
 }
 
-/// Runs a job; gives its account and what the server counted.
+/// Runs a job. Returns its results and the server's count.
 fn run(lab: &mut Lab, http: &HttpJob, server: &LoadJob) -> (HttpOutcome, u64) {
     let task = Arc::new(HttpTask::new(http, 1, |_| Ok(Vec::new())).unwrap());
     let (client, server) = lab.specs(&http.as_load().unwrap(), server);
@@ -111,7 +111,7 @@ fn an_exact_amount_ends_the_run() {
     let completed: Vec<u64> = outcome.calls.iter().map(|call| call.completed).collect();
     assert_eq!(completed, [309, 925]);
 
-    // No connection is made that no request is left for.
+    // No connection is opened without a remaining request.
     let job = HttpJob {
         per_connection: 1,
         amount: Some(100),
@@ -123,7 +123,7 @@ fn an_exact_amount_ends_the_run() {
     assert_eq!(outcome.totals.body_bytes, 309 * 300);
 }
 
-/// Of an answer of so many bytes.
+/// Digest of an answer of this length.
 fn sha256(len: usize) -> [u8; 32] {
     let digest = digest(&SHA256, &vec![b'a'; len]);
     digest.as_ref().try_into().unwrap()
@@ -147,7 +147,7 @@ fn a_rate_is_kept_and_what_waits_has_its_waiting_in_the_latency() {
     let (outcome, _) = run(&mut lab, &job, &server());
     assert_eq!((outcome.totals.sent, outcome.totals.unsent), (400, 0));
 
-    // One connection and a far end that takes 5 ms for an answer carry 200 a second.
+    // One connection and a peer that takes 5 ms for an answer carry 200 per second.
     let job = HttpJob {
         connections: 1,
         ..job
@@ -203,7 +203,7 @@ fn a_warm_up_is_in_no_figure() {
     );
     assert!((140..160).contains(&t.warm_up), "{t:?}");
     assert_eq!(outcome.duration_ns, 250 * MS);
-    // Answers that were under way at the end of the warm-up are a few.
+    // A few answers were in flight at the end of the warm-up.
     let bodies = t.body_bytes / 300;
     assert!((t.completed..=t.completed + 8).contains(&bodies), "{t:?}");
     assert_eq!(t.sent_bytes % t.sent, 0, "{t:?}");
@@ -273,14 +273,14 @@ fn nobody_there_is_told_and_not_flooded() {
     assert!((8..=100).contains(&t.attempted_connections), "{t:?}");
 }
 
-/// However many were asked for: they would overrun any ring.
+/// The number is limited, because a larger one would overrun any ring.
 #[test]
 fn few_are_made_at_a_time() {
     let job = HttpJob {
         connections: 20_000,
         ..http()
     };
-    // Of those that are asked for in the first 300 ms none is there before they are over.
+    // No connection requested in the first 300 ms is established before they are over.
     let mut lab = Lab::new(|options| options.backward.delay_ns = 300 * MS);
     let t = run(&mut lab, &job, &server()).0.totals;
     assert!(
@@ -325,7 +325,7 @@ fn a_path_that_loses_costs_no_request_its_place() {
         let t = outcome.totals;
         assert!(t.completed > 20, "{t:?}");
         assert!(loss < 0.1 || t.failed.timeout > 0, "{t:?}");
-        // One body, in order, of each request, whatever became of others before it.
+        // One body, in order, of each request, regardless of failures before it.
         let seen: Vec<_> = outcome.digests.into_iter().collect();
         assert_eq!(seen, [(0, sha256(9000)), (1, sha256(9000))]);
     }
