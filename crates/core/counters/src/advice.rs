@@ -24,19 +24,19 @@ const DEEP: u32 = 20;
 /// Bytes of a frame in addition to the MTU: Ethernet header, VLAN tag and FCS.
 const AROUND_MTU: f64 = 22.0;
 
-/// An advice.
+/// Advice on one setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Advice {
-    /// Its rule: `T4` (one queue fills a CPU while others idle), `T5` (a worker on the CPU of a queue), `T9` (queues for
-    /// sending that CPUs share), `T11` (joined frames), `T12` (CPUs that slow down, sleep or are taken away).
+    /// Rule: `T4` (one queue fills a CPU while others idle), `T5` (a worker on the CPU of a queue), `T9` (transmit
+    /// queues that CPUs share), `T11` (joined frames), `T12` (CPUs that slow down, sleep or are taken away).
     pub rule: String,
-    /// The interface; `null` where it is about the machine.
+    /// Interface; `null` for advice on the machine.
     pub interface: Option<String>,
-    /// What was seen.
+    /// Observation that led to the advice.
     pub evidence: String,
-    /// What changes it, as one would type it; `null` where no command does.
+    /// Command that changes the setting; `null` if there is none.
     pub command: Option<String>,
-    /// What that costs, or where it does not help.
+    /// Cost of the change, or cases in which it does not help.
     pub risk: String,
 }
 

@@ -6,17 +6,17 @@ use serde::Serialize;
 /// Shares of an interval, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CpuShares {
-    /// Programs, nice ones too.
+    /// Programs, including niced ones.
     pub user_percent: f64,
-    /// The kernel for programs.
+    /// Kernel work for programs.
     pub system_percent: f64,
     /// Interrupts.
     pub irq_percent: f64,
-    /// What interrupts left to do: packets above all.
+    /// Soft interrupts: mainly packet processing.
     pub softirq_percent: f64,
-    /// Waited for the hypervisor.
+    /// Time stolen by the hypervisor.
     pub steal_percent: f64,
-    /// Nothing, or waiting for disks.
+    /// Idle, or waiting for disks.
     pub idle_percent: f64,
 }
 

@@ -3,21 +3,21 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a driver's counter is about.
+/// Subject of a driver's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// The device had no buffer: the host was too slow or its ring too small. No loss of a device under test.
+    /// The device had no buffer: the host was too slow or its ring too small. Not a loss of a device under test.
     NoBuffer,
-    /// Cable or optic: the test says nothing.
+    /// Faulty cable or optic: results are not valid.
     LinkErrors,
-    /// The other end asked for a pause, or was asked.
+    /// One end requested a pause from the other.
     FlowControl,
     /// XDP programs.
     Xdp,
-    /// What a queue did.
+    /// Figures of a queue.
     Queue,
-    /// Segments joined or cut.
+    /// Segments joined or split.
     Offload,
     /// Anything else.
     Other,

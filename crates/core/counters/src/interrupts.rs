@@ -82,18 +82,18 @@ pub fn format_mask(cpus: &[u32]) -> String {
     text
 }
 
-/// A queue's interrupt in an interval.
+/// Interrupt of a queue in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct QueueInterrupt {
-    /// Its number.
+    /// Number of the interrupt.
     pub irq: u32,
-    /// Its name in `/proc/interrupts`.
+    /// Name in `/proc/interrupts`.
     pub name: String,
-    /// How often it came in a second.
+    /// Interrupts per second.
     pub per_second: f64,
-    /// The CPUs on which it came.
+    /// CPUs that served the interrupt.
     pub came_on: Vec<u32>,
-    /// The CPUs to which it is sent.
+    /// CPUs to which the interrupt is sent (effective affinity, or the configured one if unknown).
     pub cpus: Vec<u32>,
 }
 
@@ -106,18 +106,18 @@ pub struct CpuPlace {
     pub node: Option<u32>,
 }
 
-/// An interrupt and where it should go.
+/// Proposed move of an interrupt to another CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Move {
-    /// Its number.
+    /// Number of the interrupt.
     pub irq: u32,
-    /// Its name.
+    /// Name of the interrupt.
     pub name: String,
-    /// Where it is sent now.
+    /// CPUs to which the interrupt is sent now.
     pub from: Vec<u32>,
-    /// Where it should be.
+    /// Proposed CPU.
     pub to: u32,
-    /// Which rule says so: `T1` (queues that share a CPU while others idle), `T2` (a CPU of another NUMA node).
+    /// Rule: `T1` (queues that share a CPU while others idle), `T2` (a CPU of another NUMA node).
     pub rule: String,
 }
 

@@ -19,86 +19,86 @@ use crate::{
 /// Value of `schema` in documents of this version.
 pub const SCHEMA: &str = "wirebench.stat/1";
 
-/// What a document is about.
+/// Kind of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An interval.
+    /// One interval.
     #[default]
     Interval,
-    /// All intervals: what was counted in the whole time, and its rates.
+    /// Totals and mean rates of all intervals.
     Average,
 }
 
-/// A document.
+/// One document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// `wirebench.stat/1`.
     pub schema: String,
-    /// What it is about.
+    /// Kind of the document.
     pub kind: Kind,
-    /// Number of the interval, from 1; of the whole, how many there were.
+    /// Number of the interval, from 1; in the average, the number of intervals.
     pub number: u64,
-    /// When it ended (RFC 3339).
+    /// End of the interval (RFC 3339).
     pub time: String,
-    /// How long it took, from reading to reading.
+    /// Duration between the two readings, in seconds.
     pub seconds: f64,
-    /// Interfaces, in the order in which they were asked for.
+    /// Interfaces, in the requested order.
     pub interfaces: Vec<Interface>,
-    /// What CPUs did for packets that came in, on the whole machine: a packet that crosses a veth pair is in it again.
+    /// Work of the CPUs for incoming packets, on the whole machine: a packet that crosses a veth pair counts twice.
     pub softnet: Softnet,
-    /// Statistics that drivers name themselves, as far as they moved.
+    /// Driver-specific statistics that changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<Device>,
-    /// Interrupts of devices and where they came.
+    /// Device interrupts and their CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<DeviceInterrupts>,
-    /// What spoils a test, and what changes it.
+    /// Settings that spoil a test, and how to change them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
     /// Probes of devices under test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Probe>,
-    /// What was lost along the path that was given.
+    /// Losses along the given path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
 }
 
-/// An interface.
+/// One interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Interface {
     /// `IF` or `NODE/IF`.
     pub name: String,
-    /// It was asked for by its name.
+    /// True if the interface was named explicitly.
     #[serde(skip)]
     pub named: bool,
-    /// Its index in its namespace.
+    /// Index in its namespace.
     pub index: u32,
-    /// What the interval was to it.
+    /// State of the interface in this interval.
     pub state: LinkState,
-    /// Its name before, if it was renamed in the interval.
+    /// Previous name, if the interface was renamed in this interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renamed_from: Option<String>,
-    /// It is up and there is somebody at the other end.
+    /// True if the interface is up and has a link partner.
     pub running: bool,
-    /// Its speed; `null` where it is unknown or nominal.
+    /// Speed in bits per second; `null` if unknown or nominal.
     pub speed_bps: Option<u64>,
-    /// Time between its readings; in the whole, of those intervals that say something.
+    /// Time between the two readings, in seconds; in the average, the sum over the intervals with rates.
     pub seconds: f64,
-    /// What it counted, by the kernel's names; those that are missing are 0. `null` where nobody knows.
+    /// Increase of the counters, by the kernel's names; missing counters are 0. `null` if unknown.
     pub counted: Option<BTreeMap<String, u64>>,
     /// Rates.
     pub rates: Option<LinkRates>,
     /// Packets per second, smoothed over 1, 10 and 60 seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smooth: Option<Smooth>,
-    /// Of the whole: how often its counters were reset.
+    /// In the average: number of counter resets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets: Option<u64>,
-    /// Of the whole: the least and the most packets per second received in an interval.
+    /// In the average: minimum and maximum of packets received per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_pps_range: Option<[f64; 2]>,
-    /// Of the whole: the least and the most packets per second sent in an interval.
+    /// In the average: minimum and maximum of packets sent per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_pps_range: Option<[f64; 2]>,
 }
@@ -140,76 +140,76 @@ impl From<&LinkTotal> for Interface {
     }
 }
 
-/// CPUs.
+/// Work of the CPUs for incoming packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Softnet {
-    /// All together.
+    /// Sum of all CPUs.
     pub all: SoftnetRise,
-    /// Each.
+    /// Figures of each CPU.
     pub cpus: Vec<Cpu>,
 }
 
-/// A CPU.
+/// One CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Cpu {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// What it counted.
+    /// Increase of the counters.
     #[serde(flatten)]
     pub counted: SoftnetRise,
-    /// How it spent its time; `null` where no tick has passed.
+    /// Shares of CPU time; `null` if no tick has passed.
     pub shares: Option<CpuShares>,
 }
 
-/// The statistics of a driver.
+/// Driver-specific statistics of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Device {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// By group and name, what each rose by.
+    /// Increase of each counter, by group and name.
     pub groups: BTreeMap<Group, BTreeMap<String, u64>>,
-    /// Counters that fell: values that rise and fall, or were reset. Their value now.
+    /// Current values of counters that fell: gauges, or counters that were reset.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fell: BTreeMap<String, u64>,
 }
 
-/// The interrupts of a device.
+/// Interrupts of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceInterrupts {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Its interrupts.
+    /// Interrupts of its queues.
     pub queues: Vec<QueueInterrupt>,
-    /// Where they should rather go.
+    /// Better CPUs for these interrupts.
     pub moves: Vec<Move>,
 }
 
-/// A probe of a device under test.
+/// One probe of a device under test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Probe {
-    /// Its name.
+    /// Name of the probe.
     pub name: String,
-    /// Why there is nothing, or not all, of this interval; of the whole, of the last that failed.
+    /// Reason why figures of this interval are missing; in the average, the last such reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Of the whole: readings that failed.
+    /// In the average: number of failed readings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<u64>,
-    /// Time between its readings: more than the interval where a reading took longer.
+    /// Time between the two readings, in seconds: more than the interval if a reading took longer.
     pub seconds: f64,
-    /// What its counters rose by between them; `null` if one fell, as it was reset.
+    /// Increase of the counters; `null` for a counter that was reset.
     pub counted: BTreeMap<String, Option<u64>>,
     /// Values that rise and fall.
     pub gauges: BTreeMap<String, u64>,
 }
 
-/// A path.
+/// One path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Path {
-    /// From point to point; nothing where one of them was not there.
+    /// Hops between neighbouring points; empty if a point was missing.
     pub hops: Vec<Hop>,
-    /// Lost on the way, of what the first sent; negative where more came.
+    /// Ratio of lost packets to packets sent by the first interface; negative if packets were added.
     pub loss_ratio: Option<f64>,
-    /// Where most was lost, in words.
+    /// Description of the hop with the largest loss.
     pub lost_where: Option<String>,
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::LinkCounters;
 
-/// What lies between two points of a path.
+/// Kind of a hop between two points of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Between {
@@ -15,22 +15,22 @@ pub enum Between {
     Device,
 }
 
-/// From one point of a path to the next.
+/// One hop of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hop {
-    /// Where frames come from.
+    /// Interface at which packets enter the hop.
     pub from: String,
-    /// Where they go.
+    /// Interface at which packets leave the hop.
     pub to: String,
-    /// What lies between.
+    /// Kind of the hop.
     pub between: Between,
-    /// Packets that `from` sent (of a wire) or received (of a device).
+    /// Packets that `from` sent (wire) or received (device).
     pub in_packets: u64,
-    /// Packets that `to` received (of a wire) or sent (of a device).
+    /// Packets that `to` received (wire) or sent (device).
     pub out_packets: u64,
-    /// `in` less `out`; negative where packets were added.
+    /// `in_packets` minus `out_packets`; negative if packets were added.
     pub lost_packets: i64,
-    /// Of these, what the counters of `to` (of a wire: arrived and not taken; of a device: not sent) tell.
+    /// Lost packets that the counters of `to` explain (wire: received and dropped; device: not sent).
     pub explained_packets: u64,
 }
 

@@ -12,7 +12,7 @@ const FCS: f64 = 4.0;
 /// Maximum clock ratio between the two ends of a link: 100 ppm.
 const CLOCKS: f64 = 1.0001;
 
-/// Rates of an interface over an interval. `null` where there is none: no packet, no known speed, no Ethernet.
+/// Rates of an interface over an interval. `null` without packets, a known speed or Ethernet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LinkRates {
     /// Packets received per second.
@@ -27,21 +27,23 @@ pub struct LinkRates {
     pub rx_l1_bps: Option<f64>,
     /// Layer 1 bits per second sent.
     pub tx_l1_bps: Option<f64>,
-    /// Share of the wire's speed that was received. Nothing where the speed is nominal.
+    /// Share of the link speed that was received, in percent; `null` if the speed is nominal.
     pub rx_l1_percent: Option<f64>,
-    /// Share of the wire's speed that was sent.
+    /// Share of the link speed that was sent, in percent.
     pub tx_l1_percent: Option<f64>,
-    /// sar's `%ifutil`: bytes of the busier direction (both, with half duplex) against the speed, also a nominal one.
+    /// sar's `%ifutil`: bytes of the busier direction (both, with half duplex) relative to the speed, even a nominal
+    /// one.
     pub ifutil_percent: Option<f64>,
     /// Mean size of received frames, with FCS.
     pub rx_size_bytes: Option<f64>,
     /// Mean size of sent frames, with FCS.
     pub tx_size_bytes: Option<f64>,
-    /// Received packets dropped or missed, of all that came.
+    /// Ratio of packets dropped or missed to all packets that arrived.
     pub rx_drop_ratio: Option<f64>,
-    /// Packets dropped on their way out, of all that were to leave.
+    /// Ratio of packets dropped before transmission to all packets to send.
     pub tx_drop_ratio: Option<f64>,
-    /// More than the wire can carry: the device tells its counters late, so this interval has some of the one before.
+    /// True if the rate exceeds the link speed: the device updates its counters late, so this interval includes a part
+    /// of the previous one.
     pub over_line: bool,
 }
 

@@ -40,18 +40,18 @@ pub struct LinkReading {
     pub counters: LinkCounters,
 }
 
-/// What an interval is to an interface.
+/// State of an interface in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// It was there before and is there now.
+    /// Present before and now.
     #[default]
     Steady,
-    /// It appeared in this interval.
+    /// Appeared in this interval.
     New,
-    /// It went in this interval.
+    /// Disappeared in this interval.
     Gone,
-    /// Its counters were set back in this interval, so nobody knows what they rose by.
+    /// Counters were reset in this interval, so their increase is unknown.
     Reset,
 }
 
@@ -76,12 +76,12 @@ pub struct LinkInterval {
     pub smooth: Option<Smooth>,
 }
 
-/// Packets per second, smoothed over 1, 10 and 60 seconds: after such a time, what was before counts for 1/e.
+/// Packets per second, smoothed over 1, 10 and 60 seconds: older values decay to 1/e in that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Smooth {
-    /// Received.
+    /// Packets received per second.
     pub rx_pps: [f64; 3],
-    /// Sent.
+    /// Packets sent per second.
     pub tx_pps: [f64; 3],
 }
 

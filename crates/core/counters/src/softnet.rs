@@ -55,20 +55,20 @@ pub fn parse(text: &str, online: impl FnOnce() -> Vec<u32>) -> Vec<Softnet> {
     text.lines().enumerate().filter_map(row).collect()
 }
 
-/// What a CPU counted in an interval, or all of them.
+/// Increase of the counters in an interval, of one CPU or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SoftnetRise {
     /// Packets processed.
     pub processed: u64,
-    /// Dropped, as the backlog was full.
+    /// Packets dropped because the backlog was full.
     pub dropped: u64,
-    /// Times that the budget or the time ran out with work left.
+    /// Number of times that the budget or the time ran out with work left.
     pub squeezed: u64,
     /// Interrupts from other CPUs to take packets over (RPS).
     pub received_rps: u64,
-    /// Dropped by the limit of a flow.
+    /// Packets dropped by the flow limit.
     pub flow_limit: u64,
-    /// Packets in the backlog at its end.
+    /// Packets in the backlog at the end of the interval.
     pub backlog: u64,
 }
 
