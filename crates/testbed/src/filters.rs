@@ -11,7 +11,7 @@ use crate::{Result, nft};
 /// One condition of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Filter {
-    /// Whether what it is about is let through.
+    /// True if matching packets are forwarded.
     pub permit: bool,
     /// Source address.
     pub source: IpAddr,

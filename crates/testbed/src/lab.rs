@@ -528,84 +528,84 @@ impl Drop for Lab {
     }
 }
 
-/// Everything there is.
+/// Labs and stray namespaces of this machine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabList {
-    /// The labs, by name.
+    /// Labs, by name.
     pub labs: Vec<LabStatus>,
     /// Namespaces beginning with `wb-` that belong to no lab.
     pub stray_namespaces: Vec<String>,
 }
 
-/// A lab and how it stands.
+/// Status of a lab.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabStatus {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// What is between its ports.
+    /// Kind of the lab.
     pub kind: LabKind,
-    /// `up`; `building` while it is being made; `broken` where a part is missing.
+    /// `up`; `building` during creation; `orphaned` if the owner has ended; `broken` if a part is missing.
     pub state: &'static str,
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
-    /// Its namespaces.
+    /// Namespaces of the lab.
     pub nodes: Vec<NodeStatus>,
-    /// Its wires.
+    /// Wires of the lab.
     pub links: Vec<LinkEnds>,
-    /// XDP programs at the ends of its wires: those of runs, which go with them, and others.
+    /// XDP programs at the ends of the wires: those of runs, which remove them at their end, and others.
     pub programs: Vec<EndProgram>,
-    /// What was asked for.
+    /// Requested options.
     pub options: LabOptions,
-    /// The router's capacity, where it is limited.
+    /// Capacity of the router, if limited.
     pub limit: Option<Limit>,
-    /// The process it lives for.
+    /// Process that the lab serves.
     pub owner: Option<OwnerStatus>,
     /// The impairing device, or haproxy.
     pub device: Option<DeviceStatus>,
-    /// What a load through the balancer has to know.
+    /// Parameters for a load through the balancer.
     pub balancer: Option<Balancer>,
 }
 
 /// A namespace of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NodeStatus {
-    /// Its names.
+    /// Names of the namespace.
     #[serde(flatten)]
     pub node: Node,
-    /// Whether it is there.
+    /// True if the namespace exists.
     pub present: bool,
 }
 
 /// An XDP program at an end of a wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EndProgram {
-    /// Where, as a port.
+    /// Port with the program.
     pub port: String,
-    /// Its id, as `bpftool prog` lists it.
+    /// Program id, as listed by `bpftool prog`.
     pub id: u32,
-    /// `native`, `generic`, …
+    /// Mode: `native`, `generic`, …
     pub mode: String,
 }
 
-/// The process a lab lives for.
+/// Process that a lab serves.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OwnerStatus {
-    /// Which one.
+    /// Process.
     #[serde(flatten)]
     pub owner: Owner,
-    /// Whether it is still at work.
+    /// True if the process runs.
     pub alive: bool,
 }
 
-/// The process that is the device of a lab.
+/// Process that is the device of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceStatus {
-    /// Which process it is.
+    /// Process.
     #[serde(flatten)]
     pub process: Process,
-    /// Whether it is at work.
+    /// True if the process runs.
     pub alive: bool,
-    /// What it did with the frames.
+    /// Counters of the device.
     #[serde(flatten)]
     pub counters: Option<DeviceCounters>,
 }

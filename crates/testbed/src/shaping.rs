@@ -25,15 +25,15 @@ const QUEUE_MS: u64 = 2;
 /// Bytes of the Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u64 = 14 + 8;
 
-/// The shaping of an egress. In a time T at most `rate_bps` × T ÷ 8 + `burst_bytes` bytes leave,
-/// and `queue_bytes` more after the last one has come in. Frames count without FCS.
+/// Limit of an egress. In a time T at most `rate_bps` × T ÷ 8 + `burst_bytes` bytes leave,
+/// and `queue_bytes` more after the last one has arrived. Frames count without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// Bits per second.
     pub rate_bps: u64,
-    /// What may leave at once after a pause.
+    /// Bytes that may leave at once after a pause.
     pub burst_bytes: u64,
-    /// What may wait.
+    /// Bytes that may wait.
     pub queue_bytes: u64,
 }
 

@@ -20,12 +20,12 @@ use crate::{LabKind, LabOptions, LinkEnds, Node, Result, TestbedError, user};
 
 const SHARED: &str = "/run/wirebench/labs";
 
-/// A process, named for good: by its number and when it started.
+/// A process, identified by its number and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// Its number.
+    /// Process number.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
@@ -44,13 +44,13 @@ impl Process {
     }
 }
 
-/// The process a lab lives for.
+/// Process that a lab serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Owner {
-    /// Which one.
+    /// Process.
     #[serde(flatten)]
     pub process: Process,
-    /// What it was called with.
+    /// Command line of the process.
     pub command: String,
 }
 

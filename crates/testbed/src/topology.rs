@@ -15,17 +15,17 @@ use crate::filters::Filter;
 use crate::impair::ImpairOptions;
 use crate::{Result, TestbedError};
 
-/// What is between the ports.
+/// Device between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LabKind {
-    /// A wire, or several.
+    /// One or several wires.
     Pair,
     /// The kernel's IPv4 and IPv6 forwarding.
     Router,
-    /// Our own bridge with exact delay, loss, duplication, reordering and rate.
+    /// A bridge of wirebench with exact delay, loss, duplication, reordering and rate.
     Impair,
-    /// The kernel, or haproxy, spreading the connections to one address over several servers.
+    /// The kernel or haproxy, which distributes the connections to one address over several servers.
     Balancer,
 }
 
@@ -91,44 +91,44 @@ impl FromStr for LabKind {
     }
 }
 
-/// How the impairing device receives.
+/// Receive method of the impairing device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceDriver {
-    /// The best that works.
+    /// The best available method.
     #[default]
     Auto,
     /// AF_PACKET ring, which works everywhere.
     Packet,
 }
 
-/// What can be chosen about a lab.
+/// Options of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LabOptions {
-    /// Its name; that of its kind otherwise.
+    /// Name; the default is the name of the kind.
     pub name: Option<String>,
     /// `pair`: wires between the two nodes, 1 to 8.
     pub links: u32,
-    /// `pair`, `router`, `balancer`: queues of each port, the device's too, 1 to 128.
+    /// `pair`, `router`, `balancer`: queues of each port, including the device's, 1 to 128.
     pub queues: u32,
-    /// Largest IP packet on every link.
+    /// Largest IP packet on every link, bytes.
     pub mtu: u32,
-    /// `pair`, `router`, `impair`: the outer nodes are hosts: their kernels have the addresses, for
-    /// programs that use sockets. Where a kernel is at both ends of a wire, offloads stay on.
+    /// `pair`, `router`, `impair`: the outer nodes are hosts, so that their kernels have addresses for
+    /// programs with sockets. Offloads stay on if both ends of a wire belong to a kernel.
     pub hosts: bool,
-    /// `router`: bits per second on its way to node b, counted with the Ethernet header and without FCS.
+    /// `router`: capacity towards node b, bits per second with the Ethernet header and without FCS.
     pub limit_bps: Option<u64>,
-    /// `router`: what it forwards; empty: all.
+    /// `router`: packets to forward; empty forwards all.
     pub filters: Vec<Filter>,
-    /// `impair`: what the device does.
+    /// `impair`: impairments of the device.
     pub impair: Option<ImpairOptions>,
-    /// `balancer`: how it spreads connections, and over how many servers.
+    /// `balancer`: method of distributing connections, and number of servers.
     pub balancer: Option<BalancerOptions>,
-    /// `impair`: the program that runs as the device, called with `impair-device STATE_FILE`; this
-    /// very program otherwise.
+    /// `impair`: program that runs as the device, called with `impair-device STATE_FILE`; the default is
+    /// this program.
     pub device_program: Option<PathBuf>,
-    /// `impair`: how the device receives.
+    /// `impair`: receive method of the device.
     pub device_driver: DeviceDriver,
 }
 
@@ -232,24 +232,24 @@ fn name_fault(name: &str) -> Option<&'static str> {
 /// A network namespace of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// `a`, `dut`, `b`; of the balancer `client`, `lb`, `server`.
+    /// `a`, `dut`, `b`; in a balancer lab `client`, `lb`, `server`.
     pub node: String,
-    /// The name that `ip netns` knows: `wb-pair-a`.
+    /// Name of the namespace for `ip netns`: `wb-pair-a`.
     pub namespace: String,
 }
 
 /// One end of a wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
-    /// The namespace it is in.
+    /// Namespace of the end.
     pub namespace: String,
-    /// The interface there.
+    /// Interface in the namespace.
     pub interface: String,
-    /// Its hardware address, as text.
+    /// MAC address of the interface, as text.
     pub mac: String,
-    /// Addresses the kernel has on it, with prefix length; none where the tester speaks for itself.
+    /// Addresses of the kernel, with prefix length; empty if the tester uses the interface alone.
     pub kernel_addresses: Vec<String>,
-    /// The addresses a tester on this port takes unless told otherwise: one of IPv4, one of IPv6.
+    /// Default addresses of a tester on this port: one IPv4 and one IPv6 address.
     /// Empty on the device under test.
     pub tester_addresses: Vec<IpAddr>,
 }
@@ -290,9 +290,9 @@ impl End {
 /// The two ends of a wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkEnds {
-    /// The one nearer to node a, or to the client.
+    /// End closer to node a or to the client.
     pub a: End,
-    /// The other.
+    /// Opposite end.
     pub b: End,
 }
 

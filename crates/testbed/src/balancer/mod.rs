@@ -31,7 +31,7 @@ const PORT: u16 = 80;
 /// Number of client addresses; with 64 thousand ports each, more than a run needs.
 const CLIENTS: u8 = 250;
 
-/// How connections are spread.
+/// Method of distributing connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BalancerMode {
@@ -42,13 +42,13 @@ pub enum BalancerMode {
     Haproxy,
 }
 
-/// What the device of the `balancer` lab is.
+/// Options of the `balancer` lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BalancerOptions {
-    /// How connections are spread.
+    /// Method of distributing connections.
     pub mode: BalancerMode,
-    /// Server addresses of each family, 1 to 250. All are behind the one server port.
+    /// Number of server addresses of each family, 1 to 250. All are behind the one server port.
     pub backends: u32,
 }
 
@@ -94,50 +94,50 @@ fn client(n: u8) -> (Ipv4Addr, Ipv6Addr) {
     (Ipv4Addr::new(198, 18, 2, n), v6(2, n.into()))
 }
 
-/// What a load through the balancer has to know.
+/// Parameters for a load through the balancer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balancer {
-    /// How connections are spread.
+    /// Method of distributing connections.
     pub mode: BalancerMode,
-    /// Where clients connect to, IPv4 then IPv6.
+    /// Virtual addresses, IPv4 then IPv6.
     pub vips: [IpAddr; 2],
-    /// The port there, TCP and, without haproxy, UDP.
+    /// Virtual port, TCP and, without haproxy, UDP.
     pub vport: u16,
-    /// The side that opens connections.
+    /// Side that opens connections.
     pub client: BalancerSide,
-    /// The side that answers them.
+    /// Side that answers connections.
     pub server: BalancerSide,
-    /// Each server's addresses, IPv4 then IPv6; all are behind the server's port.
+    /// Addresses of each server, IPv4 then IPv6; all are behind the server's port.
     pub backends: Vec<[IpAddr; 2]>,
-    /// The port connections come to there.
+    /// TCP or UDP port of the servers.
     pub backend_port: u16,
-    /// Whom the servers see as their clients: the clients, or haproxy. Ranges, IPv4 then IPv6.
+    /// Client addresses that the servers see: those of the clients, or of haproxy. Ranges, IPv4 then IPv6.
     pub seen_by_servers: [String; 2],
-    /// How many connections the kernel follows at most, where it follows them and that can be read.
-    /// The machine's setting, which the lab does not change.
+    /// Maximum number of connections that the kernel tracks, if it tracks them and the limit can be read.
+    /// A setting of the machine, which the lab does not change.
     pub conntrack_max: Option<u64>,
-    /// How many it follows now.
+    /// Number of connections that the kernel tracks now.
     pub conntrack_count: Option<u64>,
 }
 
 /// One side of the balancer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BalancerSide {
-    /// The tester's port: `wb-balancer-client/c0`.
+    /// Port of the tester, for example `wb-balancer-client/c0`.
     pub port: String,
-    /// Its hardware address.
+    /// MAC address of the port.
     pub mac: String,
-    /// The addresses it must answer ARP and neighbour discovery for, IPv4 then IPv6: the way to all
-    /// the others.
+    /// Addresses that the tester must announce by ARP and neighbour discovery, IPv4 then IPv6: the next hops to
+    /// all other addresses.
     pub addresses: Vec<IpAddr>,
-    /// The device's addresses on that side, IPv4 then IPv6.
+    /// Addresses of the device on that side, IPv4 then IPv6.
     pub gateways: Vec<IpAddr>,
-    /// The device's hardware address on that side.
+    /// MAC address of the device on that side.
     pub gateway_mac: String,
-    /// Addresses that connections come from, or are answered by; routed to `addresses`. Ranges, IPv4
+    /// Addresses that open or answer connections, routed to `addresses`. Ranges, IPv4
     /// then IPv6.
     pub ranges: [String; 2],
-    /// How many addresses each range has.
+    /// Number of addresses in each range.
     pub count: usize,
 }
 

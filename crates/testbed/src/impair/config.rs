@@ -4,42 +4,42 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_port::fault::{self, Capacity, Impairment, InvalidImpairment};
 
-/// Which test frames are lost.
+/// Loss of test frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// None.
+    /// No loss.
     #[default]
     None,
-    /// Each with this probability, 0 to 1.
+    /// Random loss of each frame with this probability, 0 to 1.
     Ratio(f64),
-    /// Exactly each n-th.
+    /// Loss of exactly every n-th frame.
     Every(u64),
 }
 
-/// What the device does to test frames on their way from a to b.
+/// Impairments of test frames on their way from a to b.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImpairOptions {
-    /// Time from arrival to departure.
+    /// Time from arrival to departure, ns.
     pub delay_ns: u64,
-    /// How much the delay of a frame may differ, either way; order is kept.
+    /// Maximum deviation of a frame's delay in either direction, ns; the order is kept.
     pub jitter_ns: u64,
-    /// Which frames are lost.
+    /// Loss of frames.
     pub loss: Loss,
     /// Share of the frames that leave twice, 0 to 1.
     pub duplicate: f64,
     /// Share of the frames that are held back, 0 to 1.
     pub reorder: f64,
-    /// After how many later frames a held one leaves.
+    /// Number of later frames after which a delayed frame leaves.
     pub reorder_depth: u32,
-    /// Bits per second it lets through, counted without FCS.
+    /// Maximum rate in bits per second, without FCS.
     pub rate_bps: Option<u64>,
-    /// Whether the way from b to a is treated alike (with a seed of its own).
+    /// Applies the same impairments from b to a (with a separate seed).
     pub both: bool,
-    /// Whether every packet of TCP and UDP is treated, not only test frames.
+    /// Applies the impairments to every TCP and UDP packet, not only to test frames.
     pub all: bool,
-    /// Of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 

@@ -13,42 +13,42 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wb_port::fault::ImpairCounters;
 
-/// What happened to the frames of one direction.
+/// Counters of the frames of one direction.
 ///
-/// Of test frames, `arrived = lost + rate_dropped + (left − duplicated) + inside` always holds.
+/// For test frames, `arrived = lost + rate_dropped + (left − duplicated) + inside` always holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DirectionCounters {
-    /// Test frames that came in.
+    /// Test frames that arrived.
     pub arrived: u64,
-    /// Test frames lost by order.
+    /// Test frames lost on purpose.
     pub lost: u64,
-    /// Test frames dropped before the limited rate.
+    /// Test frames dropped by the rate limit.
     pub rate_dropped: u64,
     /// Second copies that left.
     pub duplicated: u64,
-    /// Originals that left after an original that had come in later (RFC 4689).
+    /// Originals that left after an original that had arrived later (RFC 4689).
     pub reordered: u64,
-    /// Test frames that left, copies included.
+    /// Test frames that left, including copies.
     pub left: u64,
-    /// Test frames that are still in here.
+    /// Test frames that are still inside.
     pub inside: u64,
-    /// Other frames (ARP, ND, ping), forwarded untouched and at once.
+    /// Other frames (ARP, ND, ping), forwarded unchanged and immediately.
     pub passed: u64,
-    /// Frames of both kinds that were to leave and that the link did not take.
+    /// Frames of both kinds that were due but not accepted by the link.
     pub tx_refused: u64,
-    /// Frames lost before the device saw them, for want of room in its ring.
+    /// Frames lost before the device saw them, because its ring was full.
     pub rx_dropped: u64,
-    /// Frames that could not be kept: more inside than the device has memory for.
+    /// Frames that could not be stored, because the device's memory was full.
     pub overflowed: u64,
-    /// Time from arrival to the departure due, over the originals that left: the sum.
+    /// Sum of the times from arrival to the due departure, over the originals that left, ns.
     pub delay_sum_ns: u64,
-    /// The shortest of these times.
+    /// Shortest of these times, ns.
     pub delay_min_ns: u64,
-    /// The longest of these times.
+    /// Longest of these times, ns.
     pub delay_max_ns: u64,
-    /// How much later than due the test frames were handed to the link: the sum.
+    /// Sum of the delays from the due departure until the link got the test frame, ns.
     pub late_sum_ns: u64,
-    /// The most that one was late.
+    /// Longest of these delays, ns.
     pub late_max_ns: u64,
 }
 
@@ -133,12 +133,12 @@ impl DirectionCounters {
     }
 }
 
-/// What the device did in both directions.
+/// Counters of the device in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceCounters {
-    /// On the way from node a to node b.
+    /// Direction from node a to node b.
     pub a_to_b: DirectionCounters,
-    /// On the way from node b to node a.
+    /// Direction from node b to node a.
     pub b_to_a: DirectionCounters,
 }
 
