@@ -234,7 +234,11 @@ fn dry(words: &[String]) -> Vec<String> {
         ["pktgen", "run", rest @ ..] => {
             let mut own = 0;
             while rest.get(own).is_some_and(|w| w.starts_with('-')) {
-                own += if PKTGEN_VALUES.contains(&rest[own]) { 2 } else { 1 };
+                own += if PKTGEN_VALUES.contains(&rest[own]) {
+                    2
+                } else {
+                    1
+                };
             }
             [&["pktgen", "run"], &rest[..own], &["--help"]].concat()
         }
@@ -247,7 +251,11 @@ fn dry(words: &[String]) -> Vec<String> {
         ["netperf", "-h" | "--help"] => given.clone(),
         ["netperf", rest @ ..] => {
             let is_own = rest.first().is_some_and(|w| w.starts_with("--"));
-            let between: &[&str] = if is_own { &["--print-plan"] } else { &["--print-plan", "--"] };
+            let between: &[&str] = if is_own {
+                &["--print-plan"]
+            } else {
+                &["--print-plan", "--"]
+            };
             [&["netperf"], between, rest].concat()
         }
         ["wrk", rest @ ..] => [&["wrk", "--print-plan"], rest].concat(),
@@ -331,7 +339,9 @@ fn every_command_line_of_the_documents_can_be_typed() {
             let script = script(&block);
             let place = format!("{name}:{}", block.first_line);
             if let Some(complaint) = unreadable(&script) {
-                wrong.push(format!("{place}: a shell cannot read this: {complaint}{script}"));
+                wrong.push(format!(
+                    "{place}: a shell cannot read this: {complaint}{script}"
+                ));
             }
             for command in commands(&script) {
                 let line = command.join(" ");
