@@ -127,6 +127,8 @@ pub(crate) struct Connection {
     pub(crate) out_at: usize,
     /// Bytes of `out` that belong to the warm-up.
     pub(crate) warm_out: usize,
+    /// A write has failed, and only what the server sent before is read.
+    pub(crate) write_failed: bool,
     pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) kept: Option<Box<Kept>>,
     pub(crate) http2: Option<Box<Http2>>,
@@ -154,6 +156,7 @@ impl Connection {
             out: Vec::new(),
             out_at: 0,
             warm_out: 0,
+            write_failed: false,
             tls: None,
             kept: None,
             http2: None,
@@ -173,12 +176,21 @@ impl Connection {
         self.asked.clear();
         self.requests = 0;
         self.clear_out();
+        self.write_failed = false;
         self.tls = None;
         self.http2 = None;
         self.http3 = None;
         self.idle = false;
         if let Some(kept) = &mut self.kept {
             kept.clear();
+        }
+    }
+
+    /// Returns why requests fail that the server left unanswered when it ended the connection.
+    pub(crate) fn cause_of_end(&self) -> Cause {
+        match self.write_failed {
+            true => Cause::Reset,
+            false => Cause::Closed,
         }
     }
 

@@ -14,9 +14,13 @@ const VXLAN_PORT: u16 = 4789;
 /// Offset in bytes from the outer IPv4 header to the inner EtherType: IPv4 (20), UDP (8), VXLAN (8), addresses (12).
 const VXLAN_INNER_TYPE: usize = 48;
 
+/// Bytes of an ICMP error before the quoted packet (RFC 792, RFC 4443).
+const ICMP_HEADER: usize = 8;
+
 impl PortSteering {
     /// Index of the worker for a frame, below `workers`: the TCP or UDP port number (in a VXLAN tunnel, of the inner
-    /// packet) modulo `workers`. All other frames go to worker 0.
+    /// packet) modulo `workers`. An ICMP error goes to the worker that sent the quoted packet. All other frames go to
+    /// worker 0.
     #[inline]
     #[must_use]
     pub fn worker(self, frame: &[u8], workers: u32) -> u32 {
@@ -53,12 +57,25 @@ impl PortSteering {
             0x86dd => (*frame.get(network + 6)?, network + 40),
             _ => return None,
         };
+        // In a quoted packet the ports are in the order in which this side sent it.
+        let (protocol, transport, is_quoted) = match (protocol, frame.get(transport)?) {
+            (1, 3) => {
+                let quoted = transport + ICMP_HEADER;
+                let header = usize::from(frame.get(quoted)? & 0x0f) * 4;
+                (*frame.get(quoted + 9)?, quoted + header, true)
+            }
+            (58, 1 | 2) => {
+                let quoted = transport + ICMP_HEADER;
+                (*frame.get(quoted + 6)?, quoted + 40, true)
+            }
+            _ => (protocol, transport, false),
+        };
         if !matches!(protocol, 6 | 17) {
             return None;
         }
-        match self {
-            Self::Source => half(transport),
-            Self::Destination => half(transport + 2),
+        match (self, is_quoted) {
+            (Self::Source, false) | (Self::Destination, true) => half(transport),
+            (Self::Destination, false) | (Self::Source, true) => half(transport + 2),
         }
     }
 }
@@ -132,6 +149,28 @@ mod tests {
         outer.truncate(36);
         outer.extend(ethernet(0, 0x86dd, &ipv6(17, [5, 3])));
         assert_eq!(both(&ethernet(0, 0x0800, &outer), 8), (5, 3));
+    }
+
+    #[test]
+    fn an_icmp_error_is_for_the_worker_that_sent_the_quoted_packet() {
+        let sent = [1025, 83];
+        let error = |ip: fn(u8, [u16; 2]) -> Vec<u8>, len: usize, protocol: u8, kind: u8| {
+            let mut packet = ip(protocol, [0, 0]);
+            packet.truncate(len);
+            packet.extend([kind, 1, 0, 0, 0, 0, 0, 0]);
+            packet.extend(ip(6, sent));
+            packet
+        };
+        for kind in [3, 11] {
+            let frame = ethernet(1, 0x0800, &error(ipv4, 20, 1, kind));
+            let expected = if kind == 3 { (3, 1) } else { (0, 0) };
+            assert_eq!(both(&frame, 4), expected, "type {kind}");
+        }
+        for kind in [1, 2, 128] {
+            let frame = ethernet(0, 0x86dd, &error(ipv6, 40, 58, kind));
+            let expected = if kind < 3 { (3, 1) } else { (0, 0) };
+            assert_eq!(both(&frame, 4), expected, "type {kind}");
+        }
     }
 
     #[test]

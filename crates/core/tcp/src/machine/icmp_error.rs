@@ -65,13 +65,20 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Handles a frame if it is an ICMP error about a packet of one of the connections, and returns true if so.
+    /// `vlan` is the expected VLAN id.
     #[cold]
-    pub(super) fn icmp_error(&mut self, now: u64, frame: &[u8], sink: &mut impl FrameSink) -> bool {
+    pub(super) fn icmp_error(
+        &mut self,
+        now: u64,
+        frame: &[u8],
+        vlan: Option<u16>,
+        sink: &mut impl FrameSink,
+    ) -> bool {
         // dperf ignores ICMP errors.
         if self.is_dperf {
             return false;
         }
-        let Some(error) = parse(frame, self.config.vlan) else {
+        let Some(error) = parse(frame, vlan) else {
             return false;
         };
         let Some(local) = self.local.position(error.local) else {

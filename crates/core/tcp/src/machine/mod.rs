@@ -500,7 +500,7 @@ impl<O: Observer> Machine<O> {
         }
         let result = match parse(frame, self.config.vlan, self.check(known)) {
             Ok(packet) => self.take(now, &packet, sink),
-            Err(Other::Foreign) if self.icmp_error(now, frame, sink) => Ok(()),
+            Err(Other::Foreign) if self.icmp_error(now, frame, self.config.vlan, sink) => Ok(()),
             Err(other) => Err(other),
         };
         self.received(frame, result)
@@ -544,11 +544,11 @@ impl<O: Observer> Machine<O> {
             Some(outer) => outer.open(frame, self.config.vlan, outside),
             None => Err(Other::Foreign),
         };
-        let parsed = opened.and_then(|(inner, from)| Ok((parse(inner, None, inside)?, from)));
-        let result = match parsed {
-            Ok((packet, src_mac)) => self.take(now, &Packet { src_mac, ..packet }, sink),
+        let result = opened.and_then(|(inner, src_mac)| match parse(inner, None, inside) {
+            Ok(packet) => self.take(now, &Packet { src_mac, ..packet }, sink),
+            Err(Other::Foreign) if self.icmp_error(now, inner, None, sink) => Ok(()),
             Err(other) => Err(other),
-        };
+        });
         self.received(frame, result)
     }
 

@@ -127,8 +127,10 @@ impl<O: Observer> Machine<O> {
         let expected = conn.expected;
         // Update before reading: the answer carries the acknowledgement.
         conn.expected = expected.wrapping_add(payload.len() as u32);
-        let taken = self.read(now, id, payload, sink)?;
-        self.counters.payload_rx += taken as u64;
+        let taken = self.read(now, id, payload, sink);
+        // Data that ends the connection has arrived as well.
+        self.counters.payload_rx += taken.unwrap_or(payload.len()) as u64;
+        let taken = taken?;
         if taken < payload.len() {
             self.table.slab.get(id).expected = expected.wrapping_add(taken as u32);
         }

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use wb_tcp::*;
-use wb_wire::checksum;
+use wb_wire::{MacAddr, checksum};
 
 const ROUTER: [u8; 4] = [198, 18, 9, 9];
 
@@ -161,4 +161,40 @@ fn a_syn_answered_by_icmp_fails_with_the_code() {
         assert_eq!(m.receive(0, &message, &mut out), Received::NotOurs);
         assert!(c.is_balanced());
     }
+}
+
+#[test]
+fn a_syn_in_a_tunnel_answered_by_icmp_fails_with_the_code() {
+    const OUTER: usize = 14 + 20 + 8 + 8;
+    let (local, remote) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let config = Config {
+        tunnel: Some(Tunnel {
+            vni: 7,
+            src_mac: MacAddr([2, 0, 0, 0, 7, 1]),
+            dst_mac: MacAddr([2, 0, 0, 0, 7, 2]),
+            local: local.into(),
+            remote: remote.into(),
+        }),
+        ..client_config(client(false), Transport::Tcp)
+    };
+    let mut m = Machine::new(config, ()).unwrap();
+    let mut out = Frames::new(usize::MAX);
+    assert_eq!(m.launch(0, 1, &mut out), 1);
+    let syn = out.take().remove(0);
+    let inner = about(&syn[OUTER..], 3, 1, 0);
+    // The outer headers of the answer: those of the SYN with both ends exchanged.
+    let mut answer = syn[..OUTER].to_vec();
+    answer[..6].copy_from_slice(&syn[6..12]);
+    let udp_len = (16 + inner.len()) as u16;
+    answer[16..18].copy_from_slice(&(20 + udp_len).to_be_bytes());
+    answer[26..30].copy_from_slice(&remote);
+    answer[30..34].copy_from_slice(&local);
+    answer[38..40].copy_from_slice(&udp_len.to_be_bytes());
+    answer[24..26].fill(0);
+    let sum = checksum::finish(checksum::sum(&answer[14..34]));
+    answer[24..26].copy_from_slice(&sum.to_be_bytes());
+    answer.extend(inner);
+    assert_eq!(m.receive(0, &answer, &mut out), Received::Taken);
+    let c = m.counters();
+    assert_eq!((c.failed_unreachable, c.open), (1, 0), "{c:?}");
 }

@@ -522,6 +522,8 @@ fn what_is_no_answer_and_what_nobody_asked_for_is_told() {
         (c.responses, c.failed_malformed, c.requests_lost),
         (1, 1, 0)
     );
+    // All bytes that arrived count, also those that end a connection.
+    assert_eq!(c.payload_rx, OK.len() as u64 + 1);
     assert_eq!((told.unasked, told.malformed.len()), (1, 0));
 }
 

@@ -255,11 +255,11 @@ impl Thread<'_> {
         match (connection.state, connection.asked.is_empty(), whole) {
             (State::Open, true, _) => self.close(index, now),
             // Its end is that of the answer.
-            (State::Open, false, Some(status)) => {
+            (State::Open, false, Some(status)) if !connection.write_failed => {
                 self.completed(index, status, now);
                 self.close(index, now);
             }
-            _ => self.fail(index, Cause::Closed, now),
+            _ => self.fail(index, connection.cause_of_end(), now),
         }
     }
 }

@@ -275,7 +275,20 @@ impl Thread<'_> {
         if let Some(exact) = &mut self.out.exact {
             exact.errors[2] += 1;
         }
-        self.fail(index, Cause::of(why), now);
+        let cause = Cause::of(why);
+        let connection = &mut self.connections[index];
+        let may_have_answer = cause == Cause::Reset
+            && !self.load.job.as_wrk
+            && connection.state == State::Open
+            && !connection.write_failed;
+        if may_have_answer {
+            // The server may have answered before it closed the connection: RFC 9112 section 9.5.
+            connection.write_failed = true;
+            connection.clear_out();
+            self.unread.push((index, connection.number));
+            return;
+        }
+        self.fail(index, cause, now);
     }
 
     /// Sends pending data.

@@ -316,7 +316,8 @@ impl Thread<'_> {
                         "the server ended the connection before it said a word of HTTP/2".to_owned()
                     });
                 }
-                self.fail(index, Cause::Closed, now);
+                let cause = self.connections[index].cause_of_end();
+                self.fail(index, cause, now);
             }
         }
     }

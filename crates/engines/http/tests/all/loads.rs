@@ -286,6 +286,31 @@ fn a_large_body_that_is_sent_beyond_the_warm_up_counts_by_its_request() {
 }
 
 #[test]
+fn an_answer_before_the_end_of_the_request_counts() {
+    // The server refuses the body unread, so the kernel resets the connection: RFC 9112 section 9.6.
+    let address = server(|mut stream, _| {
+        asked(&mut stream);
+        let answer =
+            b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlong";
+        stream.write_all(answer).unwrap();
+    });
+    let job = HttpJob {
+        connections: 2,
+        amount: Some(100),
+        duration: None,
+        requests: vec![HttpCall {
+            method: "POST".to_owned(),
+            body: "x".repeat(2_000_000),
+            ..HttpCall::default()
+        }],
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
+    let all = totals(&outcomes);
+    assert_eq!((all.completed, all.error_responses), (100, 100), "{all:?}");
+}
+
+#[test]
 fn a_count_at_a_rate_takes_as_many_gaps_as_requests() {
     let (address, _) = answers(HELLO, Duration::ZERO);
     for threads in [1, 2] {

@@ -167,6 +167,45 @@ fn a_link_that_goes_down_and_up_costs_frames_and_not_the_run() {
     }
 }
 
+#[test]
+fn a_link_that_was_down_briefly_is_not_blamed_for_a_tester_that_stood_still() {
+    if !privileged() {
+        return;
+    }
+    for driver in ["packet", "xdp"] {
+        let lab = Lab::up("pair", &[]);
+        let running = Running::start(&[
+            "trial",
+            "--tx",
+            &format!("{driver}:{}", lab.a0()),
+            "--rx",
+            &format!("{driver}:{}", lab.b0()),
+            "--rate",
+            "10kpps",
+            "--duration",
+            "4s",
+            "--json",
+            "-q",
+        ]);
+        wait_until_sending(&lab);
+        let node = lab.node("a");
+        system("ip", &["-n", &node, "link", "set", "a0", "down"]);
+        std::thread::sleep(Duration::from_millis(200));
+        system("ip", &["-n", &node, "link", "set", "a0", "up"]);
+        std::thread::sleep(Duration::from_millis(500));
+        running.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(2_000));
+        running.signal(Signal::CONT);
+        let report = report_of(running, 3);
+        assert!(total(&report, "unsent") > 10_000, "{driver}");
+        let limited_by = report["limited_by"].as_str().unwrap();
+        assert!(
+            limited_by.starts_with("the tester"),
+            "{driver}: {limited_by}"
+        );
+    }
+}
+
 /// No frame was lost of those that left. That says nothing of a device that was to carry three times as many.
 #[test]
 fn a_link_that_dies_in_the_middle_proves_nothing() {

@@ -13,6 +13,7 @@ use crate::{
     http::report::{Facts, Via},
     load::run::{Loads, WorkerSlot},
     ports::OpenPort,
+    settle::error_responses,
 };
 
 /// The HTTP loads of a run that go over ports.
@@ -221,7 +222,14 @@ impl Engine for PortHttps {
         let outcomes: Vec<Vec<Outcome>> = outcomes.collect();
         let http = report::settle(&self.plan, &self.facts, outcomes, ended);
         let mut warnings = http.warnings;
-        warnings.extend(load.warnings);
+        // Answers that are errors are counted by both.
+        let connections = load.totals.connections.unwrap_or_default();
+        let errors = error_responses(connections.error_responses, connections.responses);
+        warnings.extend(
+            load.warnings
+                .into_iter()
+                .filter(|w| Some(w) != errors.as_ref()),
+        );
         Settled {
             defect: http.defect.or(load.defect),
             totals: load.totals,

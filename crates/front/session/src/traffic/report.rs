@@ -736,16 +736,17 @@ fn missing_because(
 /// Why frames stayed unsent, if any did.
 fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
-    if let Some((port, _, _)) = link_downs(run).first() {
-        return Some(Limiter::Link.because(format!(
-            "it was down at {port}, {unsent} frames stayed unsent"
-        )));
-    }
     let late = &lateness_of(run);
     if late.missed_departures > unsent / 2 {
         return Some(Limiter::Tester.because(format!(
             "it was away for {} ms in all, {unsent} frames stayed unsent",
             late.stalled_ns / 1_000_000
+        )));
+    }
+    if let Some((port, _, _)) = link_downs(run).first() {
+        let rest = unsent.saturating_sub(late.missed_departures);
+        return Some(Limiter::Link.because(format!(
+            "it was down at {port}, {rest} frames stayed unsent"
         )));
     }
     let interface = not_taken_because(run, totals, unsent);
