@@ -51,7 +51,7 @@ impl Advice {
 
 /// Distribution of an interface's packets over CPUs, and the offloads that join them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Steering {
+pub struct InterfaceSteering {
     /// CPUs to which each receive queue hands its packets (RPS).
     pub rps: Vec<Vec<u32>>,
     /// CPUs that use each transmit queue (XPS).
@@ -84,11 +84,11 @@ pub struct Power {
 
 /// Observations of one interface in an interval.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct InterfaceObservation<'a> {
     /// `IF` or `NODE/IF`.
     pub interface: &'a str,
     /// Distribution of its packets over CPUs.
-    pub steering: &'a Steering,
+    pub steering: &'a InterfaceSteering,
     /// Interrupts of its queues; empty for a virtual interface.
     pub queues: &'a [QueueInterrupt],
     /// Packets received and sent per second.
@@ -97,7 +97,7 @@ pub struct Seen<'a> {
     pub sizes: [Option<f64>; 2],
 }
 
-impl Seen<'_> {
+impl InterfaceObservation<'_> {
     /// Interface name within its namespace, for commands.
     fn name(&self) -> &str {
         let last = self.interface.rsplit('/').next();
@@ -107,12 +107,12 @@ impl Seen<'_> {
     fn advice(&self, rule: &str, evidence: String, command: Option<String>, risk: &str) -> Advice {
         Advice {
             interface: Some(self.interface.to_owned()),
-            ..of_machine(rule, evidence, command, risk)
+            ..machine_advice(rule, evidence, command, risk)
         }
     }
 }
 
-fn of_machine(rule: &str, evidence: String, command: Option<String>, risk: &str) -> Advice {
+fn machine_advice(rule: &str, evidence: String, command: Option<String>, risk: &str) -> Advice {
     Advice {
         rule: rule.to_owned(),
         interface: None,
@@ -124,8 +124,8 @@ fn of_machine(rule: &str, evidence: String, command: Option<String>, risk: &str)
 
 /// Returns the advice for one interface and interval. `cpus` holds the shares of the CPUs that are online.
 #[must_use]
-pub fn of_interface(
-    seen: &Seen<'_>,
+pub fn interface_advice(
+    seen: &InterfaceObservation<'_>,
     cpus: &BTreeMap<u32, CpuShares>,
     threads: &[PinnedThread],
 ) -> Vec<Advice> {
@@ -138,7 +138,10 @@ pub fn of_interface(
 }
 
 /// T4: one queue fills a CPU while others idle. Gives no advice if a queue has an RPS mask already.
-fn one_cpu_is_full(seen: &Seen<'_>, cpus: &BTreeMap<u32, CpuShares>) -> Option<Advice> {
+fn one_cpu_is_full(
+    seen: &InterfaceObservation<'_>,
+    cpus: &BTreeMap<u32, CpuShares>,
+) -> Option<Advice> {
     let mut busy = seen.queues.iter().filter(|q| q.per_second >= BUSY);
     let (queue, None) = (busy.next()?, busy.next()) else {
         return None;
@@ -183,7 +186,7 @@ fn one_cpu_is_full(seen: &Seen<'_>, cpus: &BTreeMap<u32, CpuShares>) -> Option<A
 }
 
 /// T5: a pinned thread runs on the CPU that serves a busy queue.
-fn in_the_way(seen: &Seen<'_>, thread: &PinnedThread) -> Option<Advice> {
+fn in_the_way(seen: &InterfaceObservation<'_>, thread: &PinnedThread) -> Option<Advice> {
     let mut queues = seen.queues.iter();
     let queue = queues.find(|q| q.per_second >= BUSY && q.came_on.first() == Some(&thread.cpu))?;
     Some(seen.advice(
@@ -201,7 +204,7 @@ fn in_the_way(seen: &Seen<'_>, thread: &PinnedThread) -> Option<Advice> {
 }
 
 /// T9: CPUs share transmit queues. Each CPU that sends should have a separate queue.
-fn shared_for_sending(seen: &Seen<'_>) -> Option<Advice> {
+fn shared_for_sending(seen: &InterfaceObservation<'_>) -> Option<Advice> {
     let xps = &seen.steering.xps;
     let mut users: Vec<u32> = xps.iter().flatten().copied().collect();
     let all = users.len();
@@ -227,7 +230,7 @@ fn shared_for_sending(seen: &Seen<'_>) -> Option<Advice> {
 }
 
 /// T11: frames longer than the MTU were joined before they were counted, or will be cut after.
-fn joined(seen: &Seen<'_>) -> Option<Advice> {
+fn joined(seen: &InterfaceObservation<'_>) -> Option<Advice> {
     let (mtu, joins) = (seen.steering.mtu?, &seen.steering.joins);
     let most = f64::from(mtu) + AROUND_MTU;
     let sizes = seen.sizes.into_iter().flatten();
@@ -249,11 +252,11 @@ fn joined(seen: &Seen<'_>) -> Option<Advice> {
 
 /// Returns the advice for the machine (T12).
 #[must_use]
-pub fn of_cpus(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
+pub fn cpu_advice(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if let Some((cpu, governor)) = power.governors.first_key_value() {
         let count = power.governors.len();
-        advice.push(of_machine(
+        advice.push(machine_advice(
             "T12",
             format!(
                 "governor {governor} on CPU {cpu} ({count} in all): its clock changes with the load"
@@ -263,7 +266,7 @@ pub fn of_cpus(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
         ));
     }
     if let Some((state, us)) = power.deepest.as_ref().filter(|(_, us)| *us > DEEP) {
-        advice.push(of_machine(
+        advice.push(machine_advice(
             "T12",
             format!("idle CPUs may sleep as deep as {state}, from which they wake up in {us} us"),
             Some(format!("cpupower idle-set -D {DEEP}")),
@@ -275,7 +278,7 @@ pub fn of_cpus(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice> {
         .filter(|(_, shares)| shares.steal_percent > STOLEN)
         .max_by(|a, b| a.1.steal_percent.total_cmp(&b.1.steal_percent));
     if let Some((cpu, shares)) = stolen {
-        advice.push(of_machine(
+        advice.push(machine_advice(
             "T12",
             format!(
                 "the hypervisor took {:.0} % of CPU {cpu} away",
@@ -310,8 +313,11 @@ mod tests {
         (0..).zip(idle.iter().map(one)).collect()
     }
 
-    fn seen<'a>(steering: &'a Steering, queues: &'a [QueueInterrupt]) -> Seen<'a> {
-        Seen {
+    fn seen<'a>(
+        steering: &'a InterfaceSteering,
+        queues: &'a [QueueInterrupt],
+    ) -> InterfaceObservation<'a> {
+        InterfaceObservation {
             interface: "wb-x/eth0",
             steering,
             queues,
@@ -326,25 +332,25 @@ mod tests {
 
     #[test]
     fn one_queue_that_fills_a_cpu_is_spread_and_one_flow_is_not() {
-        let steering = |queues: usize| Steering {
+        let steering = |queues: usize| InterfaceSteering {
             rps: vec![Vec::new(); queues],
-            ..Steering::default()
+            ..InterfaceSteering::default()
         };
         let (one, four) = (steering(1), steering(4));
         let queues = [queue(40, 0, 5000.0)];
         let full = shares(&[2.0, 90.0, 80.0, 30.0]);
-        let advice = of_interface(&seen(&one, &queues), &full, &[]);
+        let advice = interface_advice(&seen(&one, &queues), &full, &[]);
         assert_eq!(rules(&advice), ["T4"]);
         // CPUs 1 and 2, because CPU 3 is busy.
         let command = "echo 6 > /sys/class/net/eth0/queues/rx-0/rps_cpus";
         assert_eq!(advice[0].command.as_deref(), Some(command));
-        let advice = of_interface(&seen(&four, &queues), &full, &[]);
+        let advice = interface_advice(&seen(&four, &queues), &full, &[]);
         assert_eq!((rules(&advice), &advice[0].command), (vec!["T4"], &None));
         assert!(advice[0].risk.contains("RPS does not spread it"));
 
-        let none = |steering: &Steering, queues: &[QueueInterrupt], idle: &[f64]| {
+        let none = |steering: &InterfaceSteering, queues: &[QueueInterrupt], idle: &[f64]| {
             assert_eq!(
-                of_interface(&seen(steering, queues), &shares(idle), &[]),
+                interface_advice(&seen(steering, queues), &shares(idle), &[]),
                 []
             );
         };
@@ -356,9 +362,9 @@ mod tests {
             &[queue(40, 0, 5e3), queue(41, 1, 5e3)],
             &[2.0, 2.0, 90.0],
         );
-        let spread = Steering {
+        let spread = InterfaceSteering {
             rps: vec![vec![1]],
-            ..Steering::default()
+            ..InterfaceSteering::default()
         };
         none(&spread, &queues, &[2.0, 90.0]);
     }
@@ -366,7 +372,7 @@ mod tests {
     #[test]
     fn a_worker_on_the_cpu_of_a_busy_queue_is_in_the_way() {
         let (steering, queues) = (
-            Steering::default(),
+            InterfaceSteering::default(),
             [queue(40, 1, 5000.0), queue(41, 2, 3.0)],
         );
         let threads = [1, 2, 3].map(|cpu| PinnedThread {
@@ -374,7 +380,7 @@ mod tests {
             pid: 77,
             cpu,
         });
-        let advice = of_interface(&seen(&steering, &queues), &shares(&[50.0; 4]), &threads);
+        let advice = interface_advice(&seen(&steering, &queues), &shares(&[50.0; 4]), &threads);
         assert_eq!(rules(&advice), ["T5"]);
         let evidence =
             "thread wb-rx-b-0 of process 77 is on CPU 1, which serves interrupt 40 (eth0-rx-40)";
@@ -384,15 +390,15 @@ mod tests {
     #[test]
     fn queues_for_sending_are_for_one_cpu_each() {
         let advice = |xps: &[&[u32]], tx_pps| {
-            let steering = Steering {
+            let steering = InterfaceSteering {
                 xps: xps.iter().map(|cpus| cpus.to_vec()).collect(),
-                ..Steering::default()
+                ..InterfaceSteering::default()
             };
-            let seen = Seen {
+            let seen = InterfaceObservation {
                 pps: [0.0, tx_pps],
                 ..seen(&steering, &[])
             };
-            of_interface(&seen, &BTreeMap::new(), &[])
+            interface_advice(&seen, &BTreeMap::new(), &[])
         };
         for (xps, said) in [
             (&[&[][..], &[]][..], "none of 2 queues"),
@@ -417,16 +423,16 @@ mod tests {
     #[test]
     fn frames_longer_than_the_wire_takes_were_joined() {
         let advice = |joins: &[&'static str], size| {
-            let steering = Steering {
+            let steering = InterfaceSteering {
                 mtu: Some(1500),
                 joins: joins.to_vec(),
-                ..Steering::default()
+                ..InterfaceSteering::default()
             };
-            let seen = Seen {
+            let seen = InterfaceObservation {
                 sizes: [Some(64.0), size],
                 ..seen(&steering, &[])
             };
-            of_interface(&seen, &BTreeMap::new(), &[])
+            interface_advice(&seen, &BTreeMap::new(), &[])
         };
         let found = advice(&["gro", "tso"], Some(9000.0));
         assert_eq!(rules(&found), ["T11"]);
@@ -442,13 +448,13 @@ mod tests {
     #[test]
     fn cpus_that_slow_down_sleep_or_are_taken_away() {
         let mut cpus = shares(&[50.0, 50.0]);
-        assert_eq!(of_cpus(&Power::default(), &cpus), []);
+        assert_eq!(cpu_advice(&Power::default(), &cpus), []);
         cpus.get_mut(&1).unwrap().steal_percent = 7.0;
         let power = Power {
             governors: [(3, "powersave".to_owned())].into(),
             deepest: Some(("C6".to_owned(), 133)),
         };
-        let said = of_cpus(&power, &cpus)
+        let said = cpu_advice(&power, &cpus)
             .into_iter()
             .map(|a| a.evidence)
             .collect::<Vec<_>>();
@@ -466,6 +472,6 @@ mod tests {
             deepest: Some(("C1".to_owned(), 2)),
             ..Power::default()
         };
-        assert_eq!(of_cpus(&shallow, &shares(&[50.0])), []);
+        assert_eq!(cpu_advice(&shallow, &shares(&[50.0])), []);
     }
 }

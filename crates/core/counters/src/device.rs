@@ -26,7 +26,7 @@ pub enum Group {
 impl Group {
     /// Returns the group of a counter. Names differ between drivers, so the group follows from the words in the name.
     #[must_use]
-    pub fn of(name: &str) -> Self {
+    pub fn from_counter_name(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         if has(&["xdp"]) {
@@ -146,14 +146,14 @@ mod tests {
             ("peer_ifindex", Group::Other),
             ("rx_64_byte_packets", Group::Other),
         ] {
-            assert_eq!(Group::of(name), group, "{name}");
+            assert_eq!(Group::from_counter_name(name), group, "{name}");
         }
     }
 
     proptest! {
         #[test]
         fn any_name_has_a_group(name in ".{0,40}") {
-            let _ = Group::of(&name).title();
+            let _ = Group::from_counter_name(&name).title();
         }
     }
 }

@@ -10,16 +10,16 @@ pub mod advice;
 pub mod cpu;
 pub mod device;
 pub mod interrupts;
-pub mod line;
 pub mod link;
 pub mod path;
 pub mod rates;
 pub mod series;
 pub mod softnet;
+pub mod stat_document;
 
 pub use link::{Folded, LinkCounters};
 pub use rates::LinkRates;
-pub use series::{Facts, LinkInterval, LinkReading, LinkState, Series, Smooth};
+pub use series::{LinkInterval, LinkProperties, LinkReading, LinkState, Series, Smooth};
 pub use softnet::Softnet;
 
 /// Value above which a 64-bit counter may have wrapped.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{LinkCounters, series::Facts};
+use crate::{LinkCounters, series::LinkProperties};
 
 /// Bytes around each frame on a wire, without the FCS: preamble and gap.
 const AROUND: f64 = 20.0;
@@ -56,7 +56,7 @@ impl LinkRates {
     /// Computes the rates of `counted` over `seconds`.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
-    pub fn new(counted: &LinkCounters, seconds: f64, facts: &Facts) -> Self {
+    pub fn new(counted: &LinkCounters, seconds: f64, facts: &LinkProperties) -> Self {
         let rate = |count: u64| {
             if seconds > 0.0 {
                 count as f64 / seconds
@@ -118,11 +118,11 @@ mod tests {
         assert!((a - b).abs() <= digits, "{a} is not {b}");
     }
 
-    fn ethernet(speed_bps: u64) -> Facts {
-        Facts {
+    fn ethernet(speed_bps: u64) -> LinkProperties {
+        LinkProperties {
             speed_bps: Some(speed_bps),
             ethernet: true,
-            ..Facts::default()
+            ..LinkProperties::default()
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
         };
         let full = LinkRates::new(&both, 100.0, &ethernet(10_000_000_000));
         assert_eq!(full.ifutil_percent, rates.ifutil_percent);
-        let half = Facts {
+        let half = LinkProperties {
             half_duplex: true,
             ..ethernet(10_000_000_000)
         };
@@ -164,7 +164,7 @@ mod tests {
             rx_bytes: 1_491_062 * 64,
             ..LinkCounters::default()
         };
-        let facts = Facts {
+        let facts = LinkProperties {
             counts_fcs: true,
             ..ethernet(1_000_000_000)
         };
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_nominal_speed_has_no_share() {
-        let facts = Facts {
+        let facts = LinkProperties {
             nominal: true,
             ..ethernet(10_000_000_000)
         };

@@ -10,7 +10,7 @@ use crate::{LinkCounters, LinkRates};
 
 /// Properties of a link that its rates depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct LinkProperties {
     /// Speed of the link, in bits per second; unknown without carrier.
     pub speed_bps: Option<u64>,
     /// True if no wire limits the pace, so the speed is nominal.
@@ -35,7 +35,7 @@ pub struct LinkReading {
     /// Time of the reading (`CLOCK_MONOTONIC`).
     pub at_ns: u64,
     /// Properties that rates depend on.
-    pub facts: Facts,
+    pub facts: LinkProperties,
     /// Counters at this time.
     pub counters: LinkCounters,
 }
@@ -71,7 +71,7 @@ pub struct LinkInterval {
     /// Increase of the counters; `None` except in state `Steady`.
     pub counted: Option<LinkCounters>,
     /// Properties at the end.
-    pub facts: Facts,
+    pub facts: LinkProperties,
     /// Smoothed packets per second; `None` before the first rates.
     pub smooth: Option<Smooth>,
 }
@@ -156,7 +156,7 @@ impl Series {
             let before = last.remove(&reading.id);
             if self.begun {
                 let mut interval = between(before.as_ref(), &reading);
-                interval.smooth = self.note(reading.id, &interval);
+                interval.smooth = self.smooth_rates(reading.id, &interval);
                 intervals.push(interval);
             }
             self.last.insert(reading.id, reading);
@@ -169,7 +169,7 @@ impl Series {
                 facts: gone.facts,
                 ..LinkInterval::default()
             };
-            self.note(id, &interval);
+            self.smooth_rates(id, &interval);
             intervals.push(interval);
         }
         self.begun = true;
@@ -177,7 +177,7 @@ impl Series {
     }
 
     /// Adds an interval to the total. Returns the smoothed rates.
-    fn note(&mut self, id: (usize, u32), interval: &LinkInterval) -> Option<Smooth> {
+    fn smooth_rates(&mut self, id: (usize, u32), interval: &LinkInterval) -> Option<Smooth> {
         let order = &mut self.order;
         let total = self.totals.entry(id).or_insert_with(|| {
             order.push(id);

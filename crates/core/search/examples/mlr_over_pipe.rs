@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use wb_search::{Ask, Goal, Measurer, Mlr, Outcome, Trial, mlr};
+use wb_search::{Goal, LoadOutcome, Measurer, Mlr, Trial, TrialRequest, mlr};
 
 struct Pipe(io::StdinLock<'static>);
 
 impl Measurer for Pipe {
     type Error = io::Error;
 
-    fn measure(&mut self, ask: &Ask) -> io::Result<Option<Trial>> {
+    fn measure(&mut self, ask: &TrialRequest) -> io::Result<Option<Trial>> {
         let mut out = io::stdout().lock();
         let seconds = ask.duration.map_or(1.0, |duration| duration.as_secs_f64());
         writeln!(out, "measure {} {seconds}", ask.load)?;
@@ -30,9 +30,9 @@ impl Measurer for Pipe {
         let loss: f64 = answer.trim().parse().map_err(io::Error::other)?;
         Ok(Some(Trial {
             outcome: if loss > 0.0 {
-                Outcome::Broke
+                LoadOutcome::Broke
             } else {
-                Outcome::Held
+                LoadOutcome::Held
             },
             offered: ask.load,
             through: ask.load * (1.0 - loss),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Ask, Bound, Found, Measurer, Outcome, Purpose};
+use crate::{LimitCause, LoadOutcome, Measurer, Purpose, SearchResult, TrialRequest};
 
 /// Share of line rate that a device with the slowest allowed clock can forward. Ethernet clocks may differ by 100 ppm
 /// at each end, so a device that retimes frames may have to drop part of a higher load.
@@ -98,7 +98,7 @@ struct Prober<'a, M> {
 
 /// Verdict on a load.
 #[derive(Clone, Copy)]
-enum Verdict {
+enum LoadVerdict {
     Pass,
     Fail,
     /// The tester could not offer or receive the load; this is what it offered.
@@ -107,13 +107,13 @@ enum Verdict {
 
 impl<M: Measurer> Prober<'_, M> {
     /// Tries one load; it passes with the first repetition that passes. Returns None when trials or time run out.
-    fn probe(&mut self, load: f64) -> Result<Option<Verdict>, M::Error> {
+    fn probe(&mut self, load: f64) -> Result<Option<LoadVerdict>, M::Error> {
         let mut repeats = self.repeats;
         loop {
             if self.trials >= self.most_trials {
                 return Ok(None);
             }
-            let ask = Ask {
+            let ask = TrialRequest {
                 load,
                 duration: self.duration,
                 purpose: self.purpose,
@@ -123,10 +123,10 @@ impl<M: Measurer> Prober<'_, M> {
             };
             self.trials += 1;
             match trial.outcome {
-                Outcome::Unoffered => return Ok(Some(Verdict::Tester(trial.offered))),
-                Outcome::Unread => return Ok(Some(Verdict::Tester(load))),
-                _ if trial.loss <= self.loss_goal => return Ok(Some(Verdict::Pass)),
-                _ if repeats == 0 => return Ok(Some(Verdict::Fail)),
+                LoadOutcome::Unoffered => return Ok(Some(LoadVerdict::Tester(trial.offered))),
+                LoadOutcome::Unread => return Ok(Some(LoadVerdict::Tester(load))),
+                _ if trial.loss <= self.loss_goal => return Ok(Some(LoadVerdict::Pass)),
+                _ if repeats == 0 => return Ok(Some(LoadVerdict::Fail)),
                 _ => repeats -= 1,
             }
         }
@@ -138,7 +138,7 @@ struct Bracket<N> {
     /// Highest load that passed or is assumed to pass.
     low: f64,
     /// Lowest load that failed, with the cause.
-    high: Option<(f64, Bound)>,
+    high: Option<(f64, LimitCause)>,
     minimum: f64,
     /// Growth factor of the load until the first failure.
     growth: f64,
@@ -180,10 +180,10 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
             };
             let mut next = None;
             match verdict {
-                Verdict::Pass => self.low = load,
-                Verdict::Fail => self.high = Some((load, Bound::Device)),
-                Verdict::Tester(offered) => {
-                    self.high = Some((load, Bound::Tester));
+                LoadVerdict::Pass => self.low = load,
+                LoadVerdict::Fail => self.high = Some((load, LimitCause::Device)),
+                LoadVerdict::Tester(offered) => {
+                    self.high = Some((load, LimitCause::Tester));
                     let offered = self.rounded(offered);
                     if cap.is_none() && offered < load && offered > self.low.max(self.minimum) {
                         cap = Some(offered);
@@ -201,13 +201,17 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
         }
     }
 
-    fn found(&self, finished: bool, best: Option<f64>, trials: u32) -> Found {
-        let reached = self.high.map_or(Bound::Maximum, |(_, bound)| bound);
-        Found {
+    fn found(&self, finished: bool, best: Option<f64>, trials: u32) -> SearchResult {
+        let reached = self.high.map_or(LimitCause::Maximum, |(_, bound)| bound);
+        SearchResult {
             best,
             confirmed: best.is_some(),
             beyond: self.high.map(|(high, _)| high),
-            bound: if finished { reached } else { Bound::Unfinished },
+            bound: if finished {
+                reached
+            } else {
+                LimitCause::Unfinished
+            },
             near_maximum: None,
             trials,
         }
@@ -219,10 +223,10 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
 /// Starts with `low` = 0 and no `high`. A passing load becomes `low`, a failing one `high`, and the next is (`low` +
 /// `high`) / 2, until `high` - `low` is at most the resolution; the result is `low`. If the first load is the maximum,
 /// this takes at most 1 + ceil(log2(maximum / resolution)) trials, plus one if only the maximum fails: see
-/// [`Found::near_maximum`].
+/// [`SearchResult::near_maximum`].
 ///
 /// A load that the tester cannot offer or receive says nothing about the device. The first time the search continues
-/// with the load offered, later with the middle. It ends with [`Bound::Tester`] if the device failed at no load above
+/// with the load offered, later with the middle. It ends with [`LimitCause::Tester`] if the device failed at no load above
 /// the result.
 ///
 /// After a search with short trials the result is repeated at full length, reduced by the resolution after each
@@ -230,7 +234,7 @@ impl<N: Fn(f64, f64) -> bool> Bracket<N> {
 ///
 /// # Errors
 /// Returns the error of the measurer.
-pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<Found, M::Error> {
+pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<SearchResult, M::Error> {
     let short = binary
         .search_duration
         .filter(|short| binary.final_duration.is_none_or(|full| *short < full));
@@ -256,17 +260,18 @@ pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<Found, M
     let mut finished = bracket.close(&mut prober, first)?;
     let mut near_maximum = None;
     let near = binary.maximum * SLOWEST_CLOCK;
-    if finished && bracket.high == Some((binary.maximum, Bound::Device)) && bracket.low < near {
+    if finished && bracket.high == Some((binary.maximum, LimitCause::Device)) && bracket.low < near
+    {
         match prober.probe(near)? {
-            Some(Verdict::Pass) => {
+            Some(LoadVerdict::Pass) => {
                 bracket.low = near;
                 near_maximum = Some(true);
             }
-            Some(Verdict::Fail) => {
-                bracket.high = Some((near, Bound::Device));
+            Some(LoadVerdict::Fail) => {
+                bracket.high = Some((near, LimitCause::Device));
                 near_maximum = Some(false);
             }
-            Some(Verdict::Tester(_)) => {}
+            Some(LoadVerdict::Tester(_)) => {}
             None => finished = false,
         }
     }
@@ -284,7 +289,7 @@ pub fn binary<M: Measurer>(measurer: &mut M, binary: &Binary) -> Result<Found, M
 fn confirm<M: Measurer>(
     prober: &mut Prober<'_, M>,
     binary: &Binary,
-    found: &mut Found,
+    found: &mut SearchResult,
 ) -> Result<(), M::Error> {
     found.confirmed = false;
     prober.purpose = Purpose::Confirm;
@@ -299,16 +304,16 @@ fn confirm<M: Measurer>(
         match verdict {
             // Only the first load is known to have passed a short trial.
             None => {
-                found.bound = Bound::Unfinished;
+                found.bound = LimitCause::Unfinished;
                 return Ok(());
             }
-            Some(Verdict::Pass) => {
+            Some(LoadVerdict::Pass) => {
                 (found.best, found.confirmed) = (Some(load), true);
                 return Ok(());
             }
-            Some(Verdict::Fail) => found.bound = Bound::Device,
-            Some(Verdict::Tester(offered)) => {
-                found.bound = Bound::Tester;
+            Some(LoadVerdict::Fail) => found.bound = LimitCause::Device,
+            Some(LoadVerdict::Tester(offered)) => {
+                found.bound = LimitCause::Tester;
                 if offered < load {
                     next = offered;
                 }
@@ -321,8 +326,8 @@ fn confirm<M: Measurer>(
         }
     }
     found.bound = match found.bound {
-        Bound::Tester => Bound::Tester,
-        _ => Bound::Unfinished,
+        LimitCause::Tester => LimitCause::Tester,
+        _ => LimitCause::Unfinished,
     };
     Ok(())
 }
@@ -330,12 +335,15 @@ fn confirm<M: Measurer>(
 /// Finds the largest passing integer; `low` if no other number passes.
 ///
 /// The next number is `low` + floor((`high` - `low`) / 2), until `high` - `low` is at most the resolution (RFC 2889
-/// section 5.7; RFC 9004 section 5). [`Bound::Maximum`] means that no trial failed: the limit is at least the result,
+/// section 5.7; RFC 9004 section 5). [`LimitCause::Maximum`] means that no trial failed: the limit is at least the result,
 /// and a search for a burst must raise `high`. A trial passes when its loss ratio is 0.
 ///
 /// # Errors
 /// Returns the error of the measurer.
-pub fn integers<M: Measurer>(measurer: &mut M, integers: &Integers) -> Result<Found, M::Error> {
+pub fn integers<M: Measurer>(
+    measurer: &mut M,
+    integers: &Integers,
+) -> Result<SearchResult, M::Error> {
     let mut prober = Prober {
         measurer,
         loss_goal: 0.0,
@@ -348,7 +356,7 @@ pub fn integers<M: Measurer>(measurer: &mut M, integers: &Integers) -> Result<Fo
     let resolution = integers.resolution.max(1) as f64;
     let mut bracket = Bracket {
         low: integers.low as f64,
-        high: Some((integers.high as f64, Bound::Maximum)),
+        high: Some((integers.high as f64, LimitCause::Maximum)),
         minimum: 0.0,
         growth: 1.0,
         maximum: integers.high as f64,
@@ -372,7 +380,10 @@ pub fn integers<M: Measurer>(measurer: &mut M, integers: &Integers) -> Result<Fo
 ///
 /// # Errors
 /// Returns the error of the measurer.
-pub fn doubling<M: Measurer>(measurer: &mut M, doubling: &Doubling) -> Result<Found, M::Error> {
+pub fn doubling<M: Measurer>(
+    measurer: &mut M,
+    doubling: &Doubling,
+) -> Result<SearchResult, M::Error> {
     let mut prober = Prober {
         measurer,
         loss_goal: 0.0,

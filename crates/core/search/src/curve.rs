@@ -1,6 +1,6 @@
 //! Curves: measure one load after the other, in descending or ascending order.
 
-use crate::{Ask, Measurer, Outcome, Purpose, Trial};
+use crate::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
 
 /// Loads of a loss curve (RFC 2544 section 26.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Curve {
         let known = self
             .points
             .iter()
-            .filter(|point| point.trial.outcome != Outcome::Unread);
+            .filter(|point| point.trial.outcome != LoadOutcome::Unread);
         known.min_by(|a, b| {
             let by_through = b.trial.through.total_cmp(&a.trial.through);
             by_through.then(a.load.total_cmp(&b.load))
@@ -112,7 +112,7 @@ fn step<M: Measurer>(
         is_finished: true,
     };
     for load in loads {
-        let ask = Ask {
+        let ask = TrialRequest {
             load,
             duration: None,
             purpose: Purpose::Search,

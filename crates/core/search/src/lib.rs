@@ -14,7 +14,7 @@
 //!
 //! A trial has more than two outcomes, because the tester has limits too. A load that it cannot offer, or frames that
 //! it cannot receive, say nothing about the device. A result is therefore either the limit of the device or a lower
-//! bound of it: [`Bound`].
+//! bound of it: [`LimitCause`].
 //!
 //! ```
 //! use wb_search::*;
@@ -22,7 +22,7 @@
 //! struct Device;
 //! impl Measurer for Device {
 //!     type Error = std::convert::Infallible;
-//!     fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+//!     fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
 //!         let load = ask.load;
 //!         Ok(Some(if load <= 700.0 { Trial::held(load) } else { Trial::broke(load, 650.0) }))
 //!     }
@@ -37,14 +37,14 @@
 
 mod bisect;
 mod curve;
-mod ladder;
+mod geometric_search;
 mod mlr;
 
 use std::time::Duration;
 
 pub use bisect::{Binary, Doubling, Integers, binary, doubling, integers};
 pub use curve::{Curve, ForwardingCurve, LossCurve, Point, forwarding_curve, loss_curve};
-pub use ladder::search;
+pub use geometric_search::search;
 pub use mlr::{
     Class, Goal, GoalFound, GoalResult, LoadFound, Mlr, MlrFound, MlrTrial, Sums,
     conditional_throughput, mlr,
@@ -61,17 +61,17 @@ pub trait Measurer {
 
     /// Runs one trial. Returns None if there is no time for it; the search then ends with the results so far.
     ///
-    /// The measurer must repeat invalid trials itself: [`Outcome::Unoffered`] and [`Outcome::Unread`] are taken as the
+    /// The measurer must repeat invalid trials itself: [`LoadOutcome::Unoffered`] and [`LoadOutcome::Unread`] are taken as the
     /// limits of the tester.
     ///
     /// # Errors
     /// An error ends the complete search.
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error>;
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error>;
 }
 
 /// Trial that a search requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct TrialRequest {
     /// Load in the unit of the search: frames per second, frames of a burst, connections.
     pub load: f64,
     /// Duration of the trial. None: chosen by the measurer.
@@ -95,7 +95,7 @@ pub enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Outcome of the trial.
-    pub outcome: Outcome,
+    pub outcome: LoadOutcome,
     /// Load actually offered.
     pub offered: f64,
     /// Load that was forwarded: the guess for the next load when this one was too high.
@@ -109,7 +109,7 @@ pub struct Trial {
 
 /// Outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LoadOutcome {
     /// The device carried the load.
     Held,
     /// The device did not carry the load.
@@ -126,7 +126,7 @@ impl Trial {
     #[must_use]
     pub const fn held(load: f64) -> Self {
         Self {
-            outcome: Outcome::Held,
+            outcome: LoadOutcome::Held,
             offered: load,
             through: load,
             loss: 0.0,
@@ -138,7 +138,7 @@ impl Trial {
     #[must_use]
     pub const fn broke(load: f64, through: f64) -> Self {
         Self {
-            outcome: Outcome::Broke,
+            outcome: LoadOutcome::Broke,
             offered: load,
             through,
             loss: if load > 0.0 {
@@ -153,7 +153,7 @@ impl Trial {
     /// Returns true if the trial says something about the device.
     #[must_use]
     pub const fn is_valid(&self) -> bool {
-        matches!(self.outcome, Outcome::Held | Outcome::Broke)
+        matches!(self.outcome, LoadOutcome::Held | LoadOutcome::Broke)
     }
 }
 
@@ -205,7 +205,7 @@ impl Search {
 
 /// Reason why the result is not higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum LimitCause {
     /// The device failed at a higher load, within the resolution.
     Device,
     /// The tester reached its limit: the limit of the device is at least the result.
@@ -218,7 +218,7 @@ pub enum Bound {
 
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// Highest load that held, confirmed by a second trial if requested.
     pub best: Option<f64>,
     /// True if the load held in a trial of full length.
@@ -226,7 +226,7 @@ pub struct Found {
     /// Lowest load above `best` that did not hold.
     pub beyond: Option<f64>,
     /// Reason why the result is not higher.
-    pub bound: Bound,
+    pub bound: LimitCause,
     /// Set if only the maximum failed and 99.98 % of it was tried, in case the clocks of tester and device differ by
     /// the Ethernet tolerance (100 ppm each). True if that load held; it is then the best.
     pub near_maximum: Option<bool>,

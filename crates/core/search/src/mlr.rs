@@ -18,11 +18,11 @@ mod table;
 
 use std::time::Duration;
 
-use crate::{ACCIDENT, Ask, Measurer, Outcome, Purpose, Trial};
-use candidate::{Outlook, Range};
+use crate::{ACCIDENT, LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
+use candidate::{LoadRange, TargetState};
 pub use conditional::conditional_throughput;
 pub use goal::{Class, Goal, MlrTrial, Sums};
-use table::{Bounds, Table};
+use table::{Bounds, TrialTable};
 
 /// Minimum trial duration, regardless of the goals: without it a search might never end.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(1);
@@ -138,7 +138,7 @@ pub struct LoadFound {
 }
 
 /// Search state of one goal.
-struct Pursuit {
+struct GoalSearch {
     goal: Goal,
     /// Intermediate targets, followed by the goal.
     targets: Vec<Goal>,
@@ -152,7 +152,7 @@ struct Pursuit {
     trial_time: Duration,
 }
 
-impl Pursuit {
+impl GoalSearch {
     fn new(goal: Goal, mlr: &Mlr) -> Self {
         Self {
             goal,
@@ -170,8 +170,8 @@ impl Pursuit {
     }
 
     /// State of the search for the current target.
-    fn outlook(&self, table: &Table, range: Range) -> Outlook<'_> {
-        Outlook {
+    fn target_state(&self, table: &TrialTable, range: LoadRange) -> TargetState<'_> {
+        TargetState {
             target: self.target(),
             range,
             known: table.bounds(self.target()),
@@ -182,8 +182,8 @@ impl Pursuit {
 
     /// Skips targets that are reached. Returns the next load with the anchor of its walk, or None when the goal is
     /// reached.
-    fn next(&mut self, table: &Table, range: Range) -> Option<(f64, Option<f64>)> {
-        while self.outlook(table, range).is_reached() {
+    fn next(&mut self, table: &TrialTable, range: LoadRange) -> Option<(f64, Option<f64>)> {
+        while self.target_state(table, range).is_reached() {
             if self.at + 1 == self.targets.len() {
                 return None;
             }
@@ -191,7 +191,7 @@ impl Pursuit {
             self.anchor = None;
             self.at += 1;
         }
-        let outlook = self.outlook(table, range);
+        let outlook = self.target_state(table, range);
         // Measure the maximum first: the share of it that is forwarded gives the first guess.
         let is_first = table.0.iter().all(|tried| tried.load == range.maximum);
         if is_first && outlook.known == Bounds::default() {
@@ -212,20 +212,20 @@ impl Pursuit {
 }
 
 /// Search in progress.
-struct Driver<'a, M> {
+struct MlrDriver<'a, M> {
     measurer: &'a mut M,
     mlr: &'a Mlr,
-    table: Table,
+    table: TrialTable,
     spent: Duration,
     tester_limit: Option<f64>,
     /// Number of loads that exceeded the tester's limit.
     refusals: i32,
 }
 
-impl<M: Measurer> Driver<'_, M> {
-    fn range(&self) -> Range {
+impl<M: Measurer> MlrDriver<'_, M> {
+    fn range(&self) -> LoadRange {
         let maximum = self.mlr.maximum;
-        Range {
+        LoadRange {
             minimum: self.mlr.minimum.min(maximum),
             maximum: self
                 .tester_limit
@@ -244,7 +244,7 @@ impl<M: Measurer> Driver<'_, M> {
         if self.spent.saturating_add(duration) > self.mlr.time_limit {
             return Ok(None);
         }
-        let ask = Ask {
+        let ask = TrialRequest {
             load,
             duration: Some(duration),
             purpose,
@@ -283,7 +283,7 @@ impl<M: Measurer> Driver<'_, M> {
 
     /// Runs trials for the most urgent target until no goal needs another or the time is up. Returns true if all goals
     /// are finished.
-    fn pursue(&mut self, pursuits: &mut [Pursuit]) -> Result<bool, M::Error> {
+    fn pursue(&mut self, pursuits: &mut [GoalSearch]) -> Result<bool, M::Error> {
         loop {
             let range = self.range();
             if range.maximum < range.minimum {
@@ -313,9 +313,9 @@ impl<M: Measurer> Driver<'_, M> {
                 return Ok(false);
             };
             match trial.outcome {
-                Outcome::Unoffered => self.lower_limit(load, trial.offered),
-                Outcome::Unread => self.lower_limit(load, trial.through),
-                Outcome::Held | Outcome::Broke => {
+                LoadOutcome::Unoffered => self.lower_limit(load, trial.offered),
+                LoadOutcome::Unread => self.lower_limit(load, trial.through),
+                LoadOutcome::Held | LoadOutcome::Broke => {
                     pursuit.anchor = anchor;
                     pursuit.trials += 1;
                     pursuit.trial_time += duration;
@@ -332,7 +332,7 @@ impl<M: Measurer> Driver<'_, M> {
         }
     }
 
-    fn goal_found(&self, pursuit: &Pursuit, is_finished: bool) -> GoalFound {
+    fn goal_found(&self, pursuit: &GoalSearch, is_finished: bool) -> GoalFound {
         let goal = pursuit.goal;
         let Bounds { lower, upper } = self.table.bounds(&goal);
         let Mlr {
@@ -379,10 +379,10 @@ impl<M: Measurer> Driver<'_, M> {
 ///
 /// Returns the error of the measurer.
 pub fn mlr<M: Measurer>(measurer: &mut M, mlr: &Mlr) -> Result<MlrFound, M::Error> {
-    let mut driver = Driver {
+    let mut driver = MlrDriver {
         measurer,
         mlr,
-        table: Table::default(),
+        table: TrialTable::default(),
         spent: Duration::ZERO,
         tester_limit: None,
         refusals: 0,
@@ -390,7 +390,7 @@ pub fn mlr<M: Measurer>(measurer: &mut M, mlr: &Mlr) -> Result<MlrFound, M::Erro
     let mut pursuits: Vec<_> = mlr
         .goals
         .iter()
-        .map(|goal| Pursuit::new(*goal, mlr))
+        .map(|goal| GoalSearch::new(*goal, mlr))
         .collect();
     let is_awake = match mlr.warm_up {
         Some(duration) => driver
@@ -409,7 +409,7 @@ pub fn mlr<M: Measurer>(measurer: &mut M, mlr: &Mlr) -> Result<MlrFound, M::Erro
         goals: mlr
             .goals
             .iter()
-            .map(|goal| (Sums::of(goal, &tried.trials), tried.class(goal)))
+            .map(|goal| (Sums::sum_trials(goal, &tried.trials), tried.class(goal)))
             .collect(),
     });
     Ok(MlrFound {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{Device, TEN_GIG};
 use wb_search::{
-    Ask, Binary, Bound, Doubling, ForwardingCurve, Found, Integers, LossCurve, Measurer, Outcome,
-    Purpose, Trial, binary, doubling, forwarding_curve, integers, loss_curve,
+    Binary, Doubling, ForwardingCurve, Integers, LimitCause, LoadOutcome, LossCurve, Measurer,
+    Purpose, SearchResult, Trial, TrialRequest, binary, doubling, forwarding_curve, integers,
+    loss_curve,
 };
 
 const CAPACITY: f64 = 8_123_456.0;
@@ -56,7 +57,7 @@ fn throughput_is_found_with_these_trials() {
             found.trials,
             found.near_maximum
         ),
-        (Bound::Device, true, 11, None)
+        (LimitCause::Device, true, 11, None)
     );
     assert_near(found.beyond.unwrap() / TEN_GIG, 0.545_898_437_5, 1e-12);
 }
@@ -101,7 +102,7 @@ fn unlucky() -> Device {
     }
 }
 
-fn verified(repeats: u32) -> (Found, Vec<(f64, String)>) {
+fn verified(repeats: u32) -> (SearchResult, Vec<(f64, String)>) {
     let mut device = unlucky();
     let plan = Binary {
         repeats,
@@ -182,7 +183,7 @@ fn the_testers_limit_is_no_throughput() {
         ..Device::new(14e6)
     };
     let found = binary(&mut device, &Binary::up_to(TEN_GIG)).unwrap();
-    assert_eq!((found.best, found.bound), (Some(12e6), Bound::Tester));
+    assert_eq!((found.best, found.bound), (Some(12e6), LimitCause::Tester));
     assert_eq!(
         device.told(0.0),
         [(TEN_GIG, "U".into()), (12e6, "P".into())]
@@ -194,7 +195,7 @@ fn the_testers_limit_is_no_throughput() {
     };
     let plan = Binary::up_to(TEN_GIG);
     let found = binary(&mut device, &plan).unwrap();
-    assert_eq!(found.bound, Bound::Device);
+    assert_eq!(found.bound, LimitCause::Device);
     let best = found.best.unwrap();
     assert!(best <= 5e6 && best + plan.resolution >= 5e6, "{best}");
 }
@@ -210,7 +211,7 @@ fn a_maximum_that_fails_alone_is_tried_with_the_slowest_clock() {
         let found = binary(&mut device, &plan).unwrap();
         assert_eq!(found.near_maximum, Some(held));
         assert_eq!((found.best, found.beyond), (Some(best), Some(beyond)));
-        assert_eq!((found.bound, found.trials), (Bound::Device, 12));
+        assert_eq!((found.bound, found.trials), (LimitCause::Device, 12));
     }
     // If the resolution is finer than the clock tolerance, the extra trial adds nothing.
     let fine = Binary {
@@ -231,7 +232,7 @@ fn a_maximum_that_fails_alone_is_tried_with_the_slowest_clock() {
     );
     assert_eq!(
         binary(&mut Device::new(1e6), &plan).unwrap().bound,
-        Bound::Maximum
+        LimitCause::Maximum
     );
 }
 
@@ -245,7 +246,7 @@ struct Tiring {
 impl Measurer for Tiring {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         let duration = ask.duration.unwrap();
         self.log.push((ask.load, duration, ask.purpose));
         let capacity = match duration.as_secs() {
@@ -290,7 +291,7 @@ fn what_short_trials_found_is_confirmed_at_full_length() {
     assert_eq!(tried, [593.75]);
     assert_eq!(
         (found.best, found.confirmed, found.bound),
-        (Some(593.75), true, Bound::Device)
+        (Some(593.75), true, LimitCause::Device)
     );
 
     let (found, tried) = run(575.0, &plan);
@@ -302,7 +303,7 @@ fn what_short_trials_found_is_confirmed_at_full_length() {
     assert_eq!(tried.len(), 10);
     assert_eq!(
         (found.best, found.confirmed, found.bound),
-        (None, false, Bound::Unfinished)
+        (None, false, LimitCause::Unfinished)
     );
 
     // Trials of full length need no confirmation.
@@ -324,7 +325,7 @@ struct UpTo(f64, Vec<(u64, char)>);
 impl Measurer for UpTo {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         assert_eq!(ask.load.fract(), 0.0);
         let passes = ask.load <= self.0;
         self.1
@@ -366,7 +367,7 @@ fn the_longest_burst_is_found_with_these_trials() {
     );
     assert_eq!(
         (found.best, found.beyond, found.bound, found.trials),
-        (Some(3048.0), Some(3049.0), Bound::Device, 16)
+        (Some(3048.0), Some(3049.0), LimitCause::Device, 16)
     );
 }
 
@@ -384,18 +385,18 @@ fn addresses_of_a_cache_are_found_with_these_trials() {
     );
     assert_eq!(
         (found.best, found.bound, found.trials),
-        (Some(8191.0), Bound::Device, 14)
+        (Some(8191.0), LimitCause::Device, 14)
     );
     // No trial failed, so the limit is unknown.
     let found = integers(&mut UpTo(1e9, Vec::new()), &plan).unwrap();
     assert_eq!(
         (found.best, found.beyond, found.bound),
-        (Some(16_383.0), None, Bound::Maximum)
+        (Some(16_383.0), None, LimitCause::Maximum)
     );
     let found = integers(&mut UpTo(0.0, Vec::new()), &plan).unwrap();
     assert_eq!(
         (found.best, found.beyond, found.bound, found.confirmed),
-        (Some(0.0), Some(1.0), Bound::Device, false)
+        (Some(0.0), Some(1.0), LimitCause::Device, false)
     );
 }
 
@@ -416,7 +417,7 @@ fn doubling_finds_connections_with_these_trials() {
     );
     assert_eq!(
         (found.best, found.bound, found.trials),
-        (Some(37_500.0), Bound::Device, 14)
+        (Some(37_500.0), LimitCause::Device, 14)
     );
 }
 
@@ -461,7 +462,7 @@ fn a_loss_curve_ends_after_two_loads_without_loss() {
     };
     let curve = loss_curve(&mut device, &plan).unwrap();
     let outcomes: Vec<_> = curve.points.iter().map(|p| p.trial.outcome).collect();
-    use Outcome::{Held, Unoffered};
+    use LoadOutcome::{Held, Unoffered};
     assert_eq!(outcomes, [Unoffered, Unoffered, Held, Held]);
     let mut device = Device {
         patience: 3,
@@ -477,7 +478,7 @@ fn the_maximum_forwarding_rate_need_not_be_at_the_maximum_load() {
     struct Congested(f64, Vec<f64>);
     impl Measurer for Congested {
         type Error = std::convert::Infallible;
-        fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+        fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
             self.1.push(ask.load);
             let beyond = (ask.load - self.0).max(0.0);
             Ok(Some(match beyond > 0.0 {
@@ -504,7 +505,7 @@ fn the_maximum_forwarding_rate_need_not_be_at_the_maximum_load() {
     device.duration = Duration::from_secs(1);
     let mut curve = forwarding_curve(&mut device, &plan).unwrap();
     assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 740.0);
-    curve.points[1].trial.outcome = Outcome::Unread;
+    curve.points[1].trial.outcome = LoadOutcome::Unread;
     assert_eq!(curve.maximum_forwarding_rate().unwrap().load, 840.0);
     // The maximum is measured exactly once, also with a step of 0.
     for (minimum, step, loads) in [
@@ -560,7 +561,7 @@ proptest! {
         let found = binary(&mut device, &plan).unwrap();
         let near = found.near_maximum.is_some();
         prop_assert!(found.trials <= most_trials(&plan) + u32::from(near));
-        if plan.minimum == 0.0 && found.bound == Bound::Device {
+        if plan.minimum == 0.0 && found.bound == LimitCause::Device {
             prop_assert_eq!(found.trials, most_trials(&plan) + u32::from(near));
         }
         // Highest load within the goal; frames are integers, so a load may be one frame higher.
@@ -570,13 +571,13 @@ proptest! {
             Some(best) => {
                 prop_assert!(best <= limit + frame && best >= plan.minimum && best <= maximum);
                 match found.bound {
-                    Bound::Device => prop_assert!(best + plan.resolution >= limit - frame),
-                    Bound::Maximum => prop_assert_eq!(best, maximum),
+                    LimitCause::Device => prop_assert!(best + plan.resolution >= limit - frame),
+                    LimitCause::Maximum => prop_assert_eq!(best, maximum),
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
             None => {
-                prop_assert_eq!(found.bound, Bound::Device);
+                prop_assert_eq!(found.bound, LimitCause::Device);
                 prop_assert!(limit <= plan.minimum.max(plan.resolution) + frame);
             }
         }
@@ -600,7 +601,7 @@ proptest! {
         prop_assert!(best + plan.resolution >= device.capacity.min(maximum) - 1.0, "{:?}", found);
         // A failing load takes all repetitions, a passing one takes one trial.
         let told = device.told(0.0);
-        let loads = if found.bound == Bound::Maximum { 1 } else { most_trials(&plan) };
+        let loads = if found.bound == LimitCause::Maximum { 1 } else { most_trials(&plan) };
         prop_assert_eq!(told.len() as u32, loads + u32::from(found.near_maximum.is_some()));
         for (load, letters) in told {
             let most = repeats as usize + 1;
@@ -621,18 +622,18 @@ proptest! {
         let found = binary(&mut device, &plan).unwrap();
         prop_assert!(found.trials <= most_trials(&plan) + 3);
         match found.bound {
-            Bound::Device => {
+            LimitCause::Device => {
                 prop_assert!(capacity <= ceiling + 1.0);
                 let best = found.best.unwrap_or(0.0);
                 prop_assert!(best <= capacity + 1.0 && best + plan.resolution >= capacity - 1.0);
             }
-            Bound::Tester => {
+            LimitCause::Tester => {
                 prop_assert!(ceiling < maximum && capacity + 1.0 >= ceiling);
                 let best = found.best.unwrap_or(0.0);
                 prop_assert!(best <= ceiling && best + plan.resolution >= ceiling);
             }
-            Bound::Maximum => prop_assert_eq!(found.best, Some(maximum)),
-            Bound::Unfinished => prop_assert!(false),
+            LimitCause::Maximum => prop_assert_eq!(found.best, Some(maximum)),
+            LimitCause::Unfinished => prop_assert!(false),
         }
     }
 
@@ -646,7 +647,7 @@ proptest! {
         let found = integers(&mut device, &plan).unwrap();
         let best = found.best.unwrap() as u64;
         prop_assert!(best >= low && (best <= limit || best == low));
-        if found.bound == Bound::Device {
+        if found.bound == LimitCause::Device {
             prop_assert!(best + resolution.max(1) > limit);
         } else {
             prop_assert!(best + resolution.max(1) >= low + span);
@@ -660,8 +661,8 @@ proptest! {
         let best = found.best.unwrap_or(0.0);
         prop_assert!(best <= limit as f64);
         match found.bound {
-            Bound::Maximum => prop_assert_eq!(best, 1e6),
-            Bound::Device => {
+            LimitCause::Maximum => prop_assert_eq!(best, 1e6),
+            LimitCause::Device => {
                 let width = (best * plan.resolution).max(1.0);
                 prop_assert!(best + width >= limit as f64, "{:?} of {}", found, limit);
             }
@@ -677,7 +678,7 @@ struct Same(Trial, usize, usize);
 impl Measurer for Same {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         self.2 += 1;
         assert!(self.2 < 10_000 && !ask.load.is_nan());
         Ok((self.2 <= self.1).then_some(self.0))
@@ -693,7 +694,7 @@ fn odd_measurers_and_odd_plans_end() {
         loss,
         overhead: Duration::ZERO,
     };
-    use Outcome::{Broke, Held, Unoffered, Unread};
+    use LoadOutcome::{Broke, Held, Unoffered, Unread};
     let trials = [
         trial(Held, 1e6, 0.0),
         trial(Broke, 1e6, 1.0),
@@ -769,7 +770,7 @@ fn odd_measurers_and_odd_plans_end() {
                 assert_eq!(found.trials as usize, same.2.min(patience));
                 let tester = !one.is_valid();
                 assert!(
-                    !(tester && found.bound == Bound::Device),
+                    !(tester && found.bound == LimitCause::Device),
                     "{found:?} {one:?} {plan:?}"
                 );
                 assert!(

@@ -3,7 +3,9 @@
 use std::{convert::Infallible, time::Duration};
 
 use proptest::prelude::*;
-use wb_search::{Ask, Bound, Measurer, Mlr, Outcome, Purpose, Search, Trial, mlr, search};
+use wb_search::{
+    LimitCause, LoadOutcome, Measurer, Mlr, Purpose, Search, Trial, TrialRequest, mlr, search,
+};
 
 /// Device that carries `capacity`, behind a tester that offers at most `tester`.
 struct Device {
@@ -15,7 +17,7 @@ struct Device {
     overloaded: f64,
     seed: u64,
     /// Outcome of the first trial, in which the tester hardly sends or receives.
-    stumble: Option<Outcome>,
+    stumble: Option<LoadOutcome>,
     loads: Vec<(f64, Purpose)>,
     patience: usize,
 }
@@ -48,8 +50,8 @@ impl Device {
 impl Measurer for Device {
     type Error = Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Infallible> {
-        let Ask { load, purpose, .. } = *ask;
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Infallible> {
+        let TrialRequest { load, purpose, .. } = *ask;
         if self.loads.len() >= self.patience {
             return Ok(None);
         }
@@ -67,9 +69,9 @@ impl Measurer for Device {
         let offered = load.min(self.tester);
         Ok(Some(Trial {
             outcome: match (offered <= capacity, load <= self.tester) {
-                (_, false) => Outcome::Unoffered,
-                (true, true) => Outcome::Held,
-                (false, true) => Outcome::Broke,
+                (_, false) => LoadOutcome::Unoffered,
+                (true, true) => LoadOutcome::Held,
+                (false, true) => LoadOutcome::Broke,
             },
             offered,
             through: match offered <= capacity {
@@ -97,11 +99,11 @@ proptest! {
         prop_assert!(found.confirmed);
         prop_assert!(best <= capacity);
         match found.bound {
-            Bound::Device => {
+            LimitCause::Device => {
                 prop_assert!(best >= capacity * 0.95 - 1e-6, "{found:?} of {capacity}");
                 prop_assert!(found.beyond.unwrap() > capacity);
             }
-            Bound::Maximum => prop_assert_eq!(best, plan.maximum),
+            LimitCause::Maximum => prop_assert_eq!(best, plan.maximum),
             other => prop_assert!(false, "{:?}", other),
         }
         prop_assert_eq!(device.loads.last().unwrap(), &(best, Purpose::Confirm));
@@ -122,7 +124,7 @@ proptest! {
         // A claimed limit of the device is within the resolution.
         let beyond = found.beyond.unwrap();
         let close = beyond - best <= beyond * plan.resolution * 1.000_001;
-        prop_assert!(close || found.bound == Bound::Unfinished, "{found:?}");
+        prop_assert!(close || found.bound == LimitCause::Unfinished, "{found:?}");
     }
 
     #[test]
@@ -132,7 +134,7 @@ proptest! {
         let mut device = Device { tester, ..Device::new(tester * more) };
         let plan = if from_above { Search::up_to(1e7) } else { Search::from(100.0) };
         let found = search(&mut device, &plan).unwrap();
-        prop_assert_eq!(found.bound, Bound::Tester);
+        prop_assert_eq!(found.bound, LimitCause::Tester);
         let best = found.best.unwrap();
         prop_assert!(best <= tester && best >= tester * 0.9, "{found:?} of {tester}");
         prop_assert!(found.trials <= 13);
@@ -154,7 +156,7 @@ proptest! {
         prop_assert_eq!(found.trials as usize, device.loads.len());
         prop_assert!(device.loads.iter().all(|(load, _)| *load >= plan.minimum && load.is_finite()));
         prop_assert!(!found.confirmed || found.best.is_some());
-        if let (true, Bound::Device, Some(best), Some(beyond)) =
+        if let (true, LimitCause::Device, Some(best), Some(beyond)) =
             (found.confirmed, found.bound, found.best, found.beyond)
         {
             prop_assert!(beyond - best <= beyond * plan.resolution * 1.000_001, "{found:?}");
@@ -170,7 +172,10 @@ fn the_first_load_is_beyond_the_tester() {
         most_trials: 60,
         ..Search::up_to(15e6)
     };
-    for (capacity, bound, limit) in [(6e6, Bound::Device, 6e6), (12e6, Bound::Tester, 9e6)] {
+    for (capacity, bound, limit) in [
+        (6e6, LimitCause::Device, 6e6),
+        (12e6, LimitCause::Tester, 9e6),
+    ] {
         let mut device = Device {
             tester: 9e6,
             ..Device::new(capacity)
@@ -191,7 +196,7 @@ fn a_device_that_carries_nothing_has_no_limit() {
         ..Search::up_to(1000.0)
     };
     let found = search(&mut device, &plan).unwrap();
-    assert_eq!((found.best, found.bound), (None, Bound::Device));
+    assert_eq!((found.best, found.bound), (None, LimitCause::Device));
     assert!(found.trials < 15);
 }
 
@@ -202,7 +207,7 @@ fn no_time_is_said() {
         ..Device::new(5000.0)
     };
     let found = search(&mut device, &Search::from(100.0)).unwrap();
-    assert_eq!(found.bound, Bound::Unfinished);
+    assert_eq!(found.bound, LimitCause::Unfinished);
     assert_eq!((found.best, found.confirmed), (Some(1600.0), false));
 }
 
@@ -236,7 +241,7 @@ fn a_device_that_carries_less_the_more_it_gets() {
 /// A single failure of the tester is not taken as its limit.
 #[test]
 fn a_tester_that_stumbles_at_first() {
-    for stumble in [Outcome::Unoffered, Outcome::Unread] {
+    for stumble in [LoadOutcome::Unoffered, LoadOutcome::Unread] {
         let device = || Device {
             stumble: Some(stumble),
             ..Device::new(200_000.0)
@@ -248,7 +253,7 @@ fn a_tester_that_stumbles_at_first() {
         };
         let mut of_ladder = device();
         let found = search(&mut of_ladder, &plan).unwrap();
-        assert_eq!(found.bound, Bound::Device, "{stumble:?}: {found:?}");
+        assert_eq!(found.bound, LimitCause::Device, "{stumble:?}: {found:?}");
         assert!(found.best.unwrap() >= 199_000.0, "{stumble:?}: {found:?}");
         let mut of_mlr = device();
         let plan = Mlr {

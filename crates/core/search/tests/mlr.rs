@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{Device, TEN_GIG};
 use wb_search::{
-    Ask, Class, Goal, GoalFound, GoalResult, Measurer, Mlr, MlrFound, MlrTrial, Outcome, Purpose,
-    Sums, Trial, conditional_throughput, mlr,
+    Class, Goal, GoalFound, GoalResult, LoadOutcome, Measurer, Mlr, MlrFound, MlrTrial, Purpose,
+    Sums, Trial, TrialRequest, conditional_throughput, mlr,
 };
 
 const CAPACITY: f64 = 8_123_456.0;
@@ -80,7 +80,7 @@ fn a_load_is_classified_by_sums_of_durations() {
         trials.extend([trial].repeat(times));
         let told: String = goals
             .iter()
-            .map(|goal| match Sums::of(goal, &trials).class(goal) {
+            .map(|goal| match Sums::sum_trials(goal, &trials).class(goal) {
                 Class::Upper => 'U',
                 Class::Lower => 'L',
                 Class::Undecided => '?',
@@ -163,7 +163,7 @@ fn noise_is_decided_by_the_majority() {
         assert_eq!(seen.goals[0].1, class);
         // One trial less would not be enough.
         let goal = Goal::ndr();
-        let less = Sums::of(&goal, &seen.trials[1..]).class(&goal);
+        let less = Sums::sum_trials(&goal, &seen.trials[1..]).class(&goal);
         assert_eq!(less, Class::Undecided);
     }
 }
@@ -332,7 +332,7 @@ struct Slow(Device, Duration);
 impl Measurer for Slow {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         let trial = self.0.measure(ask)?;
         Ok(trial.map(|trial| Trial {
             overhead: self.1,
@@ -414,12 +414,12 @@ struct Deaf(Device, f64);
 impl Measurer for Deaf {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         let Some(trial) = self.0.measure(ask)? else {
             return Ok(None);
         };
         let outcome = if trial.through > self.1 {
-            Outcome::Unread
+            LoadOutcome::Unread
         } else {
             trial.outcome
         };
@@ -453,7 +453,7 @@ struct Collapsing(Device, f64);
 impl Measurer for Collapsing {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         let Some(trial) = self.0.measure(ask)? else {
             return Ok(None);
         };
@@ -534,7 +534,7 @@ fn a_tester_whose_limit_varies_is_kept_below_it() {
     struct Wavering(Device, u32);
     impl Measurer for Wavering {
         type Error = std::convert::Infallible;
-        fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+        fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
             self.1 += 1;
             self.0.ceiling = 12e6 * (1.0 + 0.001 * f64::from(self.1 * 7 % 11));
             self.0.measure(ask)
@@ -728,10 +728,10 @@ proptest! {
             .into_iter()
             .map(|(length, loss_ratio)| MlrTrial { duration: seconds(length), loss_ratio })
             .collect();
-        let class = |trials: &[MlrTrial]| Sums::of(&goal, trials).class(&goal);
+        let class = |trials: &[MlrTrial]| Sums::sum_trials(&goal, trials).class(&goal);
         let carried = |trials: &[MlrTrial]| conditional_throughput(load, &goal, trials);
         let (before, throughput) = (class(&trials), carried(&trials));
-        let sums = Sums::of(&goal, &trials);
+        let sums = Sums::sum_trials(&goal, &trials);
         let all: Duration = trials.iter().map(|trial| trial.duration).sum();
         prop_assert_eq!(sums.full_low + sums.full_high + sums.short_low + sums.short_high, all);
 
@@ -823,7 +823,7 @@ struct Same(Trial, usize);
 impl Measurer for Same {
     type Error = std::convert::Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         assert!(ask.load.is_finite() && ask.duration.unwrap() > Duration::ZERO);
         self.1 = self.1.saturating_sub(1);
         Ok((self.1 > 0).then_some(self.0))
@@ -839,7 +839,7 @@ fn odd_measurers_and_odd_plans_end() {
         loss,
         overhead: Duration::ZERO,
     };
-    use Outcome::{Broke, Held, Unoffered, Unread};
+    use LoadOutcome::{Broke, Held, Unoffered, Unread};
     let trials = [
         trial(Held, 1e6, 0.0),
         trial(Broke, 1e6, 1.0),

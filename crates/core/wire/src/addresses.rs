@@ -29,7 +29,7 @@ pub struct Unclear;
 /// # Errors
 /// Returns [`Unclear`] if the addresses depend on changing bytes.
 pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>, Unclear> {
-    let mut look = Look {
+    let mut look = AddressWalk {
         frame,
         changing,
         found: Vec::new(),
@@ -38,13 +38,13 @@ pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>,
     Ok(look.found)
 }
 
-struct Look<'a> {
+struct AddressWalk<'a> {
     frame: &'a [u8],
     changing: &'a [Range<usize>],
     found: Vec<IpAddr>,
 }
 
-impl Look<'_> {
+impl AddressWalk<'_> {
     /// Returns bytes that must not change; None beyond the end of the frame.
     fn bytes<const N: usize>(&self, at: usize) -> Result<Option<[u8; N]>, Unclear> {
         if self.changes(at, N) && at + N <= self.frame.len() {
@@ -235,7 +235,7 @@ impl Look<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Arp, ArpOperation, Label, MacAddr, Network, Stack};
+    use crate::{Arp, ArpOperation, MacAddr, MplsLabel, NetworkHeader, Stack};
     use proptest::prelude::*;
 
     const A: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
@@ -255,9 +255,9 @@ mod tests {
         assert_eq!(addresses(&stack.build(60), &[]), Ok(both()));
         stack.vlans = Vlan::stack(&[5, 6]);
         assert_eq!(addresses(&stack.build(80), &[]), Ok(both()));
-        stack.mpls = vec![Label::new(16), Label::new(17)];
+        stack.mpls = vec![MplsLabel::new(16), MplsLabel::new(17)];
         assert_eq!(addresses(&stack.build(80), &[]), Ok(both()));
-        let arp = Stack::over(Network::Arp(Arp {
+        let arp = Stack::over(NetworkHeader::Arp(Arp {
             operation: ArpOperation::Request,
             sender_mac: MacAddr::ZERO,
             sender_ip: A,
@@ -265,7 +265,7 @@ mod tests {
             target_ip: B,
         }));
         assert_eq!(addresses(&arp.build(60), &[]), Ok(both()));
-        let none = Stack::over(Network::None {
+        let none = Stack::over(NetworkHeader::None {
             ethertype: ethertype::EXPERIMENTAL,
         });
         assert_eq!(addresses(&none.build(60), &[]), Ok(Vec::new()));

@@ -81,7 +81,7 @@ impl Arp {
     /// Parses the message and returns the padding behind it. None unless it is a request or reply for IPv4 over
     /// Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (view, rest) = ArpView::of(bytes)?;
+        let (view, rest) = ArpView::split_from(bytes)?;
         let kind = (
             view.hardware.get(),
             view.protocol.get(),

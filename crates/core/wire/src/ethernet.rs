@@ -63,7 +63,7 @@ impl Ethernet {
 
     /// Parses the header into its value, the ethertype and the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u16, &[u8])> {
-        let (view, rest) = EthernetView::of(bytes)?;
+        let (view, rest) = EthernetView::split_from(bytes)?;
         Some((
             Self {
                 dst: MacAddr(view.dst),

@@ -2,7 +2,7 @@
 
 /// Extension header without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extension {
+pub enum Ipv6Extension {
     /// Hop-by-hop options with padding only; 8 bytes. Allowed only directly behind the IPv6 header.
     HopByHop,
     /// Routing header of type 253 (experiments, RFC 4727) without segments left, so routers ignore it; 24 bytes.
@@ -13,7 +13,7 @@ pub enum Extension {
     Fragment,
 }
 
-impl Extension {
+impl Ipv6Extension {
     /// Header number in the preceding header.
     #[must_use]
     pub const fn number(self) -> u8 {

@@ -1,13 +1,13 @@
 //! Fast parser that finds the test tag in a received frame.
 
-use crate::{ArpView, TagKind, Vlan, ethertype, protocol, tag_at};
+use crate::{ArpView, TagFormat, Vlan, ethertype, protocol, tag_at};
 
 /// Finds the test tag of a frame, directly behind the last header: its offset and kind.
 ///
 /// A VLAN tag stripped by the device makes no difference. Receivers of many similar frames call [`crate::is_tag_at`]
 /// first.
 #[inline]
-pub fn find_tag(frame: &[u8]) -> Option<(usize, TagKind)> {
+pub fn find_tag(frame: &[u8]) -> Option<(usize, TagFormat)> {
     let offset = headers_end(frame)?;
     Some((offset, tag_at(frame, offset)?))
 }

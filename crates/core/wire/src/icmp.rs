@@ -99,7 +99,7 @@ impl Echo {
 
     /// Parses an echo message into header and payload; None for any other message. The checksum is not verified.
     pub fn parse(version: IcmpVersion, bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (view, rest) = IcmpView::of(bytes)?;
+        let (view, rest) = IcmpView::split_from(bytes)?;
         let reply = view.kind == version.echo_reply();
         if view.code != 0 || !(reply || view.kind == version.echo_request()) {
             return None;
@@ -212,7 +212,7 @@ impl Neighbour {
     /// Parses a complete ICMPv6 message. Returns None for any other message, and if RFC 4861 section 7.1 requires a
     /// discard for its code, target or option lengths. The caller verifies hop limit and checksum.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (view, options) = NeighbourView::of(bytes)?;
+        let (view, options) = NeighbourView::split_from(bytes)?;
         let target = Ipv6Addr::from(view.target);
         if view.code != 0 || target.is_multicast() {
             return None;

@@ -113,7 +113,7 @@ impl Ipv4 {
     /// Parses the header into its value, the protocol and the payload without padding; options are skipped. None if a
     /// length or the version is wrong. The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u8, &[u8])> {
-        let (view, _) = Ipv4View::of(bytes)?;
+        let (view, _) = Ipv4View::split_from(bytes)?;
         if view.version_ihl >> 4 != 4 || view.header_len() < Ipv4View::LEN {
             return None;
         }

@@ -73,7 +73,7 @@ impl Ipv6 {
     /// Parses the header into its value, the next header and the payload without padding. None if the length or the
     /// version is wrong. Extension headers remain in the payload.
     pub fn parse(bytes: &[u8]) -> Option<(Self, u8, &[u8])> {
-        let (view, rest) = Ipv6View::of(bytes)?;
+        let (view, rest) = Ipv6View::split_from(bytes)?;
         let word = view.version_class_flow.get();
         if word >> 28 != 6 {
             return None;

@@ -27,7 +27,7 @@ macro_rules! view {
             pub const LEN: usize = $len;
 
             /// Returns the fixed part of the header and all bytes behind it; no field is checked.
-            pub fn of(bytes: &[u8]) -> Option<(&Self, &[u8])> {
+            pub fn split_from(bytes: &[u8]) -> Option<(&Self, &[u8])> {
                 zerocopy::FromBytes::ref_from_prefix(bytes).ok()
             }
 
@@ -66,17 +66,17 @@ mod vlan;
 pub use addresses::{Unclear, addresses};
 pub use arp::{Arp, ArpOperation, ArpView};
 pub use ethernet::{Ethernet, EthernetView, ethertype};
-pub use extension::Extension;
+pub use extension::Ipv6Extension;
 pub use headers::{find_tag, headers_end};
 pub use icmp::{Echo, IcmpVersion, IcmpView, Neighbour, NeighbourView};
 pub use ipv4::{Ipv4, Ipv4View, protocol};
 pub use ipv6::{Ipv6, Ipv6View, multicast_mac, solicited_node};
 pub use mac::{MacAddr, ParseMacError};
-pub use mpls::{Label, LabelView};
+pub use mpls::{LabelView, MplsLabel};
 pub use neighbour::{AddrSet, NeighbourResponder, arp_request, neighbour_solicitation};
 pub use random::SplitMix64;
-pub use stack::{Fill, Layout, Network, Stack, Transport};
-pub use tag::{PktgenTag, PktgenTime, Tag, TagKind, is_tag_at, tag_at};
+pub use stack::{Fill, NetworkHeader, Stack, StackLayout, TransportHeader};
+pub use tag::{PktgenTag, PktgenTime, Tag, TagFormat, is_tag_at, tag_at};
 pub use tcp::{Tcp, TcpView, tcp_flags};
 pub use udp::{Udp, UdpView};
 pub use vlan::{Vlan, VlanView};

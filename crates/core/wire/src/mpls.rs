@@ -20,7 +20,7 @@ impl LabelView {
 
 /// MPLS label. The bottom-of-stack bit follows from its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct MplsLabel {
     /// Label, 20 bits.
     pub label: u32,
     /// Traffic class, 0 to 7.
@@ -29,7 +29,7 @@ pub struct Label {
     pub ttl: u8,
 }
 
-impl Label {
+impl MplsLabel {
     /// Creates a label with class 0 and a time to live of 64.
     pub const fn new(label: u32) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Label {
 
     /// Parses an entry into its label, the bottom bit and the bytes behind it.
     pub fn parse(bytes: &[u8]) -> Option<(Self, bool, &[u8])> {
-        let (view, rest) = LabelView::of(bytes)?;
+        let (view, rest) = LabelView::split_from(bytes)?;
         let word = view.word.get();
         Some((Self::from_word(word), word & LabelView::BOTTOM != 0, rest))
     }

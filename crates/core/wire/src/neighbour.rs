@@ -176,7 +176,7 @@ impl NeighbourResponder {
 
     /// Learns the addresses of another station from its frame: ARP of any kind (RFC 826 learns from requests, too),
     /// neighbour advertisements and solicitations with a link-layer address.
-    pub fn heard(&self, frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
+    pub fn learn(&self, frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
         let (kind, at) = behind_vlans(frame)?;
         let packet = &frame[at..];
         let (address, mac) = match kind {
@@ -223,7 +223,7 @@ pub fn arp_request(
         target_mac: MacAddr::ZERO,
         target_ip,
     };
-    put(out, at, &arp.emit())?;
+    write_bytes(out, at, &arp.emit())?;
     pad(out, at + ArpView::LEN)
 }
 
@@ -247,7 +247,7 @@ pub fn neighbour_solicitation(
         out,
     )?;
     let source = (!src_ip.is_unspecified()).then_some(src_mac);
-    put_neighbour(
+    write_neighbour(
         out,
         at,
         src_ip,
@@ -280,12 +280,12 @@ impl Reply<'_> {
             target_mac: arp.sender_mac,
             target_ip: arp.sender_ip,
         };
-        put(self.out, at, &answer.emit())?;
+        write_bytes(self.out, at, &answer.emit())?;
         pad(self.out, at + ArpView::LEN)
     }
 
     fn ipv4(&mut self, packet: &[u8]) -> Option<usize> {
-        let (view, _) = Ipv4View::of(packet)?;
+        let (view, _) = Ipv4View::split_from(packet)?;
         let (ip, next, message) = Ipv4::parse(packet)?;
         let intact = checksum::is_right(0, &packet[..view.header_len()]);
         let answerable = !view.is_fragment()
@@ -307,7 +307,7 @@ impl Reply<'_> {
             fragment: 0,
             ..ip
         };
-        put(self.out, at, &answer.emit(protocol::ICMP, message.len()))?;
+        write_bytes(self.out, at, &answer.emit(protocol::ICMP, message.len()))?;
         self.echo(IcmpVersion::V4, at + Ipv4View::LEN, message)
     }
 
@@ -331,18 +331,18 @@ impl Reply<'_> {
             flow_label: 0,
             ..ip
         };
-        put(self.out, at, &answer.emit(protocol::ICMPV6, message.len()))?;
+        write_bytes(self.out, at, &answer.emit(protocol::ICMPV6, message.len()))?;
         self.echo(IcmpVersion::V6, at + Ipv6View::LEN, message)
     }
 
     /// Turns the request into a reply in place. The checksum is updated, not recomputed, so that a request damaged in
     /// transit returns as damaged.
     fn echo(&mut self, version: IcmpVersion, at: usize, message: &[u8]) -> Option<usize> {
-        let (view, _) = IcmpView::of(message)?;
+        let (view, _) = IcmpView::split_from(message)?;
         if (view.kind, view.code) != (version.echo_request(), 0) {
             return None;
         }
-        put(self.out, at, message)?;
+        write_bytes(self.out, at, message)?;
         let (reply, _) = IcmpView::of_mut(self.out.get_mut(at..)?)?;
         reply.kind = version.echo_reply();
         let word = |kind| u16::from(kind) << 8;
@@ -377,14 +377,14 @@ impl Reply<'_> {
             solicited,
             overrides: true,
         };
-        put_neighbour(self.out, at, target, to, answer)
+        write_neighbour(self.out, at, target, to, answer)
     }
 
     /// Writes the tags and type of the request, with the addresses of the answer.
     fn link_header(&mut self) -> Option<usize> {
-        put(self.out, 0, self.link)?;
-        put(self.out, 0, &self.to.0)?;
-        put(self.out, 6, &self.responder.mac.0)?;
+        write_bytes(self.out, 0, self.link)?;
+        write_bytes(self.out, 0, &self.to.0)?;
+        write_bytes(self.out, 6, &self.responder.mac.0)?;
         Some(self.link.len())
     }
 }
@@ -411,16 +411,16 @@ fn neighbour_message(packet: &[u8]) -> Option<(Ipv6, Neighbour)> {
 
 fn link_header(ethernet: Ethernet, vlans: &[Vlan], kind: u16, out: &mut [u8]) -> Option<usize> {
     let mut next = vlans.iter().map(|vlan| vlan.tpid).chain([kind]);
-    put(out, 0, &ethernet.emit(next.next()?))?;
+    write_bytes(out, 0, &ethernet.emit(next.next()?))?;
     let mut at = EthernetView::LEN;
     for (vlan, next) in vlans.iter().zip(next) {
-        put(out, at, &vlan.emit(next))?;
+        write_bytes(out, at, &vlan.emit(next))?;
         at += VlanView::LEN;
     }
     Some(at)
 }
 
-fn put_neighbour(
+fn write_neighbour(
     out: &mut [u8],
     at: usize,
     src: Ipv6Addr,
@@ -433,11 +433,11 @@ fn put_neighbour(
         hop_limit: 255,
         ..Ipv6::new(src, dst)
     };
-    put(out, at, &ip.emit(protocol::ICMPV6, len))?;
+    write_bytes(out, at, &ip.emit(protocol::ICMPV6, len))?;
     pad(out, body + len)
 }
 
-fn put(out: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
+fn write_bytes(out: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
     out.get_mut(at..)?
         .get_mut(..bytes.len())?
         .copy_from_slice(bytes);

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::checksum::{self, pseudo_v4, pseudo_v6};
 use crate::icmp::IcmpVersion;
 use crate::{
-    Arp, ArpView, Echo, Ethernet, EthernetView, Extension, IcmpView, Ipv4, Ipv4View, Ipv6,
-    Ipv6View, Label, LabelView, SplitMix64, Tcp, TcpView, Udp, UdpView, Vlan, VlanView, ethertype,
-    protocol,
+    Arp, ArpView, Echo, Ethernet, EthernetView, IcmpView, Ipv4, Ipv4View, Ipv6, Ipv6Extension,
+    Ipv6View, LabelView, MplsLabel, SplitMix64, Tcp, TcpView, Udp, UdpView, Vlan, VlanView,
+    ethertype, protocol,
 };
 
 /// Layers of a frame. [`build`](Self::build) fills in all derived fields: types, lengths, checksums, the bottom of the
@@ -19,18 +19,18 @@ pub struct Stack {
     /// VLAN tags, outer first.
     pub vlans: Vec<Vlan>,
     /// MPLS labels, outer first.
-    pub mpls: Vec<Label>,
+    pub mpls: Vec<MplsLabel>,
     /// Network layer, or its replacement.
-    pub network: Network,
+    pub network: NetworkHeader,
     /// Extension headers between IPv6 and its payload, in this order; ignored without IPv6.
-    pub extensions: Vec<Extension>,
+    pub extensions: Vec<Ipv6Extension>,
     /// Payload behind the last header.
     pub fill: Fill,
 }
 
 /// Layer behind Ethernet, VLAN tags and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkHeader {
     /// Payload with this ethertype (which labels leave no room for).
     None {
         /// Type field.
@@ -39,14 +39,14 @@ pub enum Network {
     /// ARP message.
     Arp(Arp),
     /// IPv4 and its payload.
-    Ipv4(Ipv4, Transport),
+    Ipv4(Ipv4, TransportHeader),
     /// IPv6 and its payload.
-    Ipv6(Ipv6, Transport),
+    Ipv6(Ipv6, TransportHeader),
 }
 
 /// Layer behind IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportHeader {
     /// UDP datagram.
     Udp(Udp),
     /// TCP segment without a connection.
@@ -75,7 +75,7 @@ pub enum Fill {
 
 /// Offsets of the headers of a built frame, from its first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct StackLayout {
     /// Ethernet header: 0.
     pub eth: usize,
     /// Control information of each VLAN tag, outer first.
@@ -100,14 +100,14 @@ pub struct Layout {
     pub l4_checksum: Option<usize>,
 }
 
-impl Layout {
+impl StackLayout {
     /// Sum of the pseudo header covered by the layer-4 checksum of this frame; None without layer 4.
     pub fn pseudo(&self, frame: &[u8]) -> Option<u64> {
         let (ip, l4) = (self.ip?, self.l4?);
         let len = self.end.checked_sub(l4)?;
         match frame.get(ip)? >> 4 {
             4 => {
-                let (view, _) = Ipv4View::of(&frame[ip..])?;
+                let (view, _) = Ipv4View::split_from(&frame[ip..])?;
                 let covered = view.protocol != protocol::ICMP;
                 Some(if covered {
                     pseudo_v4(view.src.into(), view.dst.into(), view.protocol, len as u16)
@@ -116,7 +116,7 @@ impl Layout {
                 })
             }
             _ => {
-                let (view, _) = Ipv6View::of(&frame[ip..])?;
+                let (view, _) = Ipv6View::split_from(&frame[ip..])?;
                 Some(pseudo_v6(
                     view.src.into(),
                     view.dst.into(),
@@ -157,9 +157,9 @@ impl Stack {
         sport: u16,
         dport: u16,
     ) -> Self {
-        Self::over(Network::Ipv4(
+        Self::over(NetworkHeader::Ipv4(
             Ipv4::new(src.into(), dst.into()),
-            Transport::Udp(Udp::new(sport, dport)),
+            TransportHeader::Udp(Udp::new(sport, dport)),
         ))
     }
 
@@ -170,14 +170,14 @@ impl Stack {
         sport: u16,
         dport: u16,
     ) -> Self {
-        Self::over(Network::Ipv6(
+        Self::over(NetworkHeader::Ipv6(
             Ipv6::new(src.into(), dst.into()),
-            Transport::Udp(Udp::new(sport, dport)),
+            TransportHeader::Udp(Udp::new(sport, dport)),
         ))
     }
 
     /// Creates a frame with this network layer, zero Ethernet addresses, no tags and a zero payload.
-    pub fn over(network: Network) -> Self {
+    pub fn over(network: NetworkHeader) -> Self {
         Self {
             ethernet: Ethernet::default(),
             vlans: Vec::new(),
@@ -195,8 +195,8 @@ impl Stack {
     }
 
     /// Offsets of the headers in a frame of `len` bytes.
-    pub fn layout(&self, len: usize) -> Layout {
-        let mut layout = Layout::default();
+    pub fn layout(&self, len: usize) -> StackLayout {
+        let mut layout = StackLayout::default();
         let mut at = EthernetView::LEN;
         let mut advance = |len| {
             let start = at;
@@ -206,19 +206,19 @@ impl Stack {
         layout.vlans = self.vlans.iter().map(|_| advance(VlanView::LEN)).collect();
         layout.mpls = self.mpls.iter().map(|_| advance(LabelView::LEN)).collect();
         let transport = match &self.network {
-            Network::None { .. } => None,
-            Network::Arp(_) => {
+            NetworkHeader::None { .. } => None,
+            NetworkHeader::Arp(_) => {
                 layout.arp = Some(advance(ArpView::LEN));
                 None
             }
-            Network::Ipv4(_, transport) => {
+            NetworkHeader::Ipv4(_, transport) => {
                 let ip = advance(Ipv4View::LEN);
                 layout.ip = Some(ip);
                 layout.protocol = Some(ip + 9);
                 layout.ip_checksum = Some(ip + 10);
                 Some(transport)
             }
-            Network::Ipv6(_, transport) => {
+            NetworkHeader::Ipv6(_, transport) => {
                 let ip = advance(Ipv6View::LEN);
                 layout.ip = Some(ip);
                 layout.protocol = Some(ip + 6);
@@ -229,26 +229,26 @@ impl Stack {
             }
         };
         match transport {
-            Some(Transport::Udp(udp)) => {
+            Some(TransportHeader::Udp(udp)) => {
                 let l4 = advance(UdpView::LEN);
                 layout.l4 = Some(l4);
                 layout.l4_checksum = udp.checksum.then_some(l4 + 6);
             }
-            Some(Transport::Tcp(_)) => {
+            Some(TransportHeader::Tcp(_)) => {
                 let l4 = advance(TcpView::LEN);
                 layout.l4 = Some(l4);
                 layout.l4_checksum = Some(l4 + 16);
             }
-            Some(Transport::Echo(_)) => {
+            Some(TransportHeader::Echo(_)) => {
                 let l4 = advance(IcmpView::LEN);
                 layout.l4 = Some(l4);
                 layout.l4_checksum = Some(l4 + 2);
             }
-            Some(Transport::Raw(_)) | None => {}
+            Some(TransportHeader::Raw(_)) | None => {}
         }
         layout.payload = at;
         layout.end = match (layout.ip, &self.network) {
-            (Some(ip), Network::Ipv4(..)) => len.min(ip + 0xffff),
+            (Some(ip), NetworkHeader::Ipv4(..)) => len.min(ip + 0xffff),
             (Some(ip), _) => len.min(ip + Ipv6View::LEN + 0xffff),
             (None, _) => len,
         }
@@ -263,17 +263,17 @@ impl Stack {
     }
 
     /// Like [`build`](Self::build), with the layout of the frame.
-    pub fn build_with_layout(&self, len: usize) -> (Vec<u8>, Layout) {
+    pub fn build_with_layout(&self, len: usize) -> (Vec<u8>, StackLayout) {
         let layout = self.layout(len);
         let len = len.max(layout.payload);
         let mut frame = Vec::with_capacity(len);
 
         let network_type = match &self.network {
             _ if !self.mpls.is_empty() => ethertype::MPLS,
-            Network::None { ethertype } => *ethertype,
-            Network::Arp(_) => ethertype::ARP,
-            Network::Ipv4(..) => ethertype::IPV4,
-            Network::Ipv6(..) => ethertype::IPV6,
+            NetworkHeader::None { ethertype } => *ethertype,
+            NetworkHeader::Arp(_) => ethertype::ARP,
+            NetworkHeader::Ipv4(..) => ethertype::IPV4,
+            NetworkHeader::Ipv6(..) => ethertype::IPV6,
         };
         let mut types = self
             .vlans
@@ -289,16 +289,16 @@ impl Stack {
             frame.extend(label.emit(i + 1 == self.mpls.len()));
         }
         match &self.network {
-            Network::None { .. } => {}
-            Network::Arp(arp) => frame.extend(arp.emit()),
-            Network::Ipv4(ip, transport) => {
+            NetworkHeader::None { .. } => {}
+            NetworkHeader::Arp(arp) => frame.extend(arp.emit()),
+            NetworkHeader::Ipv4(ip, transport) => {
                 frame.extend(ip.emit(
                     transport.protocol(IcmpVersion::V4),
                     layout.end - frame.len() - Ipv4View::LEN,
                 ));
                 transport.emit(IcmpVersion::V4, layout.end - layout.payload, &mut frame);
             }
-            Network::Ipv6(ip, transport) => {
+            NetworkHeader::Ipv6(ip, transport) => {
                 let carried = transport.protocol(IcmpVersion::V6);
                 let numbers = self.extensions.iter().map(|e| e.number());
                 let mut next = numbers.chain([carried]);
@@ -320,7 +320,7 @@ impl Stack {
     }
 }
 
-impl Transport {
+impl TransportHeader {
     fn protocol(&self, version: IcmpVersion) -> u8 {
         match self {
             Self::Udp(_) => protocol::UDP,
@@ -373,7 +373,7 @@ mod tests {
     fn offsets_of_a_full_stack() {
         let mut stack = Stack::udp6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST, 1, 2);
         stack.vlans = Vlan::stack(&[10, 20]);
-        stack.mpls = vec![Label::new(16), Label::new(17)];
+        stack.mpls = vec![MplsLabel::new(16), MplsLabel::new(17)];
         let layout = stack.layout(100);
         assert_eq!(
             (layout.eth, &layout.vlans[..], &layout.mpls[..]),
@@ -396,9 +396,9 @@ mod tests {
             network,
             ..udp4.clone()
         };
-        let tcp = Network::Ipv4(
+        let tcp = NetworkHeader::Ipv4(
             Ipv4::new(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST),
-            Transport::Tcp(Tcp::new(1, 2)),
+            TransportHeader::Tcp(Tcp::new(1, 2)),
         );
         let smallest = |stack: Stack| stack.min_len() + crate::Tag::LEN + 4;
         assert_eq!(smallest(udp4.clone()), 64);

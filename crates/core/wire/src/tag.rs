@@ -139,14 +139,14 @@ impl PktgenTag {
 
 /// Kind of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TagKind {
+pub enum TagFormat {
     /// [`Tag`].
     Native,
     /// [`PktgenTag`].
     Pktgen,
 }
 
-impl TagKind {
+impl TagFormat {
     /// Length of the tag in bytes.
     pub const fn len(self) -> usize {
         match self {
@@ -163,13 +163,13 @@ impl TagKind {
 
 /// Kind of the complete tag at `offset`, if any.
 #[inline]
-pub fn tag_at(frame: &[u8], offset: usize) -> Option<TagKind> {
+pub fn tag_at(frame: &[u8], offset: usize) -> Option<TagFormat> {
     let bytes = frame.get(offset..)?;
     let magic = u32::from_be_bytes(*bytes.first_chunk()?);
     if magic >> 16 == Tag::MAGIC as u32 && bytes.len() >= Tag::LEN {
-        Some(TagKind::Native)
+        Some(TagFormat::Native)
     } else if magic == PktgenTag::MAGIC && bytes.len() >= PktgenTag::LEN {
-        Some(TagKind::Pktgen)
+        Some(TagFormat::Pktgen)
     } else {
         None
     }
@@ -253,7 +253,7 @@ mod tests {
             time_ns: 3,
         }
         .write(frame[22..].first_chunk_mut().unwrap());
-        assert_eq!(tag_at(&frame, 22), Some(TagKind::Native));
+        assert_eq!(tag_at(&frame, 22), Some(TagFormat::Native));
         assert!(!is_tag_at(&frame[..39], 22));
         assert!(!is_tag_at(&frame, 21) && !is_tag_at(&frame, 40) && !is_tag_at(&frame, usize::MAX));
     }

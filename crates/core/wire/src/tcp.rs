@@ -105,7 +105,7 @@ impl Tcp {
     /// Parses the header into its value, the bytes of its options and its payload. None if the header length is wrong.
     /// The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (view, _) = TcpView::of(bytes)?;
+        let (view, _) = TcpView::split_from(bytes)?;
         let options = bytes.get(TcpView::LEN..view.header_len())?;
         let tcp = Self {
             sport: view.sport.get(),

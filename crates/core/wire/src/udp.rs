@@ -55,7 +55,7 @@ impl Udp {
 
     /// Parses the header and returns its payload. None if a length is wrong. The checksum is not verified.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (view, _) = UdpView::of(bytes)?;
+        let (view, _) = UdpView::split_from(bytes)?;
         let payload = bytes.get(UdpView::LEN..usize::from(view.len.get()))?;
         Some((
             Self {

@@ -97,7 +97,7 @@ impl Vlan {
 
     /// Parses a tag of type `tpid` into its value, the inner type and the bytes behind it.
     pub fn parse(tpid: u16, bytes: &[u8]) -> Option<(Self, u16, &[u8])> {
-        let (view, rest) = VlanView::of(bytes)?;
+        let (view, rest) = VlanView::split_from(bytes)?;
         Some((
             Self::from_tci(tpid, view.tci.get()),
             view.ethertype.get(),

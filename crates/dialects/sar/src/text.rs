@@ -318,7 +318,7 @@ fn edev(folded: &Folded, seconds: f64) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use wb_counters::{Facts, LinkCounters};
+    use wb_counters::{LinkCounters, LinkProperties};
 
     use super::*;
     use crate::{Asked, parse};
@@ -341,7 +341,10 @@ mod tests {
         };
         LinkRow {
             name: "lo".to_owned(),
-            counted: Some((counted, LinkRates::new(&counted, 1.0, &Facts::default()))),
+            counted: Some((
+                counted,
+                LinkRates::new(&counted, 1.0, &LinkProperties::default()),
+            )),
             seconds: 1.0,
         }
     }

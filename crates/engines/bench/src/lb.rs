@@ -23,7 +23,7 @@ use wb_model::{
     bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult, LbTest},
     load::LoadTransport,
 };
-use wb_search::{Bound, Found, Purpose, Search, search};
+use wb_search::{LimitCause, Purpose, Search, SearchResult, search};
 
 use self::search_run::{SearchRun, Stop};
 use crate::{Bench, BenchEnd};
@@ -176,12 +176,12 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
 }
 
 /// Limit of a search in the terms of the report.
-fn limited_by(found: &Found) -> LbLimit {
+fn limited_by(found: &SearchResult) -> LbLimit {
     match found.bound {
-        Bound::Device => LbLimit::Device,
-        Bound::Tester => LbLimit::Tester,
-        Bound::Maximum => LbLimit::Plan,
-        Bound::Unfinished => LbLimit::Time,
+        LimitCause::Device => LbLimit::Device,
+        LimitCause::Tester => LbLimit::Tester,
+        LimitCause::Maximum => LbLimit::Plan,
+        LimitCause::Unfinished => LbLimit::Time,
     }
 }
 

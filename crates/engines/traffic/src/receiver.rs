@@ -10,7 +10,7 @@ use std::{
 
 use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
-use wb_wire::{PktgenTag, PktgenTime, Tag, TagKind, ethertype, find_tag, protocol};
+use wb_wire::{PktgenTag, PktgenTime, Tag, TagFormat, ethertype, find_tag, protocol};
 
 use crate::{RAMP_FLOW, Recording};
 
@@ -386,12 +386,12 @@ impl Sorter {
         // Always by the headers. A test at the position of the last tag is cheaper by some 40 instructions but wrong:
         // among frames of several kinds, one checksum in 65,536 equals the magic number there.
         match find_tag(frame.bytes) {
-            Some((at, TagKind::Native)) => {
+            Some((at, TagFormat::Native)) => {
                 if let Some(tag) = Tag::read(&frame.bytes[at..]) {
                     self.take_tagged(frame, tag);
                 }
             }
-            Some((at, TagKind::Pktgen)) => self.take_pktgen(frame, at),
+            Some((at, TagFormat::Pktgen)) => self.take_pktgen(frame, at),
             None => self.take_unknown(frame, Analyser::on_foreign),
         }
     }
@@ -809,11 +809,11 @@ mod tests {
         // A TCP frame whose checksum equals the magic number, at the tag position of the previous frame: after two VLAN
         // tags and UDP.
         let mut stack = Stack::udp4([1, 1, 1, 1], [2, 2, 2, 2], 3, 4);
-        let wb_wire::Network::Ipv4(ip, _) = stack.network else {
+        let wb_wire::NetworkHeader::Ipv4(ip, _) = stack.network else {
             unreachable!("it was just made")
         };
-        let tcp = wb_wire::Transport::Tcp(wb_wire::Tcp::new(3, 4));
-        stack.network = wb_wire::Network::Ipv4(ip, tcp);
+        let tcp = wb_wire::TransportHeader::Tcp(wb_wire::Tcp::new(3, 4));
+        stack.network = wb_wire::NetworkHeader::Ipv4(ip, tcp);
         let (mut frame, layout) = stack.build_with_layout(100);
         Tag {
             flow: 0,

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use serde_json::{Map, Value};
-use wb_counters::line::Line;
+use wb_counters::stat_document::StatDocument;
 use wb_model::{
     Phase, Report, Snapshot,
     timeline::{Distribution, Timeline},
@@ -34,7 +34,7 @@ pub struct Seen {
     /// How it ended.
     pub report: Option<Report>,
     /// What interfaces, CPUs and devices have counted since the first reading of `stat`: its line of the whole.
-    pub stat: Option<Line>,
+    pub stat: Option<StatDocument>,
 }
 
 type Labels = Vec<(String, String)>;
@@ -315,7 +315,7 @@ impl Families {
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn stat(&mut self, line: &Line) {
+    fn stat(&mut self, line: &StatDocument) {
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let since = "since the first reading";
         self.put("stat_seconds", since, Vec::new(), false, line.seconds);

@@ -6,8 +6,8 @@ use wb_counters::{
     LinkCounters, LinkRates, LinkState,
     advice::Advice,
     interrupts::Move,
-    line::{Interface, Kind, Line, Probe},
     path::Between,
+    stat_document::{DocumentKind, InterfaceStat, Probe, StatDocument},
 };
 use wb_model::schema::mismatch;
 
@@ -74,19 +74,19 @@ impl Text {
     }
 
     /// An interval; `time` is what stands in front, as `18:44:41`.
-    pub fn line(&mut self, line: &Line, time: &str) -> String {
-        let idle = |i: &&Interface| self.omit_idle && is_idle(i);
-        let shown: Vec<&Interface> = line.interfaces.iter().filter(|i| !idle(i)).collect();
+    pub fn line(&mut self, line: &StatDocument, time: &str) -> String {
+        let idle = |i: &&InterfaceStat| self.omit_idle && is_idle(i);
+        let shown: Vec<&InterfaceStat> = line.interfaces.iter().filter(|i| !idle(i)).collect();
         let hidden = line.interfaces.len() - shown.len();
         let widest = shown.iter().map(|i| i.name.chars().count()).max();
         let wider = widest.unwrap_or(0) > self.width;
         self.width = self.width.max(widest.unwrap_or(0)).max(9);
         let mut text = String::new();
-        let several = shown.len() > 1 || line.kind == Kind::Average;
+        let several = shown.len() > 1 || line.kind == DocumentKind::Average;
         if several && self.lines.is_some() {
             text.push('\n');
         }
-        if line.kind == Kind::Average {
+        if line.kind == DocumentKind::Average {
             let _ = writeln!(
                 text,
                 "average over {:.1} s, {} interval{}",
@@ -96,7 +96,7 @@ impl Text {
             );
         }
         if wider
-            || line.kind == Kind::Average
+            || line.kind == DocumentKind::Average
             || self.lines.is_none_or(|lines| lines >= HEADER_AFTER)
         {
             self.header(&mut text);
@@ -124,10 +124,10 @@ impl Text {
     }
 
     /// Each advice once, and all again at the end.
-    fn advice(&mut self, text: &mut String, line: &Line) {
+    fn advice(&mut self, text: &mut String, line: &StatDocument) {
         for advice in &line.advice {
             let told = self.told.iter().any(|told| told.is_like(advice));
-            if !told || line.kind == Kind::Average {
+            if !told || line.kind == DocumentKind::Average {
                 let _ = writeln!(text, "{:8}  {}", "", advice_text(advice));
             }
             if !told {
@@ -154,7 +154,7 @@ impl Text {
         );
     }
 
-    fn interface(&self, text: &mut String, interface: &Interface, time: &str) {
+    fn interface(&self, text: &mut String, interface: &InterfaceStat, time: &str) {
         let width = self.width;
         let _ = write!(text, "{time:8}  {:width$}", interface.name);
         match (&interface.rates, interface.state) {
@@ -183,7 +183,7 @@ impl Text {
         }
     }
 
-    fn softnet(&self, text: &mut String, line: &Line) {
+    fn softnet(&self, text: &mut String, line: &StatDocument) {
         let all = &line.softnet.all;
         let troubled = all.dropped + all.squeezed + all.flow_limit > 0;
         if !troubled && !self.cpus {
@@ -246,7 +246,7 @@ fn per_second(n: u64, seconds: f64) -> f64 {
 
 /// Whether it counted nothing, nothing became of it, and nobody asked for it by its name.
 #[must_use]
-pub fn is_idle(interface: &Interface) -> bool {
+pub fn is_idle(interface: &InterfaceStat) -> bool {
     interface.counted.as_ref().is_some_and(|c| c.is_empty())
         && interface.renamed_from.is_none()
         && !interface.named
@@ -254,7 +254,7 @@ pub fn is_idle(interface: &Interface) -> bool {
 
 /// What is to be said of an interface under its line: errors and drops that moved, and what became of it.
 #[must_use]
-pub fn notes(interface: &Interface) -> Vec<String> {
+pub fn notes(interface: &InterfaceStat) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(before) = &interface.renamed_from {
         notes.push(format!("was {before} before"));
@@ -313,7 +313,7 @@ pub fn notes(interface: &Interface) -> Vec<String> {
     notes
 }
 
-fn devices(text: &mut String, line: &Line) {
+fn devices(text: &mut String, line: &StatDocument) {
     for device in &line.devices {
         for (group, counters) in &device.groups {
             let counters: Vec<String> = counters
@@ -369,7 +369,7 @@ pub fn advice_text(advice: &Advice) -> String {
     format!("{rule} advice: {interface}{evidence}{command} ({risk})")
 }
 
-fn interrupts(text: &mut String, line: &Line) {
+fn interrupts(text: &mut String, line: &StatDocument) {
     for device in &line.interrupts {
         for queue in &device.queues {
             let _ = writeln!(
@@ -428,7 +428,7 @@ fn probe(text: &mut String, probe: &Probe) {
     let _ = writeln!(text, "{gap}{}", parts.join(", "));
 }
 
-fn path(text: &mut String, line: &Line) {
+fn path(text: &mut String, line: &StatDocument) {
     let Some(path) = &line.path else { return };
     for hop in &path.hops {
         let (verb_in, verb_out, between) = match hop.between {
@@ -480,7 +480,7 @@ fn path(text: &mut String, line: &Line) {
 /// # Panics
 /// Never: a line has only types that JSON can hold.
 #[must_use]
-pub fn json(line: &Line) -> String {
+pub fn json(line: &StatDocument) -> String {
     debug_assert_eq!(mismatch(line), None, "a line is what its schema says");
     serde_json::to_string(line).expect("a line has only types that JSON can hold")
 }
@@ -523,12 +523,12 @@ pub fn csv_header() -> String {
 
 /// A row for each interface.
 #[must_use]
-pub fn csv(line: &Line) -> String {
+pub fn csv(line: &StatDocument) -> String {
     let mut text = String::new();
     for interface in &line.interfaces {
         let kind = match line.kind {
-            Kind::Interval => "interval",
-            Kind::Average => "average",
+            DocumentKind::Interval => "interval",
+            DocumentKind::Average => "average",
         };
         let state = match interface.state {
             LinkState::Steady => "steady",
@@ -585,7 +585,7 @@ fn quoted(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wb_counters::{Facts, LinkReading, Series, path::hops};
+    use wb_counters::{LinkProperties, LinkReading, Series, path::hops};
 
     use super::*;
 
@@ -594,11 +594,11 @@ mod tests {
             id: (0, 3),
             name: "eth0".to_owned(),
             at_ns: at_s * 1_000_000_000,
-            facts: Facts {
+            facts: LinkProperties {
                 speed_bps: Some(1_000_000_000),
                 ethernet: true,
                 running: true,
-                ..Facts::default()
+                ..LinkProperties::default()
             },
             counters: LinkCounters {
                 rx_packets: packets,
@@ -609,21 +609,25 @@ mod tests {
         }
     }
 
-    fn lines() -> (Line, Line, Line) {
+    fn lines() -> (StatDocument, StatDocument, StatDocument) {
         let mut series = Series::default();
         series.next(vec![reading(0, 0, 0)]);
         let first = series.next(vec![reading(1, 1_488_095, 7)]);
         let second = series.next(vec![reading(2, 5, 0)]);
-        let line = |intervals: &[wb_counters::LinkInterval]| Line {
-            schema: wb_counters::line::SCHEMA.to_owned(),
+        let line = |intervals: &[wb_counters::LinkInterval]| StatDocument {
+            schema: wb_counters::stat_document::SCHEMA.to_owned(),
             number: 1,
             seconds: 1.0,
-            interfaces: intervals.iter().map(Interface::from).collect(),
-            ..Line::default()
+            interfaces: intervals.iter().map(InterfaceStat::from).collect(),
+            ..StatDocument::default()
         };
-        let average = Line {
-            kind: Kind::Average,
-            interfaces: series.totals().into_iter().map(Interface::from).collect(),
+        let average = StatDocument {
+            kind: DocumentKind::Average,
+            interfaces: series
+                .totals()
+                .into_iter()
+                .map(InterfaceStat::from)
+                .collect(),
             ..line(&[])
         };
         (line(&first), line(&second), average)
@@ -664,20 +668,20 @@ average   eth0        1,488,095           0    1000.000       0.000      64     
             command: Some("command".to_owned()),
             risk: "risk".to_owned(),
         };
-        let line = |kind, evidence| Line {
+        let line = |kind, evidence| StatDocument {
             kind,
             advice: vec![advice(evidence)],
-            ..Line::default()
+            ..StatDocument::default()
         };
         let mut text = Text::default();
-        let said = text.line(&line(Kind::Interval, "one"), "12:00:00");
+        let said = text.line(&line(DocumentKind::Interval, "one"), "12:00:00");
         assert!(
             said.contains("T9 advice: eth0: one; command (risk)"),
             "{said}"
         );
-        let again = text.line(&line(Kind::Interval, "two"), "12:00:01");
+        let again = text.line(&line(DocumentKind::Interval, "two"), "12:00:01");
         assert!(!again.contains("T9"), "{again}");
-        let average = text.line(&line(Kind::Average, "two"), "average");
+        let average = text.line(&line(DocumentKind::Average, "two"), "average");
         assert!(average.contains("T9 advice: eth0: two"), "{average}");
     }
 
@@ -712,13 +716,13 @@ average   eth0        1,488,095           0    1000.000       0.000      64     
             point("out", 0, 700),
             point("b", 700, 0),
         ];
-        let line = Line {
-            path: Some(wb_counters::line::Path {
+        let line = StatDocument {
+            path: Some(wb_counters::stat_document::PathStat {
                 hops: hops(&points),
                 loss_ratio: Some(0.3),
                 lost_where: Some("x".to_owned()),
             }),
-            ..Line::default()
+            ..StatDocument::default()
         };
         let text = Text::default().line(&line, "12:00:00");
         assert!(

@@ -25,7 +25,8 @@ use wb_model::{
 use wb_pktgen_device::Walker;
 use wb_traffic::Recording;
 use wb_wire::{
-    AddrSet, Arp, ArpOperation, Label, MacAddr, Network, Stack, Transport, Udp, ethertype,
+    AddrSet, Arp, ArpOperation, MacAddr, MplsLabel, NetworkHeader, Stack, TransportHeader, Udp,
+    ethertype,
 };
 
 use crate::{StartError, ports::Wire, traffic::vlans_of};
@@ -337,12 +338,12 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
     let ends = (stream.source().first(), stream.destination().first());
     let dport = stream.destination_ports().first;
     let transport = match stream.proto {
-        Proto::Tcp => Transport::Tcp(wb_wire::Tcp::new(0, dport)),
-        Proto::Icmp => Transport::Echo(wb_wire::Echo::request(0, 0)),
-        _ => Transport::Udp(Udp::new(0, dport)),
+        Proto::Tcp => TransportHeader::Tcp(wb_wire::Tcp::new(0, dport)),
+        Proto::Icmp => TransportHeader::Echo(wb_wire::Echo::request(0, 0)),
+        _ => TransportHeader::Udp(Udp::new(0, dport)),
     };
     let network = match (stream.proto, ends) {
-        (Proto::Arp, (IpAddr::V4(sender_ip), IpAddr::V4(target_ip))) => Network::Arp(Arp {
+        (Proto::Arp, (IpAddr::V4(sender_ip), IpAddr::V4(target_ip))) => NetworkHeader::Arp(Arp {
             operation: ArpOperation::Request,
             sender_mac: MacAddr::ZERO,
             sender_ip,
@@ -350,18 +351,22 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
             target_ip,
         }),
         (Proto::Udp | Proto::Tcp | Proto::Icmp, (IpAddr::V4(src), IpAddr::V4(dst))) => {
-            Network::Ipv4(wb_wire::Ipv4::new(src, dst), transport)
+            NetworkHeader::Ipv4(wb_wire::Ipv4::new(src, dst), transport)
         }
         (Proto::Udp | Proto::Tcp | Proto::Icmp, (IpAddr::V6(src), IpAddr::V6(dst))) => {
-            Network::Ipv6(wb_wire::Ipv6::new(src, dst), transport)
+            NetworkHeader::Ipv6(wb_wire::Ipv6::new(src, dst), transport)
         }
-        _ => Network::None {
+        _ => NetworkHeader::None {
             ethertype: stream.ethertype.unwrap_or(ethertype::EXPERIMENTAL),
         },
     };
     let stack = Stack {
         vlans: vlans_of(stream),
-        mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        mpls: stream
+            .mpls
+            .iter()
+            .map(|label| MplsLabel::new(*label))
+            .collect(),
         extensions: wb_traffic::extensions(stream),
         ..Stack::over(network)
     };

@@ -16,8 +16,8 @@ use std::{
 
 use wb_packet::ControlSocket;
 use wb_wire::{
-    AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, NeighbourResponder, Network, Stack,
-    Transport, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
+    AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, NeighbourResponder, NetworkHeader,
+    Stack, TransportHeader, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
 use crate::{Signals, StartError, guard::Guard};
@@ -175,7 +175,7 @@ pub(crate) fn resolve(
     }
     let hear = |socket: &mut ControlSocket, all: &mut [Answers], timeout| {
         let _ = socket.receive(timeout, |frame| {
-            let Some((address, mac)) = responder.heard(frame.bytes) else {
+            let Some((address, mac)) = responder.learn(frame.bytes) else {
                 return;
             };
             for place in asking
@@ -292,10 +292,10 @@ impl Path {
     }
 
     fn ping(&self, destination: IpAddr, sequence: u16) -> Option<Vec<u8>> {
-        let echo = Transport::Echo(Echo::request(PING_ID, sequence));
+        let echo = TransportHeader::Echo(Echo::request(PING_ID, sequence));
         let mut stack = Stack::over(match (self.source, destination) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => Network::Ipv4(Ipv4::new(src, dst), echo),
-            (IpAddr::V6(src), IpAddr::V6(dst)) => Network::Ipv6(Ipv6::new(src, dst), echo),
+            (IpAddr::V4(src), IpAddr::V4(dst)) => NetworkHeader::Ipv4(Ipv4::new(src, dst), echo),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => NetworkHeader::Ipv6(Ipv6::new(src, dst), echo),
             _ => return None,
         });
         stack.ethernet.src = MacAddr(self.src_mac);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use wb_counters::{
     LinkState, Smooth,
     device::Group,
-    line::{Device, DeviceInterrupts, Interface, Line},
     path::Between,
+    stat_document::{Device, DeviceInterrupts, InterfaceStat, StatDocument},
 };
 use wb_model::{Phase, Snapshot};
 use wb_render::{
@@ -37,8 +37,8 @@ type Past = [VecDeque<Option<f64>>; 2];
 /// The last interval, all intervals, and what is kept of each.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
-    interval: Line,
-    whole: Line,
+    interval: StatDocument,
+    whole: StatDocument,
     past: BTreeMap<String, Past>,
 }
 
@@ -65,7 +65,7 @@ fn tone(n: u64) -> Tone {
 
 impl Screen {
     /// Takes an interval of counters, and all of them until now. Only for a screen that is about counters.
-    pub fn count(&mut self, interval: Line, whole: Line) {
+    pub fn count(&mut self, interval: StatDocument, whole: StatDocument) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         // Probes may be waited for after the reading, and the clock has gone on meanwhile: it does not go back.
@@ -174,14 +174,14 @@ impl Screen {
 }
 
 impl Counted {
-    fn shown(&self, omit_idle: bool) -> impl Iterator<Item = &Interface> {
+    fn shown(&self, omit_idle: bool) -> impl Iterator<Item = &InterfaceStat> {
         let all = self.interval.interfaces.iter();
         all.filter(move |interface| !(omit_idle && is_idle(interface)))
     }
 
     /// What an interface was in all, if it was there before.
-    fn in_all(&self, interface: &Interface) -> Option<&Interface> {
-        let same = |i: &&Interface| (i.index, &i.name) == (interface.index, &interface.name);
+    fn in_all(&self, interface: &InterfaceStat) -> Option<&InterfaceStat> {
+        let same = |i: &&InterfaceStat| (i.index, &i.name) == (interface.index, &interface.name);
         self.whole.interfaces.iter().find(same)
     }
 
@@ -560,7 +560,7 @@ impl Counted {
 }
 
 /// What an interval without rates is.
-const fn state(interface: &Interface) -> &'static str {
+const fn state(interface: &InterfaceStat) -> &'static str {
     match interface.state {
         LinkState::New => "new",
         LinkState::Gone => "gone",

@@ -6,7 +6,7 @@ use std::fs;
 
 use wb_counters::interrupts::{self, Interrupt};
 use wb_counters::softnet::{self, Softnet};
-use wb_counters::{Facts, LinkCounters, LinkReading};
+use wb_counters::{LinkCounters, LinkProperties, LinkReading};
 
 use crate::clock::monotonic_ns;
 use crate::cpu;
@@ -37,7 +37,7 @@ struct Place {
     /// Requested names, and the index of each while the interface exists; empty for all interfaces.
     wanted: Vec<(String, Option<u32>)>,
     /// Facts by index, with the name and carrier for which they were read.
-    facts: HashMap<u32, (String, Facts)>,
+    facts: HashMap<u32, (String, LinkProperties)>,
     statistics: HashMap<u32, Vec<String>>,
     /// The kernel's queue statistics, if it has them; outer `None` before the first request.
     queues: Option<Option<QueueStatistics>>,
@@ -194,7 +194,7 @@ impl Place {
     }
 
     /// Facts of a link, read again after a change of name or carrier: only a link that is up has a speed.
-    fn facts_of(&mut self, link: &Link) -> Facts {
+    fn facts_of(&mut self, link: &Link) -> LinkProperties {
         let running = link.up && link.carrier;
         if let Some((name, facts)) = self.facts.get(&link.index)
             && *name == link.name
@@ -204,7 +204,7 @@ impl Place {
         }
         let speed = self.ethtool.speed(&link.name).ok().flatten();
         let driver = self.ethtool.driver(&link.name).ok().flatten();
-        let facts = Facts {
+        let facts = LinkProperties {
             speed_bps: speed.map(|speed| speed.bits_per_second),
             // A software device never has a real speed.
             nominal: speed.is_some_and(|speed| speed.nominal) || link.kind.is_virtual(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use wb_counters::advice::{PinnedThread, Power, Steering};
+use wb_counters::advice::{InterfaceSteering, PinnedThread, Power};
 use wb_counters::interrupts::parse_mask;
 
 use crate::cpu::parse_list;
@@ -18,12 +18,12 @@ const JOINS: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::
 
 /// Packet steering of an interface; `None` if it was removed.
 #[must_use]
-pub fn of_interface(namespace: &Namespace, name: &str) -> Option<Steering> {
+pub fn of_interface(namespace: &Namespace, name: &str) -> Option<InterfaceSteering> {
     let link = link_by_name(namespace, name).ok()?;
     let ethtool = Ethtool::open(namespace).ok()?;
     let on = |join: &Offload| ethtool.offload(name, *join).ok().flatten() == Some(true);
     let sysfs = Sysfs::showing(namespace, &link)?;
-    Some(Steering {
+    Some(InterfaceSteering {
         joins: JOINS.into_iter().filter(on).map(Offload::keyword).collect(),
         ..below(&sysfs.interface(name))
     })
@@ -50,7 +50,7 @@ fn mask_of(cpu: u32) -> String {
     )
 }
 
-fn below(interface: &Path) -> Steering {
+fn below(interface: &Path) -> InterfaceSteering {
     let masks = |direction: &str, file: &str| {
         let queue = |n: usize| interface.join(format!("queues/{direction}-{n}"));
         // A device with one queue has no readable mask; a missing mask counts as zeros.
@@ -64,7 +64,7 @@ fn below(interface: &Path) -> Steering {
             })
             .collect()
     };
-    Steering {
+    InterfaceSteering {
         rps: masks("rx", "rps_cpus"),
         xps: masks("tx", "xps_cpus"),
         mtu: read(&interface.join("mtu")).and_then(|text| text.parse().ok()),

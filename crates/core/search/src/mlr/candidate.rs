@@ -4,17 +4,17 @@
 //! the lower bound of the previous target. The steps grow but do not pass the middle of the known bounds. A good anchor
 //! costs two loads; a bad one costs a few more, most of which are decided quickly.
 
-use super::table::{Bounds, Table};
+use super::table::{Bounds, TrialTable};
 use crate::{Goal, bisect::SLOWEST_CLOCK};
 
 /// Allowed loads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct LoadRange {
     pub(super) minimum: f64,
     pub(super) maximum: f64,
 }
 
-impl Range {
+impl LoadRange {
     /// Part of the maximum that a device with the slowest allowed clock can forward.
     fn slowest(&self) -> f64 {
         self.maximum * SLOWEST_CLOCK
@@ -23,9 +23,9 @@ impl Range {
 
 /// Input for the choice of the next load.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outlook<'a> {
+pub(super) struct TargetState<'a> {
     pub(super) target: &'a Goal,
-    pub(super) range: Range,
+    pub(super) range: LoadRange,
     /// Relevant bounds of the target.
     pub(super) known: Bounds,
     /// Bounds of the previous target.
@@ -34,7 +34,7 @@ pub(super) struct Outlook<'a> {
     pub(super) is_coarse: bool,
 }
 
-impl Outlook<'_> {
+impl TargetState<'_> {
     /// Returns true if the bounds are close enough or the limit is out of range.
     pub(super) fn is_reached(&self) -> bool {
         match (self.known.lower, self.known.upper) {
@@ -46,13 +46,13 @@ impl Outlook<'_> {
     }
 
     /// Probable bounds of the target.
-    fn likely(&self, table: &Table) -> Bounds {
+    fn likely(&self, table: &TrialTable) -> Bounds {
         self.before.unwrap_or_else(|| table.likely(self.target))
     }
 
     /// Start of a walk: the lower bound of the previous target, or else the load that a failed trial forwarded. It is
     /// not outside the bounds, and at least half a width away from them.
-    pub(super) fn anchor(&self, table: &Table) -> f64 {
+    pub(super) fn anchor(&self, table: &TrialTable) -> f64 {
         let anchor = match self.before {
             Some(before) => before.lower.or(before.upper).unwrap_or(self.range.maximum),
             None => self.guess(table),
@@ -66,7 +66,7 @@ impl Outlook<'_> {
     }
 
     /// Load that loses as much as the target allows, assuming that the lowest failing load loses only the excess.
-    fn guess(&self, table: &Table) -> f64 {
+    fn guess(&self, table: &TrialTable) -> f64 {
         let Bounds { lower, upper } = self.likely(table);
         let Some(upper) = upper else {
             return lower.unwrap_or(self.range.maximum);
@@ -89,7 +89,7 @@ impl Outlook<'_> {
     }
 
     /// Next load of a walk from the anchor, between the bounds if possible.
-    pub(super) fn next(&self, anchor: f64, table: &Table) -> f64 {
+    pub(super) fn next(&self, anchor: f64, table: &TrialTable) -> f64 {
         let (lower, upper) = (self.known.lower, self.known.upper);
         let next = match (lower, upper) {
             (Some(lower), _) if lower >= anchor => self.up(lower, anchor, table),
@@ -100,7 +100,7 @@ impl Outlook<'_> {
     }
 
     /// Next load above a lower bound.
-    fn up(&self, lower: f64, anchor: f64, table: &Table) -> f64 {
+    fn up(&self, lower: f64, anchor: f64, table: &TrialTable) -> f64 {
         let step = lower * self.stride(lower / anchor);
         let likely = self.likely(table).upper.filter(|upper| *upper > lower);
         let known = self.known.upper.into_iter();
@@ -112,7 +112,7 @@ impl Outlook<'_> {
     }
 
     /// Next load below an upper bound.
-    fn down(&self, upper: f64, anchor: f64, table: &Table) -> f64 {
+    fn down(&self, upper: f64, anchor: f64, table: &TrialTable) -> f64 {
         let step = upper / self.stride(anchor / upper);
         let likely = self.likely(table).lower.filter(|lower| *lower < upper);
         let known = self.known.lower.into_iter();

@@ -163,7 +163,7 @@ pub enum Class {
 impl Sums {
     /// Sums the durations of these trials.
     #[must_use]
-    pub fn of(goal: &Goal, trials: &[MlrTrial]) -> Self {
+    pub fn sum_trials(goal: &Goal, trials: &[MlrTrial]) -> Self {
         let mut sums = Self::default();
         for trial in trials {
             let is_full = trial.duration >= goal.final_duration;

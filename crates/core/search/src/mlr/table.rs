@@ -11,7 +11,7 @@ pub(super) struct Tried {
 
 impl Tried {
     pub(super) fn class(&self, goal: &Goal) -> Class {
-        Sums::of(goal, &self.trials).class(goal)
+        Sums::sum_trials(goal, &self.trials).class(goal)
     }
 
     /// Loss ratio over all trials.
@@ -37,9 +37,9 @@ pub(super) struct Bounds {
 
 /// Loads in ascending order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table(pub(super) Vec<Tried>);
+pub(super) struct TrialTable(pub(super) Vec<Tried>);
 
-impl Table {
+impl TrialTable {
     pub(super) fn add(&mut self, load: f64, trial: MlrTrial) {
         let place = self.0.partition_point(|tried| tried.load < load);
         match self.0.get_mut(place).filter(|tried| tried.load == load) {

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
+use wb_search::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
 
 /// Line rate of 64-byte frames at 10 Gbit/s, in frames per second.
 pub(crate) const TEN_GIG: f64 = 1e10 / 672.0;
@@ -50,8 +50,8 @@ impl Device {
         let mut told: Vec<(f64, String)> = Vec::new();
         for row in &self.log {
             let letter = match row.trial.outcome {
-                Outcome::Unoffered => 'U',
-                Outcome::Unread => 'R',
+                LoadOutcome::Unoffered => 'U',
+                LoadOutcome::Unread => 'R',
                 _ if row.trial.loss <= loss_goal => 'P',
                 _ => 'F',
             };
@@ -67,7 +67,7 @@ impl Device {
 impl Measurer for Device {
     type Error = Infallible;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Infallible> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Infallible> {
         if self.log.len() >= self.patience {
             return Ok(None);
         }
@@ -85,9 +85,9 @@ impl Measurer for Device {
         let lost = sent - passed;
         let trial = Trial {
             outcome: match (sent < asked, lost > 0.0) {
-                (true, _) => Outcome::Unoffered,
-                (false, true) => Outcome::Broke,
-                (false, false) => Outcome::Held,
+                (true, _) => LoadOutcome::Unoffered,
+                (false, true) => LoadOutcome::Broke,
+                (false, false) => LoadOutcome::Held,
             },
             offered: if sent < asked {
                 sent / seconds

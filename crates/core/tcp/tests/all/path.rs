@@ -16,7 +16,7 @@ impl Stream {
     fn take(&mut self, frame: &[u8]) {
         let (_, _, rest) = Ethernet::parse(frame).unwrap();
         let (_, _, body) = Ipv4::parse(rest).unwrap();
-        let (view, _) = TcpView::of(body).unwrap();
+        let (view, _) = TcpView::split_from(body).unwrap();
         let seq = view.sequence.get();
         if view.flags & 2 != 0 {
             self.first.get_or_insert(seq.wrapping_add(1));

@@ -20,7 +20,7 @@ fn ethernet(kind: u16) -> Vec<u8> {
 }
 
 fn found_behind(headers: &[u8]) -> bool {
-    find_tag(&with_tag(headers)) == Some((headers.len(), TagKind::Native))
+    find_tag(&with_tag(headers)) == Some((headers.len(), TagFormat::Native))
 }
 
 fn ipv4(protocol: u8) -> Vec<u8> {
@@ -82,8 +82,8 @@ fn unknown_protocols_have_the_tag_at_once() {
     assert!(found_behind(
         &[
             ethernet(ethertype::MPLS),
-            Label::new(16).emit(false).to_vec(),
-            Label::new(17).emit(true).to_vec()
+            MplsLabel::new(16).emit(false).to_vec(),
+            MplsLabel::new(17).emit(true).to_vec()
         ]
         .concat()
     ));

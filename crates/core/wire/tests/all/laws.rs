@@ -17,8 +17,8 @@ fn vlan() -> impl Strategy<Value = Vlan> {
         .prop_map(|(tpid, tci)| Vlan::from_tci(tpid, tci))
 }
 
-fn label() -> impl Strategy<Value = Label> {
-    any::<u32>().prop_map(Label::from_word)
+fn label() -> impl Strategy<Value = MplsLabel> {
+    any::<u32>().prop_map(MplsLabel::from_word)
 }
 
 fn ipv4() -> impl Strategy<Value = Ipv4> {
@@ -82,34 +82,34 @@ fn tcp() -> impl Strategy<Value = Tcp> {
         )
 }
 
-fn transport() -> impl Strategy<Value = Transport> {
+fn transport() -> impl Strategy<Value = TransportHeader> {
     prop_oneof![
-        udp().prop_map(Transport::Udp),
-        tcp().prop_map(Transport::Tcp),
+        udp().prop_map(TransportHeader::Udp),
+        tcp().prop_map(TransportHeader::Tcp),
         (any::<bool>(), any::<u16>(), any::<u16>()).prop_map(|(reply, identifier, sequence)| {
-            Transport::Echo(Echo {
+            TransportHeader::Echo(Echo {
                 reply,
                 identifier,
                 sequence,
             })
         }),
-        Just(Transport::Raw(protocol::EXPERIMENTAL)),
+        Just(TransportHeader::Raw(protocol::EXPERIMENTAL)),
     ]
 }
 
-fn network() -> impl Strategy<Value = Network> {
+fn network() -> impl Strategy<Value = NetworkHeader> {
     prop_oneof![
-        4 => (ipv4(), transport()).prop_map(|(ip, transport)| Network::Ipv4(ip, transport)),
-        4 => (ipv6(), transport()).prop_map(|(ip, transport)| Network::Ipv6(ip, transport)),
-        1 => Just(Network::None { ethertype: ethertype::EXPERIMENTAL }),
+        4 => (ipv4(), transport()).prop_map(|(ip, transport)| NetworkHeader::Ipv4(ip, transport)),
+        4 => (ipv6(), transport()).prop_map(|(ip, transport)| NetworkHeader::Ipv6(ip, transport)),
+        1 => Just(NetworkHeader::None { ethertype: ethertype::EXPERIMENTAL }),
     ]
 }
 
-const EXTENSIONS: [Extension; 4] = [
-    Extension::HopByHop,
-    Extension::Routing,
-    Extension::Fragment,
-    Extension::Destination,
+const EXTENSIONS: [Ipv6Extension; 4] = [
+    Ipv6Extension::HopByHop,
+    Ipv6Extension::Routing,
+    Ipv6Extension::Fragment,
+    Ipv6Extension::Destination,
 ];
 
 fn stack() -> impl Strategy<Value = Stack> {
@@ -144,7 +144,7 @@ proptest! {
         let ethernet = Ethernet { dst, src };
         assert_eq!(Ethernet::parse(&behind(&ethernet.emit(kind))), Some((ethernet, kind, &payload[..])));
         assert_eq!(Vlan::parse(vlan.tpid, &behind(&vlan.emit(kind))), Some((vlan, kind, &payload[..])));
-        assert_eq!(Label::parse(&behind(&label.emit(bottom))), Some((label, bottom, &payload[..])));
+        assert_eq!(MplsLabel::parse(&behind(&label.emit(bottom))), Some((label, bottom, &payload[..])));
         assert_eq!(Udp::parse(&behind(&udp.emit(payload.len(), 1))), Some((udp, &payload[..])));
         assert_eq!(Tcp::parse(&behind(&tcp.emit(1))), Some((tcp, &[][..], &payload[..])));
 
@@ -192,7 +192,7 @@ proptest! {
 
         let l4 = layout.l4.unwrap_or(layout.payload);
         match (&stack.network, &sliced.net) {
-            (Network::Ipv4(ip, _), Some(NetSlice::Ipv4(seen))) => {
+            (NetworkHeader::Ipv4(ip, _), Some(NetSlice::Ipv4(seen))) => {
                 let header = seen.header().to_header();
                 prop_assert_eq!(header.calc_header_checksum(), header.header_checksum);
                 prop_assert_eq!((header.source, header.destination), (ip.src.octets(), ip.dst.octets()));
@@ -212,7 +212,7 @@ proptest! {
                     _ => prop_assert_eq!(layout.l4, None),
                 }
             }
-            (Network::Ipv6(ip, _), Some(NetSlice::Ipv6(seen))) => {
+            (NetworkHeader::Ipv6(ip, _), Some(NetSlice::Ipv6(seen))) => {
                 let header = seen.header().to_header();
                 prop_assert_eq!((header.source, header.destination), (ip.src.octets(), ip.dst.octets()));
                 prop_assert_eq!(header.flow_label.value(), ip.flow_label);
@@ -232,7 +232,7 @@ proptest! {
                     _ => prop_assert_eq!(layout.l4, None),
                 }
             }
-            (Network::None { .. }, None) => {}
+            (NetworkHeader::None { .. }, None) => {}
             other => prop_assert!(false, "{other:?}"),
         }
     }
@@ -243,7 +243,7 @@ proptest! {
         let end = layout.payload + Tag::LEN;
         let tag = Tag { flow, sequence, time_ns };
         tag.write(frame[layout.payload..].first_chunk_mut().unwrap());
-        prop_assert_eq!(find_tag(&frame), Some((layout.payload, TagKind::Native)));
+        prop_assert_eq!(find_tag(&frame), Some((layout.payload, TagFormat::Native)));
         prop_assert!(is_tag_at(&frame, layout.payload));
         prop_assert_eq!(find_tag(&frame[..end - 1]), None);
     }
@@ -271,7 +271,7 @@ proptest! {
 fn parse_all(bytes: &[u8]) {
     let _ = Ethernet::parse(bytes);
     let _ = Vlan::parse(0x8100, bytes);
-    let _ = Label::parse(bytes);
+    let _ = MplsLabel::parse(bytes);
     let _ = Arp::parse(bytes);
     let _ = Ipv4::parse(bytes);
     let _ = Ipv6::parse(bytes);
@@ -299,7 +299,7 @@ fn parse_all(bytes: &[u8]) {
     if let Some(first) = bytes.first_chunk() {
         responder.mac = MacAddr(*first);
     }
-    let _ = responder.heard(bytes);
+    let _ = responder.learn(bytes);
     for room in [0, 20, 60, 200] {
         let mut out = vec![0; room];
         if let Some(len) = responder.answer(bytes, &mut out) {

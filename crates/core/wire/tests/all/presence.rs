@@ -40,7 +40,7 @@ fn solicitation(vlans: &[Vlan], source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     out
 }
 
-fn ping(network: Network, payload: usize) -> Vec<u8> {
+fn ping(network: NetworkHeader, payload: usize) -> Vec<u8> {
     let mut stack = Stack {
         fill: Fill::Counting,
         ..Stack::over(network)
@@ -72,7 +72,7 @@ fn arp_is_asked_answered_and_heard() {
     for vlans in [vec![], Vlan::stack(&[7]), Vlan::stack(&[100, 200])] {
         let question = arp(&vlans, OUR_V4);
         assert_eq!(question.len(), 60);
-        assert_eq!(us().heard(&question), Some((THEIR_V4.into(), THEIRS)));
+        assert_eq!(us().learn(&question), Some((THEIR_V4.into(), THEIRS)));
         let reply = answer(&us(), &question).unwrap();
         assert_eq!(reply.len(), 60);
         assert_eq!(reply[..6], THEIRS.0);
@@ -82,8 +82,8 @@ fn arp_is_asked_answered_and_heard() {
             question[12..link + 2],
             "the tags are kept"
         );
-        assert_eq!(them().heard(&reply), Some((OUR_V4.into(), OURS)));
-        assert_eq!(us().heard(&reply), None, "one's own voice teaches nothing");
+        assert_eq!(them().learn(&reply), Some((OUR_V4.into(), OURS)));
+        assert_eq!(us().learn(&reply), None, "one's own voice teaches nothing");
         assert_eq!(answer(&them(), &reply), None, "an answer is no question");
     }
 }
@@ -95,7 +95,7 @@ fn arp_for_others_and_announcements_are_left_alone() {
     arp_request(THEIRS, OUR_V4, OUR_V4, &[], &mut announcement).unwrap();
     assert_eq!(answer(&us(), &announcement), None);
     assert_eq!(
-        us().heard(&announcement),
+        us().learn(&announcement),
         Some((OUR_V4.into(), THEIRS)),
         "a conflict is worth knowing"
     );
@@ -106,7 +106,7 @@ fn an_arp_probe_is_answered_but_teaches_nothing() {
     let mut probe = vec![0; 60];
     arp_request(THEIRS, Ipv4Addr::UNSPECIFIED, OUR_V4, &[], &mut probe).unwrap();
     assert!(answer(&us(), &probe).is_some());
-    assert_eq!(us().heard(&probe), None);
+    assert_eq!(us().learn(&probe), None);
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn solicitation_is_asked_answered_and_heard() {
         let question = solicitation(&vlans, THEIR_V6, OUR_V6);
         assert_eq!(question[..6], [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
         assert_eq!(question.len(), 86 + vlans.len() * 4);
-        assert_eq!(us().heard(&question), Some((THEIR_V6.into(), THEIRS)));
+        assert_eq!(us().learn(&question), Some((THEIR_V6.into(), THEIRS)));
         let reply = answer(&us(), &question).unwrap();
         assert_eq!(reply[..6], THEIRS.0);
-        assert_eq!(them().heard(&reply), Some((OUR_V6.into(), OURS)));
+        assert_eq!(them().learn(&reply), Some((OUR_V6.into(), OURS)));
         let flags = reply[14 + vlans.len() * 4 + 44];
         assert_eq!(flags, 0x60, "solicited, override, not a router");
     }
@@ -170,10 +170,10 @@ fn forged_solicitations_are_dropped() {
 
 #[test]
 fn pings_come_back() {
-    let echo = Transport::Echo(Echo::request(0x77, 3));
+    let echo = TransportHeader::Echo(Echo::request(0x77, 3));
     for payload in [0, 5, 56, 1400] {
         let question = ping(
-            Network::Ipv4(
+            NetworkHeader::Ipv4(
                 Ipv4 {
                     ttl: 3,
                     id: 9,
@@ -210,7 +210,10 @@ fn pings_come_back() {
             )
         );
 
-        let question = ping(Network::Ipv6(Ipv6::new(THEIR_V6, OUR_V6), echo), payload);
+        let question = ping(
+            NetworkHeader::Ipv6(Ipv6::new(THEIR_V6, OUR_V6), echo),
+            payload,
+        );
         let reply = answer(&us(), &question).unwrap();
         let (ip, next, message) = Ipv6::parse(&reply[14..]).unwrap();
         assert_eq!((ip.src, ip.dst, next), (OUR_V6, THEIR_V6, 58));
@@ -226,9 +229,9 @@ fn pings_come_back() {
 #[test]
 fn a_damaged_ping_comes_back_damaged() {
     let mut question = ping(
-        Network::Ipv4(
+        NetworkHeader::Ipv4(
             Ipv4::new(THEIR_V4, OUR_V4),
-            Transport::Echo(Echo::request(1, 1)),
+            TransportHeader::Echo(Echo::request(1, 1)),
         ),
         56,
     );
@@ -239,19 +242,19 @@ fn a_damaged_ping_comes_back_damaged() {
 
 #[test]
 fn what_is_not_for_us_stays_unanswered() {
-    let echo = Transport::Echo(Echo::request(1, 1));
-    let reply = Transport::Echo(Echo {
+    let echo = TransportHeader::Echo(Echo::request(1, 1));
+    let reply = TransportHeader::Echo(Echo {
         reply: true,
         identifier: 1,
         sequence: 1,
     });
     let v4 = Ipv4::new(THEIR_V4, OUR_V4);
-    let good = ping(Network::Ipv4(v4, echo), 56);
+    let good = ping(NetworkHeader::Ipv4(v4, echo), 56);
     assert!(answer(&us(), &good).is_some());
     for (network, why) in [
-        (Network::Ipv4(v4, reply), "a reply"),
+        (NetworkHeader::Ipv4(v4, reply), "a reply"),
         (
-            Network::Ipv4(
+            NetworkHeader::Ipv4(
                 Ipv4 {
                     dst: Ipv4Addr::BROADCAST,
                     ..v4
@@ -261,7 +264,7 @@ fn what_is_not_for_us_stays_unanswered() {
             "broadcast",
         ),
         (
-            Network::Ipv4(
+            NetworkHeader::Ipv4(
                 Ipv4 {
                     src: Ipv4Addr::UNSPECIFIED,
                     ..v4
@@ -271,7 +274,7 @@ fn what_is_not_for_us_stays_unanswered() {
             "from nowhere",
         ),
         (
-            Network::Ipv4(
+            NetworkHeader::Ipv4(
                 Ipv4 {
                     fragment: 0x2000,
                     ..v4
@@ -281,15 +284,15 @@ fn what_is_not_for_us_stays_unanswered() {
             "a fragment",
         ),
         (
-            Network::Ipv4(v4, Transport::Udp(Udp::new(8, 0))),
+            NetworkHeader::Ipv4(v4, TransportHeader::Udp(Udp::new(8, 0))),
             "no ping at all",
         ),
         (
-            Network::Ipv6(Ipv6::new(THEIR_V6, THEIR_V6), echo),
+            NetworkHeader::Ipv6(Ipv6::new(THEIR_V6, THEIR_V6), echo),
             "another address",
         ),
         (
-            Network::None {
+            NetworkHeader::None {
                 ethertype: ethertype::EXPERIMENTAL,
             },
             "no IP",

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wb_wire::{
-    Ethernet, Fill, Ipv4, Ipv6, Label, MacAddr, Network, PktgenTag, PktgenTime, Stack, TagKind,
-    Transport, Udp, Vlan, find_tag,
+    Ethernet, Fill, Ipv4, Ipv6, MacAddr, MplsLabel, NetworkHeader, PktgenTag, PktgenTime, Stack,
+    TagFormat, TransportHeader, Udp, Vlan, find_tag,
 };
 
 const TAG_1: PktgenTag = PktgenTag {
@@ -22,7 +22,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn stack(network: Network) -> Stack {
+fn stack(network: NetworkHeader) -> Stack {
     let ethernet = Ethernet {
         dst: MacAddr([2, 0, 0, 0, 0, 2]),
         src: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -35,12 +35,12 @@ fn stack(network: Network) -> Stack {
 
 /// Frame as sent by pktgen: time to live 32, both ports 9, no checksum.
 fn pktgen4(src: Ipv4Addr, dst: Ipv4Addr) -> Stack {
-    stack(Network::Ipv4(
+    stack(NetworkHeader::Ipv4(
         Ipv4 {
             ttl: 32,
             ..Ipv4::new(src, dst)
         },
-        Transport::Udp(Udp {
+        TransportHeader::Udp(Udp {
             sport: 9,
             dport: 9,
             checksum: false,
@@ -52,7 +52,7 @@ fn with_tag(stack: &Stack, len: usize, tag: PktgenTag) -> Vec<u8> {
     let (mut frame, layout) = stack.build_with_layout(len);
     tag.write(frame[layout.payload..].first_chunk_mut().unwrap());
     layout.write_l4_checksum(&mut frame);
-    assert_eq!(find_tag(&frame), Some((layout.payload, TagKind::Pktgen)));
+    assert_eq!(find_tag(&frame), Some((layout.payload, TagFormat::Pktgen)));
     assert_eq!(PktgenTag::read(&frame[layout.payload..]), Some(tag));
     frame
 }
@@ -64,7 +64,7 @@ fn pktgen_plain() {
         "02000000000202000000000108004500002e0000000020111282c0000201c612002a00090009001a0000be9be9550000000100000000000000000000",
     );
     assert_eq!(with_tag(&stack, 60, TAG_1), first);
-    let Network::Ipv4(ip, _) = &mut stack.network else {
+    let NetworkHeader::Ipv4(ip, _) = &mut stack.network else {
         unreachable!()
     };
     ip.id = 1;
@@ -90,7 +90,10 @@ fn pktgen_with_checksum() {
         ttl: 32,
         ..Ipv4::new(A, Ipv4Addr::new(198, 18, 0, 42))
     };
-    let stack = stack(Network::Ipv4(ip, Transport::Udp(Udp::new(1000, 2000))));
+    let stack = stack(NetworkHeader::Ipv4(
+        ip,
+        TransportHeader::Udp(Udp::new(1000, 2000)),
+    ));
     let frame = hex(
         "02000000000202000000000108004500002e000000002011ca820a000001c612002a03e807d0001a7bd2be9be9550000000100000000000000000000",
     );
@@ -133,16 +136,16 @@ fn pktgen_mpls() {
         tos: 0x28,
         ..Ipv4::new(A, B)
     };
-    let mut stack = stack(Network::Ipv4(
+    let mut stack = stack(NetworkHeader::Ipv4(
         ip,
-        Transport::Udp(Udp {
+        TransportHeader::Udp(Udp {
             sport: 9,
             dport: 9,
             checksum: false,
         }),
     ));
     stack.mpls = [0x0001_000a, 0x0002_000a, 0x0000_000a]
-        .map(Label::from_word)
+        .map(MplsLabel::from_word)
         .to_vec();
     let frame = hex(
         "02000000000202000000000188470001000a0002000a0000010a4528002e00000000201186950a0000010a00000200090009001a0000be9be9550000000100000000000000000000",
@@ -165,7 +168,10 @@ fn pktgen_ipv6() {
     );
     assert_eq!(
         with_tag(
-            &stack(Network::Ipv6(ip, Transport::Udp(Udp::new(9, 9)))),
+            &stack(NetworkHeader::Ipv6(
+                ip,
+                TransportHeader::Udp(Udp::new(9, 9))
+            )),
             80,
             TAG_1
         ),
@@ -177,7 +183,7 @@ fn pktgen_ipv6() {
         dst: "fd00::1".parse::<Ipv6Addr>().unwrap(),
         ..ip
     };
-    let no_checksum = Transport::Udp(Udp {
+    let no_checksum = TransportHeader::Udp(Udp {
         sport: 9,
         dport: 9,
         checksum: false,
@@ -186,7 +192,7 @@ fn pktgen_ipv6() {
         "02000000000202000000000186dd600000000018112020010db8000000000000000000000001fd0000000000000000000000000000010009000900180000be9be955000000010000000000000000",
     );
     assert_eq!(
-        with_tag(&stack(Network::Ipv6(ip, no_checksum)), 78, TAG_1),
+        with_tag(&stack(NetworkHeader::Ipv6(ip, no_checksum)), 78, TAG_1),
         frame
     );
 }
@@ -226,7 +232,10 @@ fn a_udp_sum_of_zero_goes_out_as_ones() {
         id: 0x43b3,
         ..Ipv4::new(A, B)
     };
-    let stack = stack(Network::Ipv4(ip, Transport::Udp(Udp::new(9, 9))));
+    let stack = stack(NetworkHeader::Ipv4(
+        ip,
+        TransportHeader::Udp(Udp::new(9, 9)),
+    ));
     let tag = PktgenTag {
         sequence: 17332,
         ..TAG_1
@@ -251,7 +260,7 @@ fn rfc_2544_test_frame() {
         };
         Stack {
             fill: Fill::Counting,
-            ..stack(Network::Ipv4(ip, Transport::Udp(udp)))
+            ..stack(NetworkHeader::Ipv4(ip, TransportHeader::Udp(udp)))
         }
         .build(size - 4)
     };

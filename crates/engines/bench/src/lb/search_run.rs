@@ -5,7 +5,7 @@ use std::time::Duration;
 use wb_model::bench::{
     BenchLive, EndedTrial, LbLimit, LbMetric, LbOurs, LbOutcome, LbPlan, LbResult, LbTrial,
 };
-use wb_search::{Ask, Found, Measurer, Outcome, Purpose, Trial};
+use wb_search::{LoadOutcome, Measurer, Purpose, SearchResult, Trial, TrialRequest};
 
 use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
 use crate::{Bench, Cut};
@@ -182,7 +182,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         }
     }
 
-    pub(super) fn conclude(self, found: Option<&Found>, late: Option<String>) -> LbResult {
+    pub(super) fn conclude(self, found: Option<&SearchResult>, late: Option<String>) -> LbResult {
         let item = self.item;
         let metric = item.test.metric;
         let per_load = |load: f64| in_unit(metric, item.size, load);
@@ -258,8 +258,8 @@ fn in_unit(metric: LbMetric, size: Option<u16>, load: f64) -> f64 {
 impl<B: Bench> Measurer for SearchRun<'_, B> {
     type Error = Stop<B::Error>;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
-        let Ask {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
+        let TrialRequest {
             load, purpose: why, ..
         } = *ask;
         if self.bench.is_stopped() {
@@ -308,10 +308,10 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
         }
         Ok(Some(Trial {
             outcome: match judged.outcome {
-                LbOutcome::Held => Outcome::Held,
-                LbOutcome::Broke => Outcome::Broke,
-                LbOutcome::Unoffered => Outcome::Unoffered,
-                LbOutcome::Unread | LbOutcome::Late | LbOutcome::Cut => Outcome::Unread,
+                LbOutcome::Held => LoadOutcome::Held,
+                LbOutcome::Broke => LoadOutcome::Broke,
+                LbOutcome::Unoffered => LoadOutcome::Unoffered,
+                LbOutcome::Unread | LbOutcome::Late | LbOutcome::Cut => LoadOutcome::Unread,
             },
             offered: judged.offered,
             through: judged.through,

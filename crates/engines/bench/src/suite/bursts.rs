@@ -1,7 +1,7 @@
 //! Back-to-back frames (RFC 9004): the longest burst without loss, and the buffer size that follows from it.
 
 use wb_model::bench::{BurstResult, SuiteResult, TrialPurpose};
-use wb_search::{Bound, Integers, integers};
+use wb_search::{Integers, LimitCause, integers};
 
 use super::{Known, Stop, shape::Amount, tester::Tester};
 use crate::Bench;
@@ -57,7 +57,7 @@ pub(super) fn measure<B: Bench>(
         };
         let found = integers(tester, &all);
         if let Ok(found) = &found {
-            if let (Bound::Tester, Some(frames)) = (found.bound, found.beyond) {
+            if let (LimitCause::Tester, Some(frames)) = (found.bound, found.beyond) {
                 let note = format!(
                     "the tester could not make a burst of {frames:.0} frames, so a search found no limit of the device"
                 );

@@ -7,7 +7,7 @@ use wb_model::{
     bench::{LbLimit, MfrResult, MfrRow, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose},
     units::WIRE_OVERHEAD,
 };
-use wb_search::{Curve, ForwardingCurve, Outcome, Point, Trial, forwarding_curve};
+use wb_search::{Curve, ForwardingCurve, LoadOutcome, Point, Trial, forwarding_curve};
 
 use super::{Known, Stop, judge, tester::Tester};
 use crate::Bench;
@@ -78,8 +78,8 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
         load: trial.offered,
         trial: Trial {
             outcome: match is_known(trial) {
-                true => Outcome::Held,
-                false => Outcome::Unread,
+                true => LoadOutcome::Held,
+                false => LoadOutcome::Unread,
             },
             through: trial.forwarded,
             ..Trial::held(trial.offered)

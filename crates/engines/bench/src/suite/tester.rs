@@ -9,7 +9,7 @@ use wb_model::{
         TrialOutcome, TrialPurpose,
     },
 };
-use wb_search::{Ask, Measurer, Outcome, Purpose, Trial};
+use wb_search::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
 
 use super::{
     Case, Stop,
@@ -447,7 +447,7 @@ impl<'a, B: Bench> Tester<'a, B> {
 impl<B: Bench> Measurer for Tester<'_, B> {
     type Error = Stop<B::Error>;
 
-    fn measure(&mut self, ask: &Ask) -> Result<Option<Trial>, Self::Error> {
+    fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         if self.bench.is_stopped() {
             return Err(Stop::Interrupted);
         }
@@ -491,10 +491,12 @@ impl<B: Bench> Measurer for Tester<'_, B> {
         let trial = &judged.trial;
         Ok(Some(Trial {
             outcome: match trial.outcome {
-                TrialOutcome::Pass | TrialOutcome::Measured => Outcome::Held,
-                TrialOutcome::Fail => Outcome::Broke,
-                TrialOutcome::NotOffered => Outcome::Unoffered,
-                TrialOutcome::NotRead | TrialOutcome::Late | TrialOutcome::Cut => Outcome::Unread,
+                TrialOutcome::Pass | TrialOutcome::Measured => LoadOutcome::Held,
+                TrialOutcome::Fail => LoadOutcome::Broke,
+                TrialOutcome::NotOffered => LoadOutcome::Unoffered,
+                TrialOutcome::NotRead | TrialOutcome::Late | TrialOutcome::Cut => {
+                    LoadOutcome::Unread
+                }
             },
             offered: trial.offered,
             through: judged.through,

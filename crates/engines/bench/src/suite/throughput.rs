@@ -5,8 +5,8 @@ use wb_model::bench::{
     TrialOutcome,
 };
 use wb_search::{
-    Binary, Bound, Class, Found, Goal, GoalFound, GoalResult, Mlr, MlrFound, Search, binary, mlr,
-    search,
+    Binary, Class, Goal, GoalFound, GoalResult, LimitCause, Mlr, MlrFound, Search, SearchResult,
+    binary, mlr, search,
 };
 
 use super::{Known, Stop, first, minimum, tester::Tester};
@@ -35,14 +35,14 @@ pub(super) fn set_limit(result: &mut SuiteResult, limit: Option<f64>) {
     result.throughput_l1_bps = bits(20.0);
 }
 
-fn limited_by(bound: Bound, known: &Known) -> LbLimit {
+fn limited_by(bound: LimitCause, known: &Known) -> LbLimit {
     match bound {
-        Bound::Device => LbLimit::Device,
-        Bound::Tester => LbLimit::Tester,
+        LimitCause::Device => LbLimit::Device,
+        LimitCause::Tester => LbLimit::Tester,
         // The device forwarded the tester's full ceiling.
-        Bound::Maximum if known.maximum_is_ours => LbLimit::Tester,
-        Bound::Maximum => LbLimit::Plan,
-        Bound::Unfinished => LbLimit::Time,
+        LimitCause::Maximum if known.maximum_is_ours => LbLimit::Tester,
+        LimitCause::Maximum => LbLimit::Plan,
+        LimitCause::Unfinished => LbLimit::Time,
     }
 }
 
@@ -134,7 +134,7 @@ fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), St
     if !tester.suite.times.warm_up || known.ceiling.is_some() || !known.maximum.is_finite() {
         return Ok(());
     }
-    let ask = wb_search::Ask {
+    let ask = wb_search::TrialRequest {
         load: known.maximum,
         duration: Some(tester.suite.search_time().0),
         purpose: wb_search::Purpose::WarmUp,
@@ -142,12 +142,12 @@ fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), St
     wb_search::Measurer::measure(tester, &ask).map(|_| ())
 }
 
-fn conclude(result: &mut SuiteResult, known: &Known, found: &Found, log: &[SuiteTrial]) {
+fn conclude(result: &mut SuiteResult, known: &Known, found: &SearchResult, log: &[SuiteTrial]) {
     set_limit(result, found.best);
     result.beyond = found.beyond;
     result.confirmed = found.confirmed;
     result.limited_by = Some(limited_by(found.bound, known));
-    if let (Bound::Tester, Some(limit)) = (found.bound, found.best) {
+    if let (LimitCause::Tester, Some(limit)) = (found.bound, found.best) {
         // If the device fails at a slightly higher load, this is its limit, although less precise than requested.
         let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
         let above = failed.map(|t| t.intended).filter(|load| *load > limit);

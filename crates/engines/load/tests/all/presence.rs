@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use crate::common::{Lab, job, server_of};
 use wb_port::{QueuePair, RxQueue, TxQueue, memory};
 use wb_wire::{
-    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, NeighbourResponder, Network, Stack,
-    Transport, arp_request, neighbour_solicitation,
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, NeighbourResponder, NetworkHeader,
+    Stack, TransportHeader, arp_request, neighbour_solicitation,
 };
 
 const ASKER: MacAddr = MacAddr([2, 9, 9, 9, 9, 9]);
@@ -33,10 +33,10 @@ fn arrived(port: &mut memory::MemoryPort) -> Vec<Vec<u8>> {
 }
 
 fn ping(src: &str, dst: &str) -> Vec<u8> {
-    let echo = Transport::Echo(Echo::request(7, 1));
+    let echo = TransportHeader::Echo(Echo::request(7, 1));
     let mut stack = Stack::over(match (src.parse().unwrap(), dst.parse().unwrap()) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => Network::Ipv4(Ipv4::new(src, dst), echo),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => Network::Ipv6(Ipv6::new(src, dst), echo),
+        (IpAddr::V4(src), IpAddr::V4(dst)) => NetworkHeader::Ipv4(Ipv4::new(src, dst), echo),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => NetworkHeader::Ipv6(Ipv6::new(src, dst), echo),
         _ => panic!("one family"),
     });
     stack.ethernet.src = ASKER;
@@ -125,7 +125,7 @@ fn neighbour_discovery_and_pings_of_ipv6() {
     let (answers, totals) = answers("2001:2::9", "2001:2::1", &frames);
     assert_eq!(answers.len(), 2);
     let heard = NeighbourResponder::new(ASKER, [])
-        .heard(&answers[0])
+        .learn(&answers[0])
         .unwrap();
     assert_eq!(heard.0, "2001:2::9".parse::<IpAddr>().unwrap());
     assert_eq!((totals.responder.icmp_rx, totals.responder.icmp_tx), (2, 2));

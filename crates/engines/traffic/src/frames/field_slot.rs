@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use wb_model::vary::Field;
 use wb_port::offload::{FieldProgram, FieldValues, HeaderTemplate};
-use wb_wire::Layout;
+use wb_wire::StackLayout;
 use wb_wire::checksum::fold;
 
 use crate::modify::Modifier;
@@ -35,7 +35,7 @@ pub(crate) struct Covered {
 
 impl Covered {
     /// Ranges according to the layout of a frame.
-    pub(crate) fn new(layout: &Layout, ipv6: bool, icmp: bool) -> Self {
+    pub(crate) fn new(layout: &StackLayout, ipv6: bool, icmp: bool) -> Self {
         let l4 = layout.l4_checksum.and(layout.l4).map(|l4| l4..layout.end);
         let pseudo = match (layout.ip, ipv6) {
             (Some(ip), true) => Some(ip + 8..ip + 40),
@@ -228,7 +228,7 @@ impl FieldSlot {
     /// 4.
     pub(crate) fn of(
         field: Field,
-        layout: &Layout,
+        layout: &StackLayout,
         ipv6: bool,
         tcp: bool,
         icmp: bool,

@@ -445,7 +445,7 @@ fn tuple_fields(
 }
 
 /// Sums of a frame as it stands; its checksum fields are included (0, or a modifier's value).
-fn base_sums(frame: &[u8], layout: &wb_wire::Layout) -> Sums {
+fn base_sums(frame: &[u8], layout: &wb_wire::StackLayout) -> Sums {
     let without = |range: std::ops::Range<usize>, checksum: Option<usize>| {
         let mut bytes = frame[range.clone()].to_vec();
         if let Some(at) = checksum {

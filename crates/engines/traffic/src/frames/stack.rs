@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use wb_model::{Proto, Stream};
 use wb_wire::{
-    Arp, ArpOperation, Echo, Ethernet, Extension, Ipv4, Ipv6, Label, MacAddr, Network, Stack, Tcp,
-    Transport, Udp, Vlan, ethertype,
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, Ipv6Extension, MacAddr, MplsLabel,
+    NetworkHeader, Stack, Tcp, TransportHeader, Udp, Vlan, ethertype,
 };
 
 use crate::modify::Share;
@@ -24,16 +24,16 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
         Proto::Tcp => {
             let mut tcp = Tcp::new(sport, dport);
             tcp.flags = stream.tcp_flags.unwrap_or(tcp.flags);
-            Transport::Tcp(tcp)
+            TransportHeader::Tcp(tcp)
         }
-        Proto::Icmp => Transport::Echo(Echo::request(sport, dport)),
-        _ => Transport::Udp(Udp::new(sport, dport)),
+        Proto::Icmp => TransportHeader::Echo(Echo::request(sport, dport)),
+        _ => TransportHeader::Udp(Udp::new(sport, dport)),
     };
     let network = match (stream.proto, src, dst) {
-        (Proto::Raw, ..) => Network::None {
+        (Proto::Raw, ..) => NetworkHeader::None {
             ethertype: stream.ethertype.unwrap_or(ethertype::EXPERIMENTAL),
         },
-        (Proto::Arp, IpAddr::V4(src), IpAddr::V4(dst)) => Network::Arp(Arp {
+        (Proto::Arp, IpAddr::V4(src), IpAddr::V4(dst)) => NetworkHeader::Arp(Arp {
             operation: ArpOperation::Request,
             sender_mac: MacAddr(spec.src_mac),
             sender_ip: src,
@@ -46,7 +46,7 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
                 ttl: stream.ttl,
                 ..Ipv4::new(src, dst)
             };
-            Network::Ipv4(ip, transport)
+            NetworkHeader::Ipv4(ip, transport)
         }
         (_, IpAddr::V6(src), IpAddr::V6(dst)) if stream.proto != Proto::Arp => {
             let ip = Ipv6 {
@@ -54,7 +54,7 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
                 hop_limit: stream.ttl,
                 ..Ipv6::new(src, dst)
             };
-            Network::Ipv6(ip, transport)
+            NetworkHeader::Ipv6(ip, transport)
         }
         _ => {
             return Err(CompileError::Families {
@@ -73,19 +73,23 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
             src: MacAddr(spec.src_mac),
         },
         vlans,
-        mpls: stream.mpls.iter().map(|label| Label::new(*label)).collect(),
+        mpls: stream
+            .mpls
+            .iter()
+            .map(|label| MplsLabel::new(*label))
+            .collect(),
         extensions: extensions(stream),
         ..Stack::over(network)
     })
 }
 
 /// Extension headers of its frames.
-pub fn extensions(stream: &Stream) -> Vec<Extension> {
+pub fn extensions(stream: &Stream) -> Vec<Ipv6Extension> {
     let all = stream.ext.iter().map(|extension| match extension {
-        wb_model::Extension::HopByHop => Extension::HopByHop,
-        wb_model::Extension::Routing => Extension::Routing,
-        wb_model::Extension::Fragment => Extension::Fragment,
-        wb_model::Extension::Destination => Extension::Destination,
+        wb_model::Extension::HopByHop => Ipv6Extension::HopByHop,
+        wb_model::Extension::Routing => Ipv6Extension::Routing,
+        wb_model::Extension::Fragment => Ipv6Extension::Fragment,
+        wb_model::Extension::Destination => Ipv6Extension::Destination,
     });
     all.collect()
 }

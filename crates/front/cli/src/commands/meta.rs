@@ -94,7 +94,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Plan => schemars::schema_for!(Plan),
         Document::Report => schemars::schema_for!(Report),
         Document::Snapshot => schemars::schema_for!(LiveLine<'_>),
-        Document::Stat => schemars::schema_for!(wb_counters::line::Line),
+        Document::Stat => schemars::schema_for!(wb_counters::stat_document::StatDocument),
         Document::Doctor => schemars::schema_for!(DoctorDocument<'_>),
         Document::Labs => schemars::schema_for!(LabDocument<'_>),
         Document::Linerate => schemars::schema_for!(wb_render::linerate::LinerateDocument),

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use wb_counters::line::{Interface, Kind, Line};
+use wb_counters::stat_document::{DocumentKind, InterfaceStat, StatDocument};
 use wb_model::{locator::Locator, units::Span};
 use wb_render::stat::{Text, csv, csv_header, json};
 use wb_session::Signals;
@@ -125,13 +125,13 @@ enum Form {
 }
 
 impl Form {
-    fn line(&mut self, line: &Line) -> String {
+    fn line(&mut self, line: &StatDocument) -> String {
         match self {
             Self::Json => json(line),
             Self::Csv => csv(line),
             Self::Text(text) => {
                 let now = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
-                let average = line.kind == Kind::Average;
+                let average = line.kind == DocumentKind::Average;
                 text.line(line, if average { "average" } else { &now })
             }
         }
@@ -174,7 +174,7 @@ fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
 }
 
 /// Whether packets went through it in an interval.
-fn has_counted(interface: &Interface) -> bool {
+fn has_counted(interface: &InterfaceStat) -> bool {
     let rates = interface.rates.as_ref();
     rates.is_some_and(|rates| rates.rx_pps + rates.tx_pps > 0.0)
 }

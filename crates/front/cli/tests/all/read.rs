@@ -14,7 +14,7 @@ use wb_pcapng::{
     EnhancedPacket, Interface, PacketOptions, PcapWriter, PcapngWriter, Precision, Reader,
     Statistics,
 };
-use wb_wire::{Ipv4, Network, PktgenTag, Stack, Tag, Tcp, Transport, Vlan};
+use wb_wire::{Ipv4, NetworkHeader, PktgenTag, Stack, Tag, Tcp, TransportHeader, Vlan};
 
 const T0: u64 = 1_700_000_000_123_456_789;
 const LINE: &str = "02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype IPv4 (0x0800), length 60: \
@@ -143,12 +143,12 @@ fn traffic() -> Vec<Vec<u8>> {
     for n in 0..40_u16 {
         let sport = 1000 + n % 5;
         frames.push(Stack::udp4(a, b, sport, 9000 + n % 3).build(60 + usize::from(n)));
-        let tcp = Transport::Tcp(Tcp {
+        let tcp = TransportHeader::Tcp(Tcp {
             flags: 1 << (n % 5),
             ..Tcp::new(4080 + n % 2, sport)
         });
         let ip = Ipv4::new(b.into(), a.into());
-        frames.push(Stack::over(Network::Ipv4(ip, tcp)).build(74));
+        frames.push(Stack::over(NetworkHeader::Ipv4(ip, tcp)).build(74));
         frames.push(Stack::udp6(a6, b6, sport, 9).build(90));
         let mut tagged = Stack::udp4(b, a, 7, sport);
         tagged.vlans = vec![Vlan::customer(10 + n % 2)];

@@ -14,7 +14,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 use wb_counters::{
     device::Group,
-    line::{Cpu, Device, Interface, Kind, Line, Probe, Softnet},
+    stat_document::{Cpu, Device, DocumentKind, InterfaceStat, Probe, SoftnetStat, StatDocument},
 };
 use wb_model::{Report, Snapshot};
 use wb_render::{
@@ -259,19 +259,19 @@ fn csv_headers() {
 }
 
 /// The totals of `stat` with each part once.
-fn stat_line() -> Line {
+fn stat_line() -> StatDocument {
     let counted = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), 1)).collect();
-    Line {
-        kind: Kind::Average,
+    StatDocument {
+        kind: DocumentKind::Average,
         seconds: 1.0,
-        interfaces: vec![Interface {
+        interfaces: vec![InterfaceStat {
             name: "eth0".to_owned(),
             counted: Some(counted(&["rx_packets", "rx_dropped", "tx_packets"])),
-            ..Interface::default()
+            ..InterfaceStat::default()
         }],
-        softnet: Softnet {
+        softnet: SoftnetStat {
             cpus: vec![Cpu::default()],
-            ..Softnet::default()
+            ..SoftnetStat::default()
         },
         devices: vec![Device {
             groups: [(Group::NoBuffer, counted(&["rx_drops"]))].into(),
@@ -281,7 +281,7 @@ fn stat_line() -> Line {
             counted: [("drops".to_owned(), Some(1))].into(),
             ..Probe::default()
         }],
-        ..Line::default()
+        ..StatDocument::default()
     }
 }
 

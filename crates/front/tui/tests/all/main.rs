@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use ratatui_core::{backend::TestBackend, terminal::Terminal};
 use wb_counters::{
-    Facts, LinkCounters, LinkReading, Series,
+    LinkCounters, LinkProperties, LinkReading, Series,
     cpu::CpuShares,
     device::Group,
     interrupts::{Move, QueueInterrupt},
-    line::{Cpu, Device, DeviceInterrupts, Interface, Kind, Line, Path, Probe, Softnet},
     path::{Between, Hop},
     softnet::SoftnetRise,
+    stat_document::{
+        Cpu, Device, DeviceInterrupts, DocumentKind, InterfaceStat, PathStat, Probe, SoftnetStat,
+        StatDocument,
+    },
 };
 use wb_measure::Outline;
 use wb_model::{
@@ -493,11 +496,11 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
                 _ => name.to_owned(),
             },
             at_ns: second * 1_000_000_000,
-            facts: Facts {
+            facts: LinkProperties {
                 speed_bps: Some(1_000_000_000),
                 ethernet: true,
                 running: index != 4,
-                ..Facts::default()
+                ..LinkProperties::default()
             },
             counters,
         };
@@ -540,7 +543,7 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
             };
             let cpus = vec![cpu(0), cpu(1)];
             let all = cpus[0].counted.plus(cpus[1].counted);
-            Softnet { all, cpus }
+            SoftnetStat { all, cpus }
         };
         let names = |n: u64| -> BTreeMap<Group, BTreeMap<String, u64>> {
             [
@@ -588,7 +591,7 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
             },
             gauges: [("ipvs.open".to_owned(), 3)].into(),
         };
-        let path = |n: u64| Path {
+        let path = |n: u64| PathStat {
             hops: vec![Hop {
                 from: "eth0".to_owned(),
                 to: "eth1".to_owned(),
@@ -601,7 +604,7 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
             loss_ratio: Some(0.0007),
             lost_where: Some("0.07 % lost; most of it between eth0 and eth1".to_owned()),
         };
-        let line = |kind: Kind, n: u64, interfaces| Line {
+        let line = |kind: DocumentKind, n: u64, interfaces| StatDocument {
             kind,
             number: second,
             seconds: n as f64,
@@ -623,18 +626,22 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
                 Vec::new()
             },
             path: reading.driver.then(|| path(n)),
-            ..Line::default()
+            ..StatDocument::default()
         };
         screen.count(
             line(
-                Kind::Interval,
+                DocumentKind::Interval,
                 1,
-                intervals.iter().map(Interface::from).collect(),
+                intervals.iter().map(InterfaceStat::from).collect(),
             ),
             line(
-                Kind::Average,
+                DocumentKind::Average,
                 second,
-                series.totals().into_iter().map(Interface::from).collect(),
+                series
+                    .totals()
+                    .into_iter()
+                    .map(InterfaceStat::from)
+                    .collect(),
             ),
         );
     }
@@ -682,9 +689,9 @@ fn counters_have_pages_of_their_own() {
 fn the_clock_of_counters_does_not_go_back() {
     let mut screen = counters(ALL, 2);
     screen.set_since(900_000_000);
-    let line = |seconds| Line {
+    let line = |seconds| StatDocument {
         seconds,
-        ..Line::default()
+        ..StatDocument::default()
     };
     screen.count(line(0.5), line(2.5));
     assert_eq!(screen.elapsed_ns(), 2_900_000_000);
@@ -695,17 +702,17 @@ fn the_clock_of_counters_does_not_go_back() {
 #[test]
 fn no_size_and_no_number_of_interfaces_breaks_counters() {
     let mut screen = counters(ALL, 12);
-    let many = |second: u64| Line {
+    let many = |second: u64| StatDocument {
         seconds: 1.0,
         interfaces: (0..500)
-            .map(|n| Interface {
+            .map(|n| InterfaceStat {
                 name: format!("wb-many/veth{n}"),
                 index: n,
-                ..Interface::default()
+                ..InterfaceStat::default()
             })
             .collect(),
         number: second,
-        ..Line::default()
+        ..StatDocument::default()
     };
     for second in 13..15 {
         for page in '1'..='7' {

@@ -7,7 +7,7 @@ use wb_port::memory::{LinkOptions, link};
 use wb_port::offload::{Pace, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
 use wb_traffic::{Lead, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
-use wb_wire::{Tag, TagKind, find_tag};
+use wb_wire::{Tag, TagFormat, find_tag};
 
 use crate::lab::{monotonic_ns, order, run_and_take, send_and_take, send_in_batches, take};
 
@@ -105,7 +105,7 @@ pub(crate) fn in_user_space(spec: &SenderSpec) -> Vec<Vec<u8>> {
 /// the same for all timestamps.
 fn without_stamp(frame: &[u8], checksum_at: Option<usize>) -> (Vec<u8>, u64) {
     let mut bytes = frame.to_vec();
-    let Some((at, TagKind::Native)) = find_tag(frame) else {
+    let Some((at, TagFormat::Native)) = find_tag(frame) else {
         return (bytes, 0);
     };
     let Some(checksum_at) = checksum_at.map(|before| at - before) else {

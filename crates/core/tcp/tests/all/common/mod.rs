@@ -316,7 +316,7 @@ pub fn see(ns: u64, from_client: bool, frame: &[u8]) -> Seen {
             options: vec![],
         };
     }
-    let (view, _) = TcpView::of(body).unwrap();
+    let (view, _) = TcpView::split_from(body).unwrap();
     Seen {
         ns,
         from_client,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wb_pcapng::LINK_ETHERNET;
 use wb_render::{figures, table::Table};
-use wb_wire::{PktgenTag, Tag, TagKind, find_tag};
+use wb_wire::{PktgenTag, Tag, TagFormat, find_tag};
 
 use super::input::Packet;
 
@@ -98,7 +98,7 @@ impl Stream {
 
     /// The ranges of missing numbers, both ends included: between first and last, and if it is
     /// known how many were sent, before and behind too.
-    fn missing(&self, kind: TagKind, sent: Option<u64>) -> Vec<(u64, u64)> {
+    fn missing(&self, kind: TagFormat, sent: Option<u64>) -> Vec<(u64, u64)> {
         let mut ranges: Vec<_> = self.gaps.iter().map(|(from, to)| (*from, *to)).collect();
         if let Some(sent) = sent {
             let start = WRAP + begin(kind);
@@ -115,10 +115,10 @@ impl Stream {
 }
 
 /// The number that a stream begins with.
-const fn begin(kind: TagKind) -> u64 {
+const fn begin(kind: TagFormat) -> u64 {
     match kind {
-        TagKind::Native => 0,
-        TagKind::Pktgen => 1,
+        TagFormat::Native => 0,
+        TagFormat::Pktgen => 1,
     }
 }
 
@@ -136,10 +136,10 @@ fn plural(n: u64, what: &str) -> String {
     format!("{} {what}{s}", figures::count(n))
 }
 
-const fn name(kind: TagKind) -> &'static str {
+const fn name(kind: TagFormat) -> &'static str {
     match kind {
-        TagKind::Native => "flow",
-        TagKind::Pktgen => "pktgen",
+        TagFormat::Native => "flow",
+        TagFormat::Pktgen => "pktgen",
     }
 }
 
@@ -179,8 +179,8 @@ impl Verify {
         let read = tag.and_then(|(at, kind)| {
             let bytes = &packet.bytes[at..];
             match kind {
-                TagKind::Native => Tag::read(bytes).map(|tag| ((false, tag.flow), tag.sequence)),
-                TagKind::Pktgen => PktgenTag::read(bytes).map(|tag| ((true, 0), tag.sequence)),
+                TagFormat::Native => Tag::read(bytes).map(|tag| ((false, tag.flow), tag.sequence)),
+                TagFormat::Pktgen => PktgenTag::read(bytes).map(|tag| ((true, 0), tag.sequence)),
             }
         });
         match read {
@@ -204,9 +204,9 @@ impl Verify {
     fn rows(&self) -> Vec<Row> {
         let row = |(key, stream): (&(bool, u32), &Stream)| {
             let kind = if key.0 {
-                TagKind::Pktgen
+                TagFormat::Pktgen
             } else {
-                TagKind::Native
+                TagFormat::Native
             };
             let ranges = stream.missing(kind, self.sent);
             Row {
@@ -268,8 +268,8 @@ impl Verify {
         for row in &rows {
             let stream = &row.stream;
             let name = match row.kind {
-                TagKind::Native => format!("flow {}", row.flow),
-                TagKind::Pktgen => name(row.kind).to_owned(),
+                TagFormat::Native => format!("flow {}", row.flow),
+                TagFormat::Pktgen => name(row.kind).to_owned(),
             };
             table.row([
                 name,
@@ -330,7 +330,7 @@ impl Verify {
 
 /// A stream at the end.
 struct Row {
-    kind: TagKind,
+    kind: TagFormat,
     flow: u32,
     missing: u64,
     /// Both ends included.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use wb_counters::{
-    advice::{Advice, Power, Seen, Steering, of_cpus, of_interface},
+    advice::{
+        Advice, InterfaceObservation, InterfaceSteering, Power, cpu_advice, interface_advice,
+    },
     cpu::CpuShares,
-    line::{DeviceInterrupts, Interface, Softnet},
+    stat_document::{DeviceInterrupts, InterfaceStat, SoftnetStat},
 };
 use wb_host::{Namespace, steering};
 
@@ -16,7 +18,7 @@ const BUSY_PPS: f64 = 100.0;
 pub(super) struct Advisor {
     interfaces: BTreeMap<String, (Namespace, String)>,
     /// How packets of those are spread that were busy once: read once, as it takes its time.
-    steering: BTreeMap<String, Steering>,
+    steering: BTreeMap<String, InterfaceSteering>,
     power: Power,
     told: Vec<Advice>,
 }
@@ -41,13 +43,13 @@ impl Advisor {
     /// What is to be said of an interval.
     pub(super) fn next(
         &mut self,
-        interfaces: &[Interface],
+        interfaces: &[InterfaceStat],
         interrupts: &[DeviceInterrupts],
-        softnet: &Softnet,
+        softnet: &SoftnetStat,
     ) -> Vec<Advice> {
         let shares = softnet.cpus.iter().filter_map(|c| Some((c.cpu, c.shares?)));
         let shares: BTreeMap<u32, CpuShares> = shares.collect();
-        let mut advice = of_cpus(&self.power, &shares);
+        let mut advice = cpu_advice(&self.power, &shares);
         let (mut threads, none) = (None, Vec::new());
         for interface in interfaces {
             let Some(rates) = interface.rates.as_ref() else {
@@ -66,7 +68,7 @@ impl Advisor {
                 .or_insert_with(|| steering::of_interface(namespace, name).unwrap_or_default());
             let device = interrupts.iter().find(|d| d.interface == interface.name);
             let queues = device.map_or(&[][..], |device| &device.queues);
-            let seen = Seen {
+            let seen = InterfaceObservation {
                 interface: &interface.name,
                 steering,
                 queues,
@@ -78,7 +80,7 @@ impl Advisor {
                 true => &none,
                 false => &*threads.get_or_insert_with(steering::own_threads),
             };
-            advice.extend(of_interface(&seen, &shares, threads));
+            advice.extend(interface_advice(&seen, &shares, threads));
         }
         for new in &advice {
             self.told.retain(|old| !old.is_like(new));

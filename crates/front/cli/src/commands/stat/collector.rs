@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use wb_counters::{
     Series, Softnet, cpu,
     device::Group,
-    line::{Cpu, Device, Interface, Kind, Line, SCHEMA, Softnet as SoftnetLine},
     softnet::SoftnetRise,
+    stat_document::{
+        Cpu, Device, DocumentKind, InterfaceStat, SCHEMA, SoftnetStat as SoftnetLine, StatDocument,
+    },
 };
 use wb_host::{
     HostError,
@@ -152,7 +154,7 @@ impl Collector {
     }
 
     /// The next reading, and the interval since the last.
-    pub(crate) fn next(&mut self) -> Result<Line, HostError> {
+    pub(crate) fn next(&mut self) -> Result<StatDocument, HostError> {
         self.probes.ask();
         let intervals = self.series.next(self.interfaces.read()?);
         path::follow(&mut self.path, &intervals);
@@ -169,9 +171,9 @@ impl Collector {
         }
         self.intervals += 1;
         let interval = seconds(self.last_ns, at_ns);
-        let mut line = Line {
+        let mut line = StatDocument {
             schema: SCHEMA.to_owned(),
-            kind: Kind::Interval,
+            kind: DocumentKind::Interval,
             number: self.intervals,
             time: now(),
             seconds: interval,
@@ -182,7 +184,7 @@ impl Collector {
             softnet: softnet_line(&rises, &self.ticks, &ticks),
             devices: self.devices(),
             path: path::line(&self.path, intervals.iter()),
-            interfaces: self.told(intervals.iter().map(Interface::from)),
+            interfaces: self.told(intervals.iter().map(InterfaceStat::from)),
             advice: Vec::new(),
             probes: self.probes.lines(),
         };
@@ -194,12 +196,12 @@ impl Collector {
     }
 
     /// All intervals.
-    pub(crate) fn average(&mut self) -> Line {
+    pub(crate) fn average(&mut self) -> StatDocument {
         let totals = self.series.totals();
         let whole = seconds(self.begin_ns, self.last_ns);
-        Line {
+        StatDocument {
             schema: SCHEMA.to_owned(),
-            kind: Kind::Average,
+            kind: DocumentKind::Average,
             number: self.intervals,
             time: now(),
             seconds: whole,
@@ -210,14 +212,14 @@ impl Collector {
                 .map_or_else(Vec::new, |i| i.totals(whole)),
             devices: self.statistics_total.values().cloned().collect(),
             path: path::whole(&self.path, &totals, self.intervals),
-            interfaces: self.told(totals.into_iter().map(Interface::from)),
+            interfaces: self.told(totals.into_iter().map(InterfaceStat::from)),
             advice: self.advisor.as_ref().map_or_else(Vec::new, Advisor::whole),
             probes: self.probes.totals(),
         }
     }
 
-    fn told(&self, all: impl Iterator<Item = Interface>) -> Vec<Interface> {
-        all.map(|interface| Interface {
+    fn told(&self, all: impl Iterator<Item = InterfaceStat>) -> Vec<InterfaceStat> {
+        all.map(|interface| InterfaceStat {
             named: path::names(&self.named, &interface.name),
             ..interface
         })
@@ -259,7 +261,7 @@ impl Collector {
                 .or_insert_with(new);
             match value.checked_sub(*before) {
                 Some(rise) => {
-                    let group = Group::of(name);
+                    let group = Group::from_counter_name(name);
                     device
                         .groups
                         .entry(group)

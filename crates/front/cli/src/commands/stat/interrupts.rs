@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_counters::{
     interrupts::{CpuPlace, Interrupt, Move, QueueInterrupt, placement},
-    line::DeviceInterrupts,
+    stat_document::DeviceInterrupts,
 };
 use wb_host::{
     HostError, Namespace, affinity, counters,

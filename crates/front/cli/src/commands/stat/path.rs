@@ -1,6 +1,6 @@
 //! Interfaces along a path, side by side.
 
-use wb_counters::{LinkInterval, line::Path, path, series::LinkTotal};
+use wb_counters::{LinkInterval, path, series::LinkTotal, stat_document::PathStat};
 
 /// An interface of a path: as it was asked for, and what it is called now.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) fn names(points: &[Point], name: &str) -> bool {
 
 /// The same of all intervals, of which there were so many: whoever was not there in one of them, or was reset, has not
 /// counted what the others have.
-pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<Path> {
+pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<PathStat> {
     let there = totals.iter().filter(|total| total.intervals == intervals);
     line(points, there.map(|total| &total.whole))
 }
@@ -44,7 +44,7 @@ pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> 
 pub(super) fn line<'a>(
     points: &[Point],
     intervals: impl Iterator<Item = &'a LinkInterval>,
-) -> Option<Path> {
+) -> Option<PathStat> {
     if points.is_empty() {
         return None;
     }
@@ -54,7 +54,7 @@ pub(super) fn line<'a>(
         Some((point.asked.clone(), interval.counted?))
     };
     let Some(points) = points.iter().map(counted).collect::<Option<Vec<_>>>() else {
-        return Some(Path::default());
+        return Some(PathStat::default());
     };
     let hops = path::hops(&points);
     let loss_ratio = path::loss_ratio(&hops);
@@ -73,7 +73,7 @@ pub(super) fn line<'a>(
         };
         format!("{share}most of it {place}: {} packets", worst.lost_packets)
     });
-    Some(Path {
+    Some(PathStat {
         hops,
         loss_ratio,
         lost_where,
@@ -102,7 +102,7 @@ mod tests {
         links.iter().map(reading).collect()
     }
 
-    fn missing(path: Option<Path>) -> Option<i64> {
+    fn missing(path: Option<PathStat>) -> Option<i64> {
         path.unwrap().hops.first().map(|hop| hop.lost_packets)
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use wb_counters::line::Probe as ProbeLine;
+use wb_counters::stat_document::Probe as ProbeLine;
 use wb_host::{
     clock::monotonic_ns,
     probe::{Probe, Sample},

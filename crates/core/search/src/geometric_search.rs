@@ -1,6 +1,8 @@
 //! Search from a small load or the maximum, guided by the load forwarded and by geometric middles.
 
-use crate::{ACCIDENT, Ask, Bound, Found, Measurer, Outcome, Purpose, Search, Trial};
+use crate::{
+    ACCIDENT, LimitCause, LoadOutcome, Measurer, Purpose, Search, SearchResult, Trial, TrialRequest,
+};
 
 /// A tester that offered less than this share of a load cannot offer more than it did.
 const CLEARLY_LESS: f64 = 0.98;
@@ -12,31 +14,31 @@ const STILL_WORTH: f64 = 0.75;
 
 /// State of the search.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownBounds {
     /// Highest load that held.
     low: Option<f64>,
     /// Lowest load that did not hold, with the cause.
-    high: Option<(f64, Bound)>,
+    high: Option<(f64, LimitCause)>,
     /// Load forwarded at the lowest load that did not hold.
     guess: f64,
     /// Set after the guess held: distance from the highest load that held to the next one, in steps of the resolution.
     steps: Option<f64>,
 }
 
-impl Known {
+impl KnownBounds {
     /// Reason why no higher load held.
-    fn bound(&self) -> Bound {
-        self.high.map_or(Bound::Maximum, |(_, bound)| bound)
+    fn bound(&self) -> LimitCause {
+        self.high.map_or(LimitCause::Maximum, |(_, bound)| bound)
     }
 
-    fn did_not_hold(&mut self, load: f64, through: f64, bound: Bound) {
+    fn did_not_hold(&mut self, load: f64, through: f64, bound: LimitCause) {
         if self.high.is_none_or(|(high, _)| load <= high) {
             self.high = Some((load, bound));
             self.guess = through;
             self.steps = None;
         }
         // The latest result of the device counts: a load that held earlier but fails now is not its limit.
-        if bound == Bound::Device && self.low.is_some_and(|low| low >= load) {
+        if bound == LimitCause::Device && self.low.is_some_and(|low| low >= load) {
             self.low = None;
         }
     }
@@ -53,13 +55,13 @@ impl Known {
         }
     }
 
-    fn note(&mut self, load: f64, trial: &Trial) {
+    fn add_trial(&mut self, load: f64, trial: &Trial) {
         match trial.outcome {
-            Outcome::Held => self.held(load),
-            Outcome::Broke => {
-                self.did_not_hold(trial.offered.min(load), trial.through, Bound::Device);
+            LoadOutcome::Held => self.held(load),
+            LoadOutcome::Broke => {
+                self.did_not_hold(trial.offered.min(load), trial.through, LimitCause::Device);
             }
-            Outcome::Unoffered => {
+            LoadOutcome::Unoffered => {
                 let offered = trial.offered.min(load);
                 if is_whole(trial) {
                     self.held(offered);
@@ -68,11 +70,11 @@ impl Known {
                     true => (offered * TESTER_MAY_DO).max(load * ACCIDENT),
                     false => load,
                 };
-                self.did_not_hold(above, trial.through.min(offered), Bound::Tester);
+                self.did_not_hold(above, trial.through.min(offered), LimitCause::Tester);
             }
-            Outcome::Unread => {
+            LoadOutcome::Unread => {
                 let through = trial.through.max(load * ACCIDENT);
-                self.did_not_hold(load, through, Bound::Tester);
+                self.did_not_hold(load, through, LimitCause::Tester);
             }
         }
     }
@@ -113,8 +115,8 @@ fn is_whole(trial: &Trial) -> bool {
     trial.through >= trial.offered * (1.0 - 1e-9)
 }
 
-const fn ask(load: f64, purpose: Purpose) -> Ask {
-    Ask {
+const fn request(load: f64, purpose: Purpose) -> TrialRequest {
+    TrialRequest {
         load,
         duration: None,
         purpose,
@@ -125,8 +127,8 @@ const fn ask(load: f64, purpose: Purpose) -> Ask {
 ///
 /// # Errors
 /// Returns the error of the measurer.
-pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M::Error> {
-    let mut known = Known::default();
+pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<SearchResult, M::Error> {
+    let mut known = KnownBounds::default();
     let mut trials = 0;
     let mut finished = false;
     while trials < search.most_trials {
@@ -135,11 +137,11 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
             break;
         }
         let load = known.next(search);
-        let Some(trial) = measurer.measure(&ask(load, Purpose::Search))? else {
+        let Some(trial) = measurer.measure(&request(load, Purpose::Search))? else {
             break;
         };
         trials += 1;
-        known.note(load, &trial);
+        known.add_trial(load, &trial);
         // There is no load below the minimum to try.
         if known.low.is_none() && load <= search.minimum {
             finished = true;
@@ -147,14 +149,14 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
         }
     }
     finished |= known.is_narrow(search);
-    let mut found = Found {
+    let mut found = SearchResult {
         best: known.low,
         confirmed: false,
         beyond: known.high.map(|(high, _)| high),
         bound: if finished {
             known.bound()
         } else {
-            Bound::Unfinished
+            LimitCause::Unfinished
         },
         near_maximum: None,
         trials,
@@ -168,43 +170,45 @@ pub fn search<M: Measurer>(measurer: &mut M, search: &Search) -> Result<Found, M
 fn confirm<M: Measurer>(
     measurer: &mut M,
     search: &Search,
-    known: &mut Known,
-    found: &mut Found,
+    known: &mut KnownBounds,
+    found: &mut SearchResult,
 ) -> Result<(), M::Error> {
     let Some(mut load) = known.low.filter(|_| search.most_confirmations > 0) else {
         return Ok(());
     };
     let mut step = search.resolution;
-    let mut failed: Option<(f64, Bound)> = None;
+    let mut failed: Option<(f64, LimitCause)> = None;
     let mut through = f64::INFINITY;
     found.best = None;
     for _ in 0..search.most_confirmations {
-        let Some(trial) = measurer.measure(&ask(load, Purpose::Confirm))? else {
+        let Some(trial) = measurer.measure(&request(load, Purpose::Confirm))? else {
             match found.best {
                 // The load held once, and there was no time to repeat it.
                 None => found.best = Some(load),
                 // There was no time for the interval in between.
-                Some(_) => found.bound = Bound::Unfinished,
+                Some(_) => found.bound = LimitCause::Unfinished,
             }
             return Ok(());
         };
         found.trials += 1;
         match trial.outcome {
-            Outcome::Held => (found.best, found.confirmed) = (Some(load), true),
+            LoadOutcome::Held => (found.best, found.confirmed) = (Some(load), true),
             // The load that the tester did offer has held for the full length.
-            Outcome::Unoffered if trial.offered >= load * STILL_WORTH && is_whole(&trial) => {
+            LoadOutcome::Unoffered if trial.offered >= load * STILL_WORTH && is_whole(&trial) => {
                 let best = trial.offered.min(load);
                 if found.best.is_none_or(|held| held < best) {
                     (found.best, found.confirmed) = (Some(best), true);
-                    found.bound = Bound::Tester;
+                    found.bound = LimitCause::Tester;
                 }
                 return Ok(());
             }
-            Outcome::Broke => {
-                failed = Some((load, Bound::Device));
+            LoadOutcome::Broke => {
+                failed = Some((load, LimitCause::Device));
                 through = trial.through;
             }
-            Outcome::Unoffered | Outcome::Unread => failed = Some((load, Bound::Tester)),
+            LoadOutcome::Unoffered | LoadOutcome::Unread => {
+                failed = Some((load, LimitCause::Tester))
+            }
         }
         if let Some((beyond, bound)) = failed {
             (found.beyond, found.bound) = (Some(beyond), bound);
@@ -227,8 +231,8 @@ fn confirm<M: Measurer>(
         }
     }
     // Without a confirmed load, the result claims nothing.
-    if found.bound != Bound::Tester {
-        found.bound = Bound::Unfinished;
+    if found.bound != LimitCause::Tester {
+        found.bound = LimitCause::Unfinished;
     }
     Ok(())
 }

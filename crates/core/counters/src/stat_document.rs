@@ -22,7 +22,8 @@ pub const SCHEMA: &str = "wirebench.stat/1";
 /// Kind of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+#[schemars(rename = "Kind")]
+pub enum DocumentKind {
     /// One interval.
     #[default]
     Interval,
@@ -32,11 +33,12 @@ pub enum Kind {
 
 /// One document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Line {
+#[schemars(rename = "Line")]
+pub struct StatDocument {
     /// `wirebench.stat/1`.
     pub schema: String,
     /// Kind of the document.
-    pub kind: Kind,
+    pub kind: DocumentKind,
     /// Number of the interval, from 1; in the average, the number of intervals.
     pub number: u64,
     /// End of the interval (RFC 3339).
@@ -44,9 +46,9 @@ pub struct Line {
     /// Duration between the two readings, in seconds.
     pub seconds: f64,
     /// Interfaces, in the requested order.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Vec<InterfaceStat>,
     /// Work of the CPUs for incoming packets, on the whole machine: a packet that crosses a veth pair counts twice.
-    pub softnet: Softnet,
+    pub softnet: SoftnetStat,
     /// Driver-specific statistics that changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<Device>,
@@ -61,12 +63,13 @@ pub struct Line {
     pub probes: Vec<Probe>,
     /// Losses along the given path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Path>,
+    pub path: Option<PathStat>,
 }
 
 /// One interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Interface {
+#[schemars(rename = "Interface")]
+pub struct InterfaceStat {
     /// `IF` or `NODE/IF`.
     pub name: String,
     /// True if the interface was named explicitly.
@@ -103,7 +106,7 @@ pub struct Interface {
     pub tx_pps_range: Option<[f64; 2]>,
 }
 
-impl From<&LinkInterval> for Interface {
+impl From<&LinkInterval> for InterfaceStat {
     fn from(interval: &LinkInterval) -> Self {
         let counted = interval.counted.as_ref().map(|counted| {
             let moved = counted.named().filter(|(_, n)| *n > 0);
@@ -128,7 +131,7 @@ impl From<&LinkInterval> for Interface {
     }
 }
 
-impl From<&LinkTotal> for Interface {
+impl From<&LinkTotal> for InterfaceStat {
     fn from(total: &LinkTotal) -> Self {
         let range = |range: Option<(f64, f64)>| range.map(|(least, most)| [least, most]);
         Self {
@@ -142,7 +145,8 @@ impl From<&LinkTotal> for Interface {
 
 /// Work of the CPUs for incoming packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Softnet {
+#[schemars(rename = "Softnet")]
+pub struct SoftnetStat {
     /// Sum of all CPUs.
     pub all: SoftnetRise,
     /// Figures of each CPU.
@@ -205,7 +209,8 @@ pub struct Probe {
 
 /// One path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Path {
+#[schemars(rename = "Path")]
+pub struct PathStat {
     /// Hops between neighbouring points; empty if a point was missing.
     pub hops: Vec<Hop>,
     /// Ratio of lost packets to packets sent by the first interface; negative if packets were added.
