@@ -258,6 +258,15 @@ pub enum Charge {
         /// What was sent.
         offered: u64,
     },
+    /// A rate below its limit.
+    Rate {
+        /// Measured rate.
+        measured: f64,
+        /// Lowest rate that is allowed.
+        limit: f64,
+        /// Duration of the measurement, ns.
+        elapsed_ns: u64,
+    },
 }
 
 /// Whether the tester's lateness alone may have caused this; then the reason, which begins with
@@ -284,6 +293,22 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
                 && measured_ns > limit_ns
                 && measured_ns - lateness.largest_gap_ns as f64 <= limit_ns;
             late.then(|| format!("that may be why it took {:.1} us", measured_ns / 1e3))
+        }
+        Charge::Rate {
+            measured,
+            limit,
+            elapsed_ns,
+        } => {
+            // Without the stalls the same count would have taken the rest of the time.
+            let stalled = lateness.stalled_ns.min(elapsed_ns);
+            let share = stalled as f64 / elapsed_ns.max(1) as f64;
+            let late = stalled > 0 && measured < limit && measured >= limit * (1.0 - share);
+            late.then(|| {
+                format!(
+                    "that is {:.1} % of the time, for which the rate may be lower",
+                    share * 100.0
+                )
+            })
         }
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);

@@ -370,7 +370,7 @@ pub enum LoadClose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRate {
-    /// New connections per second; 0: none; `"max"`: as fast as possible.
+    /// New connections per second; 0: none; `"max"`: as fast as possible with `cc` connections open at a time.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub cps: Option<u64>,
@@ -378,7 +378,7 @@ pub struct LoadRate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc: Option<u64>,
     /// Requests per second, over all open connections; with it `interval` has no meaning. `"max"`: each as soon as an
-    /// answer has come.
+    /// answer has come, over `cc` connections.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub rps: Option<u64>,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use wb_model::load::{
-    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRoute, LoadShape,
-    LoadTransport, TupleOrder,
+    LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadRate, LoadReading, LoadRoute,
+    LoadShape, LoadTransport, TupleOrder,
 };
 use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
@@ -230,11 +230,15 @@ impl LoadSpec {
 
     fn pace_requests(&mut self, build: &Build<'_>) -> Result<(), SpecError> {
         if self.limits.launches.is_none() && self.limits.open.is_none() {
-            return Err(build.error(
-                "rate",
-                "one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held"
-                    .to_owned(),
-            ));
+            let rate = &build.job.rate;
+            let is_max = [rate.cps, rate.rps].contains(&Some(LoadRate::MAX));
+            let what = match is_max {
+                true => "with \"max\" the number of connections open at a time, cc, is needed",
+                false => {
+                    "one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held"
+                }
+            };
+            return Err(build.error("rate", what.to_owned()));
         }
         let paced = self.is_paced(&self.limits);
         if let Role::Client(client) = &mut self.config.role {

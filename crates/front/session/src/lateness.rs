@@ -20,6 +20,9 @@ pub(crate) struct Trial<'a> {
     pub(crate) offered: u64,
     /// Less than 98 % of the intended load was offered.
     pub(crate) short: Option<&'a Shortfall>,
+    /// Duration of the run in ns, if stalls lower the measured rates: in a closed loop, or at full speed. `None` if frames
+    /// that the tester did not send in time are counted as unsent.
+    pub(crate) rates_over_ns: Option<u64>,
 }
 
 impl Trial<'_> {
@@ -86,7 +89,18 @@ impl Trial<'_> {
         let measured = judged.report.measured?;
         let limit = criterion.limit.as_f64();
         if criterion.bound == Bound::AtLeast {
-            return None;
+            let is_rate = matches!(
+                criterion.metric,
+                Metric::Pps | Metric::Bps | Metric::Cps | Metric::Rps | Metric::Tps
+            );
+            return self
+                .rates_over_ns
+                .filter(|_| is_rate)
+                .map(|elapsed_ns| Charge::Rate {
+                    measured,
+                    limit,
+                    elapsed_ns,
+                });
         }
         let count = |whole: u64| {
             (
@@ -205,6 +219,7 @@ mod tests {
             intended: Some(1_000 + lateness.missed_departures),
             offered: 1_000,
             short: short.as_ref(),
+            rates_over_ns: None,
         };
         let report = consider(&trial, lateness);
         let evidence = Evidence {
@@ -273,6 +288,7 @@ mod tests {
                 intended: Some(1_001),
                 offered: 1_001,
                 short: None,
+                rates_over_ns: None,
             };
             trial.warning(&late(300)).is_some()
         };
@@ -280,5 +296,44 @@ mod tests {
         assert!(!warns(301));
         // Of TCP none is lost.
         assert!(warns(0));
+    }
+
+    #[test]
+    fn stalls_explain_a_closed_loop_that_is_too_slow_only_by_as_much_as_they_took() {
+        let verdict = |limit: &str, rates_over_ns| {
+            let plan = Plan {
+                criteria: vec![format!("rps>={limit}").parse().unwrap()],
+                ..Plan::default()
+            };
+            let judged = judge(&plan, |_| Figures {
+                own: vec![(Metric::Rps, Some(28_164.0))],
+                ..Figures::default()
+            });
+            let trial = Trial {
+                judged: &judged,
+                totals: &Totals::default(),
+                intended: Some(84_000),
+                offered: 84_000,
+                short: None,
+                rates_over_ns,
+            };
+            // Away for a third of three seconds.
+            let stalled = Lateness {
+                stalled_ns: 1_000_000_000,
+                ..late(0)
+            };
+            let report = consider(&trial, stalled);
+            let evidence = Evidence {
+                excuse: report.may_have_caused,
+                ..Evidence::default()
+            };
+            verdict::verdict(&End::Completed, &reports(judged), evidence).0
+        };
+        let three_seconds = Some(3_000_000_000);
+        assert_eq!(verdict("28k", three_seconds), Verdict::Pass);
+        assert_eq!(verdict("29k", three_seconds), Verdict::Invalid);
+        assert_eq!(verdict("42k", three_seconds), Verdict::Invalid);
+        assert_eq!(verdict("43k", three_seconds), Verdict::Fail);
+        assert_eq!(verdict("29k", None), Verdict::Fail);
     }
 }

@@ -78,7 +78,7 @@ impl HttpJob {
         }
         let ends = self.ends_after();
         rules! { found:
-            ends.is_some_and(|end| self.warm_up >= end) =>
+            ends.is_some_and(|end| self.warm_up >= end) && self.warm_up != Span::default() =>
                 "warm_up", "it is as long as the run";
         }
         self.check_rate(&mut found);

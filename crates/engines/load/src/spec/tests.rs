@@ -237,6 +237,15 @@ fn what_cannot_be_is_told() {
     let messages = [
         told(&|_| (), &no_gateway),
         told(&|job| job.rate = LoadRate::default(), &place()),
+        told(
+            &|job| {
+                job.rate = LoadRate {
+                    cps: Some(LoadRate::MAX),
+                    ..LoadRate::default()
+                };
+            },
+            &place(),
+        ),
         told(&|job| job.requests = 70_000, &place()),
         told(&|job| job.servers.clear(), &place()),
         told(
@@ -257,6 +266,7 @@ fn what_cannot_be_is_told() {
     let expected = [
         "load a: port: the Ethernet address of its gateway is not known",
         "load a: rate: one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held",
+        "load a: rate: with \"max\" the number of connections open at a time, cc, is needed",
         "load a: requests: 70000; allowed are 0 (no end) to 65534",
         "load a: servers: at least one address is needed",
         "load a: servers: clients and servers must be of one family; a job for each",

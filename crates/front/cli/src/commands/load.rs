@@ -65,7 +65,7 @@ pub(crate) struct LoadArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Load")]
 struct ChangeArgs {
-    /// New connections per second (10k, 1.5m), or max: as fast as possible.
+    /// New connections per second (10k, 1.5m), or max: as fast as possible with --cc connections open.
     #[arg(long, value_name = "N", value_parser = count_or_max)]
     cps: Option<u64>,
     /// Connections open at a time.

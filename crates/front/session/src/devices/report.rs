@@ -423,6 +423,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         intended: totals.intended_frames,
         offered: totals.offered_frames.unwrap_or(0),
         short: short.as_ref(),
+        rates_over_ns: totals.intended_frames.is_none().then_some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, late);
     warnings.extend(trial.warning(&lateness.all));

@@ -11,7 +11,7 @@ use wb_model::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
         HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion,
     },
-    lateness::MISSED,
+    lateness::{MISSED, WAS_LATE},
 };
 
 use super::sum;
@@ -87,6 +87,7 @@ pub(super) fn settle(
         intended: Some(all.sent + all.unsent),
         offered: all.sent,
         short: short.as_ref(),
+        rates_over_ns: Some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, late);
     let defect = told.iter().any(|t| !t.report.totals.adds_up());
@@ -98,7 +99,9 @@ pub(super) fn settle(
     let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
     let limited_by = match &lateness.may_have_caused {
         // A rate that the tester did not keep is no limit.
-        Some(why) if limited_by.by == Limiter::Rate => Limiter::Tester.because(why.clone()),
+        Some(why) if matches!(limited_by.by, Limiter::Rate | Limiter::Answers) => {
+            Limiter::Tester.because(why.replacen(WAS_LATE, "it was late", 1))
+        }
         _ => limited_by,
     };
     warnings.extend(error_responses(all.error_responses, all.completed));
@@ -253,6 +256,14 @@ fn limits(
             late.largest_gap_ns / 1_000_000
         ));
     }
+    let is_slowed = !open && late.stalls > 0 && away > MISSED;
+    if is_slowed {
+        warnings.push(format!(
+            "the tester was away for {} ms in all, {} ms at most: its rates are lower for it",
+            late.stalled_ns / 1_000_000,
+            late.largest_gap_ns / 1_000_000
+        ));
+    }
     let limit = match (busy, unsent, open) {
         _ if exhausted => {
             Limiter::Tester.because("no port, address or descriptor of this machine was left for connections")
@@ -279,6 +290,10 @@ fn limits(
         ),
         (_, true, false) => Limiter::Server.because("no connection could be made any more"),
         (_, _, true) => Limiter::Rate.because(""),
+        _ if is_slowed => Limiter::Tester.because(format!(
+            "it was away for {:.0} % of the time",
+            away * 100.0
+        )),
         _ => Limiter::Answers.because("each connection asked as soon as it had one"),
     };
     (limit, warnings)

@@ -8,7 +8,7 @@ use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     lateness::WAS_LATE,
     load::{
-        ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadReport,
+        ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
         LoadRouteReport, LoadTransport, LoadWorkerReport,
     },
     report::Rates,
@@ -205,6 +205,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         intended: Some(offered + unsent),
         offered,
         short: short.as_ref(),
+        rates_over_ns: Some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, lateness_of(&settled));
     let mut warnings = warnings(&settled, &run.plan.loads);
@@ -436,7 +437,21 @@ fn limit_of_completed(
         );
     }
     if let Some(why) = nothing_done(settled, plans, shown) {
-        return Limiter::FarEnd.because(why);
+        let is_zero = |job: &LoadJob| {
+            let LoadRate {
+                cps,
+                cc,
+                rps,
+                pps,
+                bps,
+                ..
+            } = job.rate;
+            [cps, cc, rps, pps, bps].contains(&Some(0))
+        };
+        return match plans.iter().any(is_zero) && shown == LoadEnd::Client {
+            true => Limiter::Plan.because("a rate of 0 asks for nothing"),
+            false => Limiter::FarEnd.because(why),
+        };
     }
     if let Some(reason) = &lateness.may_have_caused {
         return Limiter::Tester.because(reason.replacen(WAS_LATE, "it was late", 1));

@@ -29,6 +29,7 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settl
         intended: None,
         offered: totals.offered_frames.unwrap_or(0),
         short: None,
+        rates_over_ns: Some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, at_risk(ended.lateness, &totals, ended.elapsed_ns));
     let nothing =
