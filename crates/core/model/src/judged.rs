@@ -226,7 +226,7 @@ impl Plan {
                 true => Tps,
                 false => Bps,
             });
-            if job.latency || job.test.counts_transactions() {
+            if job.latency {
                 list.extend(times(Latency));
             }
         }
@@ -318,7 +318,12 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
             true => "it measures nothing that can be judged".to_owned(),
             false => format!("it measures {}", names.join(", ")),
         };
-        format!("not measured by {who}; {what}")
+        let is_time = *kind == JobKind::Socket && matches!(criterion.metric, Latency(_));
+        let hint = match is_time {
+            true => " (with --latency, times)",
+            false => "",
+        };
+        format!("not measured by {who}; {what}{hint}")
     });
     format!("{criterion}: {}", all.collect::<Vec<_>>().join("; "))
 }

@@ -395,8 +395,13 @@ impl<'a> Thread<'a> {
                 // Requests that were due and found no connection; with a count, at most the remaining number.
                 let start = self.task.start_ns;
                 while self.budget > 0 && schedule.due() < until.saturating_sub(start) {
+                    let due = start.saturating_add(schedule.due());
+                    if due < self.warm_until {
+                        schedule.take();
+                        continue;
+                    }
                     self.out.totals.unsent += 1;
-                    let meanwhile = start.saturating_add(schedule.due()) >= self.behind.0;
+                    let meanwhile = due >= self.behind.0;
                     self.out.lateness.missed_departures +=
                         u64::from(now <= self.behind.1 && meanwhile);
                     self.budget -= 1;

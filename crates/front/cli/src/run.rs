@@ -158,7 +158,7 @@ pub(crate) fn unwritten() -> Option<&'static Fault> {
 pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(not_written(&e)),
+        Err(e) if !is_reader_gone(&e) => Err(not_written(&e)),
         _ => Ok(()),
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
         "\n"
     };
     match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(e) if is_reader_gone(&e) => Ok(false),
         Err(e) => Err(not_written(&e)),
         Ok(()) => Ok(true),
     }
@@ -186,9 +186,25 @@ pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
 /// # Errors
 /// When it cannot be written as a whole.
 pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
-    stdout()
-        .and_then(|mut out| writeln!(out, "{text}").and_then(|()| out.flush()))
-        .map_err(|e| not_written(&e))
+    match stdout().and_then(|mut out| writeln!(out, "{text}").and_then(|()| out.flush())) {
+        Err(e) if !is_hung_up(&e) => Err(not_written(&e)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if nobody reads standard output any more: its pipe is closed, or its terminal has hung up.
+fn is_reader_gone(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe || is_hung_up(error)
+}
+
+/// Returns true if standard output was a terminal that has hung up. Its writes fail with EIO, as those to a broken disk.
+fn is_hung_up(error: &std::io::Error) -> bool {
+    use rustix::fs::{FileType, fstat};
+    let is_device = || {
+        let stat = fstat(std::io::stdout());
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
+    };
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && is_device()
 }
 
 /// What was measured cannot be told.

@@ -20,7 +20,7 @@ use crate::{
     criteria::{self, Figures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distribution, error_responses, share},
+    settle::{distribution, error_responses, share, signal_name},
 };
 
 /// From this share of its CPU on a thread could not have done more.
@@ -98,6 +98,12 @@ pub(super) fn settle(
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
     let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
     let limited_by = match &lateness.may_have_caused {
+        _ if let End::Signal(n) = ended.end
+            && all.sent + all.unsent == 0 =>
+        {
+            let by = Limiter::Ended(signal_name(n));
+            by.because("it ended the run before any request was due")
+        }
         // A rate that the tester did not keep is no limit.
         Some(why) if matches!(limited_by.by, Limiter::Rate | Limiter::Answers) => {
             Limiter::Tester.because(why.replacen(WAS_LATE, "it was late", 1))

@@ -6,7 +6,7 @@ use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
-    lateness::WAS_LATE,
+    lateness::{MISSED, WAS_LATE},
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
         LoadRouteReport, LoadTransport, LoadWorkerReport,
@@ -483,7 +483,32 @@ fn limit_of_completed(
     if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, last_answer_ns)) {
         return Limiter::Path.because(why);
     }
+    let flooded = plans.iter().any(|plan| plan.flood);
+    let sum = of_shown().fold(ConnectionTotals::default(), |sum, s| {
+        sum.plus(&s.report.totals)
+    });
+    if let Some(why) = unanswered(&sum).filter(|_| shown == LoadEnd::Client && !flooded) {
+        return Limiter::FarEnd.because(why);
+    }
     Limiter::Plan.because("the load that it asks for")
+}
+
+/// Returns what the device or the far end left undone, if that is more than 2 % of the load.
+#[allow(clippy::cast_precision_loss)]
+fn unanswered(sum: &ConnectionTotals) -> Option<String> {
+    let is_much = |part: u64, whole: u64| part as f64 > whole as f64 * MISSED;
+    let (requests, attempted) = (sum.requests, sum.attempted_connections);
+    let missing = requests.saturating_sub(sum.responses + sum.unawaited_requests);
+    let (failed, open) = (sum.failed_connections, sum.open_connections);
+    if is_much(missing, requests) {
+        Some(format!("{missing} of {requests} requests have no answer"))
+    } else if is_much(failed + open, attempted) {
+        Some(format!(
+            "of {attempted} connections {failed} failed and {open} were not finished at the end"
+        ))
+    } else {
+        None
+    }
 }
 
 /// Shortest time without an answer that is reported, ns.
@@ -655,7 +680,7 @@ mod tests {
             totals: ConnectionTotals {
                 attempted_connections: 10,
                 established_connections: 10,
-                open_connections: 10,
+                completed_connections: 10,
                 requests: 5000,
                 responses: 5000 - missing,
                 ..ConnectionTotals::default()
@@ -696,6 +721,24 @@ mod tests {
         for moving in [of(0, 4 * S), of(100, 9 * S + 1)] {
             assert_eq!(moving.by, Limiter::Plan, "{}", moving.why);
         }
+    }
+
+    #[test]
+    fn what_the_far_end_left_undone_is_no_limit_of_the_plan() {
+        let of = |report| limit(report, 10 * S, Lateness::default());
+        let found = of(client(2_870));
+        assert_eq!(found.by, Limiter::FarEnd);
+        assert_eq!(found.why, "2870 of 5000 requests have no answer");
+        let mut unfinished = client(0);
+        unfinished.totals.completed_connections = 7;
+        unfinished.totals.failed_connections = 1;
+        unfinished.totals.open_connections = 2;
+        let found = of(unfinished);
+        assert_eq!(found.by, Limiter::FarEnd);
+        assert_eq!(
+            found.why,
+            "of 10 connections 1 failed and 2 were not finished at the end"
+        );
     }
 
     #[test]

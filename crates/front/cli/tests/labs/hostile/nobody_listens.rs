@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{PipeReader, Read, pipe},
+    os::unix::fs::OpenOptionsExt,
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
@@ -200,4 +201,39 @@ fn a_reader_that_does_not_read_holds_up_no_run() {
     let output = running.finish(PATIENCE);
     assert_eq!(output.status.code(), Some(0));
     drop(ears);
+}
+
+#[test]
+fn a_terminal_that_is_gone_cannot_take_the_report_and_that_is_no_fault() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    for more in ["", "--json", "--plain"] {
+        let terminal =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        // `setsid` makes the other end the controlling terminal of the run.
+        let line = format!(
+            "exec setsid --ctty --wait \"$WIREBENCH\" trial --tx memory:x --rx memory:x --rate 1kpps --duration 50s --catch-up 10s {more}"
+        );
+        let other = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(rustix::fs::OFlags::NOCTTY.bits().cast_signed())
+            .open(name.to_str().unwrap())
+            .unwrap();
+        let child = Command::new("sh")
+            .args(["-c", &line])
+            .env("WIREBENCH", env!("CARGO_BIN_EXE_wirebench"))
+            .env("TERM", "xterm")
+            .stdin(other.try_clone().unwrap())
+            .stdout(other.try_clone().unwrap())
+            .stderr(other)
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        drop(terminal);
+        let output = Running(child).finish(PATIENCE);
+        assert_eq!(output.status.code(), Some(129), "{more}");
+    }
 }
