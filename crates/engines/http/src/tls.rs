@@ -14,6 +14,7 @@ use rustls::{
     },
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
 use wb_model::http::{HttpTls, HttpVersion, TlsVersion};
@@ -191,9 +192,15 @@ impl Tls {
                 let key_path = job.key.as_deref().unwrap_or(path);
                 let key = PrivateKeyDer::from_pem_slice(&files.read(key_path)?);
                 let key = key.map_err(|e| format!("{key_path}: {e}"))?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|e| format!("{path}, {key_path}: {e}"))?
+                let key = builder.crypto_provider().key_provider.load_private_key(key);
+                let own = CertifiedKey::new(chain, key.map_err(|e| format!("{key_path}: {e}"))?);
+                // The check cannot read certificates of X.509 version 1; the server decides about them.
+                if let Err(Error::InconsistentKeys(_)) = own.keys_match() {
+                    return Err(format!(
+                        "{key_path}: the key does not belong to the certificate in {path}"
+                    ));
+                }
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
             }
         };
         config.alpn_protocols = match version {

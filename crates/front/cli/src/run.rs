@@ -115,6 +115,13 @@ pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
 /// The first text that could not be written by [`print`].
 static UNWRITTEN: OnceLock<Fault> = OnceLock::new();
 
+/// Records a text or file that could not be written. The first one decides the exit code; the others are printed at once.
+fn record_unwritten(fault: Fault) {
+    if let Err(another) = UNWRITTEN.set(fault) {
+        let _ = writeln!(std::io::stderr(), "wirebench: {another}");
+    }
+}
+
 /// Writes to standard output; a closed pipe (`| head`) is no error. What goes on all the same (a run with
 /// live lines) is told at its end that something is missing: [`unwritten`].
 pub(crate) fn print(text: &str) {
@@ -130,7 +137,7 @@ pub(crate) fn write_files(report: &Report, output: &OutputArgs) {
     if let Some(path) = &output.junit
         && let Err(e) = std::fs::write(path, wb_render::junit::report(report))
     {
-        let _ = UNWRITTEN.set(Fault(format!("cannot write {}: {e}", path.display())));
+        record_unwritten(Fault(format!("cannot write {}: {e}", path.display())));
     }
 }
 
@@ -142,7 +149,7 @@ pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
         report: report.clone(),
     };
     if let Err(fault) = crate::commands::report::write(&[run], path) {
-        let _ = UNWRITTEN.set(fault);
+        record_unwritten(fault);
     }
 }
 

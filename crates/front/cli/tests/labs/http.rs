@@ -436,6 +436,33 @@ fn a_server_that_wants_a_certificate_gets_it() {
     assert_eq!(job["statuses"]["200"], 10, "{job}");
     let job = report(&node, "-n 10 https://198.19.1.2:445/one");
     assert_eq!(job["statuses"]["400"], 10, "{job}");
+    // OpenSSL signs certificates of X.509 version 1 unless it is given extensions.
+    let make = format!(
+        "cd {at} && openssl req -newkey rsa:2048 -nodes -keyout own.key -out own.csr -subj /CN=client && \
+         openssl x509 -req -in own.csr -CA certificate -CAkey key -CAcreateserial -out own.pem"
+    );
+    assert!(system("sh", &["-c", &make]).status.success());
+    let job = report(
+        &node,
+        &format!("-n 10 --cert {at}/own.pem --key {at}/own.key https://198.19.1.2:445/one"),
+    );
+    assert_eq!(job["statuses"]["200"], 10, "{job}");
+    let (own, other) = (format!("{at}/certificate"), format!("{at}/own.key"));
+    let words = [
+        "http",
+        "--cert",
+        &own,
+        "--key",
+        &other,
+        "https://198.19.1.2:445/one",
+    ];
+    let output = ours(&node, &words);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("does not belong to the certificate in"),
+        "{said}"
+    );
     let words = ["http", "--cert", "/no/such", "https://198.19.1.2:445/one"];
     let output = ours(&node, &words);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
