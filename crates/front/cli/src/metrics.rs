@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     str::FromStr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -201,8 +201,10 @@ fn accept(listener: &TcpListener, shared: &Shared) {
             .name("wb-metrics".to_owned())
             .spawn(move || {
                 // Who goes away or is too slow is not worth a word.
-                let _ = answer(stream, &shared, Instant::now() + PATIENCE);
+                let _ = answer(&stream, &shared, Instant::now() + PATIENCE);
+                // Before the reader sees the end of the answer and asks again.
                 counted.fetch_sub(1, Ordering::AcqRel);
+                let _ = stream.shutdown(Shutdown::Write);
             });
         if begun.is_err() {
             readers.fetch_sub(1, Ordering::AcqRel);
@@ -211,19 +213,20 @@ fn accept(listener: &TcpListener, shared: &Shared) {
 }
 
 /// Tells one reader too many so. The next ones wait meanwhile, so it has a moment for that and no more.
-fn turn_away(mut stream: TcpStream) {
-    let moment = Duration::from_millis(50);
-    let _ = stream.set_read_timeout(Some(moment));
+fn turn_away(stream: TcpStream) {
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
     // What was not read would be answered with a reset.
-    let _ = stream.read(&mut [0; 1024]);
+    let _ = (&stream).read(&mut [0; 1024]);
     let _ = deliver(
-        &mut stream,
-        Instant::now() + moment,
+        &stream,
+        // The empty send buffer takes the answer at once.
+        Instant::now() + PATIENCE,
         "503 Service Unavailable\r\nRetry-After: 1",
         "text/plain",
         "four others are reading; try again\n",
         true,
     );
+    let _ = stream.shutdown(Shutdown::Write);
 }
 
 /// What is left of a reader's time.
@@ -235,13 +238,13 @@ fn left(until: Instant) -> io::Result<Duration> {
     }
 }
 
-fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<()> {
+fn answer(mut stream: &TcpStream, shared: &Shared, until: Instant) -> io::Result<()> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") {
         if request.len() >= MOST_REQUEST {
             return deliver(
-                &mut stream,
+                stream,
                 until,
                 "431 Request Header Fields Too Large",
                 "text/plain",
@@ -262,14 +265,7 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
         .next()
         .is_some_and(|version| version.starts_with("HTTP/"))
     {
-        return deliver(
-            &mut stream,
-            until,
-            "400 Bad Request",
-            "text/plain",
-            "",
-            true,
-        );
+        return deliver(stream, until, "400 Bad Request", "text/plain", "", true);
     }
     // Proxies are asked by whole addresses (RFC 9112, 3.2.2).
     let target = match target.strip_prefix("http://") {
@@ -281,7 +277,7 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
         "HEAD" => false,
         _ => {
             return deliver(
-                &mut stream,
+                stream,
                 until,
                 "405 Method Not Allowed\r\nAllow: GET, HEAD",
                 "text/plain",
@@ -298,9 +294,9 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
             let asked = request.to_ascii_lowercase();
             let mut asked = asked.lines().filter(|l| l.starts_with("accept:"));
             match asked.any(|l| l.contains("application/openmetrics-text")) {
-                true => deliver(&mut stream, until, "200 OK", MEDIA_TYPE, &text, body),
+                true => deliver(stream, until, "200 OK", MEDIA_TYPE, &text, body),
                 false => deliver(
-                    &mut stream,
+                    stream,
                     until,
                     "200 OK",
                     OLDER_MEDIA_TYPE,
@@ -310,7 +306,7 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
             }
         }
         _ => deliver(
-            &mut stream,
+            stream,
             until,
             "404 Not Found",
             "text/plain",
@@ -321,7 +317,7 @@ fn answer(mut stream: TcpStream, shared: &Shared, until: Instant) -> io::Result<
 }
 
 fn deliver(
-    stream: &mut TcpStream,
+    mut stream: &TcpStream,
     until: Instant,
     status: &str,
     kind: &str,
@@ -341,5 +337,5 @@ fn deliver(
             n => rest = &rest[n..],
         }
     }
-    stream.shutdown(std::net::Shutdown::Write)
+    Ok(())
 }
