@@ -412,16 +412,23 @@ fn links_that_go_down_are_told_and_the_account_is_whole() {
         return;
     }
     let lab = Lab::up("pair", &[]);
+    let arrived = || {
+        let node = lab.node("b");
+        let output = system("ip", &["-n", &node, "-s", "-j", "link", "show", "b0"]);
+        let links: Value = serde_json::from_slice(&output.stdout).unwrap();
+        links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    };
     for (node, end) in [(lab.node("a"), "a0"), (lab.node("b"), "b0")] {
         let (a, b) = (lab.a0(), lab.b0());
+        let before = arrived();
         let started = wirebench()
             .args(["trial", "--tx", &a, "--rx", &b, "--rate", "10kpps"])
-            .args(["--duration", "2s", "--json", "-q"])
+            .args(["--duration", "6s", "--json", "-q"])
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("runs");
-        eventually("it runs", || attached(&lab.node("b"), "b0"));
-        sleep(Duration::from_millis(700));
+        // More than are sent to try the device out.
+        eventually("frames arrive", || arrived() > before + 1000);
         ip(&format!("-n {node} link set {end} down"));
         sleep(Duration::from_millis(300));
         ip(&format!("-n {node} link set {end} up"));
@@ -429,7 +436,7 @@ fn links_that_go_down_are_told_and_the_account_is_whole() {
         let report = report(&output);
         assert_adds_up(&report);
         assert_eq!(path(&report), "live to live", "{}", report["ports"]);
-        assert_eq!(total(&report, "intended"), 20_000, "{end}");
+        assert_eq!(total(&report, "intended"), 60_000, "{end}");
         assert!(
             total(&report, "unsent") > 500,
             "{end}: {}",

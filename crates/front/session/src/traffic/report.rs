@@ -655,6 +655,22 @@ fn receiving_downs<'a>(
     ports.filter_map(|port| Some((port, ended.downs.get(&port.plan.name)?)))
 }
 
+/// The sending ports whose links went down while their workers sent nothing, and when.
+fn unnoticed_downs<'a>(
+    run: &'a Traffic,
+    ended: &'a Ended,
+) -> impl Iterator<Item = (String, String)> + 'a {
+    let noticed = link_downs(run);
+    let ports = run.ports.iter().filter(|port| !port.used.rx);
+    ports.filter_map(move |port| {
+        let (locator, down) = (
+            port.plan.locator.to_string(),
+            ended.downs.get(&port.plan.name)?,
+        );
+        (!noticed.iter().any(|(port, ..)| *port == locator)).then(|| (locator, when(down)))
+    })
+}
+
 /// The time of that, in words. The link may have gone down some time before it was seen.
 #[allow(clippy::cast_precision_loss)]
 fn when(down: &LinkDown) -> String {
@@ -908,6 +924,9 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             "{port}: the link went down {times} during the run, for {} ms",
             ns / 1_000_000
         ));
+    }
+    for (port, when) in unnoticed_downs(run, ended) {
+        warnings.push(format!("{port}: the link went down, {when}"));
     }
     for (port, down) in receiving_downs(run, ended) {
         let (port, when) = (&port.plan.locator, when(down));
