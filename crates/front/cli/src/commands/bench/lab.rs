@@ -78,7 +78,8 @@ fn of(balancer: &Balancer, node: &str, wires: &[String]) -> Result<LbPlan> {
 fn of_kind(kind: ProbeKind) -> ProbePlan {
     ProbePlan {
         kind,
-        timeout: Span::from_secs(2),
+        // A busy machine takes seconds to run a command.
+        timeout: Span::from_secs(10),
         ..ProbePlan::default()
     }
 }
