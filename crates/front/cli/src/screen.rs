@@ -432,6 +432,11 @@ impl Drawing {
                 continue;
             }
             if self.again.swap(false, Ordering::AcqRel) {
+                let _pen = lock(&PEN);
+                // Suspended since: the terminal has been given back.
+                if self.away.load(Ordering::Acquire) {
+                    continue;
+                }
                 let _ = termios::tcsetattr(io::stderr(), OptionalActions::Now, &self.modes);
                 terminal.backend_mut().put(ENTER);
                 if terminal.clear().is_err() {

@@ -12,6 +12,11 @@ use wb_skip::skipped;
 
 use crate::kit::{Lab, eventually, privileged, system};
 
+/// Lines of a script: after SIGKILL or SIGQUIT another process restores the terminal, at the same time as the script
+/// continues. Waits up to 10 s.
+const RESTORED: &str = "case $code in 131|137) for i in {1..200}; do \
+    stty -a | cmp -s - ${0%script}before && break; sleep 0.05; done;; esac\n";
+
 /// A terminal in which a script runs.
 struct Terminal {
     /// Where its tmux listens, which is nobody else's.
@@ -32,8 +37,8 @@ impl Terminal {
         let place = dir.path().display();
         let command = command.replace("{}", binary);
         let script = format!(
-            "set -m\nstty -a > {place}/before\n{command}\necho $? > {place}/code\nstty -a > {place}/after\n\
-             echo the-end\nwhile ! [ -e {place}/on ]; do sleep 0.05; done\n\
+            "set -m\nstty -a > {place}/before\n{command}\ncode=$?\necho $code > {place}/code\n{RESTORED}\
+             stty -a > {place}/after\necho the-end\nwhile ! [ -e {place}/on ]; do sleep 0.05; done\n\
              fg; stty -a > {place}/last; sleep 100\n"
         );
         fs::write(dir.path().join("script"), script).unwrap();
