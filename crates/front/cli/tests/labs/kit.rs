@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::turns::Turn;
+use crate::{left_over_labs::own_prefix, turns::Turn};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -72,11 +72,7 @@ impl Lab {
     }
 
     fn made(turn: Turn, kind: &str, options: &[&str]) -> Self {
-        let name = format!(
-            "t{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("{}{}", own_prefix(), NEXT.fetch_add(1, Ordering::Relaxed));
         let lab = Self { name, _turn: turn };
         let output = wirebench()
             .args(["lab", "up", kind, "--as", &lab.name])

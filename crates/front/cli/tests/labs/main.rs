@@ -22,6 +22,7 @@ mod http_servers;
 mod impair;
 mod input;
 mod kit;
+mod left_over_labs;
 mod live;
 mod load;
 mod load_interop;
