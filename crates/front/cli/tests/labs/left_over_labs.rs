@@ -41,8 +41,8 @@ impl Claim {
         // A process in another PID namespace may have the same PID.
         for attempt in 0.. {
             let prefix = match attempt {
-                0 => format!("t{pid}-"),
-                _ => format!("t{pid}x{attempt}-"),
+                0 => format!("tp{pid}-"),
+                _ => format!("tp{pid}x{attempt}-"),
             };
             let path = Path::new(FOLDER).join(format!("{prefix}.lock"));
             // Labs of an earlier process with this PID, if any.
