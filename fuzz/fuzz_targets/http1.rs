@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_http1::{Interim, Progress, Read, Reader, Sink, requests};
+use wb_http1::{Interim, Progress, Read, Reader, MessageSink, requests};
 
 /// All events, in order.
 #[derive(Default, PartialEq, Debug)]
@@ -17,7 +17,7 @@ struct Seen {
     end: Option<(Option<u16>, bool)>,
 }
 
-impl Sink for Seen {
+impl MessageSink for Seen {
     fn head(&mut self, bytes: &[u8]) {
         self.heads.extend_from_slice(bytes);
     }

@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use wb_http2::{
-    Connection, Decoder, Fault, Sink, Step,
-    frame::{self, HEAD_LEN, Head},
+    Http2Connection, Decoder, Http2Fault, ResponseSink, Http2Step,
+    frame::{self, HEAD_LEN, FrameHeader},
 };
 
 #[derive(Debug, Default, PartialEq)]
@@ -18,7 +18,7 @@ struct Request {
 
 struct Keep;
 
-impl Sink<Request> for Keep {
+impl ResponseSink<Request> for Keep {
     fn head<'a>(&mut self, of: &'a mut Request) -> Option<&'a mut Vec<u8>> {
         of.number.is_multiple_of(2).then_some(&mut of.head)
     }
@@ -30,19 +30,19 @@ impl Sink<Request> for Keep {
 
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
-    steps: Vec<Step<Request>>,
+    steps: Vec<Http2Step<Request>>,
     left: Vec<Request>,
     said: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<Http2Fault>,
 }
 
 fn read(stream: &[u8], requests: usize, body: &[u8], piece: usize) -> Seen {
-    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
     let (mut seen, mut number) = (Seen::default(), 0);
     for mut bytes in stream.chunks(piece.max(1)) {
         loop {
             match connection.read(&mut decoder, &mut bytes, &mut seen.said, &mut Keep) {
-                Ok(Step::More) => break,
+                Ok(Http2Step::More) => break,
                 Ok(step) => seen.steps.push(step),
                 Err(fault) => {
                     seen.fault = Some(fault);
@@ -63,7 +63,7 @@ fn read(stream: &[u8], requests: usize, body: &[u8], piece: usize) -> Seen {
     seen.left.extend(connection.drain());
     let mut numbers: Vec<usize> = seen.left.iter().map(|of| of.number).collect();
     numbers.extend(seen.steps.iter().filter_map(|step| match step {
-        Step::Ended { of, .. } | Step::Failed { of, .. } => Some(of.number),
+        Http2Step::Ended { of, .. } | Http2Step::Failed { of, .. } => Some(of.number),
         _ => None,
     }));
     numbers.sort_unstable();
@@ -85,6 +85,6 @@ fuzz_target!(|bytes: &[u8]| {
     let mut said = &whole.said[..];
     while !said.is_empty() {
         let (head, rest) = said.split_first_chunk::<HEAD_LEN>().expect("a whole head");
-        said = &rest[Head::read(head).len..];
+        said = &rest[FrameHeader::read(head).len..];
     }
 });

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_http3::{Connection, Decoder, Fault, Sink, Step};
+use wb_http3::{Http3Connection, Decoder, Http3Fault, ResponseSink, Http3Step};
 
 #[derive(Debug, Default, PartialEq)]
 struct Request {
@@ -14,7 +14,7 @@ struct Request {
 
 struct Keep;
 
-impl Sink<Request> for Keep {
+impl ResponseSink<Request> for Keep {
     fn head<'a>(&mut self, of: &'a mut Request) -> Option<&'a mut Vec<u8>> {
         of.number.is_multiple_of(2).then_some(&mut of.head)
     }
@@ -26,15 +26,15 @@ impl Sink<Request> for Keep {
 
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
-    steps: Vec<Step<Request>>,
+    steps: Vec<Http3Step<Request>>,
     left: Vec<Request>,
-    fault: Option<Fault>,
+    fault: Option<Http3Fault>,
 }
 
 /// Requests 0 to 2, each on a separate stream, and three streams of the server.
 fn read(streams: &[&[u8]; 6], piece: usize) -> Seen {
     let (mut connection, mut decoder, mut seen) =
-        (Connection::new(), Decoder::new(), Seen::default());
+        (Http3Connection::new(), Decoder::new(), Seen::default());
     for number in 0..3 {
         let of = Request {
             number,
@@ -53,7 +53,7 @@ fn read(streams: &[&[u8]; 6], piece: usize) -> Seen {
     seen.left.extend(connection.drain());
     let mut numbers: Vec<u64> = seen.left.iter().map(|of| of.number).collect();
     numbers.extend(seen.steps.iter().map(|step| match step {
-        Step::Ended { of, .. } | Step::Failed { of, .. } => of.number,
+        Http3Step::Ended { of, .. } | Http3Step::Failed { of, .. } => of.number,
     }));
     numbers.sort_unstable();
     assert!(numbers.len() <= 3 && numbers.windows(2).all(|two| two[0] < two[1]));
@@ -63,10 +63,10 @@ fn read(streams: &[&[u8]; 6], piece: usize) -> Seen {
 fn say(
     streams: &[&[u8]; 6],
     piece: usize,
-    connection: &mut Connection<Request>,
+    connection: &mut Http3Connection<Request>,
     decoder: &mut Decoder,
-    steps: &mut Vec<Step<Request>>,
-) -> Result<(), Fault> {
+    steps: &mut Vec<Http3Step<Request>>,
+) -> Result<(), Http3Fault> {
     let [requests @ .., a, b, c] = streams;
     for (number, stream) in (0..).zip([a, b, c]) {
         for piece in stream.chunks(piece) {

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wb_tcp::{
-    Answer, Client, Close, Config, Frames, Machine, Message, Order, Pool, Reading, Role, Server,
+    ServerAnswer, Client, Close, Config, Frames, Machine, Message, TupleSequence, Pool, Reading, Role, Server,
     Steering, Transport, Tuples,
 };
 use wb_wire::{MacAddr, checksum};
@@ -14,7 +14,7 @@ const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 fn client(transport: Transport, paced: bool) -> Machine {
     let pool = |text: &str| Pool::range(text.parse().expect("an address"), 1);
     let (from, to) = (pool("198.18.0.1"), pool("198.18.0.2"));
-    let tuples = Tuples::new(from, (1024, 1027), to, (80, 80), Order::Sequential, Steering::All);
+    let tuples = Tuples::new(from, (1024, 1027), to, (80, 80), TupleSequence::Sequential, Steering::All);
     let client = Client {
         tuples: tuples.expect("not empty"),
         request: Message::bytes(b"GET / HTTP/1.1\r\n\r\n"),
@@ -39,7 +39,7 @@ fn server(transport: Transport) -> Machine {
         clients: Pool::default(),
         ports: (80, 80),
         request: Reading::Http,
-        answer: Answer::Message(Message::bytes(&[b'x'; 5000])),
+        answer: ServerAnswer::Message(Message::bytes(&[b'x'; 5000])),
         answers: Some(4),
         proxy: true,
         returns_numbers: true,

@@ -65,7 +65,7 @@ pub enum Action {
 
 /// Options of the generated program. Frames that do not match pass to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct TranslateOptions {
     /// Action for matching frames.
     pub action: Action,
     /// Descriptor of a `BPF_MAP_TYPE_PERCPU_ARRAY` with a value of [`COUNTERS_LEN`] bytes for each receive queue.
@@ -77,7 +77,7 @@ pub struct Options {
     pub multi_buffer: bool,
 }
 
-impl Options {
+impl TranslateOptions {
     /// Options that redirect matching frames to the sockets of the map `sockets_fd`, with a receive stamp.
     pub const fn redirect(sockets_fd: i32) -> Self {
         Self {
@@ -129,10 +129,10 @@ pub enum TranslateError {
 ///
 /// # Errors
 /// The program reads values that only the kernel knows, or is too long.
-pub fn translate(program: &Program, options: &Options) -> Result<Vec<Insn>, TranslateError> {
+pub fn translate(program: &Program, options: &TranslateOptions) -> Result<Vec<Insn>, TranslateError> {
     let operations = within_reach(program)?;
     let reachable = reachable(&operations);
-    let mut writer = Writer {
+    let mut writer = EbpfWriter {
         insns: Vec::with_capacity(operations.len() * 4 + 48),
         starts: vec![0; operations.len()],
         jumps: Vec::new(),
@@ -260,7 +260,7 @@ const LESS_OR_EQUAL: u8 = 0xb0;
 const MAP_FD: u8 = 1;
 
 #[derive(Clone, Copy)]
-enum Call {
+enum KernelCall {
     MapLookup = 1,
     MonotonicNs = 5,
     RedirectMap = 51,
@@ -268,46 +268,46 @@ enum Call {
     BufferLen = 188,
 }
 
-struct Writer {
+struct EbpfWriter {
     insns: Vec<Insn>,
     /// Start of each operation.
     starts: Vec<usize>,
     /// Jumps to be completed with their offset.
     jumps: Vec<(usize, Target)>,
-    options: Options,
+    options: TranslateOptions,
 }
 
-impl Writer {
-    fn put(&mut self, code: u8, to: u8, from: u8, offset: i16, constant: i32) {
+impl EbpfWriter {
+    fn emit(&mut self, code: u8, to: u8, from: u8, offset: i16, constant: i32) {
         self.insns.push(Insn::new(code, to, from, offset, constant));
     }
 
     fn copy(&mut self, to: u8, from: u8) {
-        self.put(MOVE_64, to, from, 0, 0);
+        self.emit(MOVE_64, to, from, 0, 0);
     }
 
     fn constant(&mut self, to: u8, value: u32) {
-        self.put(MOVE_32_CONSTANT, to, 0, 0, value.cast_signed());
+        self.emit(MOVE_32_CONSTANT, to, 0, 0, value.cast_signed());
     }
 
-    fn call(&mut self, call: Call) {
-        self.put(CALL, 0, 0, 0, call as i32);
+    fn call(&mut self, call: KernelCall) {
+        self.emit(CALL, 0, 0, 0, call as i32);
     }
 
     fn map(&mut self, to: u8, fd: i32) {
-        self.put(LOAD_CONSTANT_64, to, MAP_FD, 0, fd);
-        self.put(0, 0, 0, 0, 0);
+        self.emit(LOAD_CONSTANT_64, to, MAP_FD, 0, fd);
+        self.emit(0, 0, 0, 0, 0);
     }
 
     /// Emits a jump and records that its offset is missing.
     fn jump_to(&mut self, code: u8, left: u8, right: u8, constant: u32, target: Target) {
         self.jumps.push((self.insns.len(), target));
-        self.put(code, left, right, 0, constant.cast_signed());
+        self.emit(code, left, right, 0, constant.cast_signed());
     }
 
     /// Emits a forward jump within one operation; [`Writer::land`] sets its target.
     fn skip(&mut self, code: u8, left: u8, right: u8, constant: u32) -> usize {
-        self.put(code, left, right, 0, constant.cast_signed());
+        self.emit(code, left, right, 0, constant.cast_signed());
         self.insns.len() - 1
     }
 
@@ -319,20 +319,20 @@ impl Writer {
     fn prologue(&mut self) {
         self.copy(CONTEXT, R1);
         if let Some(fd) = self.options.counters_fd {
-            self.put(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
-            self.put(STORE_WORD, FRAME, R1, KEY, 0);
+            self.emit(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
+            self.emit(STORE_WORD, FRAME, R1, KEY, 0);
             self.look_up(fd);
             self.jump_to(JUMP_EQUAL_64, R0, 0, 0, Target::Reject);
-            self.put(STORE_DOUBLE, FRAME, R0, COUNTERS, 0);
+            self.emit(STORE_DOUBLE, FRAME, R0, COUNTERS, 0);
             self.count(R0, 0);
         }
         if self.options.multi_buffer {
             self.copy(R1, CONTEXT);
-            self.call(Call::BufferLen);
-            self.put(STORE_WORD, FRAME, R0, FRAME_LEN, 0);
+            self.call(KernelCall::BufferLen);
+            self.emit(STORE_WORD, FRAME, R0, FRAME_LEN, 0);
         }
-        self.put(LOAD_WORD, DATA, CONTEXT, CONTEXT_DATA, 0);
-        self.put(LOAD_WORD, END, CONTEXT, CONTEXT_DATA_END, 0);
+        self.emit(LOAD_WORD, DATA, CONTEXT, CONTEXT_DATA, 0);
+        self.emit(LOAD_WORD, END, CONTEXT, CONTEXT_DATA_END, 0);
         self.constant(A, 0);
         self.constant(X, 0);
     }
@@ -340,21 +340,21 @@ impl Writer {
     /// Sets R0 to the address of the value in the map `fd` for the key on the stack, or 0.
     fn look_up(&mut self, fd: i32) {
         self.copy(R2, FRAME);
-        self.put(ADD_64_CONSTANT, R2, 0, 0, KEY.into());
+        self.emit(ADD_64_CONSTANT, R2, 0, 0, KEY.into());
         self.map(R1, fd);
-        self.call(Call::MapLookup);
+        self.call(KernelCall::MapLookup);
     }
 
     /// Adds one to the u64 at `counters` + `offset`. The map is per CPU.
     fn count(&mut self, counters: u8, offset: i16) {
-        self.put(LOAD_DOUBLE, R2, counters, offset, 0);
-        self.put(ADD_64_CONSTANT, R2, 0, 0, 1);
-        self.put(STORE_DOUBLE, counters, R2, offset, 0);
+        self.emit(LOAD_DOUBLE, R2, counters, offset, 0);
+        self.emit(ADD_64_CONSTANT, R2, 0, 0, 1);
+        self.emit(STORE_DOUBLE, counters, R2, offset, 0);
     }
 
     fn count_match(&mut self) {
         if self.options.counters_fd.is_some() {
-            self.put(LOAD_DOUBLE, R1, FRAME, COUNTERS, 0);
+            self.emit(LOAD_DOUBLE, R1, FRAME, COUNTERS, 0);
             self.count(R1, 8);
         }
     }
@@ -373,20 +373,20 @@ impl Writer {
             Operation::HeaderLenX(offset) => {
                 self.point_at(Size::Byte, offset);
                 self.load(X, Size::Byte);
-                self.put(ALU_32 | classic::AND as u8, X, 0, 0, 0x0f);
-                self.put(ALU_32 | classic::LSH as u8, X, 0, 0, 2);
+                self.emit(ALU_32 | classic::AND as u8, X, 0, 0, 0x0f);
+                self.emit(ALU_32 | classic::LSH as u8, X, 0, 0, 2);
             }
             Operation::Kernel(_) => {
-                self.put(ALU_32 | REGISTER | classic::XOR as u8, A, X, 0, 0);
+                self.emit(ALU_32 | REGISTER | classic::XOR as u8, A, X, 0, 0);
             }
-            Operation::Memory(word) => self.put(LOAD_WORD, A, FRAME, place(word), 0),
-            Operation::MemoryX(word) => self.put(LOAD_WORD, X, FRAME, place(word), 0),
-            Operation::Store(word) => self.put(STORE_WORD, FRAME, A, place(word), 0),
-            Operation::StoreX(word) => self.put(STORE_WORD, FRAME, X, place(word), 0),
+            Operation::Memory(word) => self.emit(LOAD_WORD, A, FRAME, place(word), 0),
+            Operation::MemoryX(word) => self.emit(LOAD_WORD, X, FRAME, place(word), 0),
+            Operation::Store(word) => self.emit(STORE_WORD, FRAME, A, place(word), 0),
+            Operation::StoreX(word) => self.emit(STORE_WORD, FRAME, X, place(word), 0),
             Operation::Arithmetic(arithmetic, operand) => self.arithmetic(arithmetic, operand),
-            Operation::Negate => self.put(ALU_32 | classic::NEG as u8, A, 0, 0, 0),
-            Operation::AToX => self.put(MOVE_32, X, A, 0, 0),
-            Operation::XToA => self.put(MOVE_32, A, X, 0, 0),
+            Operation::Negate => self.emit(ALU_32 | classic::NEG as u8, A, 0, 0, 0),
+            Operation::AToX => self.emit(MOVE_32, X, A, 0, 0),
+            Operation::XToA => self.emit(MOVE_32, A, X, 0, 0),
             Operation::Jump(to) => self.go(usize::from(to), next),
             Operation::Branch {
                 test,
@@ -405,18 +405,18 @@ impl Writer {
 
     fn frame_len(&mut self, to: u8) {
         if self.options.multi_buffer {
-            return self.put(LOAD_WORD, to, FRAME, FRAME_LEN, 0);
+            return self.emit(LOAD_WORD, to, FRAME, FRAME_LEN, 0);
         }
         self.copy(R1, END);
-        self.put(SUB_64, R1, DATA, 0, 0);
-        self.put(MOVE_32, to, R1, 0, 0);
+        self.emit(SUB_64, R1, DATA, 0, 0);
+        self.emit(MOVE_32, to, R1, 0, 0);
     }
 
     /// Sets R2 to the address of `offset` in the frame.
     fn point_at(&mut self, size: Size, offset: u32) {
         self.copy(R2, DATA);
         if offset > 0 {
-            self.put(ADD_64_CONSTANT, R2, 0, 0, offset.cast_signed());
+            self.emit(ADD_64_CONSTANT, R2, 0, 0, offset.cast_signed());
         }
         self.check_end(size);
     }
@@ -424,33 +424,33 @@ impl Writer {
     /// Rejects the frame unless `size` bytes at R2 are inside it.
     fn check_end(&mut self, size: Size) {
         self.copy(R3, R2);
-        self.put(ADD_64_CONSTANT, R3, 0, 0, size.bytes().cast_signed());
+        self.emit(ADD_64_CONSTANT, R3, 0, 0, size.bytes().cast_signed());
         self.jump_to(JUMP_GREATER_64_REGISTER, R3, END, 0, Target::Reject);
     }
 
     fn load(&mut self, to: u8, size: Size) {
         match size {
-            Size::Byte => self.put(LOAD_BYTE, to, R2, 0, 0),
+            Size::Byte => self.emit(LOAD_BYTE, to, R2, 0, 0),
             Size::Half => {
-                self.put(LOAD_HALF, to, R2, 0, 0);
-                self.put(TO_BIG_ENDIAN, to, 0, 0, 16);
+                self.emit(LOAD_HALF, to, R2, 0, 0);
+                self.emit(TO_BIG_ENDIAN, to, 0, 0, 16);
             }
             Size::Word => {
-                self.put(LOAD_WORD, to, R2, 0, 0);
-                self.put(TO_BIG_ENDIAN, to, 0, 0, 32);
+                self.emit(LOAD_WORD, to, R2, 0, 0);
+                self.emit(TO_BIG_ENDIAN, to, 0, 0, 32);
             }
         }
     }
 
     fn indirect(&mut self, size: Size, offset: u32) {
-        self.put(MOVE_32, R1, X, 0, 0);
+        self.emit(MOVE_32, R1, X, 0, 0);
         let most = REACH - size.bytes() - offset;
         self.jump_to(JUMP_GREATER_64, R1, 0, most, Target::Reject);
         if offset > 0 {
-            self.put(ADD_64_CONSTANT, R1, 0, 0, offset.cast_signed());
+            self.emit(ADD_64_CONSTANT, R1, 0, 0, offset.cast_signed());
         }
         self.copy(R2, DATA);
-        self.put(ADD_64, R2, R1, 0, 0);
+        self.emit(ADD_64, R2, R1, 0, 0);
         self.check_end(size);
         self.load(A, size);
     }
@@ -470,20 +470,20 @@ impl Writer {
                 Arithmetic::Rsh => classic::RSH,
             } as u8;
         match (operand, arithmetic) {
-            (Operand::Constant(k), _) => self.put(code, A, 0, 0, k.cast_signed()),
+            (Operand::Constant(k), _) => self.emit(code, A, 0, 0, k.cast_signed()),
             (Operand::X, Arithmetic::Div | Arithmetic::Mod) => {
                 self.jump_to(JUMP_EQUAL_64, X, 0, 0, Target::Reject);
-                self.put(code | REGISTER, A, X, 0, 0);
+                self.emit(code | REGISTER, A, X, 0, 0);
             }
             (Operand::X, Arithmetic::Lsh | Arithmetic::Rsh) => {
                 let too_far = self.skip(JUMP_GREATER_64, X, 0, 31);
-                self.put(code | REGISTER, A, X, 0, 0);
+                self.emit(code | REGISTER, A, X, 0, 0);
                 let done = self.skip(JUMP, 0, 0, 0);
                 self.land(too_far);
                 self.constant(A, 0);
                 self.land(done);
             }
-            (Operand::X, _) => self.put(code | REGISTER, A, X, 0, 0),
+            (Operand::X, _) => self.emit(code | REGISTER, A, X, 0, 0),
         }
     }
 
@@ -530,7 +530,7 @@ impl Writer {
                 Action::Verdict(verdict) => {
                     self.count_match();
                     self.constant(R0, verdict);
-                    self.put(EXIT, 0, 0, 0, 0);
+                    self.emit(EXIT, 0, 0, 0, 0);
                 }
                 Action::Redirect { sockets_fd, stamp } => {
                     to_pass = Some(self.redirect(sockets_fd, stamp));
@@ -543,7 +543,7 @@ impl Writer {
         }
         if rejects || to_pass.is_some() {
             self.constant(R0, PASS);
-            self.put(EXIT, 0, 0, 0, 0);
+            self.emit(EXIT, 0, 0, 0, 0);
         }
         for (at, target) in self.jumps {
             let target = match target {
@@ -559,19 +559,19 @@ impl Writer {
 
     /// Emits the redirection. Returns the jump for a queue without a socket; the caller sets its target.
     fn redirect(&mut self, sockets_fd: i32, stamp: bool) -> usize {
-        self.put(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
-        self.put(STORE_WORD, FRAME, R1, KEY, 0);
+        self.emit(LOAD_WORD, R1, CONTEXT, CONTEXT_QUEUE, 0);
+        self.emit(STORE_WORD, FRAME, R1, KEY, 0);
         self.look_up(sockets_fd);
         let no_socket = self.skip(JUMP_EQUAL_64, R0, 0, 0);
         self.count_match();
         if stamp {
             self.stamp();
         }
-        self.put(LOAD_WORD, R2, CONTEXT, CONTEXT_QUEUE, 0);
+        self.emit(LOAD_WORD, R2, CONTEXT, CONTEXT_QUEUE, 0);
         self.map(R1, sockets_fd);
         self.constant(R3, PASS);
-        self.call(Call::RedirectMap);
-        self.put(EXIT, 0, 0, 0, 0);
+        self.call(KernelCall::RedirectMap);
+        self.emit(EXIT, 0, 0, 0, 0);
         no_socket
     }
 
@@ -579,18 +579,18 @@ impl Writer {
         const LEN: i32 = 16;
         self.copy(R1, CONTEXT);
         // The argument has 64 bits; a 32-bit move would make it positive.
-        self.put(0xb7, R2, 0, 0, -LEN);
-        self.call(Call::AdjustMeta);
+        self.emit(0xb7, R2, 0, 0, -LEN);
+        self.call(KernelCall::AdjustMeta);
         let no_room = self.skip(JUMP_NOT_EQUAL_64, R0, 0, 0);
-        self.call(Call::MonotonicNs);
-        self.put(LOAD_WORD, R1, CONTEXT, CONTEXT_DATA_META, 0);
-        self.put(LOAD_WORD, R2, CONTEXT, CONTEXT_DATA, 0);
+        self.call(KernelCall::MonotonicNs);
+        self.emit(LOAD_WORD, R1, CONTEXT, CONTEXT_DATA_META, 0);
+        self.emit(LOAD_WORD, R2, CONTEXT, CONTEXT_DATA, 0);
         self.copy(R3, R1);
-        self.put(ADD_64_CONSTANT, R3, 0, 0, LEN);
+        self.emit(ADD_64_CONSTANT, R3, 0, 0, LEN);
         let outside = self.skip(JUMP_GREATER_64_REGISTER, R3, R2, 0);
-        self.put(STORE_DOUBLE, R1, R0, 0, 0);
-        self.put(STORE_WORD_CONSTANT, R1, 0, 8, STAMP_MAGIC.cast_signed());
-        self.put(STORE_WORD_CONSTANT, R1, 0, 12, 0);
+        self.emit(STORE_DOUBLE, R1, R0, 0, 0);
+        self.emit(STORE_WORD_CONSTANT, R1, 0, 8, STAMP_MAGIC.cast_signed());
+        self.emit(STORE_WORD_CONSTANT, R1, 0, 12, 0);
         self.land(no_room);
         self.land(outside);
     }
@@ -608,12 +608,12 @@ mod tests {
     #[test]
     fn the_least_redirect() {
         // These are the six instructions of a program written by hand, behind a filter that keeps everything.
-        let options = Options {
+        let options = TranslateOptions {
             action: Action::Redirect {
                 sockets_fd: 7,
                 stamp: false,
             },
-            ..Options::redirect(7)
+            ..TranslateOptions::redirect(7)
         };
         let insns = translate(&Program::accept_all(1), &options).unwrap();
         let end: Vec<_> = insns[insns.len() - 8..].to_vec();
@@ -637,7 +637,7 @@ mod tests {
             Instruction::new(0x16, 0, 0, 0),
         ])
         .unwrap();
-        let error = translate(&program, &Options::verdict(DROP)).unwrap_err();
+        let error = translate(&program, &TranslateOptions::verdict(DROP)).unwrap_err();
         assert_eq!(
             error,
             TranslateError::KernelValue {
@@ -655,7 +655,7 @@ mod tests {
         list.push(Instruction::new(6, 0, 0, 1));
         let program = Program::new(list).unwrap();
         assert_eq!(
-            translate(&program, &Options::verdict(DROP)),
+            translate(&program, &TranslateOptions::verdict(DROP)),
             Err(TranslateError::TooLong(4096))
         );
     }

@@ -82,5 +82,5 @@ fn laws(program: &Program, packet: &[u8]) {
     if let Ok(tap) = program.for_tap() {
         assert_eq!(tap.accepts(packet, len, &ancillary), verdict);
     }
-    let _ = ebpf::translate(program, &ebpf::Options::verdict(2));
+    let _ = ebpf::translate(program, &ebpf::TranslateOptions::verdict(2));
 }

@@ -19,7 +19,7 @@ impl Instruction {
         Self { code, jt, jf, k }
     }
 
-    pub(crate) const fn of(code: u16, k: u32) -> Self {
+    pub(crate) const fn without_jumps(code: u16, k: u32) -> Self {
         Self::new(code, 0, 0, k)
     }
 }

@@ -8,49 +8,49 @@ use crate::program::Program;
 
 /// Jump target, always ahead of the jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Label(usize);
+pub(crate) struct JumpLabel(usize);
 
-enum Item {
+enum LayoutItem {
     Plain(Instruction),
-    Jump(Label),
+    Jump(JumpLabel),
     Branch {
         code: u16,
         k: u32,
-        yes: Label,
-        no: Label,
+        yes: JumpLabel,
+        no: JumpLabel,
     },
-    Here(Label),
+    Here(JumpLabel),
 }
 
 /// A program under construction.
 #[derive(Default)]
-pub(crate) struct Layout {
-    items: Vec<Item>,
+pub(crate) struct ProgramLayout {
+    items: Vec<LayoutItem>,
     labels: usize,
 }
 
-impl Layout {
-    pub(crate) fn label(&mut self) -> Label {
+impl ProgramLayout {
+    pub(crate) fn label(&mut self) -> JumpLabel {
         self.labels += 1;
-        Label(self.labels - 1)
+        JumpLabel(self.labels - 1)
     }
 
     /// Binds `label` to the next instruction.
-    pub(crate) fn here(&mut self, label: Label) {
-        self.items.push(Item::Here(label));
+    pub(crate) fn here(&mut self, label: JumpLabel) {
+        self.items.push(LayoutItem::Here(label));
     }
 
-    pub(crate) fn put(&mut self, instruction: Instruction) {
-        self.items.push(Item::Plain(instruction));
+    pub(crate) fn push(&mut self, instruction: Instruction) {
+        self.items.push(LayoutItem::Plain(instruction));
     }
 
-    pub(crate) fn jump(&mut self, to: Label) {
-        self.items.push(Item::Jump(to));
+    pub(crate) fn jump(&mut self, to: JumpLabel) {
+        self.items.push(LayoutItem::Jump(to));
     }
 
     /// Adds a branch. `code` is a conditional jump.
-    pub(crate) fn branch(&mut self, code: u16, k: u32, yes: Label, no: Label) {
-        self.items.push(Item::Branch { code, k, yes, no });
+    pub(crate) fn branch(&mut self, code: u16, k: u32, yes: JumpLabel, no: JumpLabel) {
+        self.items.push(LayoutItem::Branch { code, k, yes, no });
     }
 
     /// Copies `program` with its jumps. `rewrite` receives the position of each operation, and returns true if it
@@ -74,7 +74,7 @@ impl Layout {
                 ),
                 operation => {
                     if !rewrite(self, at, operation) {
-                        self.put(*instruction);
+                        self.push(*instruction);
                     }
                 }
             }
@@ -86,18 +86,18 @@ impl Layout {
         // the end.
         let mut positions = vec![0; self.labels];
         let mut reversed: Vec<Instruction> = Vec::with_capacity(self.items.len());
-        let ja = |distance: usize| Instruction::of(JMP | JA, distance as u32);
+        let ja = |distance: usize| Instruction::without_jumps(JMP | JA, distance as u32);
         for item in self.items.into_iter().rev() {
             match item {
-                Item::Here(Label(label)) => positions[label] = reversed.len(),
-                Item::Plain(instruction) => reversed.push(instruction),
-                Item::Jump(Label(to)) => match reversed.len() - positions[to] {
+                LayoutItem::Here(JumpLabel(label)) => positions[label] = reversed.len(),
+                LayoutItem::Plain(instruction) => reversed.push(instruction),
+                LayoutItem::Jump(JumpLabel(to)) => match reversed.len() - positions[to] {
                     0 => {}
                     distance => reversed.push(ja(distance)),
                 },
-                Item::Branch { code, k, yes, no } => {
+                LayoutItem::Branch { code, k, yes, no } => {
                     let distance =
-                        |reversed: &Vec<_>, Label(to): Label| reversed.len() - positions[to];
+                        |reversed: &Vec<_>, JumpLabel(to): JumpLabel| reversed.len() - positions[to];
                     // A detour makes the distance of the other target one longer.
                     const NEAR: usize = u8::MAX as usize - 2;
                     let far_no = distance(&reversed, no) > NEAR;
@@ -126,18 +126,18 @@ impl Layout {
 
 /// Builds the program that keeps `snap_len` bytes of frames that none of `programs` keeps.
 pub(crate) fn none_of(programs: &[Program], snap_len: u32) -> Result<Program, Invalid> {
-    let mut layout = Layout::default();
+    let mut layout = ProgramLayout::default();
     for program in programs {
         let next = layout.label();
         layout.copy(program, |layout, _, operation| {
             match operation {
                 Operation::Return(0) => layout.jump(next),
-                Operation::Return(_) => layout.put(Instruction::of(RET | K, 0)),
+                Operation::Return(_) => layout.push(Instruction::without_jumps(RET | K, 0)),
                 Operation::ReturnA => {
                     let kept = layout.label();
                     layout.branch(JMP | JEQ | K, 0, next, kept);
                     layout.here(kept);
-                    layout.put(Instruction::of(RET | K, 0));
+                    layout.push(Instruction::without_jumps(RET | K, 0));
                 }
                 _ => return false,
             }
@@ -145,25 +145,25 @@ pub(crate) fn none_of(programs: &[Program], snap_len: u32) -> Result<Program, In
         });
         layout.here(next);
     }
-    layout.put(Instruction::of(RET | K, snap_len));
+    layout.push(Instruction::without_jumps(RET | K, snap_len));
     layout.finish()
 }
 
 /// Builds the program that returns at most `snap_len`, which is not 0.
 pub(crate) fn limit(program: &Program, snap_len: u32) -> Result<Program, Invalid> {
-    let mut layout = Layout::default();
+    let mut layout = ProgramLayout::default();
     layout.copy(program, |layout, _, operation| match operation {
         Operation::Return(len) => {
-            layout.put(Instruction::of(RET | K, len.min(snap_len)));
+            layout.push(Instruction::without_jumps(RET | K, len.min(snap_len)));
             true
         }
         Operation::ReturnA => {
             let (cut, whole) = (layout.label(), layout.label());
             layout.branch(JMP | JGT | K, snap_len, cut, whole);
             layout.here(cut);
-            layout.put(Instruction::of(RET | K, snap_len));
+            layout.push(Instruction::without_jumps(RET | K, snap_len));
             layout.here(whole);
-            layout.put(Instruction::of(RET | crate::instruction::A, 0));
+            layout.push(Instruction::without_jumps(RET | crate::instruction::A, 0));
             true
         }
         _ => false,

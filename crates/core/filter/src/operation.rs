@@ -125,7 +125,7 @@ impl KernelValue {
     pub(crate) fn load(self) -> Instruction {
         let place = Self::ALL.iter().find(|(_, value)| *value == self);
         let place = place.map_or(0, |(at, _)| *at);
-        Instruction::of(bits::LD | bits::W | bits::ABS, KERNEL_VALUES + place)
+        Instruction::without_jumps(bits::LD | bits::W | bits::ABS, KERNEL_VALUES + place)
     }
 }
 

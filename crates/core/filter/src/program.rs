@@ -33,7 +33,7 @@ impl Program {
     /// Returns the program that keeps `snap_len` bytes of every frame (0 rejects every frame).
     pub fn accept_all(snap_len: u32) -> Self {
         Self {
-            instructions: vec![Instruction::of(RET, snap_len)],
+            instructions: vec![Instruction::without_jumps(RET, snap_len)],
             operations: vec![Operation::Return(snap_len)],
         }
     }

@@ -14,7 +14,7 @@ use crate::instruction::{
     ABS, ADD, ALU, AND, B, H, IMM, IND, Instruction, JEQ, JGE, JGT, JMP, K, LD, LDX, LEN, LSH, MEM,
     MEMORY_WORDS, MISC, MSH, OR, RET, RSH, ST, STX, SUB, TAX, TXA, W, X,
 };
-use crate::layout::Layout;
+use crate::layout::ProgramLayout;
 use crate::operation::{Arithmetic, KernelValue, Operand, Operation, Size};
 use crate::program::{MAX_INSTRUCTIONS, Program};
 
@@ -48,20 +48,20 @@ impl Program {
     /// # Errors
     /// The program is too long or too full to be rewritten.
     pub fn for_live_tap(untagged: &Self, tagged: &Self) -> Result<Self, TapError> {
-        let mut layout = Layout::default();
+        let mut layout = ProgramLayout::default();
         let scratch = [scratch(untagged), scratch(tagged)];
         if untagged == tagged {
             copy(&mut layout, untagged, scratch[0]?, View::AsIs);
             return finish(layout);
         }
         let (on_tagged, on_untagged) = (layout.label(), layout.label());
-        layout.put(KernelValue::VlanPresent.load());
+        layout.push(KernelValue::VlanPresent.load());
         layout.branch(JMP | JEQ | K, 0, on_untagged, on_tagged);
         // A is 0 here, as at the start.
         layout.here(on_untagged);
         copy(&mut layout, untagged, scratch[0]?, View::AsIs);
         layout.here(on_tagged);
-        layout.put(Instruction::of(LD | IMM, 0));
+        layout.push(Instruction::without_jumps(LD | IMM, 0));
         copy(&mut layout, tagged, scratch[1]?, View::TagBeside);
         finish(layout)
     }
@@ -76,9 +76,9 @@ impl Program {
         if untagged == tagged && !tagged.operations.iter().any(sees_the_tag) {
             return Ok(untagged.clone());
         }
-        let mut layout = Layout::default();
+        let mut layout = ProgramLayout::default();
         let (on_tagged, on_untagged) = (layout.label(), layout.label());
-        layout.put(Instruction::of(LD | ABS | H, TAG));
+        layout.push(Instruction::without_jumps(LD | ABS | H, TAG));
         for tpid in [0x8100, 0x88a8] {
             let next = layout.label();
             layout.branch(JMP | JEQ | K, tpid, on_tagged, next);
@@ -90,7 +90,7 @@ impl Program {
             (on_tagged, tagged, View::TagInBytes),
         ] {
             layout.here(label);
-            layout.put(Instruction::of(LD | IMM, 0));
+            layout.push(Instruction::without_jumps(LD | IMM, 0));
             copy(&mut layout, program, scratch(program)?, view);
         }
         finish(layout)
@@ -113,16 +113,16 @@ impl Program {
             return Ok(self.clone());
         }
         let scratch = scratch(self)?;
-        let mut layout = Layout::default();
+        let mut layout = ProgramLayout::default();
         if sees_the_tag {
             let (tagged, untagged) = (layout.label(), layout.label());
-            layout.put(KernelValue::VlanPresent.load());
+            layout.push(KernelValue::VlanPresent.load());
             layout.branch(JMP | JEQ | K, 0, untagged, tagged);
             // A is 0 here, as at the start.
             layout.here(untagged);
             copy(&mut layout, self, scratch, View::AsIs);
             layout.here(tagged);
-            layout.put(Instruction::of(LD | IMM, 0));
+            layout.push(Instruction::without_jumps(LD | IMM, 0));
         }
         let view = if sees_the_tag {
             View::TagRemoved
@@ -156,7 +156,7 @@ fn scratch(program: &Program) -> Result<u32, TapError> {
 }
 
 /// Copies a program, rewritten for the frames on which it will run.
-fn copy(layout: &mut Layout, program: &Program, scratch: u32, view: View) {
+fn copy(layout: &mut ProgramLayout, program: &Program, scratch: u32, view: View) {
     let far_x = far_x(&program.operations);
     layout.copy(program, |layout, at, operation| {
         let mut emitter = Emitter {
@@ -174,7 +174,7 @@ fn copy(layout: &mut Layout, program: &Program, scratch: u32, view: View) {
     });
 }
 
-fn finish(layout: Layout) -> Result<Program, TapError> {
+fn finish(layout: ProgramLayout) -> Result<Program, TapError> {
     layout.finish().map_err(|error| match error {
         Invalid {
             problem: Problem::TooLong(len),
@@ -249,14 +249,14 @@ fn uses(operation: Operation, word: u32) -> bool {
 
 /// Emits the program, with the state that the rewriting of one operation needs.
 struct Emitter<'a> {
-    layout: &'a mut Layout,
+    layout: &'a mut ProgramLayout,
     scratch: u32,
     far_x: bool,
 }
 
 impl Emitter<'_> {
-    fn put(&mut self, code: u16, k: u32) {
-        self.layout.put(Instruction::of(code, k));
+    fn emit(&mut self, code: u16, k: u32) {
+        self.layout.push(Instruction::without_jumps(code, k));
     }
 
     /// Guards an operation that the kernel would execute differently: rejects the frame, or emits a check first.
@@ -269,11 +269,11 @@ impl Emitter<'_> {
             Operation::Indirect(_, offset) if offset <= LAST_OFFSET => {
                 let (outside, inside) = (self.layout.label(), self.layout.label());
                 // A is free, because the load overwrites it.
-                self.put(MISC | TXA, 0);
+                self.emit(MISC | TXA, 0);
                 let most = LAST_OFFSET - offset;
                 self.layout.branch(JMP | JGT | K, most, outside, inside);
                 self.layout.here(outside);
-                self.put(RET | K, 0);
+                self.emit(RET | K, 0);
                 self.layout.here(inside);
                 false
             }
@@ -283,25 +283,25 @@ impl Emitter<'_> {
                     self.layout.label(),
                     self.layout.label(),
                 );
-                self.put(ST, self.scratch);
-                self.put(MISC | TXA, 0);
+                self.emit(ST, self.scratch);
+                self.emit(MISC | TXA, 0);
                 self.layout.branch(JMP | JGT | K, 31, far, near);
                 self.layout.here(far);
-                self.put(LD | IMM, 0);
+                self.emit(LD | IMM, 0);
                 self.layout.jump(end);
                 self.layout.here(near);
-                self.put(LD | MEM, self.scratch);
+                self.emit(LD | MEM, self.scratch);
                 let shift = if arithmetic == Arithmetic::Lsh {
                     LSH
                 } else {
                     RSH
                 };
-                self.put(ALU | shift | X, 0);
+                self.emit(ALU | shift | X, 0);
                 self.layout.here(end);
                 true
             }
             _ => {
-                self.put(RET | K, 0);
+                self.emit(RET | K, 0);
                 true
             }
         }
@@ -317,12 +317,12 @@ impl Emitter<'_> {
             Operation::FrameLenX => self.keep_a(Self::frame_len),
             Operation::Absolute(size, offset) => self.absolute(size, offset),
             Operation::HeaderLenX(offset) if offset >= TAG_END => {
-                self.put(LDX | B | MSH, offset - TAG_LEN);
+                self.emit(LDX | B | MSH, offset - TAG_LEN);
             }
             Operation::HeaderLenX(offset) => self.keep_a(|emitter| {
                 emitter.absolute(Size::Byte, offset);
-                emitter.put(ALU | AND | K, 0x0f);
-                emitter.put(ALU | LSH | K, 2);
+                emitter.emit(ALU | AND | K, 0x0f);
+                emitter.emit(ALU | LSH | K, 2);
             }),
             Operation::Indirect(size, offset) => self.indirect(size, offset),
             _ => return false,
@@ -334,7 +334,7 @@ impl Emitter<'_> {
     fn control_beside(&mut self, operation: Operation) -> bool {
         let is_control = operation == Operation::Absolute(Size::Half, TAG_CONTROL);
         if is_control {
-            self.layout.put(KernelValue::VlanTci.load());
+            self.layout.push(KernelValue::VlanTci.load());
         }
         is_control
     }
@@ -345,10 +345,10 @@ impl Emitter<'_> {
             return false;
         }
         match operation {
-            Operation::Absolute(Size::Half, TAG_CONTROL) => self.put(LD | ABS | H, TAG + 2),
+            Operation::Absolute(Size::Half, TAG_CONTROL) => self.emit(LD | ABS | H, TAG + 2),
             Operation::Absolute(size, offset) => self.absolute_behind(size, offset),
             Operation::HeaderLenX(offset) => {
-                self.put(LDX | B | MSH, offset.saturating_add(TAG_LEN))
+                self.emit(LDX | B | MSH, offset.saturating_add(TAG_LEN))
             }
             Operation::FrameLen => self.len_without_tag(),
             Operation::FrameLenX => self.keep_a(Self::len_without_tag),
@@ -359,41 +359,41 @@ impl Emitter<'_> {
     }
 
     fn len_without_tag(&mut self) {
-        self.put(LD | W | LEN, 0);
-        self.put(ALU | SUB | K, TAG_LEN);
+        self.emit(LD | W | LEN, 0);
+        self.emit(ALU | SUB | K, TAG_LEN);
     }
 
     fn absolute_behind(&mut self, size: Size, offset: u32) {
         if before_tag(size, offset) {
-            return self.put(LD | ABS | size.code(), offset);
+            return self.emit(LD | ABS | size.code(), offset);
         }
         if offset >= TAG {
-            return self.put(LD | ABS | size.code(), offset.saturating_add(TAG_LEN));
+            return self.emit(LD | ABS | size.code(), offset.saturating_add(TAG_LEN));
         }
         // The load crosses the tag: assemble it in X byte by byte, the highest first.
-        self.put(STX, self.scratch);
+        self.emit(STX, self.scratch);
         let end = offset + size.bytes();
         for at in offset..end {
             let place = if at < TAG { at } else { at + TAG_LEN };
             let below = end - at - 1;
-            self.put(LD | ABS | B, place);
+            self.emit(LD | ABS | B, place);
             if below > 0 {
-                self.put(ALU | LSH | K, below * 8);
+                self.emit(ALU | LSH | K, below * 8);
             }
             if at > offset {
-                self.put(ALU | OR | X, 0);
+                self.emit(ALU | OR | X, 0);
             }
             if below > 0 {
-                self.put(MISC | TAX, 0);
+                self.emit(MISC | TAX, 0);
             }
         }
-        self.put(LDX | MEM, self.scratch);
+        self.emit(LDX | MEM, self.scratch);
     }
 
     fn indirect_behind(&mut self, size: Size, offset: u32) {
         let behind = LD | IND | size.code();
         if offset >= TAG {
-            return self.put(behind, offset.saturating_add(TAG_LEN));
+            return self.emit(behind, offset.saturating_add(TAG_LEN));
         }
         // A is free, because the load overwrites it.
         let (beyond, not_beyond, end) = (
@@ -401,7 +401,7 @@ impl Emitter<'_> {
             self.layout.label(),
             self.layout.label(),
         );
-        self.put(MISC | TXA, 0);
+        self.emit(MISC | TXA, 0);
         self.layout
             .branch(JMP | JGE | K, TAG - offset, beyond, not_beyond);
         self.layout.here(not_beyond);
@@ -415,32 +415,32 @@ impl Emitter<'_> {
             self.layout.jump(end);
             self.layout.here(next);
         }
-        self.put(behind, offset);
+        self.emit(behind, offset);
         self.layout.jump(end);
         self.layout.here(beyond);
-        self.put(behind, offset + TAG_LEN);
+        self.emit(behind, offset + TAG_LEN);
         self.layout.here(end);
     }
 
     fn frame_len(&mut self) {
-        self.put(LD | W | LEN, 0);
-        self.put(ALU | ADD | K, TAG_LEN);
+        self.emit(LD | W | LEN, 0);
+        self.emit(ALU | ADD | K, TAG_LEN);
     }
 
     /// Sets X to the value that `compute` leaves in A, and preserves A.
     fn keep_a(&mut self, compute: impl FnOnce(&mut Self)) {
-        self.put(ST, self.scratch);
+        self.emit(ST, self.scratch);
         compute(self);
-        self.put(MISC | TAX, 0);
-        self.put(LD | MEM, self.scratch);
+        self.emit(MISC | TAX, 0);
+        self.emit(LD | MEM, self.scratch);
     }
 
     fn absolute(&mut self, size: Size, offset: u32) {
         if before_tag(size, offset) {
-            return self.put(LD | ABS | size.code(), offset);
+            return self.emit(LD | ABS | size.code(), offset);
         }
         if offset >= TAG_END {
-            return self.put(LD | ABS | size.code(), offset - TAG_LEN);
+            return self.emit(LD | ABS | size.code(), offset - TAG_LEN);
         }
         let end = offset + size.bytes();
         let piece = piece_len(offset, end);
@@ -448,42 +448,42 @@ impl Emitter<'_> {
             return self.piece(offset, piece);
         }
         // Assemble the value in X from several pieces, the highest first.
-        self.put(STX, self.scratch);
+        self.emit(STX, self.scratch);
         let mut at = offset;
         while at < end {
             let piece = piece_len(at, end);
             self.piece(at, piece);
             let below = end - (at + piece);
             if below > 0 {
-                self.put(ALU | LSH | K, below * 8);
+                self.emit(ALU | LSH | K, below * 8);
             }
             if at > offset {
-                self.put(ALU | OR | X, 0);
+                self.emit(ALU | OR | X, 0);
             }
             if below > 0 {
-                self.put(MISC | TAX, 0);
+                self.emit(MISC | TAX, 0);
             }
             at += piece;
         }
-        self.put(LDX | MEM, self.scratch);
+        self.emit(LDX | MEM, self.scratch);
     }
 
     /// Loads one or two bytes that lie entirely before the tag, in one half of it, or behind it.
     fn piece(&mut self, offset: u32, len: u32) {
         let size = if len == 2 { H } else { B };
         match offset {
-            ..TAG => self.put(LD | ABS | size, offset),
-            TAG_END.. => self.put(LD | ABS | size, offset - TAG_LEN),
+            ..TAG => self.emit(LD | ABS | size, offset),
+            TAG_END.. => self.emit(LD | ABS | size, offset - TAG_LEN),
             _ => {
                 let half = if offset < TAG + 2 {
                     KernelValue::VlanTpid
                 } else {
                     KernelValue::VlanTci
                 };
-                self.layout.put(half.load());
+                self.layout.push(half.load());
                 match (len, offset % 2) {
-                    (1, 0) => self.put(ALU | RSH | K, 8),
-                    (1, _) => self.put(ALU | AND | K, 0xff),
+                    (1, 0) => self.emit(ALU | RSH | K, 8),
+                    (1, _) => self.emit(ALU | AND | K, 0xff),
                     _ => {}
                 }
             }
@@ -492,7 +492,7 @@ impl Emitter<'_> {
 
     fn indirect(&mut self, size: Size, offset: u32) {
         if offset >= TAG_END {
-            return self.put(LD | IND | size.code(), offset - TAG_LEN);
+            return self.emit(LD | IND | size.code(), offset - TAG_LEN);
         }
         // A is free, because the load overwrites it.
         let (below, across, beyond, end) = (
@@ -502,7 +502,7 @@ impl Emitter<'_> {
             self.layout.label(),
         );
         let not_beyond = self.layout.label();
-        self.put(MISC | TXA, 0);
+        self.emit(MISC | TXA, 0);
         self.layout
             .branch(JMP | JGE | K, TAG_END - offset, beyond, not_beyond);
 
@@ -512,7 +512,7 @@ impl Emitter<'_> {
         if first > 0 {
             self.layout.branch(JMP | JGT | K, first - 1, across, below);
             self.layout.here(below);
-            self.put(LD | IND | size.code(), offset);
+            self.emit(LD | IND | size.code(), offset);
             self.layout.jump(end);
         }
         self.layout.here(across);
@@ -531,14 +531,14 @@ impl Emitter<'_> {
 
         self.layout.here(beyond);
         if offset >= TAG_LEN {
-            self.put(LD | IND | size.code(), offset - TAG_LEN);
+            self.emit(LD | IND | size.code(), offset - TAG_LEN);
         } else {
             // Offsets cannot be negative, so subtract from X.
-            self.put(STX, self.scratch);
-            self.put(ALU | SUB | K, TAG_LEN - offset);
-            self.put(MISC | TAX, 0);
-            self.put(LD | IND | size.code(), 0);
-            self.put(LDX | MEM, self.scratch);
+            self.emit(STX, self.scratch);
+            self.emit(ALU | SUB | K, TAG_LEN - offset);
+            self.emit(MISC | TAX, 0);
+            self.emit(LD | IND | size.code(), 0);
+            self.emit(LDX | MEM, self.scratch);
         }
         self.layout.here(end);
     }
@@ -562,7 +562,7 @@ mod tests {
 
     fn keep_loaded(load: &[Instruction]) -> Program {
         let mut list = load.to_vec();
-        list.push(Instruction::of(0x16, 0));
+        list.push(Instruction::without_jumps(0x16, 0));
         Program::new(list).unwrap()
     }
 
@@ -601,32 +601,32 @@ mod tests {
         for offset in (0..40).chain(far) {
             for size in [W, H, B] {
                 same_verdict(
-                    &keep_loaded(&[Instruction::of(LD | ABS | size, offset)]),
+                    &keep_loaded(&[Instruction::without_jumps(LD | ABS | size, offset)]),
                     &frame,
                 );
                 for x in (0..24).chain([37, 0x7fff_ffff, 0xffff_ffe0, 0xffff_ffff]) {
                     let load = [
-                        Instruction::of(LDX | IMM, x),
-                        Instruction::of(LD | IND | size, offset),
+                        Instruction::without_jumps(LDX | IMM, x),
+                        Instruction::without_jumps(LD | IND | size, offset),
                     ];
                     same_verdict(&keep_loaded(&load), &frame);
                     // X must be unchanged.
-                    let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
+                    let then_x = [load[0], load[1], Instruction::without_jumps(MISC | TXA, 0)];
                     same_verdict(&keep_loaded(&then_x), &frame);
                 }
             }
             let msh = [
-                Instruction::of(LD | IMM, 5),
-                Instruction::of(LDX | B | MSH, offset),
-                Instruction::of(ALU | ADD | X, 0),
+                Instruction::without_jumps(LD | IMM, 5),
+                Instruction::without_jumps(LDX | B | MSH, offset),
+                Instruction::without_jumps(ALU | ADD | X, 0),
             ];
             same_verdict(&keep_loaded(&msh), &frame);
         }
-        same_verdict(&keep_loaded(&[Instruction::of(LD | LEN, 0)]), &frame);
+        same_verdict(&keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]), &frame);
         let len_x = [
-            Instruction::of(LD | IMM, 1000),
-            Instruction::of(LDX | LEN, 0),
-            Instruction::of(ALU | ADD | X, 0),
+            Instruction::without_jumps(LD | IMM, 1000),
+            Instruction::without_jumps(LDX | LEN, 0),
+            Instruction::without_jumps(ALU | ADD | X, 0),
         ];
         same_verdict(&keep_loaded(&len_x), &frame);
     }
@@ -664,35 +664,35 @@ mod tests {
         for offset in (0..40).chain([41, 0x7fff_ffff, 0x8000_0000]) {
             for size in [W, H, B] {
                 same_live(
-                    &keep_loaded(&[Instruction::of(LD | ABS | size, offset)]),
+                    &keep_loaded(&[Instruction::without_jumps(LD | ABS | size, offset)]),
                     &frame,
                 );
                 for x in (0..24).chain([37, 0x7fff_ffff, 0xffff_ffff]) {
                     let load = [
-                        Instruction::of(LDX | IMM, x),
-                        Instruction::of(LD | IND | size, offset),
+                        Instruction::without_jumps(LDX | IMM, x),
+                        Instruction::without_jumps(LD | IND | size, offset),
                     ];
                     same_live(&keep_loaded(&load), &frame);
                     // X must be unchanged.
-                    let then_x = [load[0], load[1], Instruction::of(MISC | TXA, 0)];
+                    let then_x = [load[0], load[1], Instruction::without_jumps(MISC | TXA, 0)];
                     same_live(&keep_loaded(&then_x), &frame);
                 }
             }
             let msh = [
-                Instruction::of(LDX | B | MSH, offset),
-                Instruction::of(ALU | ADD | X, 0),
+                Instruction::without_jumps(LDX | B | MSH, offset),
+                Instruction::without_jumps(ALU | ADD | X, 0),
             ];
             same_live(&keep_loaded(&msh), &frame);
         }
-        same_live(&keep_loaded(&[Instruction::of(LD | LEN, 0)]), &frame);
+        same_live(&keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]), &frame);
         let len_x = [
-            Instruction::of(LD | IMM, 1000),
-            Instruction::of(LDX | LEN, 0),
-            Instruction::of(ALU | ADD | X, 0),
+            Instruction::without_jumps(LD | IMM, 1000),
+            Instruction::without_jumps(LDX | LEN, 0),
+            Instruction::without_jumps(ALU | ADD | X, 0),
         ];
         same_live(&keep_loaded(&len_x), &frame);
 
-        let control = keep_loaded(&[Instruction::of(LD | ABS | H, TAG_CONTROL)]);
+        let control = keep_loaded(&[Instruction::without_jumps(LD | ABS | H, TAG_CONTROL)]);
         let reject = Program::reject_all();
         let (stripped, ancillary) = strip(&frame);
         let tap = Program::for_live_tap(&reject, &control).unwrap();
@@ -703,7 +703,7 @@ mod tests {
 
     #[test]
     fn what_does_not_see_the_tag_stays_as_it_is() {
-        let program = keep_loaded(&[Instruction::of(LD | ABS | W, 8)]);
+        let program = keep_loaded(&[Instruction::without_jumps(LD | ABS | W, 8)]);
         assert_eq!(program.for_tap().unwrap(), program);
         let program = Program::accept_all(96);
         assert_eq!(program.for_tap().unwrap(), program);
@@ -711,12 +711,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let mut long = vec![Instruction::of(LD | ABS | H, 12); MAX_INSTRUCTIONS - 1];
-        long.push(Instruction::of(6, 1));
+        let mut long = vec![Instruction::without_jumps(LD | ABS | H, 12); MAX_INSTRUCTIONS - 1];
+        long.push(Instruction::without_jumps(6, 1));
         let long = Program::new(long).unwrap();
         assert_eq!(long.for_tap().unwrap_err(), TapError::TooLong(8196));
-        let mut full: Vec<_> = (0..16).map(|word| Instruction::of(ST, word)).collect();
-        full.push(Instruction::of(LD | ABS | H, 12));
+        let mut full: Vec<_> = (0..16).map(|word| Instruction::without_jumps(ST, word)).collect();
+        full.push(Instruction::without_jumps(LD | ABS | H, 12));
         assert_eq!(
             keep_loaded(&full).for_tap().unwrap_err(),
             TapError::NoMemoryLeft
@@ -727,11 +727,11 @@ mod tests {
     fn jumps_too_long_for_a_branch_take_a_detour() {
         // The copy for tagged frames is longer than a branch can jump.
         for between in 60..90 {
-            let mut list = vec![Instruction::of(LD | ABS | B, 0)];
+            let mut list = vec![Instruction::without_jumps(LD | ABS | B, 0)];
             let far = between as u8;
             list.push(Instruction::new(JMP | JEQ | K, 0, far, 0x80));
-            list.extend(vec![Instruction::of(LD | ABS | W, 13); between]);
-            list.push(Instruction::of(0x16, 0));
+            list.extend(vec![Instruction::without_jumps(LD | ABS | W, 13); between]);
+            list.push(Instruction::without_jumps(0x16, 0));
             let program = Program::new(list).unwrap();
             let mut frame: Vec<u8> = (0..40).map(|n| 0x80 | n).collect();
             same_verdict(&program, &frame);

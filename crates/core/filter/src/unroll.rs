@@ -31,8 +31,8 @@ pub fn unroll(list: Vec<Instruction>) -> Vec<Instruction> {
                 i if !jumps_back(i) => *i,
                 // The jump leads to before the program; the check reports it.
                 i if ahead < 0 => *i,
-                _ if round == rounds => Instruction::of(RET, 0),
-                _ => Instruction::of(ALWAYS, ahead.cast_unsigned()),
+                _ if round == rounds => Instruction::without_jumps(RET, 0),
+                _ => Instruction::without_jumps(ALWAYS, ahead.cast_unsigned()),
             }
         }));
     }
@@ -78,12 +78,12 @@ mod tests {
 
     #[test]
     fn what_has_no_loop_stays_and_what_leads_nowhere_is_still_refused() {
-        let straight = vec![Instruction::of(0x05, 0), Instruction::of(RET, 1)];
+        let straight = vec![Instruction::without_jumps(0x05, 0), Instruction::without_jumps(RET, 1)];
         assert_eq!(unroll(straight.clone()), straight);
         assert_eq!(unroll(Vec::new()), []);
         let far = vec![
-            Instruction::of(0x05, (-9_i32).cast_unsigned()),
-            Instruction::of(RET, 1),
+            Instruction::without_jumps(0x05, (-9_i32).cast_unsigned()),
+            Instruction::without_jumps(RET, 1),
         ];
         assert!(Program::new(unroll(far)).is_err());
     }

@@ -1,6 +1,6 @@
 //! HTTP/1.x for load tests.
 //!
-//! [`Reader`] finds the ends of messages in streams that arrive in pieces; a [`Sink`] receives their contents.
+//! [`Reader`] finds the ends of messages in streams that arrive in pieces; a [`MessageSink`] receives their contents.
 //! [`request()`] builds a request, and [`requests`] checks a text of requests from another source. [`script`] is the
 //! interface of request scripts.
 //!
@@ -26,5 +26,5 @@ mod request;
 pub mod script;
 
 pub use progress::Progress;
-pub use reader::{End, Interim, Read, Reader, Sink};
-pub use request::{Asked, RequestError, TextError, TextFault, Version, request, requests};
+pub use reader::{MessageEnd, Interim, Read, Reader, MessageSink};
+pub use request::{RequestInfo, RequestError, TextError, TextFault, Version, request, requests};

@@ -1,6 +1,6 @@
 //! Parser state of one stream: ten bytes, because there may be millions of streams.
 
-use crate::reader::{End, Read};
+use crate::reader::{MessageEnd, Read};
 
 /// Parser state of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Progress {
     /// Bytes left of a body or chunk, or the digits of a length while they are read: 48 bits.
     left_low: u32,
     left_high: u16,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ReadPhase,
     /// Position in a line or word.
     pub(crate) at: u8,
     /// Marks in the low bits, the status above them.
@@ -22,7 +22,7 @@ pub(crate) const LONGEST_BODY: u64 = (1 << 48) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub(crate) enum ReadPhase {
     /// Before the first byte of a message.
     Start,
     /// Like `Start`, for a response to HEAD.
@@ -76,7 +76,7 @@ impl Progress {
     pub const NEW: Self = Self {
         left_low: 0,
         left_high: 0,
-        phase: Phase::Start,
+        phase: ReadPhase::Start,
         at: 0,
         marks: 0,
     };
@@ -86,7 +86,7 @@ impl Progress {
     pub const fn within_body(len: u32) -> Self {
         Self {
             left_low: if len == 0 { 1 } else { len },
-            phase: Phase::Body,
+            phase: ReadPhase::Body,
             ..Self::NEW
         }
     }
@@ -95,7 +95,7 @@ impl Progress {
     #[inline]
     pub const fn until_end() -> Self {
         Self {
-            phase: Phase::UntilEnd,
+            phase: ReadPhase::UntilEnd,
             ..Self::NEW
         }
     }
@@ -105,22 +105,22 @@ impl Progress {
     #[inline]
     pub fn expect(&mut self, head: bool) {
         if !self.is_within() {
-            self.phase = Phase::start(head);
+            self.phase = ReadPhase::start(head);
         }
     }
 
     /// Returns true if a message has begun and not ended. A skipped interim response does not count as a message.
     #[inline]
     pub fn is_within(&self) -> bool {
-        !matches!(self.phase, Phase::Start | Phase::StartToHead)
+        !matches!(self.phase, ReadPhase::Start | ReadPhase::StartToHead)
     }
 
     /// Number of following bytes that need only be counted, not parsed.
     #[inline]
     pub fn countable(&self) -> u64 {
         match self.phase {
-            Phase::UntilEnd => u64::MAX,
-            Phase::Body | Phase::Chunk => self.left(),
+            ReadPhase::UntilEnd => u64::MAX,
+            ReadPhase::Body | ReadPhase::Chunk => self.left(),
             _ => 0,
         }
     }
@@ -128,7 +128,7 @@ impl Progress {
     /// Counts `n` bytes as read, at most [`Progress::countable`].
     #[inline]
     pub fn count(&mut self, n: u64) -> Read {
-        if self.phase == Phase::UntilEnd {
+        if self.phase == ReadPhase::UntilEnd {
             return Read::More;
         }
         let left = self.left().saturating_sub(n);
@@ -136,8 +136,8 @@ impl Progress {
         if left > 0 {
             return Read::More;
         }
-        if self.phase == Phase::Chunk {
-            self.phase = Phase::ChunkEnd;
+        if self.phase == ReadPhase::Chunk {
+            self.phase = ReadPhase::ChunkEnd;
             return Read::More;
         }
         self.complete(n as usize)
@@ -146,7 +146,7 @@ impl Progress {
     /// Handles the end of the stream. If the stream end is the proper end of the message, returns the status.
     #[inline]
     pub fn end(&self) -> Option<u16> {
-        (self.phase == Phase::UntilEnd).then_some(self.status())
+        (self.phase == ReadPhase::UntilEnd).then_some(self.status())
     }
 
     /// Ends the message after `used` bytes of the piece.
@@ -157,7 +157,7 @@ impl Progress {
         let done = Read::Message {
             used,
             status: self.status(),
-            end: End {
+            end: MessageEnd {
                 close: self.has(mark::CLOSE) || old && !keep,
                 keep_if_granted: old && keep,
                 head_only: self.has(mark::HEAD),
@@ -206,7 +206,7 @@ impl Progress {
     }
 }
 
-impl Phase {
+impl ReadPhase {
     #[inline]
     pub(crate) fn start(to_head: bool) -> Self {
         if to_head {

@@ -4,7 +4,7 @@
 //! equals the previous one, as nearly all do under load, is recognised by one comparison. Heads may have any length,
 //! because they are not stored.
 
-use crate::progress::{LONGEST_BODY, Phase, Progress, mark};
+use crate::progress::{LONGEST_BODY, ReadPhase, Progress, mark};
 
 /// Result of reading a piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Read {
         /// Status, 100 to 599; 0 for a request.
         status: u16,
         /// Consequences of the message.
-        end: End,
+        end: MessageEnd,
     },
     /// The head of a request ended, and its sender waits for permission to send the body: RFC 9110 section 10.1.1.
     Expects {
@@ -31,7 +31,7 @@ pub enum Read {
 
 /// Consequences of a message that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct End {
+pub struct MessageEnd {
     /// The connection ends with the message or with its response. After status 101 it changes its protocol.
     pub close: bool,
     /// An HTTP/1.0 message that asks for a persistent connection, which the response to a request must grant
@@ -42,7 +42,7 @@ pub struct End {
 }
 
 /// Receiver of the contents of messages, in pieces as they arrive.
-pub trait Sink {
+pub trait MessageSink {
     /// Receives the next bytes of a head, from the start line to the empty line.
     fn head(&mut self, bytes: &[u8]);
 
@@ -54,7 +54,7 @@ pub trait Sink {
 }
 
 /// Ignores all contents.
-impl Sink for () {
+impl MessageSink for () {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
 
@@ -72,7 +72,7 @@ pub enum Interim {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MessageKind {
     Requests,
     Responses(Interim),
 }
@@ -80,7 +80,7 @@ enum Kind {
 /// Reads the messages of one direction of many streams, each with its [`Progress`].
 #[derive(Debug)]
 pub struct Reader {
-    kind: Kind,
+    kind: MessageKind,
     to_head: bool,
     memo: Memo,
 }
@@ -90,18 +90,18 @@ pub struct Reader {
 struct Memo {
     head: Vec<u8>,
     /// Phase before the head; not a start phase if the memo is empty.
-    start: Phase,
-    after: After,
+    start: ReadPhase,
+    after: AfterHead,
     progress: Progress,
     /// Bytes of the body; `usize::MAX` if unknown or if the sender waits for permission.
     body_len: usize,
     status: u16,
-    end: End,
+    end: MessageEnd,
 }
 
 /// Continuation after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
+enum AfterHead {
     Body,
     /// The message has ended.
     End,
@@ -111,7 +111,7 @@ enum After {
     Interim,
 }
 
-enum Step {
+enum ReaderStep {
     On,
     /// The head or the message ends with this byte.
     End,
@@ -138,12 +138,12 @@ const LONGEST_MEMO: usize = 512;
 impl Reader {
     /// Creates a reader of requests.
     pub fn requests() -> Self {
-        Self::new(Kind::Requests)
+        Self::new(MessageKind::Requests)
     }
 
     /// Creates a reader of responses.
     pub fn responses(interim: Interim) -> Self {
-        Self::new(Kind::Responses(interim))
+        Self::new(MessageKind::Responses(interim))
     }
 
     /// Treats all responses as answers to HEAD: none has a body, without calls of [`Progress::expect`].
@@ -155,18 +155,18 @@ impl Reader {
         }
     }
 
-    fn new(kind: Kind) -> Self {
+    fn new(kind: MessageKind) -> Self {
         Self {
             kind,
             to_head: false,
             memo: Memo {
                 head: Vec::with_capacity(LONGEST_MEMO),
-                start: Phase::UntilEnd,
-                after: After::End,
+                start: ReadPhase::UntilEnd,
+                after: AfterHead::End,
                 progress: Progress::NEW,
                 body_len: usize::MAX,
                 status: 0,
-                end: End::default(),
+                end: MessageEnd::default(),
             },
         }
     }
@@ -183,7 +183,7 @@ impl Reader {
         &mut self,
         progress: &mut Progress,
         bytes: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl MessageSink,
     ) -> Read {
         let memo = &self.memo;
         if progress.phase == memo.start
@@ -195,7 +195,7 @@ impl Reader {
                 sink.body(body);
             }
             // No other field is set at a start.
-            progress.phase = Phase::Start;
+            progress.phase = ReadPhase::Start;
             return Read::Message {
                 used: memo.head.len() + body.len(),
                 status: memo.status,
@@ -205,13 +205,13 @@ impl Reader {
         self.read_on(progress, bytes, sink)
     }
 
-    fn read_on(&mut self, progress: &mut Progress, bytes: &[u8], sink: &mut impl Sink) -> Read {
+    fn read_on(&mut self, progress: &mut Progress, bytes: &[u8], sink: &mut impl MessageSink) -> Read {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
             let start = progress.phase;
             match start {
-                Phase::Body | Phase::Chunk | Phase::UntilEnd => {
+                ReadPhase::Body | ReadPhase::Chunk | ReadPhase::UntilEnd => {
                     let n = progress.countable().min(rest.len() as u64);
                     sink.body(&rest[..n as usize]);
                     at += n as usize;
@@ -224,17 +224,17 @@ impl Reader {
                     }
                     continue;
                 }
-                Phase::ChunkSize
-                | Phase::ChunkExtension
-                | Phase::ChunkEnd
-                | Phase::TrailerStart
-                | Phase::Trailer => {
+                ReadPhase::ChunkSize
+                | ReadPhase::ChunkExtension
+                | ReadPhase::ChunkEnd
+                | ReadPhase::TrailerStart
+                | ReadPhase::Trailer => {
                     let (n, step) = frame_chunk(progress, rest);
                     at += n;
                     match step {
-                        Step::On => {}
-                        Step::End => return progress.complete(at),
-                        Step::Bad => return Read::Bad,
+                        ReaderStep::On => {}
+                        ReaderStep::End => return progress.complete(at),
+                        ReaderStep::Bad => return Read::Bad,
                     }
                     continue;
                 }
@@ -250,9 +250,9 @@ impl Reader {
                 sink.head(&rest[..n]);
                 at += n;
                 match step {
-                    Step::On => return Read::More,
-                    Step::Bad => return Read::Bad,
-                    Step::End => {
+                    ReaderStep::On => return Read::More,
+                    ReaderStep::Bad => return Read::Bad,
+                    ReaderStep::End => {
                         let after = self.after_head(progress);
                         self.remember(start, &rest[..n], progress, after);
                         after
@@ -260,17 +260,17 @@ impl Reader {
                 }
             };
             match after {
-                After::Body => {}
-                After::End => return progress.complete(at),
-                After::Expects => return Read::Expects { used: at },
-                After::Interim => sink.interim(),
+                AfterHead::Body => {}
+                AfterHead::End => return progress.complete(at),
+                AfterHead::Expects => return Read::Expects { used: at },
+                AfterHead::Interim => sink.interim(),
             }
         }
         Read::More
     }
 
-    fn remember(&mut self, start: Phase, head: &[u8], progress: &Progress, after: After) {
-        if !matches!(start, Phase::Start | Phase::StartToHead) || head.len() > LONGEST_MEMO {
+    fn remember(&mut self, start: ReadPhase, head: &[u8], progress: &Progress, after: AfterHead) {
+        if !matches!(start, ReadPhase::Start | ReadPhase::StartToHead) || head.len() > LONGEST_MEMO {
             return;
         }
         let memo = &mut self.memo;
@@ -280,8 +280,8 @@ impl Reader {
         memo.after = after;
         memo.progress = *progress;
         memo.body_len = match after {
-            After::End => 0,
-            After::Body if progress.phase == Phase::Body => progress.left() as usize,
+            AfterHead::End => 0,
+            AfterHead::Body if progress.phase == ReadPhase::Body => progress.left() as usize,
             _ => usize::MAX,
         };
         if let Read::Message { status, end, .. } = progress.clone().complete(0) {
@@ -291,115 +291,115 @@ impl Reader {
     }
 
     /// Decides what follows the head: RFC 9112 section 6.3.
-    fn after_head(&self, p: &mut Progress) -> After {
+    fn after_head(&self, p: &mut Progress) -> AfterHead {
         let status = p.status();
-        if let Kind::Responses(interim) = self.kind {
+        if let MessageKind::Responses(interim) = self.kind {
             if status == 101 {
                 p.set(mark::CLOSE);
             } else if status < 200 && interim == Interim::Skipped {
                 let to_head = p.has(mark::HEAD);
                 *p = Progress::NEW;
                 p.expect(to_head);
-                return After::Interim;
+                return AfterHead::Interim;
             }
             let has_none = status < 200 || matches!(status, 204 | 304);
             if has_none || self.to_head || p.has(mark::HEAD) {
-                return After::End;
+                return AfterHead::End;
             }
         } else {
             p.set_status(0);
         }
         p.at = 0;
         if p.has(mark::CHUNKED) {
-            p.phase = Phase::ChunkSize;
+            p.phase = ReadPhase::ChunkSize;
             p.set_left(0);
         } else if p.has(mark::LENGTH) {
             if p.left() == 0 {
-                return After::End;
+                return AfterHead::End;
             }
-            p.phase = Phase::Body;
-        } else if self.kind == Kind::Requests {
-            return After::End;
+            p.phase = ReadPhase::Body;
+        } else if self.kind == MessageKind::Requests {
+            return AfterHead::End;
         } else {
-            p.phase = Phase::UntilEnd;
+            p.phase = ReadPhase::UntilEnd;
             p.set(mark::CLOSE);
         }
         // RFC 9110 section 10.1.1: an expectation in an HTTP/1.0 request is ignored.
-        if self.kind == Kind::Requests && status == 100 && !p.has(mark::OLD) {
-            After::Expects
+        if self.kind == MessageKind::Requests && status == 100 && !p.has(mark::OLD) {
+            AfterHead::Expects
         } else {
-            After::Body
+            AfterHead::Body
         }
     }
 
     /// Continues reading a head. Returns the number of bytes read.
-    fn read_head(&self, p: &mut Progress, bytes: &[u8]) -> (usize, Step) {
+    fn read_head(&self, p: &mut Progress, bytes: &[u8]) -> (usize, ReaderStep) {
         let mut at = 0;
         while at < bytes.len() {
-            if p.phase == Phase::RestOfLine && !skip_line(&mut at, bytes) {
+            if p.phase == ReadPhase::RestOfLine && !skip_line(&mut at, bytes) {
                 break;
             }
             let byte = bytes[at];
             at += 1;
             match self.step(p, byte) {
-                Step::On => {}
+                ReaderStep::On => {}
                 step => return (at, step),
             }
         }
-        (at, Step::On)
+        (at, ReaderStep::On)
     }
 
     /// Reads one byte of a head.
-    fn step(&self, p: &mut Progress, byte: u8) -> Step {
+    fn step(&self, p: &mut Progress, byte: u8) -> ReaderStep {
         match p.phase {
-            Phase::Start | Phase::StartToHead => {
-                let is_request = self.kind == Kind::Requests;
+            ReadPhase::Start | ReadPhase::StartToHead => {
+                let is_request = self.kind == MessageKind::Requests;
                 if is_request && matches!(byte, b'\r' | b'\n') {
                     // An empty line before a request is ignored: RFC 9112 section 2.2.
-                    return Step::On;
+                    return ReaderStep::On;
                 }
-                if p.phase == Phase::StartToHead && !is_request {
+                if p.phase == ReadPhase::StartToHead && !is_request {
                     p.set(mark::HEAD);
                 }
-                p.phase = Phase::FirstLine;
+                p.phase = ReadPhase::FirstLine;
                 return self.step(p, byte);
             }
-            Phase::FirstLine if self.kind == Kind::Requests => request_line(p, byte),
-            Phase::FirstLine => return status_line(p, byte),
-            Phase::LineStart => {
+            ReadPhase::FirstLine if self.kind == MessageKind::Requests => request_line(p, byte),
+            ReadPhase::FirstLine => return status_line(p, byte),
+            ReadPhase::LineStart => {
                 p.at = 1;
                 p.phase = match byte {
-                    b'\n' => return Step::End,
-                    b'\r' => return Step::On,
-                    b'c' | b'C' => Phase::LengthName,
-                    b't' | b'T' => Phase::EncodingName,
-                    b'e' | b'E' if self.kind == Kind::Requests => Phase::ExpectName,
-                    _ => Phase::RestOfLine,
+                    b'\n' => return ReaderStep::End,
+                    b'\r' => return ReaderStep::On,
+                    b'c' | b'C' => ReadPhase::LengthName,
+                    b't' | b'T' => ReadPhase::EncodingName,
+                    b'e' | b'E' if self.kind == MessageKind::Requests => ReadPhase::ExpectName,
+                    _ => ReadPhase::RestOfLine,
                 };
             }
-            Phase::LengthName => name(p, byte, LENGTH),
-            Phase::ConnectionName => name(p, byte, CONNECTION),
-            Phase::EncodingName => name(p, byte, ENCODING),
-            Phase::ExpectName => name(p, byte, EXPECT),
-            Phase::Length => return length(p, byte),
-            Phase::LengthAgain => return length_again(p, byte),
-            Phase::LengthEnd => match byte {
-                b'\n' => p.phase = Phase::LineStart,
+            ReadPhase::LengthName => name(p, byte, LENGTH),
+            ReadPhase::ConnectionName => name(p, byte, CONNECTION),
+            ReadPhase::EncodingName => name(p, byte, ENCODING),
+            ReadPhase::ExpectName => name(p, byte, EXPECT),
+            ReadPhase::Length => return length(p, byte),
+            ReadPhase::LengthAgain => return length_again(p, byte),
+            ReadPhase::LengthEnd => match byte {
+                b'\n' => p.phase = ReadPhase::LineStart,
                 b' ' | b'\t' | b'\r' => {}
-                _ => return Step::Bad,
+                _ => return ReaderStep::Bad,
             },
-            Phase::Encoding => {
+            ReadPhase::Encoding => {
                 if !is_between_words(byte) {
                     // Only the last coding counts.
                     p.clear(mark::CHUNKED);
                 }
                 word(p, byte, CHUNKED, mark::CHUNKED);
             }
-            Phase::Expect => word(p, byte, CONTINUE, mark::EXPECTS),
-            Phase::Connection if p.at == 0 && byte.eq_ignore_ascii_case(&KEEP[0]) => {
+            ReadPhase::Expect => word(p, byte, CONTINUE, mark::EXPECTS),
+            ReadPhase::Connection if p.at == 0 && byte.eq_ignore_ascii_case(&KEEP[0]) => {
                 p.at = SECOND + 1;
             }
-            Phase::Connection if p.at > SECOND && p.at != OTHER => {
+            ReadPhase::Connection if p.at > SECOND && p.at != OTHER => {
                 p.at -= SECOND;
                 word(p, byte, KEEP, mark::KEEP);
                 p.at = match p.at {
@@ -407,11 +407,11 @@ impl Reader {
                     at => at + SECOND,
                 };
             }
-            Phase::Connection => word(p, byte, CLOSE, mark::CLOSE),
-            Phase::RestOfLine if byte == b'\n' => p.phase = Phase::LineStart,
+            ReadPhase::Connection => word(p, byte, CLOSE, mark::CLOSE),
+            ReadPhase::RestOfLine if byte == b'\n' => p.phase = ReadPhase::LineStart,
             _ => {}
         }
-        Step::On
+        ReaderStep::On
     }
 }
 
@@ -440,7 +440,7 @@ fn request_line(p: &mut Progress, byte: u8) {
             if seen == 2 {
                 p.set(mark::OLD);
             }
-            p.phase = Phase::LineStart;
+            p.phase = ReadPhase::LineStart;
             0
         }
         _ => 0,
@@ -449,7 +449,7 @@ fn request_line(p: &mut Progress, byte: u8) {
 }
 
 /// Reads one byte of a status line, up to the status: RFC 9112 section 4.
-fn status_line(p: &mut Progress, byte: u8) -> Step {
+fn status_line(p: &mut Progress, byte: u8) -> ReaderStep {
     let is_sound = match p.at {
         at @ 0..7 => byte == HTTP[usize::from(at)],
         7 => {
@@ -463,21 +463,21 @@ fn status_line(p: &mut Progress, byte: u8) -> Step {
         10 | 11 => byte.is_ascii_digit(),
         _ => {
             p.phase = match byte {
-                b'\n' => Phase::LineStart,
-                b' ' | b'\r' => Phase::RestOfLine,
-                _ => return Step::Bad,
+                b'\n' => ReadPhase::LineStart,
+                b' ' | b'\r' => ReadPhase::RestOfLine,
+                _ => return ReaderStep::Bad,
             };
-            return Step::On;
+            return ReaderStep::On;
         }
     };
     if !is_sound {
-        return Step::Bad;
+        return ReaderStep::Bad;
     }
     if p.at >= 9 {
         p.set_status(p.status() * 10 + u16::from(byte - b'0'));
     }
     p.at += 1;
-    Step::On
+    ReaderStep::On
 }
 
 /// Reads one byte of a name that so far is a prefix of `word`.
@@ -489,19 +489,19 @@ fn name(p: &mut Progress, byte: u8, word: &[u8]) {
     } else if byte == b':' && at == word.len() {
         p.at = 0;
         p.phase = match p.phase {
-            Phase::LengthName if p.has(mark::LENGTH) => Phase::LengthAgain,
-            Phase::LengthName => Phase::Length,
-            Phase::ConnectionName => Phase::Connection,
-            Phase::EncodingName => Phase::Encoding,
-            _ => Phase::Expect,
+            ReadPhase::LengthName if p.has(mark::LENGTH) => ReadPhase::LengthAgain,
+            ReadPhase::LengthName => ReadPhase::Length,
+            ReadPhase::ConnectionName => ReadPhase::Connection,
+            ReadPhase::EncodingName => ReadPhase::Encoding,
+            _ => ReadPhase::Expect,
         };
-    } else if p.phase == Phase::LengthName && at == 3 && lower == CONNECTION[3] {
+    } else if p.phase == ReadPhase::LengthName && at == 3 && lower == CONNECTION[3] {
         p.at += 1;
-        p.phase = Phase::ConnectionName;
+        p.phase = ReadPhase::ConnectionName;
     } else if byte == b'\n' {
-        p.phase = Phase::LineStart;
+        p.phase = ReadPhase::LineStart;
     } else {
-        p.phase = Phase::RestOfLine;
+        p.phase = ReadPhase::RestOfLine;
     }
 }
 
@@ -514,7 +514,7 @@ fn word(p: &mut Progress, byte: u8, wanted: &[u8], found: u16) {
                 p.set(found);
             }
             if byte == b'\n' {
-                p.phase = Phase::LineStart;
+                p.phase = ReadPhase::LineStart;
             }
             0
         }
@@ -528,29 +528,29 @@ fn is_between_words(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',')
 }
 
-fn length(p: &mut Progress, byte: u8) -> Step {
+fn length(p: &mut Progress, byte: u8) -> ReaderStep {
     match byte {
         b'0'..=b'9' => {
             // Before the first digit `left` is 0, because names of other headers do not change it.
             let left = p.left() * 10 + u64::from(byte - b'0');
             if left > LONGEST_BODY {
-                return Step::Bad;
+                return ReaderStep::Bad;
             }
             p.set_left(left);
             p.set(mark::LENGTH);
             p.at = 1;
         }
         b' ' | b'\t' if p.at == 0 => {}
-        b' ' | b'\t' | b'\r' if p.at > 0 => p.phase = Phase::LengthEnd,
-        b'\n' if p.at > 0 => p.phase = Phase::LineStart,
-        _ => return Step::Bad,
+        b' ' | b'\t' | b'\r' if p.at > 0 => p.phase = ReadPhase::LengthEnd,
+        b'\n' if p.at > 0 => p.phase = ReadPhase::LineStart,
+        _ => return ReaderStep::Bad,
     }
-    Step::On
+    ReaderStep::On
 }
 
 /// Reads one byte of a repeated length. `at` is 0 before the first digit, then one more than the number of digits read,
 /// without leading zeros.
-fn length_again(p: &mut Progress, byte: u8) -> Step {
+fn length_again(p: &mut Progress, byte: u8) -> ReaderStep {
     let left = p.left();
     let digits = left.checked_ilog10().map_or(0, |log| log + 1);
     let read = u32::from(p.at.max(1)) - 1;
@@ -560,60 +560,60 @@ fn length_again(p: &mut Progress, byte: u8) -> Step {
             let is_same =
                 read < digits && left / 10u64.pow(digits - 1 - read) % 10 == u64::from(byte - b'0');
             if !is_same {
-                return Step::Bad;
+                return ReaderStep::Bad;
             }
             p.at = read as u8 + 2;
         }
         b' ' | b'\t' if p.at == 0 => {}
-        _ if p.at == 0 || read != digits => return Step::Bad,
-        b' ' | b'\t' | b'\r' => p.phase = Phase::LengthEnd,
-        b'\n' => p.phase = Phase::LineStart,
-        _ => return Step::Bad,
+        _ if p.at == 0 || read != digits => return ReaderStep::Bad,
+        b' ' | b'\t' | b'\r' => p.phase = ReadPhase::LengthEnd,
+        b'\n' => p.phase = ReadPhase::LineStart,
+        _ => return ReaderStep::Bad,
     }
-    Step::On
+    ReaderStep::On
 }
 
 /// Continues reading chunk framing. Returns the number of bytes read: RFC 9112 section 7.1.
-fn frame_chunk(p: &mut Progress, bytes: &[u8]) -> (usize, Step) {
+fn frame_chunk(p: &mut Progress, bytes: &[u8]) -> (usize, ReaderStep) {
     let mut at = 0;
     while at < bytes.len() {
-        let skips = matches!(p.phase, Phase::ChunkExtension | Phase::Trailer);
+        let skips = matches!(p.phase, ReadPhase::ChunkExtension | ReadPhase::Trailer);
         if skips && !skip_line(&mut at, bytes) {
             break;
         }
         let byte = bytes[at];
         at += 1;
         p.phase = match (p.phase, byte) {
-            (Phase::ChunkSize, _) if byte.is_ascii_hexdigit() => {
+            (ReadPhase::ChunkSize, _) if byte.is_ascii_hexdigit() => {
                 let digit = (byte as char).to_digit(16).unwrap_or(0);
                 let left = p.left() << 4 | u64::from(digit);
                 if left > LONGEST_BODY {
-                    return (at, Step::Bad);
+                    return (at, ReaderStep::Bad);
                 }
                 p.set_left(left);
                 p.at = 1;
                 continue;
             }
-            (Phase::ChunkSize, _) if p.at == 0 => return (at, Step::Bad),
-            (Phase::ChunkSize | Phase::ChunkExtension, b'\n') if p.left() == 0 => {
-                Phase::TrailerStart
+            (ReadPhase::ChunkSize, _) if p.at == 0 => return (at, ReaderStep::Bad),
+            (ReadPhase::ChunkSize | ReadPhase::ChunkExtension, b'\n') if p.left() == 0 => {
+                ReadPhase::TrailerStart
             }
-            (Phase::ChunkSize | Phase::ChunkExtension, b'\n') => {
-                p.phase = Phase::Chunk;
-                return (at, Step::On);
+            (ReadPhase::ChunkSize | ReadPhase::ChunkExtension, b'\n') => {
+                p.phase = ReadPhase::Chunk;
+                return (at, ReaderStep::On);
             }
-            (Phase::ChunkSize, b';' | b' ' | b'\t' | b'\r') => Phase::ChunkExtension,
-            (Phase::ChunkEnd | Phase::TrailerStart, b'\r') => continue,
-            (Phase::ChunkEnd, b'\n') => {
+            (ReadPhase::ChunkSize, b';' | b' ' | b'\t' | b'\r') => ReadPhase::ChunkExtension,
+            (ReadPhase::ChunkEnd | ReadPhase::TrailerStart, b'\r') => continue,
+            (ReadPhase::ChunkEnd, b'\n') => {
                 p.set_left(0);
                 p.at = 0;
-                Phase::ChunkSize
+                ReadPhase::ChunkSize
             }
-            (Phase::TrailerStart, b'\n') => return (at, Step::End),
-            (Phase::TrailerStart, _) => Phase::Trailer,
-            (Phase::Trailer, b'\n') => Phase::TrailerStart,
-            _ => return (at, Step::Bad),
+            (ReadPhase::TrailerStart, b'\n') => return (at, ReaderStep::End),
+            (ReadPhase::TrailerStart, _) => ReadPhase::Trailer,
+            (ReadPhase::Trailer, b'\n') => ReadPhase::TrailerStart,
+            _ => return (at, ReaderStep::Bad),
         };
     }
-    (at, Step::On)
+    (at, ReaderStep::On)
 }

@@ -1,6 +1,6 @@
 //! Builds requests, and checks texts of requests from other sources.
 
-use crate::progress::{Phase, Progress};
+use crate::progress::{ReadPhase, Progress};
 use crate::reader::{Read, Reader};
 
 /// HTTP version of a request.
@@ -91,7 +91,7 @@ pub fn request<N: AsRef<str>, V: AsRef<str>>(
 
 /// Properties of a request that its sender needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// Length in bytes, including the body.
     pub len: usize,
     /// True if the method is HEAD: see [`Progress::expect`].
@@ -145,7 +145,7 @@ pub enum TextFault {
 /// # Errors
 ///
 /// The first byte that is wrong.
-pub fn requests(text: &[u8]) -> Result<Vec<Asked>, TextError> {
+pub fn requests(text: &[u8]) -> Result<Vec<RequestInfo>, TextError> {
     let mut all = Vec::new();
     let mut rest = text;
     loop {
@@ -174,9 +174,9 @@ pub fn requests(text: &[u8]) -> Result<Vec<Asked>, TextError> {
 }
 
 /// Number of bytes before a fault, and the fault.
-type Fault = (usize, TextFault);
+type TextFaultAt = (usize, TextFault);
 
-fn locate(text: &[u8], rest: &[u8], (at, fault): Fault) -> TextError {
+fn locate(text: &[u8], rest: &[u8], (at, fault): TextFaultAt) -> TextError {
     let before = &text[..text.len() - rest.len() + at];
     let line_len = before.iter().rev().position(|byte| *byte == b'\n');
     TextError {
@@ -187,7 +187,7 @@ fn locate(text: &[u8], rest: &[u8], (at, fault): Fault) -> TextError {
 }
 
 /// Measures the first request.
-fn measure(text: &[u8]) -> Result<Asked, Fault> {
+fn measure(text: &[u8]) -> Result<RequestInfo, TextFaultAt> {
     let mut reader = Reader::requests();
     let mut progress = Progress::NEW;
     let mut at = 0;
@@ -197,7 +197,7 @@ fn measure(text: &[u8]) -> Result<Asked, Fault> {
         match reader.read(&mut progress, &text[at..at + n]) {
             Read::More | Read::Expects { .. } => at += n,
             Read::Message { end, .. } => {
-                return Ok(Asked {
+                return Ok(RequestInfo {
                     len: at + n,
                     head: end.head_only,
                     close: end.close,
@@ -205,7 +205,7 @@ fn measure(text: &[u8]) -> Result<Asked, Fault> {
             }
             Read::Bad => {
                 let fault = match before {
-                    Phase::Length | Phase::LengthAgain | Phase::LengthEnd => TextFault::Length,
+                    ReadPhase::Length | ReadPhase::LengthAgain | ReadPhase::LengthEnd => TextFault::Length,
                     _ => TextFault::Chunk,
                 };
                 return Err((at, fault));
@@ -216,7 +216,7 @@ fn measure(text: &[u8]) -> Result<Asked, Fault> {
 }
 
 /// Checks the head of the first request: RFC 9112 sections 2 to 5.
-fn check_head(text: &[u8]) -> Result<(), Fault> {
+fn check_head(text: &[u8]) -> Result<(), TextFaultAt> {
     let mut at = text
         .iter()
         .take_while(|byte| matches!(byte, b'\r' | b'\n'))
@@ -247,7 +247,7 @@ fn run(
     least: usize,
     is: impl Fn(u8) -> bool,
     fault: TextFault,
-) -> Result<usize, Fault> {
+) -> Result<usize, TextFaultAt> {
     let len = text[at..].iter().take_while(|byte| is(**byte)).count();
     let at = at + len;
     if at == text.len() {
@@ -260,7 +260,7 @@ fn run(
 }
 
 /// Skips the bytes `wanted`.
-fn words(text: &[u8], at: usize, wanted: &[u8], fault: TextFault) -> Result<usize, Fault> {
+fn words(text: &[u8], at: usize, wanted: &[u8], fault: TextFault) -> Result<usize, TextFaultAt> {
     for (n, byte) in wanted.iter().enumerate() {
         match text.get(at + n) {
             Some(found) if found == byte => {}
@@ -272,7 +272,7 @@ fn words(text: &[u8], at: usize, wanted: &[u8], fault: TextFault) -> Result<usiz
 }
 
 /// Skips LF or CR LF.
-fn line_end(text: &[u8], at: usize, fault: TextFault) -> Result<usize, Fault> {
+fn line_end(text: &[u8], at: usize, fault: TextFault) -> Result<usize, TextFaultAt> {
     match text.get(at) {
         Some(b'\n') => Ok(at + 1),
         _ => words(text, at, b"\r\n", fault),

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::{
-    decode::{Answer, Decoder, Place, Wrong},
-    frame::{self, HEAD_LEN, Head, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
-    stream::{Known, Stream, Streams},
+    decode::{ResponseInfo, Decoder, BlockPlace, BlockError},
+    frame::{self, HEAD_LEN, FrameHeader, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
+    stream::{StreamState, OpenRequest, Streams},
 };
 
 /// Initial window until the server changes it: RFC 9113 section 6.9.2.
@@ -19,29 +19,29 @@ const MOST_ANSWERS: u32 = 10_000;
 
 /// Error that makes a connection unusable. GOAWAY reports it to the peer with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct Http2Fault {
     /// Code of [`frame::code`].
     pub code: u32,
     /// Description of the error.
     pub what: &'static str,
 }
 
-const fn against(what: &'static str) -> Fault {
-    Fault {
+const fn against(what: &'static str) -> Http2Fault {
+    Http2Fault {
         code: code::PROTOCOL_ERROR,
         what,
     }
 }
 
-const fn length(what: &'static str) -> Fault {
-    Fault {
+const fn length(what: &'static str) -> Http2Fault {
+    Http2Fault {
         code: code::FRAME_SIZE_ERROR,
         what,
     }
 }
 
-const fn window(what: &'static str) -> Fault {
-    Fault {
+const fn window(what: &'static str) -> Http2Fault {
+    Http2Fault {
         code: code::FLOW_CONTROL_ERROR,
         what,
     }
@@ -49,7 +49,7 @@ const fn window(what: &'static str) -> Fault {
 
 /// Reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum FailureReason {
     /// The server reset the stream with this code.
     Reset(u32),
     /// The server goes away, and announced that it has not processed the request.
@@ -60,7 +60,7 @@ pub enum Why {
 
 /// Result of reading bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<T> {
+pub enum Http2Step<T> {
     /// All bytes were read.
     More,
     /// The first settings of the server arrived; requests may be sent.
@@ -77,7 +77,7 @@ pub enum Step<T> {
         /// The request.
         of: T,
         /// The reason.
-        why: Why,
+        why: FailureReason,
     },
     /// The server accepts no more requests. Those in flight continue.
     GoingAway {
@@ -87,7 +87,7 @@ pub enum Step<T> {
 }
 
 /// Receiver of responses as they arrive.
-pub trait Sink<T> {
+pub trait ResponseSink<T> {
     /// Called for each head, also of an interim response. Returns the buffer to which its text is appended, if any.
     fn head<'a>(&mut self, of: &'a mut T) -> Option<&'a mut Vec<u8>> {
         let _ = of;
@@ -114,7 +114,7 @@ struct Data {
 
 /// A body, or the rest of one, that waits for a window.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingBody {
     stream: u32,
     body: Vec<u8>,
     at: usize,
@@ -122,7 +122,7 @@ struct Waiting {
 
 /// Client side of a connection. `T` is the caller's data of a request.
 #[derive(Debug)]
-pub struct Connection<T> {
+pub struct Http2Connection<T> {
     streams: Streams<T>,
     /// Part of a frame that arrived so far, except for DATA frames.
     partial: Vec<u8>,
@@ -138,7 +138,7 @@ pub struct Connection<T> {
     window: i64,
     /// Bytes of bodies since the connection window was last renewed.
     received: u32,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingBody>,
     /// Last stream that a server processes after GOAWAY.
     last: Option<u32>,
     /// True once we have reset a stream before its response was complete, so that frames may still arrive for it.
@@ -147,13 +147,13 @@ pub struct Connection<T> {
     echoes: u32,
 }
 
-impl<T> Default for Connection<T> {
+impl<T> Default for Http2Connection<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Connection<T> {
+impl<T> Http2Connection<T> {
     /// Creates a connection without any requests.
     #[must_use]
     pub const fn new() -> Self {
@@ -203,7 +203,7 @@ impl<T> Connection<T> {
     /// Number of requests that may be opened now.
     #[inline]
     #[must_use]
-    pub fn room(&self) -> usize {
+    pub fn free_streams(&self) -> usize {
         match self.greeted && !self.is_over() {
             true => (self.most_streams as usize).saturating_sub(self.streams.open()),
             false => 0,
@@ -278,7 +278,7 @@ impl<T> Connection<T> {
             }
             (kind, flags, rest) = (kind::CONTINUATION, 0, later);
         }
-        self.streams.push(Stream {
+        self.streams.push(OpenRequest {
             of,
             head,
             status: 0,
@@ -293,7 +293,7 @@ impl<T> Connection<T> {
                 if let Some(stream) = self.streams.get(number) {
                     stream.waits = true;
                 }
-                self.waiting.push_back(Waiting {
+                self.waiting.push_back(WaitingBody {
                     stream: number,
                     body: body[at..].to_vec(),
                     at: 0,
@@ -325,7 +325,7 @@ impl<T> Connection<T> {
     }
 
     /// Continues waiting bodies after a window has grown.
-    fn go_on(&mut self, out: &mut Vec<u8>) {
+    fn send_waiting(&mut self, out: &mut Vec<u8>) {
         for _ in 0..self.waiting.len() {
             if self.window <= 0 {
                 return;
@@ -360,7 +360,7 @@ impl<T> Connection<T> {
     }
 
     fn remove(&mut self, number: u32) -> Option<T> {
-        let stream = self.streams.take(number)?;
+        let stream = self.streams.remove(number)?;
         if stream.waits {
             self.waiting.retain(|one| one.stream != number);
         }
@@ -377,20 +377,20 @@ impl<T> Connection<T> {
         decoder: &mut Decoder,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
-        sink: &mut impl Sink<T>,
-    ) -> Result<Step<T>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Http2Step<T>, Http2Fault> {
         loop {
             if let Some(last) = self.last
                 && let Some(number) = self.streams.youngest_above(last)
                 && let Some(of) = self.remove(number)
             {
-                let why = Why::Unprocessed;
-                return Ok(Step::Failed { of, why });
+                let why = FailureReason::Unprocessed;
+                return Ok(Http2Step::Failed { of, why });
             }
             let step = match self.data {
-                Some(data) if data.left > 0 && bytes.is_empty() => return Ok(Step::More),
+                Some(data) if data.left > 0 && bytes.is_empty() => return Ok(Http2Step::More),
                 Some(data) => self.data(data, bytes, out, sink)?,
-                None if bytes.is_empty() => return Ok(Step::More),
+                None if bytes.is_empty() => return Ok(Http2Step::More),
                 None => self.next_frame(decoder, bytes, out, sink)?,
             };
             if let Some(step) = step {
@@ -405,12 +405,12 @@ impl<T> Connection<T> {
         decoder: &mut Decoder,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<Step<T>>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         if self.partial.is_empty()
             && let Some((head, rest)) = bytes.split_first_chunk()
         {
-            let head = Head::read(head);
+            let head = FrameHeader::read(head);
             self.check(&head)?;
             if head.kind == kind::DATA {
                 *bytes = rest;
@@ -425,7 +425,7 @@ impl<T> Connection<T> {
         let Some(head) = self.partial.first_chunk() else {
             return Ok(None);
         };
-        let head = Head::read(head);
+        let head = FrameHeader::read(head);
         if self.partial.len() == HEAD_LEN {
             self.check(&head)?;
             if head.kind == kind::DATA {
@@ -452,7 +452,7 @@ impl<T> Connection<T> {
     }
 
     /// Checks a frame by its head.
-    fn check(&self, head: &Head) -> Result<(), Fault> {
+    fn check(&self, head: &FrameHeader) -> Result<(), Http2Fault> {
         if !self.greeted && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(against("the server does not begin as HTTP/2 does"));
         }
@@ -468,19 +468,19 @@ impl<T> Connection<T> {
     }
 
     /// Returns true if a stream is open. Frames of an ended stream are ignored if we have reset any stream.
-    fn is_open(&self, number: u32) -> Result<bool, Fault> {
+    fn is_open(&self, number: u32) -> Result<bool, Http2Fault> {
         match self.streams.known(number) {
-            Known::Open => Ok(true),
-            Known::Ended if self.gave_up => Ok(false),
-            Known::Ended => Err(Fault {
+            StreamState::Open => Ok(true),
+            StreamState::Ended if self.gave_up => Ok(false),
+            StreamState::Ended => Err(Http2Fault {
                 code: code::STREAM_CLOSED,
                 what: "more comes on a stream that has ended",
             }),
-            Known::Never => Err(against("a stream that nobody began")),
+            StreamState::Never => Err(against("a stream that nobody began")),
         }
     }
 
-    fn begin_data(&mut self, head: &Head, out: &mut Vec<u8>) -> Result<Option<Step<T>>, Fault> {
+    fn begin_data(&mut self, head: &FrameHeader, out: &mut Vec<u8>) -> Result<Option<Http2Step<T>>, Http2Fault> {
         self.is_open(head.stream)?;
         let end = head.has(flag::END_STREAM);
         self.data = Some(Data {
@@ -524,8 +524,8 @@ impl<T> Connection<T> {
         mut data: Data,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<Step<T>>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         if data.padded
             && let Some((padding, rest)) = bytes.split_first()
         {
@@ -568,7 +568,7 @@ impl<T> Connection<T> {
 
     /// Ends a response.
     #[inline]
-    fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Step<T>> {
+    fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Http2Step<T>> {
         let stream = self.streams.get(number)?;
         if stream.left.is_some_and(|left| left > 0) {
             return self.malformed(number, "its body is shorter than its Content-Length", out);
@@ -579,20 +579,20 @@ impl<T> Connection<T> {
             true => self.give_up(number, code::NO_ERROR, out),
             false => self.remove(number),
         };
-        of.map(|of| Step::Ended { of, status })
+        of.map(|of| Http2Step::Ended { of, status })
     }
 
-    fn malformed(&mut self, number: u32, what: &'static str, out: &mut Vec<u8>) -> Option<Step<T>> {
+    fn malformed(&mut self, number: u32, what: &'static str, out: &mut Vec<u8>) -> Option<Http2Step<T>> {
         let of = self.give_up(number, code::PROTOCOL_ERROR, out)?;
-        let why = Why::Malformed(what);
-        Some(Step::Failed { of, why })
+        let why = FailureReason::Malformed(what);
+        Some(Http2Step::Failed { of, why })
     }
 
     /// Counts a frame that requires an answer, or causes work for nothing.
-    fn answered(&mut self) -> Result<(), Fault> {
+    fn answered(&mut self) -> Result<(), Http2Fault> {
         self.answers += 1;
         match self.answers > MOST_ANSWERS {
-            true => Err(Fault {
+            true => Err(Http2Fault {
                 code: code::ENHANCE_YOUR_CALM,
                 what: "the server sends a flood of frames that hold nothing",
             }),
@@ -603,12 +603,12 @@ impl<T> Connection<T> {
     /// Handles a complete frame, except DATA.
     fn frame(
         &mut self,
-        head: &Head,
+        head: &FrameHeader,
         payload: &[u8],
         decoder: &mut Decoder,
         out: &mut Vec<u8>,
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<Step<T>>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         match head.kind {
             kind::HEADERS => {
                 self.is_open(head.stream)?;
@@ -631,7 +631,7 @@ impl<T> Connection<T> {
                 }
                 self.block.extend_from_slice(payload);
                 if self.block.len() > LONGEST_BLOCK {
-                    return Err(Fault {
+                    return Err(Http2Fault {
                         code: code::ENHANCE_YOUR_CALM,
                         what: "a header block is longer than 64 KiB",
                     });
@@ -648,14 +648,14 @@ impl<T> Connection<T> {
             kind::RST_STREAM => {
                 let code = number(payload, "RST_STREAM has not 4 bytes")?;
                 match self.streams.known(head.stream) {
-                    Known::Never => {
+                    StreamState::Never => {
                         return Err(against("RST_STREAM of a stream that nobody began"));
                     }
-                    Known::Ended => self.answered()?,
-                    Known::Open => {}
+                    StreamState::Ended => self.answered()?,
+                    StreamState::Open => {}
                 }
-                let why = Why::Reset(code);
-                Ok(self.remove(head.stream).map(|of| Step::Failed { of, why }))
+                let why = FailureReason::Reset(code);
+                Ok(self.remove(head.stream).map(|of| Http2Step::Failed { of, why }))
             }
             kind::SETTINGS => self.settings(head, payload, out),
             kind::PING => {
@@ -680,7 +680,7 @@ impl<T> Connection<T> {
                 let code = number(code, "")?;
                 self.last = Some(self.last.map_or(last, |before| before.min(last)));
                 self.answered()?;
-                Ok(Some(Step::GoingAway { code }))
+                Ok(Some(Http2Step::GoingAway { code }))
             }
             kind::WINDOW_UPDATE => {
                 let more = number(payload, "WINDOW_UPDATE has not 4 bytes")? & LARGEST;
@@ -703,30 +703,30 @@ impl<T> Connection<T> {
         block: &[u8],
         decoder: &mut Decoder,
         out: &mut Vec<u8>,
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<Step<T>>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         let Some(stream) = self.streams.get(number) else {
             self.answered()?;
             return Ok(None);
         };
         let (place, text) = match stream.status {
-            0 => (Place::Head, sink.head(&mut stream.of)),
-            _ => (Place::Trailers, None),
+            0 => (BlockPlace::Head, sink.head(&mut stream.of)),
+            _ => (BlockPlace::Trailers, None),
         };
-        let Answer { status, length } = match decoder.read(block, place, text) {
+        let ResponseInfo { status, length } = match decoder.read(block, place, text) {
             Ok(answer) => answer,
-            Err(Wrong::Answer(what)) => return Ok(self.malformed(number, what, out)),
-            Err(Wrong::Block(what)) => {
-                return Err(Fault {
+            Err(BlockError::Answer(what)) => return Ok(self.malformed(number, what, out)),
+            Err(BlockError::Block(what)) => {
+                return Err(Http2Fault {
                     code: code::COMPRESSION_ERROR,
                     what,
                 });
             }
         };
         let wrong = match (place, status) {
-            (Place::Trailers, _) if !end => "its trailers do not end it",
-            (Place::Head, 101) => "it switches to another protocol",
-            (Place::Head, 100..=199) if end => "it ends with an interim head",
+            (BlockPlace::Trailers, _) if !end => "its trailers do not end it",
+            (BlockPlace::Head, 101) => "it switches to another protocol",
+            (BlockPlace::Head, 100..=199) if end => "it ends with an interim head",
             _ => "",
         };
         if !wrong.is_empty() {
@@ -754,10 +754,10 @@ impl<T> Connection<T> {
 
     fn settings(
         &mut self,
-        head: &Head,
+        head: &FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Step<T>>, Fault> {
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         connection_only(head)?;
         self.answered()?;
         if head.has(flag::ACK) {
@@ -791,9 +791,9 @@ impl<T> Connection<T> {
             }
         }
         frame::write(kind::SETTINGS, flag::ACK, 0, &[], out);
-        self.go_on(out);
+        self.send_waiting(out);
         let first = !std::mem::replace(&mut self.greeted, true);
-        Ok(first.then_some(Step::Ready))
+        Ok(first.then_some(Http2Step::Ready))
     }
 
     fn more_window(
@@ -801,7 +801,7 @@ impl<T> Connection<T> {
         number: u32,
         more: u32,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Step<T>>, Fault> {
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         self.answered()?;
         let largest = i64::from(LARGEST);
         if number == 0 {
@@ -811,12 +811,12 @@ impl<T> Connection<T> {
                 _ if self.window > largest => {
                     return Err(window("a window is larger than 2147483647"));
                 }
-                _ => self.go_on(out),
+                _ => self.send_waiting(out),
             }
             return Ok(None);
         }
         // Window updates are normal for requests that are complete.
-        if self.streams.known(number) == Known::Never {
+        if self.streams.known(number) == StreamState::Never {
             return Err(against("a window of a stream that nobody began"));
         }
         let first = self.first_window;
@@ -828,7 +828,7 @@ impl<T> Connection<T> {
             return Ok(self.malformed(number, "its window is not as it may be", out));
         }
         if stream.waits {
-            self.go_on(out);
+            self.send_waiting(out);
         }
         Ok(None)
     }
@@ -839,12 +839,12 @@ fn allow(stream: u32, more: u32, out: &mut Vec<u8>) {
     frame::write(kind::WINDOW_UPDATE, 0, stream, &more.to_be_bytes(), out);
 }
 
-fn number(payload: &[u8], what: &'static str) -> Result<u32, Fault> {
+fn number(payload: &[u8], what: &'static str) -> Result<u32, Http2Fault> {
     let four = payload.try_into().map_err(|_| length(what))?;
     Ok(u32::from_be_bytes(four))
 }
 
-fn connection_only(head: &Head) -> Result<(), Fault> {
+fn connection_only(head: &FrameHeader) -> Result<(), Http2Fault> {
     match head.stream {
         0 => Ok(()),
         _ => Err(against("a frame of the connection is on a stream")),
@@ -852,7 +852,7 @@ fn connection_only(head: &Head) -> Result<(), Fault> {
 }
 
 /// Removes padding and priority from the payload of HEADERS.
-fn part_of_block<'a>(head: &Head, mut payload: &'a [u8]) -> Result<&'a [u8], Fault> {
+fn part_of_block<'a>(head: &FrameHeader, mut payload: &'a [u8]) -> Result<&'a [u8], Http2Fault> {
     let short = length("HEADERS is shorter than what it says is in it");
     let mut padding = 0;
     if head.has(flag::PADDED) {

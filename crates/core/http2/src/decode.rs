@@ -7,7 +7,7 @@ use crate::{huffman, table::TABLE};
 
 /// Facts from the head of a response that a load test needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResponseInfo {
     /// Status; 0 in trailers.
     pub status: u16,
     /// Required length of the body, in bytes.
@@ -16,7 +16,7 @@ pub struct Answer {
 
 /// Error in a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum BlockError {
     /// The block cannot be decoded; the connection is unusable.
     Block(&'static str),
     /// The block is not the head of a response.
@@ -25,7 +25,7 @@ pub enum Wrong {
 
 /// Position of a block in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum BlockPlace {
     /// Before the body.
     Head,
     /// Behind the body.
@@ -41,7 +41,7 @@ pub trait Coding {
     ///
     /// # Errors
     /// The prefix is malformed.
-    fn begin(block: &mut &[u8]) -> Result<(), Wrong> {
+    fn begin(block: &mut &[u8]) -> Result<(), BlockError> {
         let _ = block;
         Ok(())
     }
@@ -51,7 +51,7 @@ pub trait Coding {
     ///
     /// # Errors
     /// The field cannot be decoded.
-    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong>;
+    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, BlockError>;
 }
 
 /// The encoding of RFC 7541.
@@ -61,7 +61,7 @@ pub struct Hpack;
 impl Coding for Hpack {
     const VERSION: &'static str = "HTTP/2 ";
 
-    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong> {
+    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, BlockError> {
         match block.first() {
             Some(0x80..) => {
                 let (name, value) = known(integer(block, 7)?)?;
@@ -72,7 +72,7 @@ impl Coding for Hpack {
             // A new size of the table; only 0 is allowed.
             Some(0x20..=0x3f) => match integer(block, 5)? {
                 0 if first => Ok(None),
-                _ => Err(Wrong::Block("a table of a size that was not allowed")),
+                _ => Err(BlockError::Block("a table of a size that was not allowed")),
             },
             // A field to be added to the table (bits 01) does not fit there.
             kind => {
@@ -101,7 +101,7 @@ impl Coding for Hpack {
 #[derive(Debug)]
 pub struct Decoder<C = Hpack> {
     last: Vec<u8>,
-    answer: Answer,
+    answer: ResponseInfo,
     /// One field: its name, followed by its value.
     field: Vec<u8>,
     coding: PhantomData<C>,
@@ -111,7 +111,7 @@ impl<C> Default for Decoder<C> {
     fn default() -> Self {
         Self {
             last: Vec::new(),
-            answer: Answer::default(),
+            answer: ResponseInfo::default(),
             field: Vec::new(),
             coding: PhantomData,
         }
@@ -133,10 +133,10 @@ impl<C: Coding> Decoder<C> {
     pub fn read(
         &mut self,
         block: &[u8],
-        place: Place,
+        place: BlockPlace,
         text: Option<&mut Vec<u8>>,
-    ) -> Result<Answer, Wrong> {
-        let plain = text.is_none() && place == Place::Head;
+    ) -> Result<ResponseInfo, BlockError> {
+        let plain = text.is_none() && place == BlockPlace::Head;
         if plain && !block.is_empty() && block == self.last {
             return Ok(self.answer);
         }
@@ -152,10 +152,10 @@ impl<C: Coding> Decoder<C> {
     fn all(
         &mut self,
         mut block: &[u8],
-        place: Place,
+        place: BlockPlace,
         mut text: Option<&mut Vec<u8>>,
-    ) -> Result<Answer, Wrong> {
-        let mut answer = Answer::default();
+    ) -> Result<ResponseInfo, BlockError> {
+        let mut answer = ResponseInfo::default();
         let (mut fields, mut regular) = (0, false);
         C::begin(&mut block)?;
         while !block.is_empty() {
@@ -182,7 +182,7 @@ impl<C: Coding> Decoder<C> {
             text.extend_from_slice(b"\r\n");
         }
         match (place, answer.status) {
-            (Place::Head, 0) => Err(Wrong::Answer("it has no status")),
+            (BlockPlace::Head, 0) => Err(BlockError::Answer("it has no status")),
             _ => Ok(answer),
         }
     }
@@ -190,12 +190,12 @@ impl<C: Coding> Decoder<C> {
 
 /// Checks a field: RFC 9113 sections 8.2 and 8.3.
 fn judge(
-    answer: &mut Answer,
+    answer: &mut ResponseInfo,
     name: &[u8],
     value: &[u8],
-    (place, regular): (Place, &mut bool),
-) -> Result<(), Wrong> {
-    let wrong = |what| Err(Wrong::Answer(what));
+    (place, regular): (BlockPlace, &mut bool),
+) -> Result<(), BlockError> {
+    let wrong = |what| Err(BlockError::Answer(what));
     if value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
         return wrong("a value holds CR, LF or NUL");
     }
@@ -205,7 +205,7 @@ fn judge(
             .filter(|d| d.iter().all(u8::is_ascii_digit))
             .map(|d| d.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0')))
             .filter(|status| (100..=599).contains(status));
-        let fits = name == b":status" && place == Place::Head && !*regular && answer.status == 0;
+        let fits = name == b":status" && place == BlockPlace::Head && !*regular && answer.status == 0;
         return match (fits, status) {
             (true, Some(status)) => {
                 answer.status = status;
@@ -225,7 +225,7 @@ fn judge(
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
             wrong("it has a header that only HTTP/1.1 knows")
         }
-        b"content-length" if place == Place::Head => {
+        b"content-length" if place == BlockPlace::Head => {
             let digits = std::str::from_utf8(value).ok();
             let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
             let length: Option<u64> = digits.and_then(|d| d.parse().ok());
@@ -239,10 +239,10 @@ fn judge(
     }
 }
 
-fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
+fn known(number: u32) -> Result<(&'static str, &'static str), BlockError> {
     let at = (number as usize).checked_sub(1);
     let found = at.and_then(|at| TABLE.get(at)).copied();
-    found.ok_or(Wrong::Block(
+    found.ok_or(BlockError::Block(
         "a header block refers to a table that has no room",
     ))
 }
@@ -251,8 +251,8 @@ fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
 ///
 /// # Errors
 /// The integer is incomplete or too large.
-pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
-    let cut = Wrong::Block("a header block ends too soon");
+pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, BlockError> {
+    let cut = BlockError::Block("a header block ends too soon");
     let (first, mut rest) = block.split_first().ok_or(cut)?;
     let most = (1_u32 << bits) - 1;
     let mut value = u32::from(*first) & most;
@@ -262,7 +262,7 @@ pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
             let (byte, behind) = rest.split_first().ok_or(cut)?;
             rest = behind;
             if shift > 21 {
-                return Err(Wrong::Block("a number in a header block is too large"));
+                return Err(BlockError::Block("a number in a header block is too large"));
             }
             value += u32::from(byte & 0x7f) << shift;
             shift += 7;
@@ -279,16 +279,16 @@ pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, Wrong> {
 ///
 /// # Errors
 /// The string is incomplete or has an invalid code.
-pub fn string(block: &mut &[u8], bits: u32, out: &mut Vec<u8>) -> Result<(), Wrong> {
+pub fn string(block: &mut &[u8], bits: u32, out: &mut Vec<u8>) -> Result<(), BlockError> {
     let short = block.first().is_some_and(|first| first & (1 << bits) != 0);
     let len = integer(block, bits)? as usize;
     let (text, rest) = block
         .split_at_checked(len)
-        .ok_or(Wrong::Block("a header block ends too soon"))?;
+        .ok_or(BlockError::Block("a header block ends too soon"))?;
     *block = rest;
     match short {
         true if huffman::decode(text, out) => Ok(()),
-        true => Err(Wrong::Block("a string in a header block is no code")),
+        true => Err(BlockError::Block("a string in a header block is no code")),
         false => {
             out.extend_from_slice(text);
             Ok(())

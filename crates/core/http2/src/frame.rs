@@ -95,7 +95,7 @@ pub const fn code_name(code: u32) -> &'static str {
 
 /// Frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct FrameHeader {
     /// Length of the payload, in bytes.
     pub len: usize,
     /// Type of the frame.
@@ -106,7 +106,7 @@ pub struct Head {
     pub stream: u32,
 }
 
-impl Head {
+impl FrameHeader {
     /// Decodes a frame header.
     #[must_use]
     #[inline]
@@ -135,7 +135,7 @@ impl Head {
 
 /// Appends a complete frame.
 pub fn write(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    Head {
+    FrameHeader {
         len: payload.len(),
         kind,
         flags,
@@ -163,7 +163,7 @@ pub mod setting {
 
 /// Writes SETTINGS.
 pub fn settings(all: &[(u16, u32)], out: &mut Vec<u8>) {
-    Head {
+    FrameHeader {
         len: all.len() * 6,
         kind: kind::SETTINGS,
         flags: 0,

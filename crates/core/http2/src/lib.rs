@@ -1,6 +1,6 @@
 //! HTTP/2 client for load tests: RFC 9113, and RFC 7541 for header blocks.
 //!
-//! [`Connection`] is the client side without a socket: [`Connection::open`] writes a request, [`Connection::read`]
+//! [`Http2Connection`] is the client side without a socket: [`Http2Connection::open`] writes a request, [`Http2Connection::read`]
 //! takes received bytes in pieces of any size and reports the results of requests. The caller's data of a request
 //! travels with it. [`encode`] builds header blocks once, for requests that are sent repeatedly.
 //!
@@ -12,18 +12,18 @@
 //! use wb_http2::{frame::{self, flag, kind}, *};
 //!
 //! struct Bodies(usize);
-//! impl Sink<&str> for Bodies {
+//! impl ResponseSink<&str> for Bodies {
 //!     fn body(&mut self, _: &mut &str, bytes: &[u8]) {
 //!         self.0 += bytes.len();
 //!     }
 //! }
 //!
-//! let (mut connection, mut decoder, mut bodies) = (Connection::new(), Decoder::new(), Bodies(0));
+//! let (mut connection, mut decoder, mut bodies) = (Http2Connection::new(), Decoder::new(), Bodies(0));
 //! let mut out = Vec::new();
-//! Connection::<&str>::greet(&mut out);
+//! Http2Connection::<&str>::greet(&mut out);
 //! let mut came = Vec::new();
 //! frame::settings(&[], &mut came);
-//! assert_eq!(connection.read(&mut decoder, &mut &came[..], &mut out, &mut bodies), Ok(Step::Ready));
+//! assert_eq!(connection.read(&mut decoder, &mut &came[..], &mut out, &mut bodies), Ok(Http2Step::Ready));
 //!
 //! let mut block = Vec::new();
 //! for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")] {
@@ -34,7 +34,7 @@
 //! frame::write(kind::HEADERS, flag::END_HEADERS, 1, &[0x88], &mut came);
 //! frame::write(kind::DATA, flag::END_STREAM, 1, b"hello", &mut came);
 //! let ended = connection.read(&mut decoder, &mut &came[..], &mut out, &mut bodies);
-//! assert_eq!(ended, Ok(Step::Ended { of: "first", status: 200 }));
+//! assert_eq!(ended, Ok(Http2Step::Ended { of: "first", status: 200 }));
 //! assert_eq!(bodies.0, 5);
 //! ```
 
@@ -48,10 +48,10 @@ mod huffman;
 mod stream;
 mod table;
 
-pub use connection::{Connection, Fault, Sink, Step, Why};
+pub use connection::{Http2Connection, Http2Fault, ResponseSink, Http2Step, FailureReason};
 pub use decode::Decoder;
 
 /// Header blocks independent of the encoding; shared with HTTP/3.
 pub mod blocks {
-    pub use crate::decode::{Answer, Coding, Hpack, Place, Wrong, integer, string};
+    pub use crate::decode::{ResponseInfo, Coding, Hpack, BlockPlace, BlockError, integer, string};
 }

@@ -6,7 +6,7 @@ use crate::frame::LARGEST;
 
 /// A request in flight.
 #[derive(Debug)]
-pub(crate) struct Stream<T> {
+pub(crate) struct OpenRequest<T> {
     pub(crate) of: T,
     /// True if no response to it has a body.
     pub(crate) head: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Stream<T> {
 /// Streams from the oldest to the youngest open one, by position; an ended stream leaves a gap.
 #[derive(Debug)]
 pub(crate) struct Streams<T> {
-    all: VecDeque<Option<Stream<T>>>,
+    all: VecDeque<Option<OpenRequest<T>>>,
     /// Number of the first stream.
     base: u32,
     open: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Streams<T> {
 
 /// State of a stream number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum StreamState {
     Open,
     Ended,
     /// Not used yet, or not a client's number.
@@ -59,7 +59,7 @@ impl<T> Streams<T> {
         (next <= u64::from(LARGEST)).then_some(next as u32)
     }
 
-    pub(crate) fn push(&mut self, stream: Stream<T>) {
+    pub(crate) fn push(&mut self, stream: OpenRequest<T>) {
         self.all.push_back(Some(stream));
         self.open += 1;
     }
@@ -69,22 +69,22 @@ impl<T> Streams<T> {
         (number % 2 == 1).then_some(from as usize / 2)
     }
 
-    pub(crate) fn known(&self, number: u32) -> Known {
+    pub(crate) fn known(&self, number: u32) -> StreamState {
         match self.place(number).map(|place| self.all.get(place)) {
-            Some(Some(Some(_))) => Known::Open,
-            Some(None) => Known::Never,
-            None if number.is_multiple_of(2) => Known::Never,
-            _ => Known::Ended,
+            Some(Some(Some(_))) => StreamState::Open,
+            Some(None) => StreamState::Never,
+            None if number.is_multiple_of(2) => StreamState::Never,
+            _ => StreamState::Ended,
         }
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Stream<T>> {
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut OpenRequest<T>> {
         let place = self.place(number)?;
         self.all.get_mut(place)?.as_mut()
     }
 
-    pub(crate) fn take(&mut self, number: u32) -> Option<Stream<T>> {
+    pub(crate) fn remove(&mut self, number: u32) -> Option<OpenRequest<T>> {
         let place = self.place(number)?;
         let stream = self.all.get_mut(place)?.take()?;
         self.open -= 1;
@@ -111,7 +111,7 @@ impl<T> Streams<T> {
         (youngest > number).then_some(youngest)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream<T>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenRequest<T>> {
         self.all.iter().flatten()
     }
 

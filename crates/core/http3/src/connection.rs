@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Decoder, Sink,
+    Decoder, ResponseSink,
     control::{Opened, Uni},
     frame::{self, code, kind, setting, stream},
-    stream::{LONGEST_BLOCK, Stream},
+    stream::{LONGEST_BLOCK, RequestStream},
 };
 
 /// Error that makes a connection unusable. The close of the connection reports it to the peer with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct Http3Fault {
     /// Code of [`frame::code`].
     pub code: u64,
     /// Description of the error.
@@ -20,7 +20,7 @@ pub struct Fault {
 
 /// Reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum StreamFailure {
     /// The server reset the stream with this code.
     Reset(u64),
     /// The server goes away, and announced that it has not processed the request.
@@ -31,7 +31,7 @@ pub enum Why {
 
 /// Result of reading bytes or the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<T> {
+pub enum Http3Step<T> {
     /// The response to a request is complete.
     Ended {
         /// The request.
@@ -44,7 +44,7 @@ pub enum Step<T> {
         /// The request.
         of: T,
         /// The reason.
-        why: Why,
+        why: StreamFailure,
     },
 }
 
@@ -64,9 +64,9 @@ pub fn request(block: &[u8], body: usize, out: &mut Vec<u8>) {
 /// Request streams are numbered from 0 in the order in which they are opened, and so are the server's streams. The
 /// numbers are QUIC stream IDs without the lowest two bits.
 #[derive(Debug)]
-pub struct Connection<T> {
+pub struct Http3Connection<T> {
     /// Streams from the oldest to the youngest open one, by position; an ended stream leaves a gap.
-    streams: VecDeque<Option<Stream<T>>>,
+    streams: VecDeque<Option<RequestStream<T>>>,
     /// Number of the first stream.
     base: u64,
     open: usize,
@@ -76,13 +76,13 @@ pub struct Connection<T> {
     below: Option<u64>,
 }
 
-impl<T> Default for Connection<T> {
+impl<T> Default for Http3Connection<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Connection<T> {
+impl<T> Http3Connection<T> {
     /// Creates a connection without any requests.
     #[must_use]
     pub fn new() -> Self {
@@ -131,13 +131,13 @@ impl<T> Connection<T> {
     /// Registers a request on the next stream. If `head` is true, no response to it has a body.
     #[inline]
     pub fn open(&mut self, of: T, head: bool) {
-        self.streams.push_back(Some(Stream::new(of, head)));
+        self.streams.push_back(Some(RequestStream::new(of, head)));
         self.open += 1;
     }
 
     /// Removes a request that was given up, or ended without a complete response.
     #[inline]
-    pub fn take(&mut self, number: u64) -> Option<T> {
+    pub fn remove_request(&mut self, number: u64) -> Option<T> {
         let place = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let stream = self.streams.get_mut(place)?.take()?;
         self.open -= 1;
@@ -148,7 +148,7 @@ impl<T> Connection<T> {
         Some(stream.of)
     }
 
-    fn get(&mut self, number: u64) -> Option<&mut Stream<T>> {
+    fn get(&mut self, number: u64) -> Option<&mut RequestStream<T>> {
         let place = usize::try_from(number.checked_sub(self.base)?).ok()?;
         self.streams.get_mut(place)?.as_mut()
     }
@@ -173,8 +173,8 @@ impl<T> Connection<T> {
         number: u64,
         decoder: &mut Decoder,
         bytes: &[u8],
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<Step<T>>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<Http3Step<T>>, Http3Fault> {
         let Some(stream) = self.get(number) else {
             return Ok(None);
         };
@@ -184,10 +184,10 @@ impl<T> Connection<T> {
         }
     }
 
-    fn malformed(&mut self, number: u64, what: &'static str) -> Option<Step<T>> {
-        let of = self.take(number)?;
-        let why = Why::Malformed(what);
-        Some(Step::Failed { of, why })
+    fn malformed(&mut self, number: u64, what: &'static str) -> Option<Http3Step<T>> {
+        let of = self.remove_request(number)?;
+        let why = StreamFailure::Malformed(what);
+        Some(Http3Step::Failed { of, why })
     }
 
     /// Handles the server's end of a request stream.
@@ -195,12 +195,12 @@ impl<T> Connection<T> {
     /// # Errors
     /// An error that ends the connection.
     #[inline]
-    pub fn end(&mut self, number: u64) -> Result<Option<Step<T>>, Fault> {
+    pub fn end(&mut self, number: u64) -> Result<Option<Http3Step<T>>, Http3Fault> {
         let Some(stream) = self.get(number) else {
             return Ok(None);
         };
         if !stream.is_between() {
-            return Err(Fault {
+            return Err(Http3Fault {
                 code: code::FRAME_ERROR,
                 what: "a stream ends within a frame",
             });
@@ -209,7 +209,7 @@ impl<T> Connection<T> {
         let wrong = match (status, left) {
             (0, _) => "its stream ends before its head",
             (_, Some(1..)) => "its body is shorter than its Content-Length",
-            _ => return Ok(self.take(number).map(|of| Step::Ended { of, status })),
+            _ => return Ok(self.remove_request(number).map(|of| Http3Step::Ended { of, status })),
         };
         Ok(self.malformed(number, wrong))
     }
@@ -218,7 +218,7 @@ impl<T> Connection<T> {
     ///
     /// # Errors
     /// An error that ends the connection.
-    pub fn read_uni(&mut self, number: u64, bytes: &[u8]) -> Result<bool, Fault> {
+    pub fn read_uni(&mut self, number: u64, bytes: &[u8]) -> Result<bool, Http3Fault> {
         let place = match self.unis.iter().position(|(n, _)| *n == number) {
             Some(place) => place,
             None => {
@@ -230,7 +230,7 @@ impl<T> Connection<T> {
         let uni = &mut self.unis[place].1;
         uni.read(&mut self.opened, bytes, &mut |id| {
             if id % 4 != 0 || below.is_some_and(|before| id / 4 > before) {
-                return Err(Fault {
+                return Err(Http3Fault {
                     code: code::ID_ERROR,
                     what: "GOAWAY names a stream that it may not",
                 });
@@ -246,13 +246,13 @@ impl<T> Connection<T> {
     ///
     /// # Errors
     /// The stream must not end before the connection.
-    pub fn end_uni(&mut self, number: u64) -> Result<(), Fault> {
+    pub fn end_uni(&mut self, number: u64) -> Result<(), Http3Fault> {
         let Some(place) = self.unis.iter().position(|(n, _)| *n == number) else {
             return Ok(());
         };
         match self.unis.swap_remove(place).1.has_to_stay() {
             false => Ok(()),
-            true => Err(Fault {
+            true => Err(Http3Fault {
                 code: code::CLOSED_CRITICAL_STREAM,
                 what: "the server ends a stream that has to stay",
             }),
@@ -265,7 +265,7 @@ impl<T> Connection<T> {
         let back = self.streams.iter().rposition(Option::is_some)?;
         let number = self.base + back as u64;
         match number >= below {
-            true => self.take(number).map(|of| (number, of)),
+            true => self.remove_request(number).map(|of| (number, of)),
             false => None,
         }
     }

@@ -1,9 +1,9 @@
 //! Streams that the server opens: settings and control of the connection.
 
 use crate::{
-    Fault,
+    Http3Fault,
     frame::{self, code, kind, stream},
-    stream::Begun,
+    stream::PartialFrame,
 };
 
 /// Maximum length of a frame that is read as a whole, in bytes.
@@ -23,7 +23,7 @@ pub(crate) enum Uni {
     /// The type has not arrived yet.
     New(Vec<u8>),
     Control {
-        begun: Begun,
+        begun: PartialFrame,
         /// The current frame: type and bytes left.
         frame: Option<(u64, u64)>,
         payload: Vec<u8>,
@@ -48,15 +48,15 @@ impl Uni {
         &mut self,
         opened: &mut Opened,
         mut bytes: &[u8],
-        away: &mut impl FnMut(u64) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        away: &mut impl FnMut(u64) -> Result<(), Http3Fault>,
+    ) -> Result<(), Http3Fault> {
         while let Self::New(begun) = self {
             let Some((byte, rest)) = bytes.split_first() else {
                 return Ok(());
             };
             begun.push(*byte);
             bytes = rest;
-            let Some(kind) = frame::take(&mut &begun[..]) else {
+            let Some(kind) = frame::take_integer(&mut &begun[..]) else {
                 continue;
             };
             *self = begin(kind, opened)?;
@@ -66,7 +66,7 @@ impl Uni {
             // Only confirmations that the table stays empty: RFC 9204 section 4.3.1.
             Self::Encoder => match bytes.iter().all(|b| *b == 0x20) {
                 true => Ok(()),
-                false => Err(Fault {
+                false => Err(Http3Fault {
                     code: code::ENCODER_STREAM_ERROR,
                     what: "the server puts something into a table that has no room",
                 }),
@@ -79,7 +79,7 @@ impl Uni {
             } => loop {
                 let (kind, left) = match *frame {
                     Some(frame) => frame,
-                    None => match begun.take(&mut bytes) {
+                    None => match begun.take_header(&mut bytes) {
                         Some((kind, len)) => {
                             may_be(kind, len, settings)?;
                             (kind, len)
@@ -113,12 +113,12 @@ const fn matters(kind: u64) -> bool {
     matches!(kind, kind::SETTINGS | kind::GOAWAY)
 }
 
-fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
+fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Http3Fault> {
     let (place, uni) = match kind {
         stream::CONTROL => (
             &mut opened.control,
             Uni::Control {
-                begun: Begun::default(),
+                begun: PartialFrame::default(),
                 frame: None,
                 payload: Vec::new(),
                 settings: false,
@@ -127,7 +127,7 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
         stream::ENCODER => (&mut opened.encoder, Uni::Encoder),
         stream::DECODER => (&mut opened.decoder, Uni::Decoder),
         stream::PUSH => {
-            return Err(Fault {
+            return Err(Http3Fault {
                 code: code::ID_ERROR,
                 what: "the server pushes, which it was not allowed",
             });
@@ -136,7 +136,7 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
     };
     match std::mem::replace(place, true) {
         false => Ok(uni),
-        true => Err(Fault {
+        true => Err(Http3Fault {
             code: code::STREAM_CREATION_ERROR,
             what: "a stream of which there is one is opened twice",
         }),
@@ -144,8 +144,8 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Fault> {
 }
 
 /// Checks that a frame is allowed here: RFC 9114 sections 6.2.1 and 7.2.
-fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Fault> {
-    let wrong = |code, what| Err(Fault { code, what });
+fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Http3Fault> {
+    let wrong = |code, what| Err(Http3Fault { code, what });
     let first = !std::mem::replace(settings, true);
     match kind {
         kind::SETTINGS if !first => wrong(code::FRAME_UNEXPECTED, "SETTINGS come twice"),
@@ -172,11 +172,11 @@ fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Fault> {
 }
 
 /// Checks the syntax of SETTINGS: RFC 9114 section 7.2.4. None of them matters without a dynamic table.
-fn check_settings(mut payload: &[u8]) -> Result<(), Fault> {
-    let wrong = |code, what| Err(Fault { code, what });
+fn check_settings(mut payload: &[u8]) -> Result<(), Http3Fault> {
+    let wrong = |code, what| Err(Http3Fault { code, what });
     let mut seen = Vec::new();
     while !payload.is_empty() {
-        let (Some(name), Some(_)) = (frame::take(&mut payload), frame::take(&mut payload)) else {
+        let (Some(name), Some(_)) = (frame::take_integer(&mut payload), frame::take_integer(&mut payload)) else {
             return wrong(code::FRAME_ERROR, "SETTINGS end too soon");
         };
         if matches!(name, 0x0 | 0x2..=0x5) {
@@ -190,10 +190,10 @@ fn check_settings(mut payload: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn only_number(mut payload: &[u8]) -> Result<u64, Fault> {
-    match (frame::take(&mut payload), payload) {
+fn only_number(mut payload: &[u8]) -> Result<u64, Http3Fault> {
+    match (frame::take_integer(&mut payload), payload) {
         (Some(number), []) => Ok(number),
-        _ => Err(Fault {
+        _ => Err(Http3Fault {
             code: code::FRAME_ERROR,
             what: "GOAWAY is no number",
         }),

@@ -120,7 +120,7 @@ pub fn number(value: u64, out: &mut Vec<u8>) {
 /// Takes an integer. Returns `None` and takes nothing if it is incomplete.
 #[must_use]
 #[inline]
-pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+pub fn take_integer(bytes: &mut &[u8]) -> Option<u64> {
     let first = *bytes.first()?;
     let (all, rest) = bytes.split_at_checked(1 << (first >> 6))?;
     let value = all[1..].iter();

@@ -1,6 +1,6 @@
 //! HTTP/3 client for load tests: RFC 9114, and RFC 9204 for header blocks.
 //!
-//! [`Connection`] is the client side above any QUIC implementation. The caller owns the streams and passes received
+//! [`Http3Connection`] is the client side above any QUIC implementation. The caller owns the streams and passes received
 //! bytes in pieces of any size; the connection reports the results of requests. The caller's data of a request travels
 //! with it. [`qpack`] builds header blocks once, for requests that are sent repeatedly.
 //!
@@ -12,7 +12,7 @@
 //! use wb_http3::{frame::{self, kind}, *};
 //!
 //! struct Bodies(usize);
-//! impl Sink<&str> for Bodies {
+//! impl ResponseSink<&str> for Bodies {
 //!     fn body(&mut self, _: &mut &str, bytes: &[u8]) {
 //!         self.0 += bytes.len();
 //!     }
@@ -27,13 +27,13 @@
 //! let mut out = Vec::new();
 //! request(&block, 0, &mut out);
 //!
-//! let (mut connection, mut decoder, mut bodies) = (Connection::new(), Decoder::new(), Bodies(0));
+//! let (mut connection, mut decoder, mut bodies) = (Http3Connection::new(), Decoder::new(), Bodies(0));
 //! connection.open("first", false);
 //! let mut came = Vec::new();
 //! frame::write(kind::HEADERS, &[0, 0, 0xd9], &mut came);
 //! frame::write(kind::DATA, b"hello", &mut came);
 //! assert_eq!(connection.read(0, &mut decoder, &came, &mut bodies), Ok(None));
-//! assert_eq!(connection.end(0), Ok(Some(Step::Ended { of: "first", status: 200 })));
+//! assert_eq!(connection.end(0), Ok(Some(Http3Step::Ended { of: "first", status: 200 })));
 //! assert_eq!(bodies.0, 5);
 //! ```
 
@@ -45,8 +45,8 @@ pub mod frame;
 pub mod qpack;
 mod stream;
 
-pub use connection::{Connection, Fault, Step, Why, request};
-pub use wb_http2::Sink;
+pub use connection::{Http3Connection, Http3Fault, Http3Step, StreamFailure, request};
+pub use wb_http2::ResponseSink;
 
 /// Decodes the header blocks of many connections.
 pub type Decoder = wb_http2::Decoder<qpack::Qpack>;

@@ -1,7 +1,7 @@
 //! Header blocks: RFC 9204 with the static table only.
 
 use wb_http2::{
-    blocks::{Coding, Wrong, integer, string},
+    blocks::{Coding, BlockError, integer, string},
     encode,
 };
 
@@ -43,7 +43,7 @@ const TABLE: [(&str, &str); 99] = [
     ("x-forwarded-for", ""), ("x-frame-options", "deny"), ("x-frame-options", "sameorigin"),
 ];
 
-const NO_ROOM: Wrong = Wrong::Block("a header block refers to a table that has no room");
+const NO_ROOM: BlockError = BlockError::Block("a header block refers to a table that has no room");
 
 /// The field encoding of HTTP/3.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Coding for Qpack {
     const VERSION: &'static str = "HTTP/3 ";
 
     /// Reads the required insert count, which must be 0, and the base.
-    fn begin(block: &mut &[u8]) -> Result<(), Wrong> {
+    fn begin(block: &mut &[u8]) -> Result<(), BlockError> {
         let needed = integer(block, 8)?;
         integer(block, 7)?;
         match needed {
@@ -62,7 +62,7 @@ impl Coding for Qpack {
         }
     }
 
-    fn field(block: &mut &[u8], _: bool, field: &mut Vec<u8>) -> Result<Option<usize>, Wrong> {
+    fn field(block: &mut &[u8], _: bool, field: &mut Vec<u8>) -> Result<Option<usize>, BlockError> {
         let kind = block.first().copied().unwrap_or_default();
         let split = match kind {
             // Field by index.
@@ -90,9 +90,9 @@ impl Coding for Qpack {
     }
 }
 
-fn known(number: u32) -> Result<(&'static str, &'static str), Wrong> {
+fn known(number: u32) -> Result<(&'static str, &'static str), BlockError> {
     let found = TABLE.get(number as usize).copied();
-    found.ok_or(Wrong::Block(
+    found.ok_or(BlockError::Block(
         "a header block refers to a field that no table has",
     ))
 }

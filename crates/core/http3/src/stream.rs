@@ -1,9 +1,9 @@
 //! Request stream: frames up to the end of the response.
 
-use wb_http2::blocks::{Answer, Place, Wrong};
+use wb_http2::blocks::{ResponseInfo, BlockPlace, BlockError};
 
 use crate::{
-    Decoder, Fault, Sink,
+    Decoder, Http3Fault, ResponseSink,
     frame::{self, code, kind},
 };
 
@@ -14,19 +14,19 @@ const HEAD_LEN: usize = 16;
 
 /// Beginning of a frame that arrives in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
+pub(crate) struct PartialFrame {
     bytes: [u8; HEAD_LEN],
     len: usize,
 }
 
-impl Begun {
+impl PartialFrame {
     /// Takes the next frame's type and length. Stores all bytes and returns `None` if they are incomplete.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: &mut &[u8]) -> Option<(u64, u64)> {
+    pub(crate) fn take_header(&mut self, bytes: &mut &[u8]) -> Option<(u64, u64)> {
         fn head(bytes: &mut &[u8]) -> Option<(u64, u64)> {
             let mut rest = *bytes;
-            let kind = frame::take(&mut rest)?;
-            let len = frame::take(&mut rest)?;
+            let kind = frame::take_integer(&mut rest)?;
+            let len = frame::take_integer(&mut rest)?;
             *bytes = rest;
             Some((kind, len))
         }
@@ -54,7 +54,7 @@ impl Begun {
 
 /// A request in flight.
 #[derive(Debug)]
-pub(crate) struct Stream<T> {
+pub(crate) struct RequestStream<T> {
     pub(crate) of: T,
     /// True if no response to it has a body.
     head: bool,
@@ -64,14 +64,14 @@ pub(crate) struct Stream<T> {
     pub(crate) left: Option<u64>,
     /// True after the trailers: no further frame may follow.
     trailers: bool,
-    begun: Begun,
+    begun: PartialFrame,
     /// The current frame: type and bytes left.
     frame: Option<(u64, u64)>,
     /// Part of a header block that arrived so far.
     block: Vec<u8>,
 }
 
-impl<T> Stream<T> {
+impl<T> RequestStream<T> {
     pub(crate) fn new(of: T, head: bool) -> Self {
         Self {
             of,
@@ -79,7 +79,7 @@ impl<T> Stream<T> {
             status: 0,
             left: None,
             trailers: false,
-            begun: Begun::default(),
+            begun: PartialFrame::default(),
             frame: None,
             block: Vec::new(),
         }
@@ -96,12 +96,12 @@ impl<T> Stream<T> {
         &mut self,
         decoder: &mut Decoder,
         mut bytes: &[u8],
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<&'static str>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<&'static str>, Http3Fault> {
         loop {
             let (kind, left) = match self.frame {
                 Some(frame) => frame,
-                None => match self.begun.take(&mut bytes) {
+                None => match self.begun.take_header(&mut bytes) {
                     Some((kind, len)) => {
                         self.may_be(kind, len)?;
                         (kind, len)
@@ -138,9 +138,9 @@ impl<T> Stream<T> {
     }
 
     /// Checks that a frame is allowed here: RFC 9114 sections 4.1 and 7.2.
-    fn may_be(&self, kind: u64, len: u64) -> Result<(), Fault> {
+    fn may_be(&self, kind: u64, len: u64) -> Result<(), Http3Fault> {
         let unexpected = |what| {
-            Err(Fault {
+            Err(Http3Fault {
                 code: code::FRAME_UNEXPECTED,
                 what,
             })
@@ -150,11 +150,11 @@ impl<T> Stream<T> {
             kind::DATA | kind::HEADERS if self.trailers => {
                 unexpected("a frame comes behind the trailers")
             }
-            kind::HEADERS if len > LONGEST_BLOCK => Err(Fault {
+            kind::HEADERS if len > LONGEST_BLOCK => Err(Http3Fault {
                 code: code::EXCESSIVE_LOAD,
                 what: "a header block is longer than 64 KiB",
             }),
-            kind::PUSH_PROMISE => Err(Fault {
+            kind::PUSH_PROMISE => Err(Http3Fault {
                 code: code::ID_ERROR,
                 what: "the server pushes, which it was not allowed",
             }),
@@ -167,7 +167,7 @@ impl<T> Stream<T> {
     }
 
     #[inline]
-    fn body(&mut self, piece: &[u8], sink: &mut impl Sink<T>) -> Option<&'static str> {
+    fn body(&mut self, piece: &[u8], sink: &mut impl ResponseSink<T>) -> Option<&'static str> {
         if piece.is_empty() {
             return None;
         }
@@ -189,17 +189,17 @@ impl<T> Stream<T> {
         &mut self,
         decoder: &mut Decoder,
         block: &[u8],
-        sink: &mut impl Sink<T>,
-    ) -> Result<Option<&'static str>, Fault> {
+        sink: &mut impl ResponseSink<T>,
+    ) -> Result<Option<&'static str>, Http3Fault> {
         let (place, text) = match self.status {
-            0 => (Place::Head, sink.head(&mut self.of)),
-            _ => (Place::Trailers, None),
+            0 => (BlockPlace::Head, sink.head(&mut self.of)),
+            _ => (BlockPlace::Trailers, None),
         };
-        let Answer { status, length } = match decoder.read(block, place, text) {
+        let ResponseInfo { status, length } = match decoder.read(block, place, text) {
             Ok(answer) => answer,
-            Err(Wrong::Answer(what)) => return Ok(Some(what)),
-            Err(Wrong::Block(what)) => {
-                return Err(Fault {
+            Err(BlockError::Answer(what)) => return Ok(Some(what)),
+            Err(BlockError::Block(what)) => {
+                return Err(Http3Fault {
                     code: code::DECOMPRESSION_FAILED,
                     what,
                 });

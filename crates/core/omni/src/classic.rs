@@ -6,8 +6,8 @@
 
 use crate::error::BadMessage;
 use crate::framer::Generation;
-use crate::values::{Family, TestLength};
-use crate::words::{Words, Writer};
+use crate::values::{WireFamily, TestLength};
+use crate::words::{Words, WordWriter};
 
 mod answers;
 
@@ -34,7 +34,7 @@ pub enum ClassicKind {
 
 /// Arrangement of the fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum ClassicLayout {
     Stream,
     Exchange,
     Datagrams,
@@ -80,11 +80,11 @@ impl ClassicKind {
         self.request_type() + 2
     }
 
-    fn layout(self) -> Layout {
+    fn layout(self) -> ClassicLayout {
         match self {
-            Self::TcpStream | Self::TcpMaerts => Layout::Stream,
-            Self::TcpRr | Self::TcpCrr | Self::TcpCc | Self::UdpRr => Layout::Exchange,
-            Self::UdpStream => Layout::Datagrams,
+            Self::TcpStream | Self::TcpMaerts => ClassicLayout::Stream,
+            Self::TcpRr | Self::TcpCrr | Self::TcpCc | Self::UdpRr => ClassicLayout::Exchange,
+            Self::UdpStream => ClassicLayout::Datagrams,
         }
     }
 }
@@ -110,7 +110,7 @@ pub struct ClassicRequest {
     /// Port of the server's data socket, 0 for any.
     pub data_port: u16,
     /// Family of the data sockets.
-    pub family: Family,
+    pub family: WireFamily,
 }
 
 /// The part of a classic request that depends on its kind.
@@ -221,7 +221,7 @@ impl ClassicTest {
         })
     }
 
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, writer: &mut WordWriter) {
         match self {
             Self::TcpStream(test) | Self::TcpMaerts(test) => test.write(writer),
             Self::TcpRr(test) | Self::TcpCrr(test) | Self::TcpCc(test) | Self::UdpRr(test) => {
@@ -237,9 +237,9 @@ impl ClassicTest {
 fn shared_words(kind: ClassicKind) -> (usize, usize) {
     match kind.layout() {
         // Words 13 and 14 are dirty and clean.
-        Layout::Stream => (8, 15),
-        Layout::Exchange => (11, 16),
-        Layout::Datagrams => (8, 13),
+        ClassicLayout::Stream => (8, 15),
+        ClassicLayout::Exchange => (11, 16),
+        ClassicLayout::Datagrams => (8, 13),
     }
 }
 
@@ -262,7 +262,7 @@ impl ClassicRequest {
     pub(crate) fn write(&self, generation: Generation) -> Vec<u8> {
         let kind = self.test.kind();
         let (first, port) = shared_words(kind);
-        let mut writer = Writer::request(generation, kind.request_type(), self.cpu);
+        let mut writer = WordWriter::request(generation, kind.request_type(), self.cpu);
         self.test.write(&mut writer);
         writer
             .switch(first, self.measure_cpu)
@@ -291,7 +291,7 @@ impl StreamTest {
         })
     }
 
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, writer: &mut WordWriter) {
         writer
             .optional(2, self.send_buffer)
             .optional(3, self.receive_buffer)
@@ -320,7 +320,7 @@ impl ExchangeTest {
         })
     }
 
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, writer: &mut WordWriter) {
         writer
             .optional(2, self.receive_buffer)
             .optional(3, self.send_buffer)
@@ -346,7 +346,7 @@ impl DatagramTest {
         })
     }
 
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, writer: &mut WordWriter) {
         writer
             .optional(2, self.receive_buffer)
             .unsigned(3, self.message_size)

@@ -3,7 +3,7 @@
 use std::num::NonZeroI32;
 
 use crate::framer::Generation;
-use crate::words::Writer;
+use crate::words::WordWriter;
 
 /// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,16 +43,16 @@ pub struct Refusal(NonZeroI32);
 
 impl Refusal {
     /// EINVAL of Linux: a request with a [`BadMessage`].
-    pub const INVALID: Self = Self::of(22);
+    pub const INVALID: Self = Self::from_code(22);
     /// A request of unknown type.
-    pub const UNKNOWN_REQUEST: Self = Self::of(998);
+    pub const UNKNOWN_REQUEST: Self = Self::from_code(998);
     /// A classic TCP_RR server could not send its response.
-    pub const SEND_FAILED: Self = Self::of(992);
+    pub const SEND_FAILED: Self = Self::from_code(992);
     /// Wrong passphrase. Usual servers close the connection instead.
-    pub const WRONG_PASSPHRASE: Self = Self::of(403);
+    pub const WRONG_PASSPHRASE: Self = Self::from_code(403);
 
     /// `code` must not be 0.
-    const fn of(code: i32) -> Self {
+    const fn from_code(code: i32) -> Self {
         match NonZeroI32::new(code) {
             Some(code) => Self(code),
             None => panic!("zero means that all is well"),
@@ -86,6 +86,6 @@ impl Refusal {
     /// Encodes the refusal. `answer_type` is the type of the answer that it replaces, see
     /// [`Request::answer_type`](crate::Request::answer_type).
     pub fn encode(self, answer_type: i32, generation: Generation) -> Vec<u8> {
-        Writer::new(generation, answer_type, self.code()).finish()
+        WordWriter::new(generation, answer_type, self.code()).finish()
     }
 }

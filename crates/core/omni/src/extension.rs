@@ -24,7 +24,7 @@
 
 use crate::flags::Features;
 use crate::framer::Generation;
-use crate::words::{Words, Writer};
+use crate::words::{Words, WordWriter};
 
 /// Offset of the extension, in bytes.
 pub const EXTENSION_AT: usize = 384;
@@ -49,7 +49,7 @@ fn is_marked(words: Words<'_>, mark: u32) -> bool {
         && words.unsigned(MARK + 1) >= EXTENSION_VERSION
 }
 
-fn mark(writer: &mut Writer, mark: u32) -> &mut Writer {
+fn mark(writer: &mut WordWriter, mark: u32) -> &mut WordWriter {
     writer
         .unsigned(MARK, mark)
         .unsigned(MARK + 1, EXTENSION_VERSION)
@@ -176,7 +176,7 @@ impl RequestExtension {
         })
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut WordWriter) {
         mark(writer, REQUEST)
             .unsigned(MARK + 2, self.features.0)
             .unsigned(MARK + 3, self.busy_poll_us)
@@ -198,7 +198,7 @@ impl ResponseExtension {
         })
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut WordWriter) {
         mark(writer, RESPONSE)
             .unsigned(MARK + 2, self.features.0)
             .unsigned(MARK + 3, self.busy_poll_us)
@@ -227,7 +227,7 @@ impl ResultsExtension {
         })
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut WordWriter) {
         let latency = self.datagrams.and_then(|datagrams| datagrams.latency);
         let has = [
             (self.datagrams.is_some(), HAS_DATAGRAMS),
@@ -272,7 +272,7 @@ impl DatagramFigures {
         }
     }
 
-    fn write(self, writer: &mut Writer) {
+    fn write(self, writer: &mut WordWriter) {
         let figures = [
             self.received,
             self.duplicates,
@@ -311,7 +311,7 @@ impl LatencyFigures {
         }
     }
 
-    fn write(self, writer: &mut Writer) {
+    fn write(self, writer: &mut WordWriter) {
         let figures = [
             self.min_ns,
             self.mean_ns,
@@ -354,7 +354,7 @@ impl TcpFigures {
         }
     }
 
-    fn write(self, writer: &mut Writer) {
+    fn write(self, writer: &mut WordWriter) {
         let short = [
             self.rtt_us,
             self.rttvar_us,

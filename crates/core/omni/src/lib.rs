@@ -66,7 +66,7 @@ pub use response::OmniResponse;
 pub use results::{CpuFigures, CpuSplit, OmniResults, ResultsLayout};
 pub use small_messages::{Calibration, Passphrase, SystemText, debug_ok};
 pub use values::{
-    CpuMethod, Direction, Family, MAX_SIZE, Name, SocketType, TestLength, WireAddress,
+    CpuMethod, DataDirection, WireFamily, MAX_SIZE, Name, WireSocketType, TestLength, WireAddress,
 };
 
 /// Default port of a server.

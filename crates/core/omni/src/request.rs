@@ -6,8 +6,8 @@ use crate::extension::RequestExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::small_messages::Passphrase;
-use crate::values::{Direction, Family, Name, SocketType, TestLength, WireAddress};
-use crate::words::{Words, Writer, bad};
+use crate::values::{DataDirection, WireFamily, Name, WireSocketType, TestLength, WireAddress};
+use crate::words::{Words, WordWriter, bad};
 
 const DEBUG_ON: i32 = 1;
 const DEBUG_OFF: i32 = 2;
@@ -82,13 +82,13 @@ impl Request {
             Self::Omni(omni) => omni.write(generation),
             Self::Classic(classic) => classic.write(generation),
             Self::Passphrase(passphrase) => {
-                let mut writer = Writer::request(generation, PASSPHRASE, None);
+                let mut writer = WordWriter::request(generation, PASSPHRASE, None);
                 let room = generation.len() - 9;
                 let bytes = passphrase.as_bytes();
                 writer.bytes(8, &bytes[..bytes.len().min(room)]);
                 writer.finish()
             }
-            other => Writer::request(generation, other.kind(), None).finish(),
+            other => WordWriter::request(generation, other.kind(), None).finish(),
         }
     }
 
@@ -184,13 +184,13 @@ pub struct OmniRequest {
     /// Port of the server's data socket, 0 for any.
     pub data_port: u16,
     /// Family of the data sockets.
-    pub family: Family,
+    pub family: WireFamily,
     /// Kind of the data sockets.
-    pub socket_type: SocketType,
+    pub socket_type: WireSocketType,
     /// IP protocol number.
     pub protocol: u8,
     /// Direction of the data.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// Port of the client's data socket, 0 if it is not bound yet.
     pub client_port: u16,
     /// Operations per burst, 0 for no pacing.
@@ -239,10 +239,10 @@ impl Default for OmniRequest {
             receive_dirty: None,
             receive_clean: None,
             data_port: 0,
-            family: Family::V4,
-            socket_type: SocketType::Stream,
+            family: WireFamily::V4,
+            socket_type: WireSocketType::Stream,
             protocol: 6,
-            direction: Direction::ServerReceives,
+            direction: DataDirection::ServerReceives,
             client_port: 0,
             interval_burst: 0,
             interval_us: 0,
@@ -285,13 +285,13 @@ impl OmniRequest {
             receive_clean: words.optional(21),
             data_port: words.port(22, "data_port")?,
             family: words.family(23, "ipfamily")?,
-            socket_type: SocketType::from_wire(words.unsigned(24)).ok_or_else(|| {
+            socket_type: WireSocketType::from_wire(words.unsigned(24)).ok_or_else(|| {
                 let allowed = "1 (stream), 2 (datagram), 3 (dccp) or 4 (seqpacket)";
                 bad("socket_type", words.signed(24), allowed)
             })?,
             protocol: u8::try_from(words.unsigned(25))
                 .map_err(|_| bad("protocol", words.signed(25), "0 to 255"))?,
-            direction: Direction::from_wire(words.unsigned(26)).ok_or_else(|| {
+            direction: DataDirection::from_wire(words.unsigned(26)).ok_or_else(|| {
                 let allowed = "0 (connect), 2 (server sends), 4 (server receives) or 6 (both)";
                 bad("direction", words.signed(26), allowed)
             })?,
@@ -309,7 +309,7 @@ impl OmniRequest {
     }
 
     fn write(&self, generation: Generation) -> Vec<u8> {
-        let mut writer = Writer::request(generation, OMNI, self.cpu);
+        let mut writer = WordWriter::request(generation, OMNI, self.cpu);
         writer
             .optional(2, self.send_buffer)
             .optional(3, self.send_size)

@@ -5,7 +5,7 @@ use crate::extension::ResponseExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::request::OMNI_RESPONSE;
-use crate::words::{Words, Writer};
+use crate::words::{Words, WordWriter};
 
 /// Parameters that the server has set up. Its timer runs from now on.
 ///
@@ -77,7 +77,7 @@ impl OmniResponse {
 
     /// Encodes the message. With 64 words it has no priority, TOS and extension.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
-        let mut writer = Writer::new(generation, OMNI_RESPONSE, 0);
+        let mut writer = WordWriter::new(generation, OMNI_RESPONSE, 0);
         writer
             .optional(2, self.receive_buffer)
             .optional(3, self.receive_size)

@@ -5,7 +5,7 @@ use crate::extension::ResultsExtension;
 use crate::framer::Generation;
 use crate::request::OMNI_RESULTS;
 use crate::values::{CpuMethod, Name};
-use crate::words::{Words, Writer};
+use crate::words::{Words, WordWriter};
 
 /// Layout of results. Releases differ, and no field identifies the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -168,7 +168,7 @@ impl OmniResults {
     /// Encodes the message, with a valid type, zeros for unknown values, and without the fields that the layout does
     /// not have.
     pub fn encode(&self, layout: ResultsLayout) -> Vec<u8> {
-        let mut writer = Writer::new(layout.generation(), OMNI_RESULTS, 0);
+        let mut writer = WordWriter::new(layout.generation(), OMNI_RESULTS, 0);
         writer
             .long(8, self.bytes_received)
             .unsigned(4, self.receive_calls)
@@ -215,7 +215,7 @@ impl CpuFigures {
         }
     }
 
-    fn write(self, writer: &mut Writer, layout: ResultsLayout) {
+    fn write(self, writer: &mut WordWriter, layout: ResultsLayout) {
         let at = layout.method_word();
         writer
             .float(13, self.total)

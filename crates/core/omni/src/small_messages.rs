@@ -3,7 +3,7 @@
 use crate::error::AnswerError;
 use crate::framer::Generation;
 use crate::request::{CPU_CALIBRATE, DEBUG_OK, SYSTEM_RESPONSE};
-use crate::words::{Words, Writer};
+use crate::words::{Words, WordWriter};
 
 /// A passphrase. It travels in clear text, and [`Debug`] never shows it.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Calibration {
 
     /// Encodes the message.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
-        let mut writer = Writer::new(generation, CPU_CALIBRATE, 0);
+        let mut writer = WordWriter::new(generation, CPU_CALIBRATE, 0);
         writer.float(2, self.rate).unsigned(3, self.cpus);
         writer.finish()
     }
@@ -97,7 +97,7 @@ impl SystemText {
 
     /// Encodes the message.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
-        let mut writer = Writer::new(generation, SYSTEM_RESPONSE, 0);
+        let mut writer = WordWriter::new(generation, SYSTEM_RESPONSE, 0);
         writer.bytes(8, &self.0[..self.0.len().min(generation.len() - 8)]);
         writer.finish()
     }
@@ -117,5 +117,5 @@ impl SystemText {
 
 /// Encodes the response to both debugging requests.
 pub fn debug_ok(generation: Generation) -> Vec<u8> {
-    Writer::new(generation, DEBUG_OK, 0).finish()
+    WordWriter::new(generation, DEBUG_OK, 0).finish()
 }

@@ -48,7 +48,7 @@ impl TestLength {
 
 /// Direction of the data. The wire format has the server's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum DataDirection {
     /// No data, connections only.
     ConnectOnly,
     /// The server sends, the client receives.
@@ -59,7 +59,7 @@ pub enum Direction {
     Both,
 }
 
-impl Direction {
+impl DataDirection {
     pub(crate) fn from_wire(word: u32) -> Option<Self> {
         Some(match word {
             0 => Self::ConnectOnly,
@@ -92,7 +92,7 @@ impl Direction {
 
 /// Type of a data socket, with netperf's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SocketType {
+pub enum WireSocketType {
     /// 1
     Stream,
     /// 2
@@ -103,7 +103,7 @@ pub enum SocketType {
     SeqPacket,
 }
 
-impl SocketType {
+impl WireSocketType {
     pub(crate) fn from_wire(word: u32) -> Option<Self> {
         Some(match word {
             1 => Self::Stream,
@@ -126,7 +126,7 @@ impl SocketType {
 
 /// Address family of the data sockets, with netperf's numbers, which are the same on all systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Family {
+pub enum WireFamily {
     /// 0: either.
     #[default]
     Any,
@@ -138,7 +138,7 @@ pub enum Family {
     Rds,
 }
 
-impl Family {
+impl WireFamily {
     pub(crate) fn from_wire(word: u32) -> Option<Self> {
         Some(match word {
             0 => Self::Any,

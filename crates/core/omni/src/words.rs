@@ -2,7 +2,7 @@
 
 use crate::error::{AnswerError, BadMessage, Refusal};
 use crate::framer::Generation;
-use crate::values::{Family, MAX_SIZE, Name, TestLength, WireAddress};
+use crate::values::{WireFamily, MAX_SIZE, Name, TestLength, WireAddress};
 
 /// Allowed values of a word with -1 for "default".
 const SIZE: &str = "-1 (default) or 0 to 1 GiB";
@@ -128,8 +128,8 @@ impl<'a> Words<'a> {
         u16::try_from(self.unsigned(word)).map_err(|_| bad(field, self.signed(word), "0 to 65535"))
     }
 
-    pub(crate) fn family(self, word: usize, field: &'static str) -> Result<Family, BadMessage> {
-        Family::from_wire(self.unsigned(word))
+    pub(crate) fn family(self, word: usize, field: &'static str) -> Result<WireFamily, BadMessage> {
+        WireFamily::from_wire(self.unsigned(word))
             .ok_or_else(|| bad(field, self.signed(word), "0 (any), 4, 6 or 7 (RDS)"))
     }
 
@@ -149,11 +149,11 @@ pub(crate) fn bad(field: &'static str, value: i32, allowed: &'static str) -> Bad
 /// Builder of a message. Unset words are zero.
 ///
 /// Words beyond the end of a short message are dropped; only fields of the newer generation are there.
-pub(crate) struct Writer {
+pub(crate) struct WordWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl WordWriter {
     pub(crate) fn new(generation: Generation, kind: i32, second: i32) -> Self {
         let mut writer = Self {
             bytes: vec![0; generation.len()],

@@ -1,7 +1,7 @@
 //! Blocks of pcapng, and their writers: little endian, with the exact size known beforehand.
 
 use crate::MAX_FRAME;
-use crate::bytes::{Measure, Sink, align4};
+use crate::bytes::{Measure, ByteSink, align4};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Emit, put_padded};
 
@@ -23,8 +23,8 @@ pub trait Block {
     /// Type of the block.
     const KIND: u32;
 
-    /// Appends the body of the block. Also called with a [`Sink`] that only counts.
-    fn put_body(&self, out: &mut impl Sink);
+    /// Appends the body of the block. Also called with a [`ByteSink`] that only counts.
+    fn put_body(&self, out: &mut impl ByteSink);
 
     /// Length of the whole block, in bytes.
     fn block_len(&self) -> usize {
@@ -34,16 +34,16 @@ pub trait Block {
     }
 
     /// Appends the block. Returns false and writes nothing if there is no room for all of it.
-    fn write(&self, out: &mut impl Sink) -> bool {
+    fn write(&self, out: &mut impl ByteSink) -> bool {
         let len = self.block_len();
         if !out.make_room(len) {
             return false;
         }
         let len = (len as u32).to_le_bytes();
-        out.put(&Self::KIND.to_le_bytes());
-        out.put(&len);
+        out.append(&Self::KIND.to_le_bytes());
+        out.append(&len);
         self.put_body(out);
-        out.put(&len);
+        out.append(&len);
         true
     }
 }
@@ -64,12 +64,12 @@ pub struct Section<'a> {
 impl Block for Section<'_> {
     const KIND: u32 = SECTION_HEADER;
 
-    fn put_body(&self, out: &mut impl Sink) {
-        out.put(&BYTE_ORDER.to_le_bytes());
-        out.put(&VERSION.to_le_bytes());
-        out.put(&[0; 2]);
+    fn put_body(&self, out: &mut impl ByteSink) {
+        out.append(&BYTE_ORDER.to_le_bytes());
+        out.append(&VERSION.to_le_bytes());
+        out.append(&[0; 2]);
         // The length of the section is not known while it is written.
-        out.put(&(-1i64).to_le_bytes());
+        out.append(&(-1i64).to_le_bytes());
         Emit::new(out)
             .text(opt::COMMENT, self.comment)
             .text(opt::SHB_HARDWARE, self.hardware)
@@ -82,10 +82,10 @@ impl Block for Section<'_> {
 impl Block for Interface {
     const KIND: u32 = INTERFACE;
 
-    fn put_body(&self, out: &mut impl Sink) {
-        out.put(&self.link_type.to_le_bytes());
-        out.put(&[0; 2]);
-        out.put(&self.snap_len.to_le_bytes());
+    fn put_body(&self, out: &mut impl ByteSink) {
+        out.append(&self.link_type.to_le_bytes());
+        out.append(&[0; 2]);
+        out.append(&self.snap_len.to_le_bytes());
         let tsresol = [self.time_unit.tsresol()];
         let offset = (self.time_offset != 0).then_some(self.time_offset as u64);
         Emit::new(out)
@@ -131,7 +131,7 @@ impl PacketOptions<'_> {
         comment: None,
     };
 
-    fn put(&self, out: &mut impl Sink) {
+    fn write_to(&self, out: &mut impl ByteSink) {
         if *self == Self::NONE {
             return;
         }
@@ -148,7 +148,7 @@ impl PacketOptions<'_> {
 /// Length of the enhanced packet block with `captured` captured bytes.
 pub fn epb_len(captured: usize, options: &PacketOptions<'_>) -> usize {
     let mut tail = Measure::default();
-    options.put(&mut tail);
+    options.write_to(&mut tail);
     EPB_HEAD + align4(captured.min(MAX_FRAME)) + tail.0 + 4
 }
 
@@ -197,25 +197,25 @@ impl EnhancedPacket<'_> {
 impl Block for EnhancedPacket<'_> {
     const KIND: u32 = ENHANCED_PACKET;
 
-    fn put_body(&self, out: &mut impl Sink) {
-        out.put(&self.head(0)[8..]);
+    fn put_body(&self, out: &mut impl ByteSink) {
+        out.append(&self.head(0)[8..]);
         put_padded(self.captured(), out);
-        self.options.put(out);
+        self.options.write_to(out);
     }
 
     fn block_len(&self) -> usize {
         epb_len(self.captured.len(), &self.options)
     }
 
-    fn write(&self, out: &mut impl Sink) -> bool {
+    fn write(&self, out: &mut impl ByteSink) -> bool {
         let len = self.block_len();
         if !out.make_room(len) {
             return false;
         }
-        out.put(&self.head(len));
+        out.append(&self.head(len));
         put_padded(self.captured(), out);
-        self.options.put(out);
-        out.put(&(len as u32).to_le_bytes());
+        self.options.write_to(out);
+        out.append(&(len as u32).to_le_bytes());
         true
     }
 }
@@ -257,9 +257,9 @@ impl Statistics {
 impl Block for Statistics {
     const KIND: u32 = STATISTICS;
 
-    fn put_body(&self, out: &mut impl Sink) {
-        out.put(&self.interface.to_le_bytes());
-        out.put(&self.stamp_ns.rotate_left(32).to_le_bytes());
+    fn put_body(&self, out: &mut impl ByteSink) {
+        out.append(&self.interface.to_le_bytes());
+        out.append(&self.stamp_ns.rotate_left(32).to_le_bytes());
         Emit::new(out)
             .time(opt::ISB_START, self.start_ns)
             .time(opt::ISB_END, self.end_ns)
@@ -286,8 +286,8 @@ pub struct Custom<'a> {
 impl Block for Custom<'_> {
     const KIND: u32 = CUSTOM;
 
-    fn put_body(&self, out: &mut impl Sink) {
-        out.put(&self.enterprise.to_le_bytes());
+    fn put_body(&self, out: &mut impl ByteSink) {
+        out.append(&self.enterprise.to_le_bytes());
         put_padded(self.content, out);
     }
 }
@@ -307,7 +307,7 @@ impl PcapngWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room.
-    pub fn new(application: &str, out: &mut impl Sink) -> Self {
+    pub fn new(application: &str, out: &mut impl ByteSink) -> Self {
         let application = (!application.is_empty()).then_some(application);
         Self::section(
             &Section {
@@ -322,7 +322,7 @@ impl PcapngWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room, that is, fewer bytes than [`Block::block_len`].
-    pub fn section(header: &Section<'_>, out: &mut impl Sink) -> Self {
+    pub fn section(header: &Section<'_>, out: &mut impl ByteSink) -> Self {
         assert!(header.write(out), "no room for the section header");
         Self { interfaces: 0 }
     }
@@ -331,7 +331,7 @@ impl PcapngWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room.
-    pub fn interface(&mut self, name: &str, link_type: u16, out: &mut impl Sink) -> u32 {
+    pub fn interface(&mut self, name: &str, link_type: u16, out: &mut impl ByteSink) -> u32 {
         let name = (!name.is_empty()).then(|| name.to_owned());
         self.describe(
             &Interface {
@@ -347,7 +347,7 @@ impl PcapngWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room, that is, fewer bytes than [`Block::block_len`].
-    pub fn describe(&mut self, interface: &Interface, out: &mut impl Sink) -> u32 {
+    pub fn describe(&mut self, interface: &Interface, out: &mut impl ByteSink) -> u32 {
         let interface = Interface {
             time_unit: TimeUnit::NANOSECONDS,
             time_offset: 0,
@@ -366,7 +366,7 @@ impl PcapngWriter {
         stamp_ns: u64,
         original_len: u32,
         captured: &[u8],
-        out: &mut impl Sink,
+        out: &mut impl ByteSink,
     ) -> bool {
         self.packet(
             &EnhancedPacket {
@@ -381,7 +381,7 @@ impl PcapngWriter {
     }
 
     /// Appends a frame with options; its ticks are nanoseconds. Otherwise like [`record`](Self::record).
-    pub fn packet(&mut self, packet: &EnhancedPacket<'_>, out: &mut impl Sink) -> bool {
+    pub fn packet(&mut self, packet: &EnhancedPacket<'_>, out: &mut impl ByteSink) -> bool {
         debug_assert!(
             packet.interface < self.interfaces,
             "described before its first packet"
@@ -390,7 +390,7 @@ impl PcapngWriter {
     }
 
     /// Appends the statistics of an interface. Returns false if a fixed buffer has no room.
-    pub fn statistics(&mut self, statistics: &Statistics, out: &mut impl Sink) -> bool {
+    pub fn statistics(&mut self, statistics: &Statistics, out: &mut impl ByteSink) -> bool {
         debug_assert!(
             statistics.interface < self.interfaces,
             "described before its statistics"

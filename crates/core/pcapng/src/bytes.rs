@@ -2,12 +2,12 @@
 
 /// Byte order of a file or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// Reads an integer at the start of `bytes`.
     pub(crate) fn u16(self, bytes: &[u8]) -> Option<u16> {
         let bytes = *bytes.first_chunk()?;
@@ -48,21 +48,21 @@ pub(crate) const fn align4(len: usize) -> usize {
 }
 
 /// Destination of blocks and records: a growing `Vec<u8>`, or a [`Fixed`] slice.
-pub trait Sink {
+pub trait ByteSink {
     /// Makes room for `len` more bytes. Returns false if there is none; nothing may be appended then.
     fn make_room(&mut self, len: usize) -> bool;
 
     /// Appends `bytes`, for which there is room.
-    fn put(&mut self, bytes: &[u8]);
+    fn append(&mut self, bytes: &[u8]);
 }
 
-impl Sink for Vec<u8> {
+impl ByteSink for Vec<u8> {
     fn make_room(&mut self, len: usize) -> bool {
         self.reserve(len);
         true
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
@@ -103,14 +103,14 @@ impl<'a> Fixed<'a> {
     }
 }
 
-impl Sink for Fixed<'_> {
+impl ByteSink for Fixed<'_> {
     fn make_room(&mut self, len: usize) -> bool {
         len <= self.room()
     }
 
     /// # Panics
     /// There is no room.
-    fn put(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         self.slice[self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
@@ -120,12 +120,12 @@ impl Sink for Fixed<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Measure(pub(crate) usize);
 
-impl Sink for Measure {
+impl ByteSink for Measure {
     fn make_room(&mut self, _: usize) -> bool {
         true
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         self.0 += bytes.len();
     }
 }

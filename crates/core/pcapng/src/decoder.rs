@@ -3,7 +3,7 @@
 use crate::details::Details;
 use crate::error::{Error, Warnings};
 use crate::interface::Interface;
-use crate::parser::{Format, Item, Parser, Whole};
+use crate::parser::{Format, FileItem, Parser, IntactPart};
 
 /// Reads a capture file from pieces of any size, in bounded memory.
 ///
@@ -121,7 +121,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The file is damaged or truncated. All further calls return the same error.
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+    pub fn next_item(&mut self) -> Result<Option<FileItem<'_>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -133,7 +133,7 @@ impl Decoder {
         let error = match self.parser.step(rest) {
             Ok(Ok((event, len))) => {
                 self.start += len;
-                return Ok(Some(Item {
+                return Ok(Some(FileItem {
                     offset,
                     bytes: &rest[..len],
                     event,
@@ -166,7 +166,7 @@ impl Decoder {
     }
 
     /// Extent of the part read so far; after an error, of the intact part of the file.
-    pub fn whole(&self) -> Whole {
+    pub fn whole(&self) -> IntactPart {
         self.parser.whole()
     }
 

@@ -58,7 +58,7 @@ const DETAILS: [(Detail, &str, bool); 18] = [
 pub struct Details(u32);
 
 impl Details {
-    pub(crate) const fn note(&mut self, detail: Detail) {
+    pub(crate) const fn insert(&mut self, detail: Detail) {
         self.0 |= 1 << detail as u32;
     }
 

@@ -9,12 +9,12 @@ pub struct Error {
     /// Offset in bytes from the start of the file. Everything before is intact.
     pub offset: u64,
     /// Kind of error.
-    pub problem: Problem,
+    pub problem: FormatProblem,
 }
 
 /// Kinds of errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum FormatProblem {
     /// The first four bytes belong to no known format.
     #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
     UnknownFormat(Vec<u8>),

@@ -2,7 +2,7 @@
 
 use crate::{
     Decoder, EnhancedPacket, Error, Event, Interface, MAX_FRAME, MAX_METADATA, PcapngWriter,
-    Reader, Record, Summary, Whole, max_captured,
+    Reader, Record, Summary, IntactPart, max_captured,
 };
 
 /// Reads `bytes` as a capture file in several ways and compares the results.
@@ -28,19 +28,19 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 /// State at the end of reading.
-struct End {
-    whole: Whole,
+struct FuzzEnd {
+    whole: IntactPart,
     error: Option<Error>,
 }
 
 /// Reads the file as one slice.
-fn whole(bytes: &[u8]) -> End {
+fn whole(bytes: &[u8]) -> FuzzEnd {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => {
             assert_eq!(error.offset, 0, "the header is at the start");
-            return End {
-                whole: Whole::default(),
+            return FuzzEnd {
+                whole: IntactPart::default(),
                 error: Some(error),
             };
         }
@@ -77,11 +77,11 @@ fn whole(bytes: &[u8]) -> End {
         None => assert_eq!(at, bytes.len(), "all is read"),
     }
     assert!(reader.next_item().is_ok_and(|item| item.is_none()));
-    End { whole, error }
+    FuzzEnd { whole, error }
 }
 
 /// Reads the same file in pieces of this size.
-fn pieces(bytes: &[u8], size: usize, end: &End) {
+fn pieces(bytes: &[u8], size: usize, end: &FuzzEnd) {
     let size = size.min(bytes.len().max(1));
     let mut reader = Reader::new(bytes).ok();
     let mut decoder = Decoder::new();
@@ -122,7 +122,7 @@ fn pieces(bytes: &[u8], size: usize, end: &End) {
 }
 
 /// Reads the intact part of the file.
-fn repaired(bytes: &[u8], end: &End) {
+fn repaired(bytes: &[u8], end: &FuzzEnd) {
     let kept = &bytes[..end.whole.offset as usize];
     if kept.is_empty() {
         return;

@@ -1,6 +1,6 @@
 //! Options at the end of pcapng blocks: code, length, value padded to four bytes.
 
-use crate::bytes::{Order, Sink, align4};
+use crate::bytes::{ByteOrder, ByteSink, align4};
 
 pub(crate) const COMMENT: u16 = 1;
 
@@ -45,15 +45,15 @@ pub(crate) const ISB_USRDELIV: u16 = 8;
 
 /// Iterator over the options in `rest`, up to the end mark, the end, or the first option that does not fit.
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
-    order: Order,
+pub(crate) struct BlockOptions<'a> {
+    order: ByteOrder,
     rest: &'a [u8],
     /// True if an option exceeded the block.
     pub(crate) cut: bool,
 }
 
-impl<'a> Options<'a> {
-    pub(crate) fn new(order: Order, rest: &'a [u8]) -> Self {
+impl<'a> BlockOptions<'a> {
+    pub(crate) fn new(order: ByteOrder, rest: &'a [u8]) -> Self {
         Self {
             order,
             rest,
@@ -62,7 +62,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for BlockOptions<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -94,9 +94,9 @@ pub(crate) fn text(value: &[u8]) -> (&str, bool) {
 }
 
 /// Appends `bytes` and zeros up to a multiple of four.
-pub(crate) fn put_padded(bytes: &[u8], out: &mut impl Sink) {
-    out.put(bytes);
-    out.put(&[0; 3][..align4(bytes.len()) - bytes.len()]);
+pub(crate) fn put_padded(bytes: &[u8], out: &mut impl ByteSink) {
+    out.append(bytes);
+    out.append(&[0; 3][..align4(bytes.len()) - bytes.len()]);
 }
 
 /// Writes the options of one block, and an end mark if there are any.
@@ -105,14 +105,14 @@ pub(crate) struct Emit<'s, S> {
     any: bool,
 }
 
-impl<'s, S: Sink> Emit<'s, S> {
+impl<'s, S: ByteSink> Emit<'s, S> {
     pub(crate) fn new(out: &'s mut S) -> Self {
         Self { out, any: false }
     }
 
     fn head(&mut self, code: u16, len: usize) {
         let ([c0, c1], [l0, l1]) = (code.to_le_bytes(), (len as u16).to_le_bytes());
-        self.out.put(&[c0, c1, l0, l1]);
+        self.out.append(&[c0, c1, l0, l1]);
         self.any = true;
     }
 
@@ -149,16 +149,16 @@ impl<'s, S: Sink> Emit<'s, S> {
             let value = &value.as_bytes()[..value.len().min(usize::from(u16::MAX) - 1)];
             let len = 1 + value.len();
             self.head(code, len);
-            self.out.put(&[0]);
-            self.out.put(value);
-            self.out.put(&[0; 3][..align4(len) - len]);
+            self.out.append(&[0]);
+            self.out.append(value);
+            self.out.append(&[0; 3][..align4(len) - len]);
         }
         self
     }
 
     pub(crate) fn end(&mut self) {
         if self.any {
-            self.out.put(&[0; 4]);
+            self.out.append(&[0; 4]);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Common parser of both formats: a file is a header and blocks, each parsed from bytes that begin with it.
 
 use crate::blocks::{Custom, PacketOptions, SECTION_HEADER, Section, Statistics};
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::details::Details;
-use crate::error::{Error, Problem, Warnings};
+use crate::error::{Error, FormatProblem, Warnings};
 use crate::interface::Interface;
-use crate::pcap::{self, Layout};
-use crate::pcapng::{BlockContext, Known};
+use crate::pcap::{self, FileLayout};
+use crate::pcapng::{BlockContext, KnownInterface};
 
 /// One captured frame. Its bytes are borrowed from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Format {
 
 /// Header of a pcap file, or of a section of pcapng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header<'a> {
+pub struct FileHeader<'a> {
     /// Format of the file.
     pub format: Format,
     /// True if the integers are big endian.
@@ -52,7 +52,7 @@ pub struct Header<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A header. The header of pcap also describes interface 0.
-    Header(Header<'a>),
+    Header(FileHeader<'a>),
     /// Description of an interface, with its index.
     Interface(u32),
     /// A frame.
@@ -70,7 +70,7 @@ pub enum Event<'a> {
 
 /// One block or record, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct FileItem<'a> {
     /// Offset in bytes from the start of the file.
     pub offset: u64,
     /// Bytes of the block as in the file, for copying.
@@ -83,7 +83,7 @@ pub struct Item<'a> {
 
 /// Extent of the intact part of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Whole {
+pub struct IntactPart {
     /// Offset of the end of the last complete block: a file cut there reads without an error.
     pub offset: u64,
     /// Number of complete blocks and records, including headers.
@@ -94,7 +94,7 @@ pub struct Whole {
 
 /// More bytes are needed for the next block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Short {
+pub(crate) struct MissingBytes {
     pub(crate) what: &'static str,
     /// Bytes of the block before the incomplete part.
     pub(crate) before: usize,
@@ -103,18 +103,18 @@ pub(crate) struct Short {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ParserState {
     Start,
-    Pcap(Layout),
+    Pcap(FileLayout),
     Pcapng(BlockContext),
 }
 
 /// State of parsing: the blocks read so far, and their effect on the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Parser {
-    state: State,
-    known: Known,
-    whole: Whole,
+    state: ParserState,
+    known: KnownInterface,
+    whole: IntactPart,
     /// True if the layout of pcap records may also be inferred from the bytes that follow the file header.
     any_layout: bool,
 }
@@ -122,9 +122,9 @@ pub(crate) struct Parser {
 impl Parser {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Start,
-            known: Known::default(),
-            whole: Whole::default(),
+            state: ParserState::Start,
+            known: KnownInterface::default(),
+            whole: IntactPart::default(),
             any_layout: false,
         }
     }
@@ -138,22 +138,22 @@ impl Parser {
 
     /// Returns true if the layout of pcap records was inferred from the first records, not from the magic number.
     pub(crate) fn has_other_layout(&self) -> bool {
-        matches!(self.state, State::Pcap(layout) if layout.is_guessed())
+        matches!(self.state, ParserState::Pcap(layout) if layout.is_guessed())
     }
 
     pub(crate) fn is_known_to_libpcap(&self) -> bool {
         match self.state {
-            State::Start => false,
-            State::Pcap(layout) => layout.is_known_to_libpcap(),
-            State::Pcapng(_) => true,
+            ParserState::Start => false,
+            ParserState::Pcap(layout) => layout.is_known_to_libpcap(),
+            ParserState::Pcapng(_) => true,
         }
     }
 
     pub(crate) fn format(&self) -> Option<Format> {
         match self.state {
-            State::Start => None,
-            State::Pcap(_) => Some(Format::Pcap),
-            State::Pcapng(_) => Some(Format::Pcapng),
+            ParserState::Start => None,
+            ParserState::Pcap(_) => Some(Format::Pcap),
+            ParserState::Pcapng(_) => Some(Format::Pcapng),
         }
     }
 
@@ -169,7 +169,7 @@ impl Parser {
         self.known.details
     }
 
-    pub(crate) fn whole(&self) -> Whole {
+    pub(crate) fn whole(&self) -> IntactPart {
         self.whole
     }
 
@@ -181,15 +181,15 @@ impl Parser {
     pub(crate) fn step<'a>(
         &mut self,
         rest: &'a [u8],
-    ) -> Result<Result<(Event<'a>, usize), Short>, Error> {
+    ) -> Result<Result<(Event<'a>, usize), MissingBytes>, Error> {
         let step = match &mut self.state {
-            State::Start => self.start(rest),
-            State::Pcap(layout) => {
+            ParserState::Start => self.start(rest),
+            ParserState::Pcap(layout) => {
                 let known = &mut self.known;
                 let record = pcap::record(layout, &known.interfaces[0], rest, &mut known.warnings);
                 record.map(|read| read.map(|(record, len)| (Event::Record(record), len)))
             }
-            State::Pcapng(context) => context.block(rest, &mut self.known),
+            ParserState::Pcapng(context) => context.block(rest, &mut self.known),
         };
         if let Ok(Ok((event, len))) = &step {
             self.whole.offset += *len as u64;
@@ -199,9 +199,9 @@ impl Parser {
         step.map_err(|problem| self.error(problem))
     }
 
-    fn start<'a>(&mut self, rest: &'a [u8]) -> Result<Result<(Event<'a>, usize), Short>, Problem> {
+    fn start<'a>(&mut self, rest: &'a [u8]) -> Result<Result<(Event<'a>, usize), MissingBytes>, FormatProblem> {
         let short = |needed| {
-            Ok(Err(Short {
+            Ok(Err(MissingBytes {
                 what: "file header",
                 before: 0,
                 needed,
@@ -212,17 +212,17 @@ impl Parser {
         };
         if *magic == SECTION_HEADER.to_le_bytes() {
             let mut context = BlockContext {
-                order: Order::Little,
+                order: ByteOrder::Little,
                 section: 0,
             };
             let block = context.block(rest, &mut self.known)?;
             if block.is_ok() {
-                self.state = State::Pcapng(context);
+                self.state = ParserState::Pcapng(context);
             }
             return Ok(block);
         }
         let Some(mut layout) = pcap::recognise(*magic) else {
-            return Err(Problem::UnknownFormat(magic.to_vec()));
+            return Err(FormatProblem::UnknownFormat(magic.to_vec()));
         };
         let len = layout.file_header();
         let Some(header) = rest.first_chunk().filter(|_| rest.len() >= len) else {
@@ -233,20 +233,20 @@ impl Parser {
             layout = layout.settled(&interface, &rest[len..]);
         }
         self.known.interfaces.push(interface);
-        self.state = State::Pcap(layout);
-        let header = Header {
+        self.state = ParserState::Pcap(layout);
+        let header = FileHeader {
             format: Format::Pcap,
-            big_endian: layout.order == Order::Big,
+            big_endian: layout.order == ByteOrder::Big,
             section: Section::default(),
         };
         Ok(Ok((Event::Header(header), len)))
     }
 
     /// Error of a file that ends `present` bytes after the last complete block.
-    pub(crate) fn truncated(&self, short: Short, present: usize) -> Error {
+    pub(crate) fn truncated(&self, short: MissingBytes, present: usize) -> Error {
         self.error(match self.state {
-            State::Start => Problem::TruncatedHeader,
-            _ => Problem::Truncated {
+            ParserState::Start => FormatProblem::TruncatedHeader,
+            _ => FormatProblem::Truncated {
                 what: short.what,
                 needed: short.needed as u64,
                 present: (present - short.before) as u64,
@@ -254,7 +254,7 @@ impl Parser {
         })
     }
 
-    pub(crate) fn error(&self, problem: Problem) -> Error {
+    pub(crate) fn error(&self, problem: FormatProblem) -> Error {
         Error {
             offset: self.whole.offset,
             problem,

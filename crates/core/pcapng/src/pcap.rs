@@ -1,10 +1,10 @@
 //! The pcap format of libpcap: a file header of 24 bytes, then records.
 
 use crate::blocks::PacketOptions;
-use crate::bytes::{Order, Sink};
-use crate::error::{Problem, Warnings};
+use crate::bytes::{ByteOrder, ByteSink};
+use crate::error::{FormatProblem, Warnings};
 use crate::interface::{Interface, TimeUnit};
-use crate::parser::{Record, Short};
+use crate::parser::{Record, MissingBytes};
 use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -34,8 +34,8 @@ enum Lengths {
 
 /// Layout of the records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) order: Order,
+pub(crate) struct FileLayout {
+    pub(crate) order: ByteOrder,
     time_unit: TimeUnit,
     /// Length of the file header, in bytes.
     file_header: usize,
@@ -46,9 +46,9 @@ pub(crate) struct Layout {
 }
 
 /// Returns the layout of a file that begins with these four bytes, or `None` if it is not pcap.
-pub(crate) fn recognise(magic: [u8; 4]) -> Option<Layout> {
-    let layout = |order: Order| {
-        let plain = Layout {
+pub(crate) fn recognise(magic: [u8; 4]) -> Option<FileLayout> {
+    let layout = |order: ByteOrder| {
+        let plain = FileLayout {
             order,
             time_unit: TimeUnit::MICROSECONDS,
             file_header: FILE_HEADER,
@@ -58,22 +58,22 @@ pub(crate) fn recognise(magic: [u8; 4]) -> Option<Layout> {
         };
         match order.u32(&magic)? {
             MICROSECONDS => Some(plain),
-            NANOSECONDS => Some(Layout {
+            NANOSECONDS => Some(FileLayout {
                 time_unit: TimeUnit::NANOSECONDS,
                 ..plain
             }),
-            PATCHED => Some(Layout { extra: 8, ..plain }),
-            magic if IXIA.contains(&magic) => Some(Layout {
+            PATCHED => Some(FileLayout { extra: 8, ..plain }),
+            magic if IXIA.contains(&magic) => Some(FileLayout {
                 file_header: FILE_HEADER + 4,
                 ..plain
             }),
             _ => None,
         }
     };
-    layout(Order::Little).or_else(|| layout(Order::Big))
+    layout(ByteOrder::Little).or_else(|| layout(ByteOrder::Big))
 }
 
-impl Layout {
+impl FileLayout {
     /// Length of the file header, in bytes.
     pub(crate) const fn file_header(&self) -> usize {
         self.file_header
@@ -157,25 +157,25 @@ impl Layout {
 
 /// Returns the only interface of a file.
 pub(crate) fn interface(
-    layout: &mut Layout,
+    layout: &mut FileLayout,
     header: &[u8; FILE_HEADER],
-) -> Result<Interface, Problem> {
+) -> Result<Interface, FormatProblem> {
     let order = layout.order;
-    let major = order.u16(&header[4..]).ok_or(Problem::TruncatedHeader)?;
-    let minor = order.u16(&header[6..]).ok_or(Problem::TruncatedHeader)?;
+    let major = order.u16(&header[4..]).ok_or(FormatProblem::TruncatedHeader)?;
+    let minor = order.u16(&header[6..]).ok_or(FormatProblem::TruncatedHeader)?;
     layout.lengths = match (major, minor) {
         (VERSION, ..=2) | (VERSION_DGUX, 0) => Lengths::OriginalFirst,
         (VERSION, 3) => Lengths::SmallerCaptured,
         (VERSION, _) => Lengths::CapturedFirst,
         _ => {
-            return Err(Problem::Version {
+            return Err(FormatProblem::Version {
                 major,
                 known: VERSION,
             });
         }
     };
-    let snap_len = order.u32(&header[16..]).ok_or(Problem::TruncatedHeader)?;
-    let link = order.u32(&header[20..]).ok_or(Problem::TruncatedHeader)?;
+    let snap_len = order.u32(&header[16..]).ok_or(FormatProblem::TruncatedHeader)?;
+    let link = order.u32(&header[20..]).ok_or(FormatProblem::TruncatedHeader)?;
     // pcap-linktype(7): bit 26 is set if the top four bits hold the FCS length in units of two bytes.
     let fcs_len = if link & 1 << 26 != 0 {
         (link >> 28) as u8 * 2
@@ -192,13 +192,13 @@ pub(crate) fn interface(
 
 /// Reads the record at the start of `rest`. Returns it with its length in the file.
 pub(crate) fn record<'a>(
-    layout: &Layout,
+    layout: &FileLayout,
     interface: &Interface,
     rest: &'a [u8],
     warnings: &mut Warnings,
-) -> Result<Result<(Record<'a>, usize), Short>, Problem> {
+) -> Result<Result<(Record<'a>, usize), MissingBytes>, FormatProblem> {
     let Some(header) = rest.first_chunk::<RECORD_HEADER>() else {
-        return Ok(Err(Short {
+        return Ok(Err(MissingBytes {
             what: "record header",
             before: 0,
             needed: RECORD_HEADER,
@@ -208,14 +208,14 @@ pub(crate) fn record<'a>(
     let len = captured_len as usize;
     let most = max_captured(interface.link_type);
     if len > most {
-        return Err(Problem::TooLarge {
+        return Err(FormatProblem::TooLarge {
             len: captured_len,
             most,
         });
     }
     let begin = RECORD_HEADER + layout.extra;
     let Some(captured) = rest.get(begin..begin + len) else {
-        return Ok(Err(Short {
+        return Ok(Err(MissingBytes {
             what: "record",
             before: RECORD_HEADER,
             needed: layout.extra + len,
@@ -325,7 +325,7 @@ impl PcapWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
-    pub fn new(link_type: u16, out: &mut impl Sink) -> Self {
+    pub fn new(link_type: u16, out: &mut impl ByteSink) -> Self {
         Self::with(link_type, MAX_CAPTURED as u32, Precision::Nano, out)
     }
 
@@ -333,9 +333,9 @@ impl PcapWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
-    pub fn with(link_type: u16, snap_len: u32, precision: Precision, out: &mut impl Sink) -> Self {
+    pub fn with(link_type: u16, snap_len: u32, precision: Precision, out: &mut impl ByteSink) -> Self {
         assert!(out.make_room(FILE_HEADER), "no room for the file header");
-        out.put(&Self::file_header_with(link_type, snap_len, precision));
+        out.append(&Self::file_header_with(link_type, snap_len, precision));
         Self { precision }
     }
 
@@ -346,19 +346,19 @@ impl PcapWriter {
         stamp_ns: u64,
         original_len: u32,
         captured: &[u8],
-        out: &mut impl Sink,
+        out: &mut impl ByteSink,
     ) -> bool {
         if !out.make_room(Self::record_len(captured.len())) {
             return false;
         }
         let captured = &captured[..captured.len().min(MAX_FRAME)];
-        out.put(&Self::record_header_with(
+        out.append(&Self::record_header_with(
             stamp_ns,
             original_len,
             captured.len() as u32,
             self.precision,
         ));
-        out.put(captured);
+        out.append(captured);
         true
     }
 }

@@ -4,25 +4,25 @@ use crate::blocks::{
     BYTE_ORDER, CUSTOM, Custom, ENHANCED_PACKET, FRAMING, INTERFACE, OLD_PACKET, PacketOptions,
     SECTION_HEADER, SIMPLE_PACKET, STATISTICS, Section, Statistics, VERSION,
 };
-use crate::bytes::{Order, align4};
+use crate::bytes::{ByteOrder, align4};
 use crate::details::{Detail, Details};
-use crate::error::{Problem, Warnings};
+use crate::error::{FormatProblem, Warnings};
 use crate::interface::{Interface, TimeUnit};
-use crate::options::{self as opt, Options, text};
-use crate::parser::{Event, Format, Header, Record, Short};
+use crate::options::{self as opt, BlockOptions, text};
+use crate::parser::{Event, Format, FileHeader, Record, MissingBytes};
 use crate::{MAX_BLOCK, MAX_METADATA, max_captured};
 
 /// State from earlier blocks that the next block depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockContext {
-    pub(crate) order: Order,
+    pub(crate) order: ByteOrder,
     /// Index of the section's interface 0.
     pub(crate) section: usize,
 }
 
 /// State that outlives a block.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownInterface {
     pub(crate) interfaces: Vec<Interface>,
     /// Memory of `interfaces`, in bytes.
     pub(crate) memory: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Known {
     pub(crate) details: Details,
 }
 
-impl Known {
+impl KnownInterface {
     /// Maximum length of a block in bytes.
     fn max_block(&self) -> usize {
         // Room for the options of the longest frame.
@@ -53,13 +53,13 @@ impl BlockContext {
     pub(crate) fn block<'a>(
         &mut self,
         rest: &'a [u8],
-        known: &mut Known,
-    ) -> Result<Result<(Event<'a>, usize), Short>, Problem> {
+        known: &mut KnownInterface,
+    ) -> Result<Result<(Event<'a>, usize), MissingBytes>, FormatProblem> {
         let Frame { kind, body, len } = match self.frame(rest, known.max_block())? {
             Ok(frame) => frame,
             Err(short) => return Ok(Err(short)),
         };
-        let wrong = Problem::BlockLength {
+        let wrong = FormatProblem::BlockLength {
             kind,
             len: len as u32,
         };
@@ -86,9 +86,9 @@ impl BlockContext {
         &mut self,
         rest: &'a [u8],
         most: usize,
-    ) -> Result<Result<Frame<'a>, Short>, Problem> {
+    ) -> Result<Result<Frame<'a>, MissingBytes>, FormatProblem> {
         let short = |needed| {
-            Ok(Err(Short {
+            Ok(Err(MissingBytes {
                 what: "block",
                 before: 0,
                 needed,
@@ -100,15 +100,15 @@ impl BlockContext {
         if head[..4] == SECTION_HEADER.to_le_bytes() {
             let magic = [head[8], head[9], head[10], head[11]];
             self.order = match magic {
-                _ if magic == BYTE_ORDER.to_le_bytes() => Order::Little,
-                _ if magic == BYTE_ORDER.to_be_bytes() => Order::Big,
-                _ => return Err(Problem::ByteOrder(magic)),
+                _ if magic == BYTE_ORDER.to_le_bytes() => ByteOrder::Little,
+                _ if magic == BYTE_ORDER.to_be_bytes() => ByteOrder::Big,
+                _ => return Err(FormatProblem::ByteOrder(magic)),
             };
         }
         let word = |at: usize| self.order.u32(&head[at..]).unwrap_or_default();
         let (kind, claimed) = (word(0), word(4));
         let len = claimed as usize;
-        let wrong = Problem::BlockLength { kind, len: claimed };
+        let wrong = FormatProblem::BlockLength { kind, len: claimed };
         // Some writers exclude the padding from the length; libpcap refuses these files, too.
         if len < FRAMING || !len.is_multiple_of(4) || len > most {
             return Err(wrong);
@@ -126,11 +126,11 @@ impl BlockContext {
     fn section_header<'a>(
         &mut self,
         body: &'a [u8],
-        known: &mut Known,
-    ) -> Result<Event<'a>, Option<Problem>> {
+        known: &mut KnownInterface,
+    ) -> Result<Event<'a>, Option<FormatProblem>> {
         let major = self.order.u16(body.get(4..).ok_or(None)?).ok_or(None)?;
         if major != VERSION {
-            return Err(Some(Problem::Version {
+            return Err(Some(FormatProblem::Version {
                 major,
                 known: VERSION,
             }));
@@ -138,7 +138,7 @@ impl BlockContext {
         self.section = known.interfaces.len();
         let mut section = Section::default();
         let mut odd = false;
-        let mut options = Options::new(self.order, body.get(16..).unwrap_or_default());
+        let mut options = BlockOptions::new(self.order, body.get(16..).unwrap_or_default());
         for (code, value) in &mut options {
             let field = match code {
                 opt::COMMENT => &mut section.comment,
@@ -146,7 +146,7 @@ impl BlockContext {
                 opt::SHB_OS => &mut section.os,
                 opt::SHB_APPLICATION => &mut section.application,
                 other => {
-                    known.details.note(of_other(other));
+                    known.details.insert(of_other(other));
                     continue;
                 }
             };
@@ -155,18 +155,18 @@ impl BlockContext {
             field.get_or_insert(text);
         }
         known.warnings.odd_blocks += u64::from(odd || options.cut);
-        Ok(Event::Header(Header {
+        Ok(Event::Header(FileHeader {
             format: Format::Pcapng,
-            big_endian: self.order == Order::Big,
+            big_endian: self.order == ByteOrder::Big,
             section,
         }))
     }
 
-    fn interface<'a>(&self, body: &[u8], known: &mut Known) -> Result<Event<'a>, Option<Problem>> {
+    fn interface<'a>(&self, body: &[u8], known: &mut KnownInterface) -> Result<Event<'a>, Option<FormatProblem>> {
         let interface = self.description(body, &mut known.details).ok_or(None)?;
         // Unless limited, a file of nothing but descriptions would fill the memory.
         if known.memory + interface.memory() > MAX_METADATA {
-            return Err(Some(Problem::TooMuchMetadata(known.interfaces.len())));
+            return Err(Some(FormatProblem::TooMuchMetadata(known.interfaces.len())));
         }
         known.memory += interface.memory();
         known.max_captured = known.max_captured.max(max_captured(interface.link_type));
@@ -184,20 +184,20 @@ impl BlockContext {
             let text = String::from_utf8_lossy(value);
             Some(text.trim_end_matches('\0').to_owned())
         };
-        let mut options = Options::new(self.order, body.get(8..)?);
+        let mut options = BlockOptions::new(self.order, body.get(8..)?);
         for (code, value) in &mut options {
             match code {
-                opt::COMMENT => details.note(Detail::InterfaceComment),
+                opt::COMMENT => details.insert(Detail::InterfaceComment),
                 opt::IF_NAME | opt::IF_DESCRIPTION | opt::IF_OS | opt::IF_MAC | opt::IF_SPEED => {
-                    details.note(Detail::InterfaceText);
+                    details.insert(Detail::InterfaceText);
                 }
-                opt::IF_FILTER => details.note(Detail::Filter),
-                opt::IF_IPV4 | opt::IF_IPV6 | opt::IF_EUI => details.note(Detail::InterfaceAddress),
-                opt::IF_HARDWARE => details.note(Detail::InterfaceHardware),
-                opt::IF_ZONE => details.note(Detail::InterfaceZone),
-                opt::IF_TXSPEED | opt::IF_RXSPEED => details.note(Detail::InterfaceSpeeds),
+                opt::IF_FILTER => details.insert(Detail::Filter),
+                opt::IF_IPV4 | opt::IF_IPV6 | opt::IF_EUI => details.insert(Detail::InterfaceAddress),
+                opt::IF_HARDWARE => details.insert(Detail::InterfaceHardware),
+                opt::IF_ZONE => details.insert(Detail::InterfaceZone),
+                opt::IF_TXSPEED | opt::IF_RXSPEED => details.insert(Detail::InterfaceSpeeds),
                 opt::IF_TSRESOL | opt::IF_FCSLEN | opt::IF_TSOFFSET => {}
-                other => details.note(of_other(other)),
+                other => details.insert(of_other(other)),
             }
             match (code, value) {
                 (opt::IF_NAME, _) => interface.name = owned(value),
@@ -222,8 +222,8 @@ impl BlockContext {
         &self,
         kind: u32,
         body: &'a [u8],
-        known: &mut Known,
-    ) -> Result<Record<'a>, Option<Problem>> {
+        known: &mut KnownInterface,
+    ) -> Result<Record<'a>, Option<FormatProblem>> {
         let fixed = body.first_chunk::<20>().ok_or(None)?;
         let word = |at: usize| self.order.u32(&fixed[at..]).unwrap_or_default();
         let half = |at: usize| self.order.u16(&fixed[at..]).unwrap_or_default();
@@ -252,9 +252,9 @@ impl BlockContext {
     ) -> (PacketOptions<'a>, bool) {
         let mut found = PacketOptions::NONE;
         let mut odd = false;
-        let mut options = Options::new(self.order, rest);
+        let mut options = BlockOptions::new(self.order, rest);
         for (code, value) in &mut options {
-            details.note(match code {
+            details.insert(match code {
                 opt::COMMENT if found.comment.is_some() => Detail::SecondComment,
                 opt::COMMENT => Detail::PacketComment,
                 opt::EPB_FLAGS => Detail::PacketFlags,
@@ -288,8 +288,8 @@ impl BlockContext {
     fn simple_packet<'a>(
         &self,
         body: &'a [u8],
-        known: &mut Known,
-    ) -> Result<Record<'a>, Option<Problem>> {
+        known: &mut KnownInterface,
+    ) -> Result<Record<'a>, Option<FormatProblem>> {
         let original = self.order.u32(body).ok_or(None)?;
         let limit = known.interfaces.get(self.section).map_or(0, |i| i.snap_len);
         let captured = if limit == 0 {
@@ -308,18 +308,18 @@ impl BlockContext {
         captured_len: u32,
         original_len: u32,
         rest: &'a [u8],
-        known: &mut Known,
-    ) -> Result<Record<'a>, Option<Problem>> {
+        known: &mut KnownInterface,
+    ) -> Result<Record<'a>, Option<FormatProblem>> {
         let described = &known.interfaces[self.section..];
         let Some(interface) = described.get(id as usize) else {
-            return Err(Some(Problem::UnknownInterface {
+            return Err(Some(FormatProblem::UnknownInterface {
                 id,
                 known: described.len() as u32,
             }));
         };
         let most = max_captured(interface.link_type);
         if captured_len as usize > most {
-            return Err(Some(Problem::TooLarge {
+            return Err(Some(FormatProblem::TooLarge {
                 len: captured_len,
                 most,
             }));
@@ -337,7 +337,7 @@ impl BlockContext {
         })
     }
 
-    fn statistics<'a>(&self, body: &[u8], known: &mut Known) -> Result<Event<'a>, Option<Problem>> {
+    fn statistics<'a>(&self, body: &[u8], known: &mut KnownInterface) -> Result<Event<'a>, Option<FormatProblem>> {
         let fixed = body.first_chunk::<12>().ok_or(None)?;
         let id = self.order.u32(fixed).ok_or(None)?;
         let Some(interface) = known.interfaces[self.section..].get(id as usize) else {
@@ -351,7 +351,7 @@ impl BlockContext {
             ..Statistics::default()
         };
         let mut odd = false;
-        let mut options = Options::new(self.order, &body[12..]);
+        let mut options = BlockOptions::new(self.order, &body[12..]);
         for (code, value) in &mut options {
             let field = match code {
                 opt::ISB_START => &mut found.start_ns,
@@ -371,7 +371,7 @@ impl BlockContext {
             odd |= !set(field, number);
         }
         known.warnings.odd_blocks += u64::from(odd || options.cut);
-        known.details.note(Detail::Statistics);
+        known.details.insert(Detail::Statistics);
         Ok(Event::Statistics(found))
     }
 }

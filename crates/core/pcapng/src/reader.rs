@@ -1,8 +1,8 @@
 //! Reader of a capture file in memory.
 
-use crate::error::{Error, Problem, Warnings};
+use crate::error::{Error, FormatProblem, Warnings};
 use crate::interface::Interface;
-use crate::parser::{Event, Format, Item, Parser, Record, Whole};
+use crate::parser::{Event, Format, FileItem, Parser, Record, IntactPart};
 
 /// Reads a capture file in memory, record by record.
 ///
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         step.map_err(|short| parser.truncated(short, file.len()))?;
         let format = parser
             .format()
-            .ok_or_else(|| parser.error(Problem::TruncatedHeader))?;
+            .ok_or_else(|| parser.error(FormatProblem::TruncatedHeader))?;
         Ok(Self {
             file,
             parser,
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Extent of the part read so far; after an error, of the intact part of the file.
-    pub fn whole(&self) -> Whole {
+    pub fn whole(&self) -> IntactPart {
         self.parser.whole()
     }
 
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// The file is damaged or truncated.
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+    pub fn next_item(&mut self) -> Result<Option<FileItem<'_>>, Error> {
         if self.at_header {
             self.at_header = false;
             self.parser = Parser::with_any_layout();
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         let Some(event) = self.step()? else {
             return Ok(None);
         };
-        Ok(Some(Item {
+        Ok(Some(FileItem {
             offset: start,
             bytes: &self.file[start as usize..self.offset() as usize],
             event,

@@ -2,7 +2,7 @@
 
 use crate::blocks::Statistics;
 use crate::error::Error;
-use crate::parser::{Event, Format, Item, Record};
+use crate::parser::{Event, Format, FileItem, Record};
 use crate::reader::Reader;
 
 /// Counts of a set of frames.
@@ -84,7 +84,7 @@ pub struct Summary {
 
 impl Summary {
     /// Adds a block.
-    pub fn add(&mut self, item: &Item<'_>) {
+    pub fn add(&mut self, item: &FileItem<'_>) {
         self.file_bytes += item.bytes.len() as u64;
         if self.interfaces.len() < item.interfaces.len() {
             let known = item.interfaces.len();
@@ -113,7 +113,7 @@ impl Summary {
     }
 
     /// Summarises a file in memory up to its end or the first error. Also returns the error.
-    pub fn of(file: &[u8]) -> (Self, Option<Error>) {
+    pub fn from_bytes(file: &[u8]) -> (Self, Option<Error>) {
         let mut summary = Self::default();
         let mut reader = match Reader::new(file) {
             Ok(reader) => reader,

@@ -19,7 +19,7 @@ pub struct Flows {
 impl Flows {
     /// Resizes the table to `flows` slots, and clears those that the current settings cannot have produced: slots
     /// beyond the table and destinations outside `min..=max`.
-    pub(crate) fn settle(&mut self, flows: u32, min: u32, max: u32) {
+    pub(crate) fn resize_and_clear(&mut self, flows: u32, min: u32, max: u32) {
         self.slots.resize(flows as usize, Slot::default());
         if self.current >= self.slots.len() {
             self.current = 0;

@@ -9,7 +9,7 @@ pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
 
 /// Addresses of the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Network {
+pub(crate) enum NetworkFields {
     V4 {
         src: u32,
         dst: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Fields<'a> {
     /// Tag control information of the inner tag.
     pub(crate) vlan: Option<u16>,
     pub(crate) labels: &'a [u32],
-    pub(crate) network: Network,
+    pub(crate) network: NetworkFields,
     pub(crate) sport: u16,
     pub(crate) dport: u16,
     pub(crate) tag: PktgenTag,
@@ -44,7 +44,7 @@ pub(crate) struct Fields<'a> {
 
 /// Offsets of the headers in a frame, and the constant part of the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct FrameLayout {
     /// Offset of the network header.
     pub(crate) ip: usize,
     /// Offset of the UDP header.
@@ -55,13 +55,13 @@ pub(crate) struct Layout {
 
 impl Fields<'_> {
     /// Writes the frame into `out`, replacing its content.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) -> Layout {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> FrameLayout {
         out.clear();
         out.extend(self.dst_mac.0);
         out.extend(self.src_mac.0);
         let inner = match self.network {
-            Network::V4 { .. } => ethertype::IPV4,
-            Network::V6 { .. } => ethertype::IPV6,
+            NetworkFields::V4 { .. } => ethertype::IPV4,
+            NetworkFields::V6 { .. } => ethertype::IPV6,
         };
         let word = |out: &mut Vec<u8>, value: u16| out.extend(value.to_be_bytes());
         let tags = [self.svlan, self.vlan];
@@ -84,8 +84,8 @@ impl Fields<'_> {
             out.extend((label & !BOTTOM_OF_STACK | s).to_be_bytes());
         }
         let ip = match self.network {
-            Network::V4 { .. } => 20,
-            Network::V6 { .. } => 40,
+            NetworkFields::V4 { .. } => 20,
+            NetworkFields::V6 { .. } => 40,
         };
         let datagram = self.len.saturating_sub(out.len() + ip).max(24);
         let start = out.len();
@@ -103,12 +103,12 @@ impl Fields<'_> {
             let sum = checksum::udp(checksum::finish(pseudo + checksum::sum(&out[udp..])));
             out[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
         }
-        Layout {
+        FrameLayout {
             ip: start,
             udp,
             header_sum: match self.network {
-                Network::V4 { tos, .. } => checksum::sum(&[0x45, tos, TTL, protocol::UDP]),
-                Network::V6 { .. } => 0,
+                NetworkFields::V4 { tos, .. } => checksum::sum(&[0x45, tos, TTL, protocol::UDP]),
+                NetworkFields::V6 { .. } => 0,
             },
         }
     }
@@ -117,8 +117,8 @@ impl Fields<'_> {
     /// checksum must be the same; all other fields may differ. At full speed this saves about 260 instructions per
     /// frame compared with [`write`](Self::write) (`examples/device_path.rs` of the traffic engine): it lays out no
     /// headers, and does not sum the fill, which is all zeros.
-    pub(crate) fn patch(&self, layout: &Layout, out: &mut Vec<u8>) {
-        let &Layout {
+    pub(crate) fn patch(&self, layout: &FrameLayout, out: &mut Vec<u8>) {
+        let &FrameLayout {
             ip,
             udp,
             header_sum,
@@ -135,7 +135,7 @@ impl Fields<'_> {
             macs[6..].copy_from_slice(&self.src_mac.0);
         }
         let addresses = match self.network {
-            Network::V4 { src, dst, id, .. } => {
+            NetworkFields::V4 { src, dst, id, .. } => {
                 let Some(header) = network.first_chunk_mut::<20>() else {
                     return;
                 };
@@ -149,7 +149,7 @@ impl Fields<'_> {
                 header[16..20].copy_from_slice(&dst.to_be_bytes());
                 addresses
             }
-            Network::V6 { src, dst, .. } => {
+            NetworkFields::V6 { src, dst, .. } => {
                 let Some(header) = network.first_chunk_mut::<40>() else {
                     return;
                 };
@@ -191,7 +191,7 @@ impl Fields<'_> {
     /// Writes the IP header and returns the sum of the pseudo header.
     fn network_header(&self, out: &mut Vec<u8>, datagram: usize) -> u64 {
         match self.network {
-            Network::V4 { src, dst, tos, id } => {
+            NetworkFields::V4 { src, dst, tos, id } => {
                 let start = out.len();
                 out.extend([0x45, tos]);
                 out.extend(((20 + datagram) as u16).to_be_bytes());
@@ -204,7 +204,7 @@ impl Fields<'_> {
                 let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
                 checksum::pseudo_v4(src, dst, protocol::UDP, datagram as u16)
             }
-            Network::V6 { src, dst, class } => {
+            NetworkFields::V6 { src, dst, class } => {
                 out.extend((6 << 28 | u32::from(class) << 20).to_be_bytes());
                 out.extend((datagram as u16).to_be_bytes());
                 out.extend([protocol::UDP, TTL]);
@@ -237,7 +237,7 @@ mod tests {
             svlan: tags.0,
             vlan: tags.1,
             labels,
-            network: Network::V4 {
+            network: NetworkFields::V4 {
                 src: 0x0a00_0001,
                 dst: 0x0a00_0002,
                 tos: 0x28,
@@ -275,9 +275,9 @@ mod tests {
                     Ipv6Addr::from_bits(u128::from(words[i]) << 64 | u128::from(words[i + 1]))
                 };
                 fields.network = if is_v6 {
-                    Network::V6 { src: wide(0), dst: wide(2), class: 0xb8 }
+                    NetworkFields::V6 { src: wide(0), dst: wide(2), class: 0xb8 }
                 } else {
-                    Network::V4 { src: words[0], dst: words[2], tos: 7, id }
+                    NetworkFields::V4 { src: words[0], dst: words[2], tos: 7, id }
                 };
                 (fields.sport, fields.dport) = (ports[0], ports[1]);
                 fields.tag = PktgenTag { sequence: words[4], time: [words[5], words[6]] };

@@ -8,9 +8,9 @@
 //! |---|---|
 //! | generate the packets of a device, one after another | [`Walker`] |
 //! | generate them in a port, from tables | [`Recipe`] |
-//! | read the state of a device | [`Progress`] |
+//! | read the state of a device | [`DeviceProgress`] |
 //! | recognise packets of a generator | [`classify_pktgen`] |
-//! | count and time packets as `pgrx` does | [`Row`] |
+//! | count and time packets as `pgrx` does | [`CpuStatistics`] |
 
 #![forbid(unsafe_code)]
 
@@ -19,19 +19,19 @@ mod flows;
 mod frame;
 mod progress;
 mod random;
-mod row;
+mod cpu_statistics;
 mod walker;
 
 pub use classify::{PktgenFrame, classify_pktgen};
 pub use flows::Flows;
-pub use progress::Progress;
-pub use row::{Row, Sample};
-pub use walker::{Call, Field, Memory, Recipe, Start, Template, TooLong, Turn, Walker};
+pub use progress::DeviceProgress;
+pub use cpu_statistics::{CpuStatistics, CpuSample};
+pub use walker::{DeviceCall, FieldRecipe, Memory, Recipe, Start, FrameRecipe, TooLong, PlaceSelection, Walker};
 pub use wb_model::device::{JitterRule, Mode, TimeForm};
 
 /// A time on both clocks of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time {
+pub struct DeviceTime {
     /// CLOCK_REALTIME, ns.
     pub wall_ns: u64,
     /// CLOCK_MONOTONIC, ns.

@@ -6,7 +6,7 @@ use wb_model::device::{DeviceConfig, Interface, lax_ipv4};
 
 /// Counters and current field values of a device.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct DeviceProgress {
     /// Packets sent in this run.
     pub sofar: u64,
     /// Packets that the port refused.
@@ -48,7 +48,7 @@ pub struct Progress {
 }
 
 // Written by hand, so that `clone_from` does not allocate: a worker publishes its progress many times a second.
-impl Clone for Progress {
+impl Clone for DeviceProgress {
     fn clone(&self) -> Self {
         let mut clone = Self::default();
         clone.clone_from(self);
@@ -82,7 +82,7 @@ impl Clone for Progress {
     }
 }
 
-impl Default for Progress {
+impl Default for DeviceProgress {
     fn default() -> Self {
         Self {
             sofar: 0,
@@ -108,7 +108,7 @@ impl Default for Progress {
     }
 }
 
-impl Progress {
+impl DeviceProgress {
     /// Updates the current values after a change of the configuration. A changed lower or upper bound becomes the
     /// current value.
     pub fn follow(&mut self, old: &DeviceConfig, new: &DeviceConfig) {

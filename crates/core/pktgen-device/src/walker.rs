@@ -4,12 +4,12 @@
 //!
 //! ```
 //! use wb_model::device::{Defaults, DeviceConfig, Interface};
-//! use wb_pktgen_device::{Start, Time, Walker};
+//! use wb_pktgen_device::{DeviceTime, Start, Walker};
 //!
 //! let mut config = DeviceConfig::new("eth0", &Defaults::default());
 //! (config.count, config.min_size) = (3, 60);
 //! let mut walker = Walker::new(config, &Start { interface: Interface::default(), ..Start::default() })?;
-//! while let Some(call) = walker.poll(Time::default()) {
+//! while let Some(call) = walker.poll(DeviceTime::default()) {
 //!     assert_eq!(call.frame.len(), 60);
 //!     let all = call.copies; // what the port took
 //!     walker.sent(all);
@@ -22,15 +22,15 @@ use wb_model::device::{Delay, DeviceConfig, Flags, Interface, TimeForm, mix};
 use wb_model::units::Mac;
 use wb_wire::{MacAddr, PktgenTag};
 
-use crate::Time;
+use crate::DeviceTime;
 use crate::flows::Flows;
-use crate::frame::{BOTTOM_OF_STACK, Fields, Layout, Network};
-use crate::progress::Progress;
+use crate::frame::{BOTTOM_OF_STACK, Fields, FrameLayout, NetworkFields};
+use crate::progress::DeviceProgress;
 use crate::random::Random;
 
 mod recipe;
 
-pub use recipe::{Field, Recipe, Template, Turn};
+pub use recipe::{FieldRecipe, Recipe, FrameRecipe, PlaceSelection};
 
 /// State that a device keeps from one run to the next, besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Start {
     /// State from earlier runs.
     pub memory: Memory,
     /// Current values from earlier runs.
-    pub progress: Progress,
+    pub progress: DeviceProgress,
 }
 
 /// A frame that the interface cannot send.
@@ -70,7 +70,7 @@ pub struct TooLong {
 
 /// One transmit call: copies of one frame, back to back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct DeviceCall<'a> {
     /// The frame, without FCS.
     pub frame: &'a [u8],
     /// Number of copies to send now.
@@ -94,7 +94,7 @@ struct Walks {
 }
 
 impl Walks {
-    fn of(c: &DeviceConfig, source: (u32, u32), destination: (u32, u32)) -> Self {
+    fn from_config(c: &DeviceConfig, source: (u32, u32), destination: (u32, u32)) -> Self {
         let drawn = [Flags::MPLS_RND, Flags::VID_RND, Flags::SVID_RND];
         Self {
             macs: c.src_mac_count > 1 || c.dst_mac_count > 1,
@@ -120,7 +120,7 @@ pub struct Walker {
     time_form: TimeForm,
     random: Random,
     memory: Memory,
-    progress: Progress,
+    progress: DeviceProgress,
     source: (u32, u32),
     destination: (u32, u32),
     bins: [u8; mix::BINS],
@@ -131,7 +131,7 @@ pub struct Walker {
     dst_mac: MacAddr,
     frame: Vec<u8>,
     /// Layout of the frame, as long as the next one has the same tags and settings.
-    layout: Option<Layout>,
+    layout: Option<FrameLayout>,
     sequence: u32,
     /// Calls made with the current frame; `None` if there is no frame.
     calls_of_frame: Option<u32>,
@@ -155,7 +155,7 @@ impl Walker {
         progress.start(&config, &start.interface);
         let mut memory = start.memory.clone();
         let (min, max) = config.destination_range();
-        memory.flows.settle(config.flows, min, max);
+        memory.flows.resize_and_clear(config.flows, min, max);
         let mut walker = Self {
             interface: start.interface.clone(),
             cpu: start.cpu,
@@ -189,7 +189,7 @@ impl Walker {
     }
 
     /// Counters and current values.
-    pub const fn progress(&self) -> &Progress {
+    pub const fn progress(&self) -> &DeviceProgress {
         &self.progress
     }
 
@@ -261,7 +261,7 @@ impl Walker {
         self.source = self.config.source_range(&self.interface);
         self.destination = self.config.destination_range();
         self.bins = mix::bins(&self.config.imix);
-        self.walks = Walks::of(&self.config, self.source, self.destination);
+        self.walks = Walks::from_config(&self.config, self.source, self.destination);
         let smallest = self.config.frame_len(0) as u32;
         self.headers = smallest - PktgenTag::LEN as u32;
         self.src_mac = MacAddr(self.config.src_mac.unwrap_or(self.interface.mac).0);
@@ -298,21 +298,21 @@ impl Walker {
     ///
     /// With the delay [`Delay::NEVER`](wb_model::device::Delay::NEVER) the next call is due at the end of time: check
     /// `due_ns`.
-    pub fn poll(&mut self, now: Time) -> Option<Call<'_>> {
+    pub fn poll(&mut self, now: DeviceTime) -> Option<DeviceCall<'_>> {
         self.poll_with(|_| now)
     }
 
     /// Like [`poll`](Self::poll), but reads the time only if it builds a packet with a timestamp. Of the two clocks,
     /// only the one for the given format is needed.
     #[inline]
-    pub fn poll_with(&mut self, now: impl FnOnce(TimeForm) -> Time) -> Option<Call<'_>> {
+    pub fn poll_with(&mut self, now: impl FnOnce(TimeForm) -> DeviceTime) -> Option<DeviceCall<'_>> {
         if self.left == 0 {
             if self.has_reached_count() {
                 return None;
             }
             if !self.is_reusable() {
                 let now = if self.config.flags.has(Flags::NO_TIMESTAMP) {
-                    Time::default()
+                    DeviceTime::default()
                 } else {
                     now(self.time_form)
                 };
@@ -320,7 +320,7 @@ impl Walker {
             }
             self.left = self.config.burst.max(1) as u64;
         }
-        Some(Call {
+        Some(DeviceCall {
             copies: self.left,
             queue: self.progress.queue,
             sequence: self.sequence,
@@ -409,7 +409,7 @@ impl Walker {
     }
 
     /// Calls [`poll`](Self::poll) and [`sent`](Self::sent) for one packet.
-    pub fn next(&mut self, now: Time) -> Option<(Vec<u8>, u16)> {
+    pub fn next(&mut self, now: DeviceTime) -> Option<(Vec<u8>, u16)> {
         let call = self.poll(now)?;
         let packet = (call.frame.to_vec(), call.queue);
         self.sent(1);
@@ -417,7 +417,7 @@ impl Walker {
     }
 
     /// Steps every field, in the order of pktgen, and builds the frame.
-    fn build(&mut self, now: Time) {
+    fn build(&mut self, now: DeviceTime) {
         let in_turn = self.config.flags.has(Flags::FLOW_SEQ);
         self.memory
             .flows
@@ -610,10 +610,10 @@ impl Walker {
         self.progress.queue = (queue % queues) as u16;
     }
 
-    fn write_frame(&mut self, now: Time) {
+    fn write_frame(&mut self, now: DeviceTime) {
         let (c, p) = (&self.config, &self.progress);
         let network = if c.is_ipv6() {
-            Network::V6 {
+            NetworkFields::V6 {
                 src: p.saddr6,
                 dst: p.daddr6,
                 class: c.traffic_class,
@@ -621,7 +621,7 @@ impl Walker {
         } else {
             let id = self.memory.ip_id;
             self.memory.ip_id = id.wrapping_add(1);
-            Network::V4 {
+            NetworkFields::V4 {
                 src: p.saddr,
                 dst: p.daddr,
                 tos: c.tos,

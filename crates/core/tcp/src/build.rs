@@ -43,7 +43,7 @@ impl Frames {
     }
 
     /// Removes and returns all frames sent, oldest first.
-    pub fn take(&mut self) -> Vec<Vec<u8>> {
+    pub fn take_frames(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.sent)
     }
 }
@@ -73,7 +73,7 @@ pub(crate) struct Path {
 
 /// Variable fields of a TCP header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
@@ -82,7 +82,7 @@ pub(crate) struct Header {
 
 /// Headers up to the network layer for one address family and protocol.
 #[derive(Clone, Debug)]
-struct Template {
+struct FrameTemplate {
     bytes: [u8; LONGEST_HEADERS],
     l3: usize,
     l4: usize,
@@ -91,7 +91,7 @@ struct Template {
     ip_sum: u64,
 }
 
-impl Template {
+impl FrameTemplate {
     fn new(mac: MacAddr, vlan: Option<u16>, tos: u8, ttl: u8, v6: bool, next: u8) -> Self {
         let kind = if v6 { ethertype::IPV6 } else { ethertype::IPV4 };
         let ethernet = Ethernet {
@@ -152,12 +152,12 @@ impl Template {
         out[..6].copy_from_slice(&path.to.0);
         let addresses = path.local.sum(self.v6) + path.remote.sum(self.v6);
         if self.v6 {
-            let (header, _) = Ipv6View::of_mut(&mut out[self.l3..]).expect("room for all headers");
+            let (header, _) = Ipv6View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
             header.payload_len = (len as u16).into();
             header.src = path.local.to_bits().to_be_bytes();
             header.dst = path.remote.to_bits().to_be_bytes();
         } else {
-            let (header, _) = Ipv4View::of_mut(&mut out[self.l3..]).expect("room for all headers");
+            let (header, _) = Ipv4View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
             let total = (Ipv4View::LEN + len) as u16;
             header.total_len = total.into();
             header.id = id.into();
@@ -173,8 +173,8 @@ impl Template {
 /// Builder for the frames of one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Builder {
-    v4: Template,
-    v6: Template,
+    v4: FrameTemplate,
+    v6: FrameTemplate,
     outer: Option<Box<Outer>>,
     protocol: u8,
     id: u16,
@@ -206,8 +206,8 @@ impl Builder {
             None => (mac, vlan),
         };
         Self {
-            v4: Template::new(src, tag, tos, ttl, false, protocol),
-            v6: Template::new(src, tag, tos, ttl, true, protocol),
+            v4: FrameTemplate::new(src, tag, tos, ttl, false, protocol),
+            v6: FrameTemplate::new(src, tag, tos, ttl, true, protocol),
             outer: tunnel.map(|tunnel| Box::new(Outer::new(tunnel, mac, vlan, tos, ttl))),
             protocol,
             id: 0,
@@ -302,7 +302,7 @@ impl Builder {
         &mut self,
         out: &mut [u8],
         path: &Path,
-        header: &Header,
+        header: &SegmentHeader,
         options: &[u8],
         payload_len: usize,
         payload: impl FnOnce(&mut [u8]) -> u64,
@@ -320,7 +320,7 @@ impl Builder {
         &mut self,
         out: &mut [u8],
         path: &Path,
-        header: &Header,
+        header: &SegmentHeader,
         options: &[u8],
         payload_len: usize,
         payload: impl FnOnce(&mut [u8]) -> u64,
@@ -457,7 +457,7 @@ mod tests {
             let mut out = vec![0xaa; 2000];
             let options: &[u8] = if with_options && tcp { &[2, 4, 5, 0xb4, 1, 3, 3, 13] } else { &[] };
             let length = if tcp {
-                let header = Header { seq, ack, flags, window };
+                let header = SegmentHeader { seq, ack, flags, window };
                 builder.tcp(&mut out, &path, &header, options, len as usize, |p| message.write(at, p))
             } else {
                 builder.udp(&mut out, &path, len as usize, |p| message.write(at, p))

@@ -5,7 +5,7 @@ use wb_wire::{AddrSet, MacAddr};
 use crate::addr::Pool;
 use crate::build::LONGEST_HEADERS;
 use crate::message::{LONGEST_PAYLOAD, Message};
-use crate::mix::Ask;
+use crate::mix::WeightedRequest;
 use crate::reader::Reading;
 use crate::routes::Route;
 use crate::tunnel::{LONGEST_OUTER, Tunnel};
@@ -22,7 +22,7 @@ pub struct Config {
     /// TCP or UDP.
     pub transport: Transport,
     /// Behaviour according to the RFCs or to dperf.
-    pub style: Style,
+    pub style: Behaviour,
     /// Local Ethernet address.
     pub mac: MacAddr,
     /// Next hop of all frames. None: each connection answers to the source address of its first frame. A client
@@ -88,7 +88,7 @@ pub struct Config {
     pub most_half_open: u32,
     /// Requests of a TCP client if there are several, or if results are reported per request. They replace
     /// [`Client::request`]. At most 65,536.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<WeightedRequest>,
     /// With `asks`: pass the contents of answers to the [`Observer`](crate::Observer), in order.
     pub shows_answers: bool,
     /// Answers of an HTTP server by path, which replace [`Server::answer`]. The last one answers all other paths. At
@@ -155,7 +155,7 @@ pub struct Destinations {
 impl Destinations {
     /// Returns the current destination and advances to the next.
     #[inline]
-    pub(crate) fn take(&mut self) -> crate::Addr {
+    pub(crate) fn next_destination(&mut self) -> crate::Addr {
         let address = self.pool.at(self.first);
         let next = u64::from(self.first) + u64::from(self.step);
         self.first = (next % u64::from(self.pool.len())) as u32;
@@ -175,7 +175,7 @@ pub struct Server {
     /// Format of the requests.
     pub request: Reading,
     /// Kind of answer.
-    pub answer: Answer,
+    pub answer: ServerAnswer,
     /// TCP: answers per connection before it is closed, at least 1. None: no limit.
     pub answers: Option<u16>,
     /// A PROXY header may precede the first request.
@@ -187,7 +187,7 @@ pub struct Server {
 
 /// Kind of answer of a server.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ServerAnswer {
     /// One message for all requests.
     Message(Message),
     /// UDP: the received payload. TCP: filler of the received length, because received data is not stored.
@@ -207,7 +207,7 @@ pub enum Transport {
 
 /// Behaviour on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum Behaviour {
     /// RFC 9293 and RFC 5681.
     Native,
     /// Behaviour of dperf: no sequence check of RST, no reset for an unexpected segment of a known tuple, a server
@@ -294,7 +294,7 @@ impl Config {
         Self {
             role,
             transport,
-            style: Style::Native,
+            style: Behaviour::Native,
             mac,
             gateway: None,
             vlan: None,
@@ -341,7 +341,7 @@ impl Config {
     #[must_use]
     pub fn dperf(mut self, retransmit: u64) -> Self {
         let is_client = matches!(self.role, Role::Client(_));
-        self.style = Style::Dperf;
+        self.style = Behaviour::Dperf;
         self.window_scale = 13;
         self.initial_window = 1;
         self.most_in_flight = 4;
@@ -393,9 +393,9 @@ impl Config {
         match &self.role {
             Role::Client(client) => client.request.len() as usize,
             Role::Server(server) => match &server.answer {
-                Answer::Message(message) => message.len() as usize,
-                Answer::Echo => LONGEST_PAYLOAD,
-                Answer::Sink => 0,
+                ServerAnswer::Message(message) => message.len() as usize,
+                ServerAnswer::Echo => LONGEST_PAYLOAD,
+                ServerAnswer::Sink => 0,
             },
         }
     }
@@ -476,7 +476,7 @@ impl Config {
                 if let Some(answers) = server.answers {
                     range("answers", answers.into(), 1, u64::from(u16::MAX) - 1)?;
                 }
-                if let Answer::Message(message) = &server.answer {
+                if let ServerAnswer::Message(message) = &server.answer {
                     range("answer bytes", message.len().into(), 0, 1 << 30)?;
                     longest = longest.max(message.len());
                 }

@@ -7,7 +7,7 @@ use crate::addr::Addr;
 /// ICMP error about a packet sent by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IcmpError {
-    pub(crate) what: What,
+    pub(crate) what: IcmpErrorKind,
     /// Source of the sent packet.
     pub(crate) local: Addr,
     /// Destination of the sent packet.
@@ -21,7 +21,7 @@ pub(crate) struct IcmpError {
 
 /// Kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum IcmpErrorKind {
     /// Destination unreachable, with the code of the message.
     Unreachable(u8),
     /// The packet is too large for the next link, with the MTU of that link in bytes.
@@ -57,13 +57,13 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>) -> Option<IcmpError> {
     };
     let about = message.get(8..)?;
     let what = match (v6, kind, code) {
-        (false, 3, 4) => What::TooBig(match be16(message, 6)? {
+        (false, 3, 4) => IcmpErrorKind::TooBig(match be16(message, 6)? {
             // A router older than RFC 1191 reports no MTU.
             0 => plateau_below(be16(about, 2)?),
             mtu => mtu,
         }),
-        (false, 3, code) | (true, 1, code) => What::Unreachable(code),
-        (true, 2, _) => What::TooBig(u16::try_from(be32(message, 4)?).unwrap_or(u16::MAX)),
+        (false, 3, code) | (true, 1, code) => IcmpErrorKind::Unreachable(code),
+        (true, 2, _) => IcmpErrorKind::TooBig(u16::try_from(be32(message, 4)?).unwrap_or(u16::MAX)),
         _ => return None,
     };
     if !checksum::is_right(pseudo, message) {

@@ -15,7 +15,7 @@
 //! let there = Pool::range("198.18.0.2".parse().unwrap(), 1);
 //! let tuples = Tuples::new(
 //!     Pool::range("198.18.0.1".parse().unwrap(), 1), (1024, 65535),
-//!     there.clone(), (80, 80), Order::Sequential, Steering::All,
+//!     there.clone(), (80, 80), TupleSequence::Sequential, Steering::All,
 //! ).unwrap();
 //! let client = Role::Client(Client {
 //!     tuples,
@@ -26,7 +26,7 @@
 //! });
 //! let server = Role::Server(Server {
 //!     addresses: there, clients: Pool::default(), ports: (80, 80), request: Reading::Http,
-//!     answer: Answer::Message(Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")),
+//!     answer: ServerAnswer::Message(Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")),
 //!     answers: Some(1), proxy: false, returns_numbers: false,
 //! });
 //! let mut config = Config::new(client, Transport::Tcp, a);
@@ -37,8 +37,8 @@
 //! let (mut there, mut back) = (Frames::new(100), Frames::new(100));
 //! client.launch(0, 10, &mut there);
 //! for now in 0..10 {
-//!     for frame in there.take() { server.receive(now, &frame, &mut back); }
-//!     for frame in back.take() { client.receive(now, &frame, &mut there); }
+//!     for frame in there.take_frames() { server.receive(now, &frame, &mut back); }
+//!     for frame in back.take_frames() { client.receive(now, &frame, &mut there); }
 //!     client.poll(now, &mut there);
 //!     server.poll(now, &mut back);
 //! }
@@ -56,10 +56,10 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod board;
+mod sack_scoreboard;
 mod build;
 mod config;
-mod conn;
+mod connection;
 mod counters;
 mod icmp_error;
 mod machine;
@@ -76,7 +76,7 @@ mod rtt;
 mod script;
 mod side_record;
 mod snmp;
-mod source;
+mod original_source;
 mod store;
 mod table;
 mod timer;
@@ -86,13 +86,13 @@ mod tuple;
 pub use addr::{Addr, Pool};
 pub use build::{FrameSink, Frames};
 pub use config::{
-    Answer, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server, Style,
+    ServerAnswer, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server, Behaviour,
     TimeWait, Transport,
 };
 pub use counters::Counters;
-pub use machine::{Cause, IcmpNews, LONGEST_LOOK_AHEAD, Late, Machine, Received};
+pub use machine::{Cause, IcmpNews, LONGEST_LOOK_AHEAD, LatenessSeries, Machine, Received};
 pub use message::{Filler, Message};
-pub use mix::Ask;
+pub use mix::WeightedRequest;
 pub use observer::{Exchange, Latencies, Observer};
 pub use parse::Checksum;
 pub use reader::Reading;
@@ -100,4 +100,4 @@ pub use rip::update as rip_update;
 pub use routes::Route;
 pub use snmp::{SnmpQuestion, sys_up_time};
 pub use tunnel::Tunnel;
-pub use tuple::{Order, ReceiveHash, Steering, Tuple, Tuples};
+pub use tuple::{TupleSequence, ReceiveHash, Steering, Tuple, Tuples};

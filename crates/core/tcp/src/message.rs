@@ -49,12 +49,12 @@ impl Message {
                 })
                 .collect(),
         };
-        Self::of(head, &pattern, len)
+        Self::from_parts(head, &pattern, len)
     }
 
     /// Creates a message of exactly these bytes.
     pub fn bytes(bytes: &[u8]) -> Self {
-        Self::of(bytes, b"aa", u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+        Self::from_parts(bytes, b"aa", u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     }
 
     /// Creates a message of `len` bytes that repeats `pattern`. If the pattern is as long as a segment, all segments
@@ -63,10 +63,10 @@ impl Message {
         if pattern.is_empty() {
             return Self::new(&[], len, Filler::Letter(b'a'));
         }
-        Self::of(&[], pattern, len)
+        Self::from_parts(&[], pattern, len)
     }
 
-    fn of(head: &[u8], pattern: &[u8], len: u32) -> Self {
+    fn from_parts(head: &[u8], pattern: &[u8], len: u32) -> Self {
         let kept = (head.len() + pattern.len() + LONGEST_PAYLOAD).min(len as usize);
         let text: Box<[u8]> = head
             .iter()

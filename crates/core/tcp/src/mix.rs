@@ -4,7 +4,7 @@ use crate::message::Message;
 
 /// Request of a client.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct WeightedRequest {
     /// Bytes of the request.
     pub message: Message,
     /// Relative frequency of the request.
@@ -22,7 +22,7 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    pub(crate) fn new(asks: &[Ask]) -> Self {
+    pub(crate) fn new(asks: &[WeightedRequest]) -> Self {
         let all: Box<[_]> = asks
             .iter()
             .map(|ask| (ask.weight.into(), 0, ask.head))
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn weights_are_held_in_every_round() {
-        let asks = [5, 1, 1].map(|weight| Ask {
+        let asks = [5, 1, 1].map(|weight| WeightedRequest {
             message: Message::bytes(b"x"),
             weight,
             head: false,

@@ -5,7 +5,7 @@
 //! chain of its flow. A finished request stays in the ring until its slot is reused, so late and duplicate answers are
 //! recognised. Nothing is allocated after the ring is created.
 
-use crate::conn::Conn;
+use crate::connection::Conn;
 use crate::table::Slab;
 
 /// Length of the header that a request and its answer carry at the start of the payload: number (4 bytes), a mark that
@@ -18,7 +18,7 @@ const SNMP_NUMBER: u32 = SNMP_ID - 1;
 
 /// State of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum RequestState {
     /// Slot that was never used.
     #[default]
     Unused,
@@ -33,7 +33,7 @@ pub(crate) enum Fate {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct RequestEntry {
     sent: u64,
     /// Record of the flow.
     flow: u32,
@@ -41,25 +41,25 @@ struct Entry {
     next: u32,
     /// Lateness of the request, in ns, at most 4.2 s.
     lateness: u32,
-    fate: Fate,
+    fate: RequestState,
 }
 
-const _: () = assert!(size_of::<Entry>() == 24);
+const _: () = assert!(size_of::<RequestEntry>() == 24);
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRequest {
     pub(crate) number: u32,
     pub(crate) flow: u32,
     pub(crate) sent: u64,
     pub(crate) lateness: u32,
-    pub(crate) fate: Fate,
+    pub(crate) fate: RequestState,
 }
 
 /// Requests of one worker, numbered consecutively modulo 2^32.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
-    ring: Box<[Entry]>,
+    ring: Box<[RequestEntry]>,
     /// Oldest request in flight; all earlier ones are finished.
     first: u32,
     /// Number of the next request.
@@ -73,7 +73,7 @@ impl Outstanding {
     pub(crate) fn new(most: u32, key: u64) -> Self {
         let len = most.next_power_of_two().min(1 << 30) as usize;
         Self {
-            ring: vec![Entry::default(); len].into(),
+            ring: vec![RequestEntry::default(); len].into(),
             first: 0,
             next: 0,
             waiting: 0,
@@ -83,19 +83,19 @@ impl Outstanding {
 
     /// Memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.ring.len() * size_of::<Entry>()
+        self.ring.len() * size_of::<RequestEntry>()
     }
 
     #[inline]
-    fn entry(&mut self, number: u32) -> &mut Entry {
+    fn entry(&mut self, number: u32) -> &mut RequestEntry {
         let mask = self.ring.len() - 1;
         &mut self.ring[number as usize & mask]
     }
 
     #[inline]
-    fn found(&mut self, number: u32) -> Found {
+    fn found(&mut self, number: u32) -> FoundRequest {
         let entry = *self.entry(number);
-        Found {
+        FoundRequest {
             number,
             flow: entry.flow,
             sent: entry.sent,
@@ -115,12 +115,12 @@ impl Outstanding {
     pub(crate) fn push(&mut self, now: u64, lateness: u32, flow: u32, conn: &mut Conn) -> u32 {
         debug_assert!(!self.is_full(), "the caller made room");
         let number = self.next;
-        *self.entry(number) = Entry {
+        *self.entry(number) = RequestEntry {
             sent: now,
             flow,
             next: number,
             lateness,
-            fate: Fate::Waiting,
+            fate: RequestState::Waiting,
         };
         if conn.waiting() == 0 {
             conn.oldest = number;
@@ -137,7 +137,7 @@ impl Outstanding {
 
     /// Oldest request in flight.
     #[inline]
-    pub(crate) fn oldest(&mut self) -> Option<Found> {
+    pub(crate) fn oldest(&mut self) -> Option<FoundRequest> {
         (self.waiting > 0).then(|| self.found(self.first))
     }
 
@@ -150,19 +150,19 @@ impl Outstanding {
 
     /// Oldest request in flight of one flow.
     #[inline]
-    pub(crate) fn oldest_of(&mut self, conn: &Conn) -> Option<Found> {
+    pub(crate) fn oldest_of(&mut self, conn: &Conn) -> Option<FoundRequest> {
         (conn.waiting() > 0).then(|| self.found(conn.oldest))
     }
 
     /// Returns the request with this number if its send time matches and its slot has not been reused.
     #[inline]
-    pub(crate) fn find(&mut self, number: u32, sent: u64) -> Option<Found> {
+    pub(crate) fn find(&mut self, number: u32, sent: u64) -> Option<FoundRequest> {
         let age = self.next.wrapping_sub(number);
         if age == 0 || age as usize > self.ring.len() {
             return None;
         }
         let found = self.found(number);
-        (found.sent & TIME == sent & TIME && found.fate != Fate::Unused).then_some(found)
+        (found.sent & TIME == sent & TIME && found.fate != RequestState::Unused).then_some(found)
     }
 
     /// SNMP request id of a request: its number in 30 bits, mixed with the key to differ between machines, and one more
@@ -173,26 +173,26 @@ impl Outstanding {
     }
 
     /// Returns the request with this SNMP request id if its slot has not been reused.
-    pub(crate) fn find_snmp(&mut self, id: u32) -> Option<Found> {
+    pub(crate) fn find_snmp(&mut self, id: u32) -> Option<FoundRequest> {
         let number = (id ^ self.key as u32) & SNMP_NUMBER;
         let age = self.next.wrapping_sub(number) & SNMP_NUMBER;
         if id & !SNMP_NUMBER != SNMP_ID || age == 0 || age as usize > self.ring.len() {
             return None;
         }
         let found = self.found(self.next.wrapping_sub(age));
-        (found.fate != Fate::Unused).then_some(found)
+        (found.fate != RequestState::Unused).then_some(found)
     }
 
     /// Records a late answer to a lost request.
     pub(crate) fn came_late(&mut self, number: u32) {
-        self.entry(number).fate = Fate::Late;
+        self.entry(number).fate = RequestState::Late;
     }
 
     /// Records the final state of a request in flight. `slab` contains its flow.
     #[inline]
-    pub(crate) fn settle(&mut self, number: u32, fate: Fate, slab: &mut Slab) {
+    pub(crate) fn finish(&mut self, number: u32, fate: RequestState, slab: &mut Slab) {
         let entry = self.entry(number);
-        debug_assert_eq!(entry.fate, Fate::Waiting);
+        debug_assert_eq!(entry.fate, RequestState::Waiting);
         entry.fate = fate;
         let (flow, mut after) = (entry.flow, entry.next);
         self.waiting -= 1;
@@ -200,13 +200,13 @@ impl Outstanding {
         conn.expected -= 1;
         if conn.waiting() > 0 && conn.oldest == number {
             // The requests in between are younger than this one, so their slots have not been reused.
-            while self.entry(after).fate != Fate::Waiting {
+            while self.entry(after).fate != RequestState::Waiting {
                 after = self.entry(after).next;
             }
             conn.oldest = after;
         }
         if number == self.first {
-            while self.first != self.next && self.entry(self.first).fate != Fate::Waiting {
+            while self.first != self.next && self.entry(self.first).fate != RequestState::Waiting {
                 self.first = self.first.wrapping_add(1);
             }
         }
@@ -253,15 +253,15 @@ impl Conn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::Key;
-    use crate::table::Table;
+    use crate::connection::Key;
+    use crate::table::ConnectionTable;
     use proptest::prelude::*;
 
     proptest! {
         /// The ring agrees with a plain list, also when the numbers wrap.
         #[test]
         fn knows_what_a_list_knows(steps in prop::collection::vec((0u8..4, 0usize..40, any::<bool>()), 0..400)) {
-            let mut table = Table::new(0, 1);
+            let mut table = ConnectionTable::new(0, 1);
             let flows: Vec<u32> = (0..3).map(|i| {
                 let key = Key::new(crate::Addr::v4(i), 0, 1, 1);
                 let hash = table.hash(&key);
@@ -269,32 +269,32 @@ mod tests {
             }).collect();
             let mut ring = Outstanding::new(16, 1);
             (ring.first, ring.next) = (u32::MAX - 50, u32::MAX - 50);
-            let mut list: Vec<(u32, u64, u32, Fate)> = Vec::new();
+            let mut list: Vec<(u32, u64, u32, RequestState)> = Vec::new();
             for (now, (what, which, flag)) in steps.into_iter().enumerate() {
                 let now = now as u64;
-                let waiting: Vec<usize> = (0..list.len()).filter(|i| list[*i].3 == Fate::Waiting).collect();
+                let waiting: Vec<usize> = (0..list.len()).filter(|i| list[*i].3 == RequestState::Waiting).collect();
                 match what {
                     0 | 1 if !ring.is_full() => {
                         let flow = flows[which % 3];
                         let number = ring.push(now, 0, flow, table.slab.get(flow));
-                        list.push((number, now, flow, Fate::Waiting));
+                        list.push((number, now, flow, RequestState::Waiting));
                     }
                     2 if !waiting.is_empty() => {
                         let i = waiting[which % waiting.len()];
-                        let fate = if flag { Fate::Answered } else { Fate::Lost };
-                        ring.settle(list[i].0, fate, &mut table.slab);
+                        let fate = if flag { RequestState::Answered } else { RequestState::Lost };
+                        ring.finish(list[i].0, fate, &mut table.slab);
                         list[i].3 = fate;
                     }
                     _ => {}
                 }
                 let first = |of: Option<u32>| list.iter()
-                    .find(|r| r.3 == Fate::Waiting && of.is_none_or(|flow| r.2 == flow)).map(|r| r.0);
+                    .find(|r| r.3 == RequestState::Waiting && of.is_none_or(|flow| r.2 == flow)).map(|r| r.0);
                 prop_assert_eq!(ring.oldest().map(|f| f.number), first(None));
                 for flow in &flows {
                     let conn = *table.slab.get(*flow);
                     prop_assert_eq!(ring.oldest_of(&conn).map(|f| f.number), first(Some(*flow)));
                 }
-                let count = list.iter().filter(|r| r.3 == Fate::Waiting).count();
+                let count = list.iter().filter(|r| r.3 == RequestState::Waiting).count();
                 prop_assert_eq!(ring.waiting, count as u64);
                 for (i, (number, sent, flow, fate)) in list.iter().enumerate() {
                     let found = ring.find(*number, *sent);

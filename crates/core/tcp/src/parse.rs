@@ -35,7 +35,7 @@ pub(crate) struct Packet<'a> {
 
 /// Reason why a frame is not a packet for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Other {
+pub(crate) enum RejectReason {
     /// Other protocol or other VLAN.
     Foreign,
     /// Inconsistent lengths.
@@ -93,14 +93,14 @@ impl Check {
 /// removed the tag.
 // Force inlining: passing the packet through memory costs 30 instructions per frame.
 #[inline(always)]
-pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Packet<'_>, Other> {
-    let ethernet: &[u8; 14] = frame.first_chunk().ok_or(Other::Foreign)?;
+pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Packet<'_>, RejectReason> {
+    let ethernet: &[u8; 14] = frame.first_chunk().ok_or(RejectReason::Foreign)?;
     let mut kind = be16(ethernet, 12);
     let mut rest = &frame[14..];
     if kind == ethertype::VLAN {
-        let tag: &[u8; 4] = rest.first_chunk().ok_or(Other::Foreign)?;
+        let tag: &[u8; 4] = rest.first_chunk().ok_or(RejectReason::Foreign)?;
         if vlan != Some(be16(tag, 0) & 0xfff) {
-            return Err(Other::Foreign);
+            return Err(RejectReason::Foreign);
         }
         kind = be16(tag, 2);
         rest = &rest[4..];
@@ -109,7 +109,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
     let (src, dst, mut next, tos, mut body) = match kind {
         ethertype::IPV4 => ipv4(rest, check != Check::Nothing)?,
         ethertype::IPV6 => ipv6(rest)?,
-        _ => return Err(Other::Foreign),
+        _ => return Err(RejectReason::Foreign),
     };
     let mut network_options: &[u8] = &[];
     if next == protocol::UDP {
@@ -136,13 +136,13 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
     };
     match next {
         protocol::TCP => {
-            let header: &[u8; 20] = body.first_chunk().ok_or(Other::Malformed)?;
+            let header: &[u8; 20] = body.first_chunk().ok_or(RejectReason::Malformed)?;
             if check.looks_inside() {
                 let pseudo = pseudo(src, dst, v6, next, body);
                 is_intact(pseudo, body, be16(header, 16), check)?;
             }
             let header_len = usize::from(header[12] >> 4) * 4;
-            let options = body.get(20..header_len).ok_or(Other::Malformed)?;
+            let options = body.get(20..header_len).ok_or(RejectReason::Malformed)?;
             Ok(Packet {
                 ports: be32(header, 0),
                 seq: be32(header, 4),
@@ -155,12 +155,12 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
             })
         }
         protocol::UDP => {
-            let header: &[u8; 8] = body.first_chunk().ok_or(Other::Malformed)?;
+            let header: &[u8; 8] = body.first_chunk().ok_or(RejectReason::Malformed)?;
             // Bytes of the packet after the datagram are padding.
             let datagram = body
                 .get(..usize::from(be16(header, 4)))
-                .ok_or(Other::Malformed)?;
-            let payload = datagram.get(8..).ok_or(Other::Malformed)?;
+                .ok_or(RejectReason::Malformed)?;
+            let payload = datagram.get(8..).ok_or(RejectReason::Malformed)?;
             let field = be16(header, 6);
             // A checksum of 0 means that the sender did not compute one: RFC 768.
             if check.looks_inside() && (field != 0 || v6) {
@@ -175,7 +175,7 @@ pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Pac
                 ..packet
             })
         }
-        _ => Err(Other::Foreign),
+        _ => Err(RejectReason::Foreign),
     }
 }
 
@@ -184,31 +184,31 @@ const OPTION_HEADER: u8 = 248;
 
 /// Parses the UOA header: version, protocol, total length, options (DPVS, "UDP option of address").
 #[cold]
-fn option_header(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), Other> {
-    let header: &[u8; 4] = bytes.first_chunk().ok_or(Other::Malformed)?;
+fn option_header(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), RejectReason> {
+    let header: &[u8; 4] = bytes.first_chunk().ok_or(RejectReason::Malformed)?;
     let len = usize::from(be16(header, 2));
-    let options = bytes.get(4..len).ok_or(Other::Malformed)?;
+    let options = bytes.get(4..len).ok_or(RejectReason::Malformed)?;
     Ok((header[1], options, &bytes[len..]))
 }
 
-type Network<'a> = (Addr, Addr, u8, u8, &'a [u8]);
+type NetworkPacket<'a> = (Addr, Addr, u8, u8, &'a [u8]);
 
 #[inline(always)]
-fn ipv4(bytes: &[u8], verify: bool) -> Result<Network<'_>, Other> {
-    let header: &[u8; 20] = bytes.first_chunk().ok_or(Other::Malformed)?;
+fn ipv4(bytes: &[u8], verify: bool) -> Result<NetworkPacket<'_>, RejectReason> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(RejectReason::Malformed)?;
     // Most headers have no options, and the sum of 20 bytes needs no loop.
     let (header_len, is_right) = match header[0] {
         NO_OPTIONS => (20, !verify || checksum::is_right(0, header)),
         _ => long_header(bytes)?,
     };
     if be16(header, 6) & 0x3fff != 0 {
-        return Err(Other::Fragment);
+        return Err(RejectReason::Fragment);
     }
     let body = bytes
         .get(header_len..usize::from(be16(header, 2)))
-        .ok_or(Other::Malformed)?;
+        .ok_or(RejectReason::Malformed)?;
     if verify && !is_right {
-        return Err(Other::Corrupt);
+        return Err(RejectReason::Corrupt);
     }
     let (src, dst) = (Addr::v4(be32(header, 12)), Addr::v4(be32(header, 16)));
     Ok((src, dst, header[9], header[1], body))
@@ -226,32 +226,32 @@ fn ipv4_options(packet: &[u8]) -> &[u8] {
 
 /// Length of an IPv4 header with options, and true if its checksum is correct.
 #[cold]
-fn long_header(bytes: &[u8]) -> Result<(usize, bool), Other> {
+fn long_header(bytes: &[u8]) -> Result<(usize, bool), RejectReason> {
     let len = usize::from(bytes[0] & 0xf) * 4;
     match bytes.get(..len) {
         Some(header) if bytes[0] >> 4 == 4 && len >= 20 => Ok((len, checksum::is_right(0, header))),
-        _ => Err(Other::Malformed),
+        _ => Err(RejectReason::Malformed),
     }
 }
 
 #[inline(never)]
-fn ipv6(bytes: &[u8]) -> Result<Network<'_>, Other> {
-    let header: &[u8; 40] = bytes.first_chunk().ok_or(Other::Malformed)?;
+fn ipv6(bytes: &[u8]) -> Result<NetworkPacket<'_>, RejectReason> {
+    let header: &[u8; 40] = bytes.first_chunk().ok_or(RejectReason::Malformed)?;
     if header[0] >> 4 != 6 {
-        return Err(Other::Malformed);
+        return Err(RejectReason::Malformed);
     }
     let mut body = bytes[40..]
         .get(..usize::from(be16(header, 4)))
-        .ok_or(Other::Malformed)?;
+        .ok_or(RejectReason::Malformed)?;
     let mut next = header[6];
     // Hop-by-hop, routing and destination options: RFC 8200 section 4.
     while matches!(next, 0 | 43 | 60) {
-        let len = 8 + 8 * usize::from(*body.get(1).ok_or(Other::Malformed)?);
+        let len = 8 + 8 * usize::from(*body.get(1).ok_or(RejectReason::Malformed)?);
         next = body[0];
-        body = body.get(len..).ok_or(Other::Malformed)?;
+        body = body.get(len..).ok_or(RejectReason::Malformed)?;
     }
     if next == 44 {
-        return Err(Other::Fragment);
+        return Err(RejectReason::Fragment);
     }
     let src = Addr::v6(header[8..].first_chunk().expect("32 bytes"));
     let dst = Addr::v6(header[24..].first_chunk().expect("16 bytes"));
@@ -267,12 +267,12 @@ fn pseudo(src: Addr, dst: Addr, v6: bool, next: u8, body: &[u8]) -> u64 {
 
 /// Verifies the checksum `field` of a segment or datagram.
 #[inline(always)]
-fn is_intact(pseudo: u64, body: &[u8], field: u16, check: Check) -> Result<(), Other> {
+fn is_intact(pseudo: u64, body: &[u8], field: u16, check: Check) -> Result<(), RejectReason> {
     let is_left = || check == Check::AllOrLeft && field == checksum::fold(pseudo);
     if checksum::is_right(pseudo, body) || is_left() {
         Ok(())
     } else {
-        Err(Other::Corrupt)
+        Err(RejectReason::Corrupt)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reader: finds the messages in a byte stream that arrives in pieces, with ten bytes of state.
 
-use wb_http1::{End, Interim, Progress, Read};
+use wb_http1::{MessageEnd, Interim, Progress, Read};
 
 /// Format of received messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub enum Reading {
 }
 
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct StreamReader {
     kind: Reading,
     is_response: bool,
     http: wb_http1::Reader,
 }
 
-impl Reader {
+impl StreamReader {
     /// Creates a reader of requests, or of responses if `asked`, the start of the request, is given.
     pub(crate) fn new(kind: Reading, asked: Option<&[u8]>) -> Self {
         let http = match asked {
@@ -58,7 +58,7 @@ impl Reader {
         &mut self,
         progress: &mut Progress,
         bytes: &[u8],
-        sink: &mut impl wb_http1::Sink,
+        sink: &mut impl wb_http1::MessageSink,
     ) -> Read {
         if self.kind == Reading::Http {
             return self.http.read_with(progress, bytes, sink);
@@ -72,7 +72,7 @@ impl Reader {
             return Read::Message {
                 used: bytes.len(),
                 status: u16::from(class) * 100,
-                end: End::default(),
+                end: MessageEnd::default(),
             };
         }
         self.begin(progress);
@@ -88,7 +88,7 @@ impl Reader {
         progress.countable()
     }
 
-    /// Counts `n` bytes as read, at most [`Reader::countable`].
+    /// Counts `n` bytes as read, at most [`StreamReader::countable`].
     #[inline]
     pub(crate) fn count(&self, progress: &mut Progress, n: u64) -> Read {
         self.begin(progress);
@@ -121,7 +121,7 @@ mod tests {
 
     /// All messages of a stream cut into pieces: status and end.
     fn messages(kind: Reading, asked: Option<&[u8]>, pieces: &[&[u8]]) -> Vec<(u16, usize)> {
-        let mut reader = Reader::new(kind, asked);
+        let mut reader = StreamReader::new(kind, asked);
         let (mut progress, mut all, mut base) = (Progress::NEW, Vec::new(), 0);
         for piece in pieces {
             let mut rest = *piece;
@@ -147,7 +147,7 @@ mod tests {
     fn fixed_messages_are_counted() {
         let all = messages(Reading::Fixed(3), Some(b"x"), &[b"ab", b"cdefg", b"hi"]);
         assert_eq!(all, [(0, 3), (0, 6), (0, 9)]);
-        let reader = Reader::new(Reading::Fixed(3), None);
+        let reader = StreamReader::new(Reading::Fixed(3), None);
         let mut progress = Progress::NEW;
         assert_eq!(reader.countable(&progress), 3);
         assert_eq!(reader.count(&mut progress, 2), Read::More);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_ends_with_the_stream_needs_no_byte() {
-        let reader = Reader::new(Reading::UntilEnd, None);
+        let reader = StreamReader::new(Reading::UntilEnd, None);
         assert_eq!(reader.end(&Progress::NEW), Some(0));
         assert_eq!(reader.countable(&Progress::NEW), u64::MAX);
         assert!(messages(Reading::UntilEnd, None, &[b"ab", b"c"]).is_empty());

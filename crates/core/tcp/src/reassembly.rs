@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::conn::before;
+use crate::connection::before;
 use crate::store::Store;
 
 /// Maximum number of pieces of one connection; further data is not stored.
@@ -16,13 +16,13 @@ const NONE: u32 = u32::MAX;
 
 /// Piece of the stream; its bytes, if stored, are at the start of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ReceivedPiece {
     pub(crate) start: u32,
     pub(crate) end: u32,
     block: u32,
 }
 
-impl Piece {
+impl ReceivedPiece {
     /// Block with the bytes; None if only the range is stored.
     pub(crate) fn block(&self) -> Option<u32> {
         (self.block != NONE).then_some(self.block)
@@ -43,7 +43,7 @@ pub(crate) enum Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     /// Pieces in order, without overlap.
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<ReceivedPiece>,
     /// Positions in the most recent ranges, latest first: RFC 2018 section 4.
     recent: [u32; MOST_BLOCKS],
     recents: u8,
@@ -148,20 +148,20 @@ impl Reassembly {
                 return Some(0);
             }
             let block = NONE;
-            return self.put(at, Piece { start, end, block }).then_some(1);
+            return self.insert_at(at, ReceivedPiece { start, end, block }).then_some(1);
         };
         let mut from = start;
         let chunks = bytes.chunks(store.block_len());
         let n = chunks.len();
         for (i, chunk) in chunks.enumerate() {
-            let block = store.take()?;
+            let block = store.allocate_block()?;
             store.get_mut(block)[..chunk.len()].copy_from_slice(chunk);
-            let piece = Piece {
+            let piece = ReceivedPiece {
                 start: from,
                 end: from.wrapping_add(chunk.len() as u32),
                 block,
             };
-            if !self.put(at + i, piece) {
+            if !self.insert_at(at + i, piece) {
                 store.give_back(block);
                 return None;
             }
@@ -170,7 +170,7 @@ impl Reassembly {
         Some(n)
     }
 
-    fn put(&mut self, at: usize, piece: Piece) -> bool {
+    fn insert_at(&mut self, at: usize, piece: ReceivedPiece) -> bool {
         let fits = self.pieces.len() < MOST_PIECES;
         if fits {
             self.pieces.insert(at, piece);
@@ -198,7 +198,7 @@ impl Reassembly {
 
     /// Removes and returns the next piece in order: it starts at or before `expected` and ends after it. The caller
     /// must give back its block.
-    pub(crate) fn take(&mut self, expected: u32, store: &mut Store) -> Option<Piece> {
+    pub(crate) fn next_piece(&mut self, expected: u32, store: &mut Store) -> Option<ReceivedPiece> {
         while let Some(&piece) = self.pieces.front() {
             if before(expected, piece.start) {
                 return None;
@@ -215,7 +215,7 @@ impl Reassembly {
     }
 
     /// Puts back a piece that was not used completely.
-    pub(crate) fn put_back(&mut self, piece: Piece) {
+    pub(crate) fn put_back(&mut self, piece: ReceivedPiece) {
         self.pieces.push_front(piece);
     }
 
@@ -279,7 +279,7 @@ impl Reassembly {
     }
 
     /// Clears the duplicate segment after it was reported.
-    pub(crate) fn told(&mut self) {
+    pub(crate) fn clear_reported_duplicate(&mut self) {
         self.again = None;
     }
 }
@@ -316,7 +316,7 @@ mod tests {
                     expected = end;
                     model[..end.wrapping_sub(base) as usize].fill(true);
                 }
-                while let Some(piece) = ahead.take(expected, &mut store) {
+                while let Some(piece) = ahead.next_piece(expected, &mut store) {
                     if let Some(block) = piece.block() {
                         for place in expected.wrapping_sub(base)..piece.end.wrapping_sub(base) {
                             let at = base.wrapping_add(place).wrapping_sub(piece.start) as usize;
@@ -339,7 +339,7 @@ mod tests {
                 prop_assert_eq!(len == 0, !ahead.has_pieces());
             }
             ahead.clear(&mut store);
-            prop_assert_eq!(store.room(), 256 << 20, "all blocks are back");
+            prop_assert_eq!(store.free_bytes(), 256 << 20, "all blocks are back");
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
             .map(|b| u32::from_be_bytes(b[..4].try_into().unwrap()))
             .collect();
         assert_eq!(starts, [300, 500, 300, 100]);
-        ahead.told();
+        ahead.clear_reported_duplicate();
         assert_eq!(ahead.sack_option(&mut out), 28);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Rule {
 
 /// Delayed answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct DelayedAnswer {
     pub(crate) due: u64,
     pub(crate) route: u16,
     pub(crate) head_only: bool,
@@ -105,14 +105,14 @@ impl Routes {
 }
 
 /// Searches the head of a request for its route.
-pub(crate) struct Seen<'a> {
+pub(crate) struct RouteSearch<'a> {
     pub(crate) routes: &'a Routes,
     /// Start of a request line that arrived in pieces.
     pub(crate) line: &'a mut Vec<u8>,
     pub(crate) found: Option<u16>,
 }
 
-impl wb_http1::Sink for Seen<'_> {
+impl wb_http1::MessageSink for RouteSearch<'_> {
     #[inline]
     fn head(&mut self, bytes: &[u8]) {
         if self.found.is_some() {
@@ -160,14 +160,14 @@ mod tests {
             assert_eq!(routes.find(line.as_bytes()), wanted, "{line}");
         }
         let mut line = Vec::new();
-        let mut seen = Seen {
+        let mut seen = RouteSearch {
             routes: &routes,
             line: &mut line,
             found: None,
         };
         for piece in ["G", "ET ", "/a/l", "ong/x HT"] {
             assert_eq!(seen.found, None);
-            wb_http1::Sink::head(&mut seen, piece.as_bytes());
+            wb_http1::MessageSink::head(&mut seen, piece.as_bytes());
         }
         assert_eq!(seen.found, Some(2));
     }

@@ -7,7 +7,7 @@ use crate::message::Message;
 use crate::store::Store;
 
 /// Interim answer "100 Continue": RFC 9110 section 15.2.1.
-pub(crate) fn leave() -> Message {
+pub(crate) fn continue_answer() -> Message {
     Message::bytes(b"HTTP/1.1 100 Continue\r\n\r\n")
 }
 
@@ -76,7 +76,7 @@ impl Texts<'_> {
 
 /// Output of a connection from the oldest unacknowledged byte on.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub(crate) struct OutputScript {
     /// Pieces with their remaining lengths.
     pieces: VecDeque<(Origin, u32)>,
     /// Blocks of an echo; `begins` and `ends` are offsets in the first and the last block.
@@ -85,7 +85,7 @@ pub(crate) struct Script {
     ends: usize,
 }
 
-impl Script {
+impl OutputScript {
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.blocks.is_empty()
     }
@@ -114,7 +114,7 @@ impl Script {
         let mut taken = 0;
         while !bytes.is_empty() {
             if self.blocks.is_empty() || self.ends == store.block_len() {
-                let Some(block) = store.take() else { break };
+                let Some(block) = store.allocate_block() else { break };
                 self.blocks.push_back(block);
                 self.ends = 0;
             }
@@ -206,12 +206,12 @@ mod tests {
             let text = Message::bytes(b"HTTP/1.1 200 OK\r\n\r\nbody");
             let other = b"HTTP/1.1 404 Not Found\r\n\r\n";
             let all = [Text::new(text), Text::new(Message::bytes(other))];
-            let texts = Texts { all: &all, leave: &leave() };
+            let texts = Texts { all: &all, leave: &continue_answer() };
             prop_assert_eq!(all[0].head_len, 19);
             let whole = b"HTTP/1.1 200 OK\r\n\r\nbody";
             let mut store = Store::new(64);
             let mut model: Vec<u8> = whole.repeat(before as usize);
-            let mut script = Script::default();
+            let mut script = OutputScript::default();
             for (what, n) in steps {
                 let (origin, bytes): (_, &[u8]) = match what {
                     0 => (Origin::Text(0), whole),
@@ -235,9 +235,9 @@ mod tests {
 
         #[test]
         fn an_echo_is_what_came(steps in prop::collection::vec((0usize..300, 0usize..300), 1..40)) {
-            let texts = Texts { all: &[], leave: &leave() };
+            let texts = Texts { all: &[], leave: &continue_answer() };
             let mut store = Store::new(64);
-            let mut script = Script::default();
+            let mut script = OutputScript::default();
             let (mut model, mut byte) = (Vec::new(), 0u8);
             for (n, acked) in steps {
                 let bytes: Vec<u8> = (0..n).map(|_| { byte = byte.wrapping_add(7); byte }).collect();
@@ -252,7 +252,7 @@ mod tests {
                 prop_assert_eq!(script.is_empty(), model.is_empty());
             }
             script.clear(&mut store);
-            prop_assert_eq!(store.room(), 256 << 20);
+            prop_assert_eq!(store.free_bytes(), 256 << 20);
         }
     }
 }

@@ -3,19 +3,19 @@
 
 use std::collections::VecDeque;
 
-use crate::board::Board;
-use crate::conn::NO_SIDE_RECORD;
+use crate::sack_scoreboard::SackScoreboard;
+use crate::connection::NO_SIDE_RECORD;
 use crate::reassembly::Reassembly;
-use crate::routes::Waiting;
-use crate::script::Script;
+use crate::routes::DelayedAnswer;
+use crate::script::OutputScript;
 use crate::store::Store;
 
 /// Request in flight, if requests differ from each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     /// Index of its text.
     pub(crate) text: u16,
-    /// Lateness of the request, [packed](crate::conn::pack_ns).
+    /// Lateness of the request, [packed](crate::connection::pack_ns).
     pub(crate) late: u32,
     /// Time at which it was queued for sending, ns.
     pub(crate) sent: u64,
@@ -29,16 +29,16 @@ pub(crate) struct SideRecord {
     /// Duplicate acknowledgements of a peer without SACK, up to 3.
     pub(crate) duplicates: u8,
     pub(crate) ahead: Reassembly,
-    pub(crate) board: Board,
-    pub(crate) script: Script,
+    pub(crate) board: SackScoreboard,
+    pub(crate) script: OutputScript,
     /// Requests without an answer, oldest first.
-    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) asked: VecDeque<SentRequest>,
     /// Part of the next answer was passed to the observer.
     pub(crate) shown: bool,
     /// Send time of the data being timed ([`pack::TIMING`](crate::conn::pack::TIMING)).
     pub(crate) timed: u64,
     /// Delayed answers of a server, in the order of the requests.
-    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) waiting: VecDeque<DelayedAnswer>,
     /// Start of a request line, and `route`, the route of an incomplete request.
     pub(crate) line: Vec<u8>,
     pub(crate) route: Option<u16>,
@@ -89,11 +89,11 @@ impl SideRecords {
     }
 
     /// Returns the record of a connection. Allocates one if `number` is [`NO_SIDE_RECORD`] and one is available.
-    pub(crate) fn of(&mut self, number: &mut u16) -> Option<&mut SideRecord> {
+    pub(crate) fn get_or_allocate(&mut self, number: &mut u16) -> Option<&mut SideRecord> {
         self.with_store(number).map(|(side_record, _)| side_record)
     }
 
-    /// Like `of`, also returns the byte store.
+    /// Like `get_or_allocate`, also returns the byte store.
     pub(crate) fn with_store(&mut self, number: &mut u16) -> Option<(&mut SideRecord, &mut Store)> {
         if *number == NO_SIDE_RECORD {
             if self.free != NO_SIDE_RECORD {
@@ -115,7 +115,7 @@ impl SideRecords {
     }
 
     /// Returns a record for reading, with the byte store.
-    pub(crate) fn look(&self, number: u16) -> Option<(&SideRecord, &Store)> {
+    pub(crate) fn peek(&self, number: u16) -> Option<(&SideRecord, &Store)> {
         Some((self.all.get(usize::from(number))?, &self.store))
     }
 

@@ -27,13 +27,13 @@ impl Store {
 
     /// Number of bytes that can still be stored.
     #[inline]
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free_bytes(&self) -> usize {
         let made = self.blocks.len() * self.block_len;
         MOST_BYTES.saturating_sub(made) + self.free.len() * self.block_len
     }
 
     /// Returns a block, or None if the limit is reached.
-    pub(crate) fn take(&mut self) -> Option<u32> {
+    pub(crate) fn allocate_block(&mut self) -> Option<u32> {
         if let Some(block) = self.free.pop() {
             return Some(block);
         }
@@ -56,12 +56,12 @@ impl Store {
         &mut self.blocks[block as usize]
     }
 
-    /// Removes the bytes of a block, to be [put back](Store::put).
+    /// Removes the bytes of a block, to be [put back](Store::return_bytes).
     pub(crate) fn lend(&mut self, block: u32) -> Box<[u8]> {
         std::mem::take(&mut self.blocks[block as usize])
     }
 
-    pub(crate) fn put(&mut self, block: u32, bytes: Box<[u8]>) {
+    pub(crate) fn return_bytes(&mut self, block: u32, bytes: Box<[u8]>) {
         self.blocks[block as usize] = bytes;
     }
 }

@@ -5,8 +5,8 @@
 //! records never move, so no insertion takes long.
 
 use crate::addr::Addr;
-use crate::conn::{Conn, Key};
-use crate::timer::{Link, Links, NONE, UNLINKED};
+use crate::connection::{Conn, Key};
+use crate::timer::{TimerLink, TimerLinks, NONE, UNLINKED};
 
 const CHUNK: usize = 1 << 12;
 
@@ -51,7 +51,7 @@ impl Slab {
         self.chunks.push(chunk);
     }
 
-    fn take(&mut self) -> u32 {
+    fn allocate(&mut self) -> u32 {
         if self.free == NONE {
             self.grow();
         }
@@ -64,7 +64,7 @@ impl Slab {
     fn give_back(&mut self, id: u32) {
         let free = self.free;
         let conn = self.get(id);
-        conn.link = Link {
+        conn.link = TimerLink {
             next: free,
             prev: UNLINKED,
             due: 0,
@@ -74,19 +74,19 @@ impl Slab {
     }
 }
 
-impl Links for Slab {
+impl TimerLinks for Slab {
     #[inline]
-    fn link(&mut self, record: u32) -> &mut Link {
+    fn link(&mut self, record: u32) -> &mut TimerLink {
         &mut self.get(record).link
     }
 }
 
 /// Index entry: 0 if empty, otherwise the hash (upper half) and the record number plus one (lower half).
-type Entry = u64;
+type BucketEntry = u64;
 
 #[derive(Debug, Default)]
 struct Buckets {
-    entries: Vec<Entry>,
+    entries: Vec<BucketEntry>,
     used: usize,
 }
 
@@ -104,7 +104,7 @@ impl Buckets {
     }
 
     #[inline]
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: BucketEntry) {
         let mask = self.mask();
         let mut at = (entry >> 32) as usize & mask;
         while self.entries[at] != 0 {
@@ -158,7 +158,7 @@ impl Buckets {
 
 /// Connections of one worker.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ConnectionTable {
     pub(crate) slab: Slab,
     now: Buckets,
     /// Index before it grew; its entries move step by step.
@@ -168,7 +168,7 @@ pub(crate) struct Table {
     secret: [u64; 3],
 }
 
-impl Table {
+impl ConnectionTable {
     /// Creates a table with an index that first grows after `expected` connections. The key determines which tuples
     /// collide.
     pub(crate) fn new(expected: u32, key: u64) -> Self {
@@ -189,7 +189,7 @@ impl Table {
     /// Memory of records and index, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.slab.chunks.len() * CHUNK * size_of::<Conn>()
-            + (self.now.entries.len() + self.old.entries.len()) * size_of::<Entry>()
+            + (self.now.entries.len() + self.old.entries.len()) * size_of::<BucketEntry>()
     }
 
     /// Hash of the complete tuple; the upper half is used for sequence numbers.
@@ -239,7 +239,7 @@ impl Table {
         if self.old.used > 0 {
             self.migrate(16);
         }
-        let id = self.slab.take();
+        let id = self.slab.allocate();
         self.now
             .insert((hash & 0xffff_ffff) << 32 | u64::from(id + 1));
         let conn = self.slab.get(id);
@@ -328,7 +328,7 @@ mod tests {
         /// The table agrees with a HashMap while it grows and shrinks.
         #[test]
         fn holds_what_a_map_holds(steps in prop::collection::vec((any::<bool>(), 0u16..600), 1..3000)) {
-            let mut table = Table::new(0, 7);
+            let mut table = ConnectionTable::new(0, 7);
             let mut model = HashMap::new();
             for (insert, number) in steps {
                 let key = Key::new(Addr::v4(u32::from(number) & 3), 0, number, 80);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     /// Maximum probe length, with `n` connections to each of some servers.
-    fn longest_search(table: &mut Table, remotes: &[&str], n: u16) -> usize {
+    fn longest_search(table: &mut ConnectionTable, remotes: &[&str], n: u16) -> usize {
         for remote in remotes {
             let remote = remote.parse::<std::net::IpAddr>().unwrap().into();
             for port in 0..n {
@@ -365,7 +365,7 @@ mod tests {
             }
         }
         let buckets = &table.now;
-        let length = |(at, entry): (usize, &Entry)| {
+        let length = |(at, entry): (usize, &BucketEntry)| {
             at.wrapping_sub((entry >> 32) as usize & buckets.mask()) & buckets.mask()
         };
         let taken = buckets.entries.iter().enumerate().filter(|(_, e)| **e != 0);
@@ -385,7 +385,7 @@ mod tests {
         ];
         for key in [0, 1, 2, u64::MAX, 0x9e37_79b9_7f4a_7c15] {
             for remote in all {
-                let mut table = Table::new(16_384, key);
+                let mut table = ConnectionTable::new(16_384, key);
                 let longest = longest_search(&mut table, &[remote], 10_000);
                 assert!(longest < 200, "{remote}, key {key}: {longest} places");
             }
@@ -396,13 +396,13 @@ mod tests {
     fn the_key_decides_who_shares_a_place() {
         let key = Key::new(Addr::v4(1), 0, 80, 1024);
         let hashes: std::collections::HashSet<_> =
-            (0..1000).map(|k| Table::new(0, k).hash(&key)).collect();
+            (0..1000).map(|k| ConnectionTable::new(0, k).hash(&key)).collect();
         assert_eq!(hashes.len(), 1000);
     }
 
     #[test]
     fn a_connection_takes_less_than_128_bytes() {
-        let mut table = Table::new(0, 1);
+        let mut table = ConnectionTable::new(0, 1);
         let mut worst = 0.0f64;
         for n in 0..400_000u32 {
             let key = Key::new(Addr::v4(n), 0, 1, 80);

@@ -20,14 +20,14 @@ const FARTHEST: u64 = 1 << 30;
 /// Neighbours of a record in its list, and its time.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Link {
+pub(crate) struct TimerLink {
     pub(crate) next: u32,
     pub(crate) prev: u32,
     /// Low 32 bits of the tick at which the record is due.
     pub(crate) due: u32,
 }
 
-impl Link {
+impl TimerLink {
     pub(crate) const IDLE: Self = Self {
         next: NONE,
         prev: UNLINKED,
@@ -41,8 +41,8 @@ impl Link {
 }
 
 /// Collection of records with one link each.
-pub(crate) trait Links {
-    fn link(&mut self, record: u32) -> &mut Link;
+pub(crate) trait TimerLinks {
+    fn link(&mut self, record: u32) -> &mut TimerLink;
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Wheel {
 
     /// Sets the time of a record, whether it is in a list or not.
     #[inline]
-    pub(crate) fn set(&mut self, links: &mut impl Links, record: u32, due_ns: u64) {
+    pub(crate) fn set(&mut self, links: &mut impl TimerLinks, record: u32, due_ns: u64) {
         let due = tick_at(due_ns).clamp(self.tick, self.tick + FARTHEST);
         let link = links.link(record);
         if link.is_linked() {
@@ -86,7 +86,7 @@ impl Wheel {
     }
 
     #[inline]
-    fn insert(&mut self, links: &mut impl Links, record: u32, due: u64) {
+    fn insert(&mut self, links: &mut impl TimerLinks, record: u32, due: u64) {
         // The highest bit that differs between the due time and now determines the level.
         let level = ((due ^ self.tick) | 1).ilog2() as usize / 6;
         let level = level.min(LEVELS - 1);
@@ -105,8 +105,8 @@ impl Wheel {
 
     /// Removes a record from its list, if any.
     #[inline]
-    pub(crate) fn unlink(&mut self, links: &mut impl Links, record: u32) {
-        let Link { next, prev, .. } = *links.link(record);
+    pub(crate) fn unlink(&mut self, links: &mut impl TimerLinks, record: u32) {
+        let TimerLink { next, prev, .. } = *links.link(record);
         if prev == UNLINKED {
             return;
         }
@@ -126,7 +126,7 @@ impl Wheel {
     }
 
     /// Removes and returns a record that is due; None if no record is due by `now_ns`.
-    pub(crate) fn expire(&mut self, links: &mut impl Links, now_ns: u64) -> Option<u32> {
+    pub(crate) fn expire(&mut self, links: &mut impl TimerLinks, now_ns: u64) -> Option<u32> {
         let now = now_ns >> TICK_SHIFT;
         loop {
             let Some((level, start)) = self.earliest() else {
@@ -188,8 +188,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    impl Links for Vec<Link> {
-        fn link(&mut self, record: u32) -> &mut Link {
+    impl TimerLinks for Vec<TimerLink> {
+        fn link(&mut self, record: u32) -> &mut TimerLink {
             &mut self[record as usize]
         }
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_pause_without_timers_does_not_count() {
         const HOUR: u64 = 3_600_000_000_000;
-        let mut links = vec![Link::IDLE; 1];
+        let mut links = vec![TimerLink::IDLE; 1];
         let mut wheel = Wheel::new(0);
         assert_eq!(wheel.expire(&mut links, HOUR), None);
         wheel.set(&mut links, 0, HOUR + 1_000_000);
@@ -229,7 +229,7 @@ mod tests {
         /// The wheel agrees with a sorted map: no timer fires early, late or never.
         #[test]
         fn fires_as_a_sorted_list_does(start in 0u64..u64::MAX / 4, steps in steps()) {
-            let mut links = vec![Link::IDLE; 20];
+            let mut links = vec![TimerLink::IDLE; 20];
             let mut wheel = Wheel::new(start);
             let mut now = start;
             let mut model = BTreeMap::new();

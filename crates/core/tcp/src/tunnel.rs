@@ -6,7 +6,7 @@ use wb_wire::{Ethernet, Ipv4View, MacAddr, UdpView, checksum, ethertype, protoco
 
 use crate::addr::Addr;
 use crate::build::Path;
-use crate::parse::{Check, Other, parse};
+use crate::parse::{Check, RejectReason, parse};
 
 /// UDP port of VXLAN: RFC 7348 section 5.
 const PORT: u16 = 4789;
@@ -124,21 +124,21 @@ impl Outer {
         frame: &'a [u8],
         vlan: Option<u16>,
         check: Check,
-    ) -> Result<(&'a [u8], &'a [u8; 6]), Other> {
+    ) -> Result<(&'a [u8], &'a [u8; 6]), RejectReason> {
         let packet = parse(frame, vlan, check)?;
         let to_us = packet.dst == Addr::v4(self.tunnel.local.to_bits())
             && !packet.is_tcp
             && packet.ports as u16 == PORT;
         if !to_us {
-            return Err(Other::Foreign);
+            return Err(RejectReason::Foreign);
         }
         let (head, inner) = packet
             .payload
             .split_first_chunk::<VXLAN>()
-            .ok_or(Other::Malformed)?;
+            .ok_or(RejectReason::Malformed)?;
         let vni = u32::from_be_bytes([0, head[4], head[5], head[6]]);
         if head[0] & HAS_VNI == 0 || vni != self.tunnel.vni {
-            return Err(Other::Foreign);
+            return Err(RejectReason::Foreign);
         }
         Ok((inner, packet.src_mac))
     }

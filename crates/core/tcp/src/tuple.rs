@@ -18,7 +18,7 @@ pub struct Tuple {
 
 /// Order of the tuples. All orders visit every tuple once before any repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum TupleSequence {
     /// Server address varies fastest, then server port, client port, client address.
     Sequential,
     /// Every n-th tuple of the sequential order. A stride that shares a factor with the number of tuples is raised
@@ -105,7 +105,7 @@ pub struct Tuples {
     server_ports: u64,
     total: u64,
     cursor: u64,
-    order: Order,
+    order: TupleSequence,
     half_bits: u32,
     hash: Option<Box<ReceiveHash>>,
 }
@@ -121,7 +121,7 @@ impl Tuples {
         client_ports: (u16, u16),
         mut servers: Pool,
         server_ports: (u16, u16),
-        order: Order,
+        order: TupleSequence,
         steering: Steering,
     ) -> Option<Self> {
         let (workers, mine) = match steering {
@@ -145,12 +145,12 @@ impl Tuples {
         }
         let total = total as u64;
         let order = match order {
-            Order::Stride(stride) => {
+            TupleSequence::Stride(stride) => {
                 let mut stride = stride.max(1) % total;
                 while gcd(stride, total) != 1 {
                     stride += 1;
                 }
-                Order::Stride(stride)
+                TupleSequence::Stride(stride)
             }
             order => order,
         };
@@ -201,11 +201,11 @@ impl Tuples {
     pub fn next(&mut self, mut wanted: impl FnMut(&Tuple, Addr) -> bool) -> Option<Tuple> {
         for _ in 0..self.total.min(u64::from(MOST_PASSED)) {
             let index = match self.order {
-                Order::Sequential => self.cursor,
-                Order::Stride(stride) => {
+                TupleSequence::Sequential => self.cursor,
+                TupleSequence::Stride(stride) => {
                     (u128::from(self.cursor) * u128::from(stride) % u128::from(self.total)) as u64
                 }
-                Order::Random(seed) => self.permute(self.cursor, seed),
+                TupleSequence::Random(seed) => self.permute(self.cursor, seed),
             };
             self.cursor += 1;
             if self.cursor == self.total {
@@ -284,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn tuples(order: Order, steering: Steering) -> Option<Tuples> {
+    fn tuples(order: TupleSequence, steering: Steering) -> Option<Tuples> {
         Tuples::new(
             Pool::range("198.18.0.1".parse().unwrap(), 3),
             (1000, 1019),
@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_order_visits_all_once(seed: u64, kind in 0u8..3) {
-            let order = [Order::Sequential, Order::Stride(seed), Order::Random(seed)][usize::from(kind)];
+            let order = [TupleSequence::Sequential, TupleSequence::Stride(seed), TupleSequence::Random(seed)][usize::from(kind)];
             let mut tuples = tuples(order, Steering::All).unwrap();
             prop_assert_eq!(tuples.total(), 360);
             let seen: HashSet<_> = (0..360).map(|_| tuples.next(|_, _| true).unwrap()).collect();
@@ -309,7 +309,7 @@ mod tests {
         fn workers_share_the_ports(workers in 1u16..7) {
             let mut all = HashSet::new();
             for mine in 0..workers {
-                let mut tuples = tuples(Order::Sequential, Steering::ClientPort { workers, mine }).unwrap();
+                let mut tuples = tuples(TupleSequence::Sequential, Steering::ClientPort { workers, mine }).unwrap();
                 for _ in 0..tuples.total() {
                     let tuple = tuples.next(|_, _| true).unwrap();
                     prop_assert_eq!(tuple.client_port % workers, mine);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn sequential_is_the_stated_order() {
-        let mut tuples = tuples(Order::Sequential, Steering::All).unwrap();
+        let mut tuples = tuples(TupleSequence::Sequential, Steering::All).unwrap();
         let mut next = || {
             let t = tuples.next(|_, _| true).unwrap();
             (t.client, t.client_port, t.server_port, t.server)
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_passed_over() {
-        let mut tuples = tuples(Order::Sequential, Steering::All).unwrap();
+        let mut tuples = tuples(TupleSequence::Sequential, Steering::All).unwrap();
         assert_eq!(tuples.next(|t, _| t.client == 2).unwrap().client, 2);
         assert_eq!(tuples.next(|_, _| false), None);
     }

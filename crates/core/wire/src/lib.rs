@@ -19,7 +19,7 @@
 
 #![forbid(unsafe_code)]
 
-/// Implements the conversions of a wire layout: `LEN`, `of`, `of_mut`, `to_bytes`.
+/// Implements the conversions of a wire layout: `LEN`, `split_from`, `split_from_mut`, `to_bytes`.
 macro_rules! view {
     ($name:ident, $len:literal) => {
         impl $name {
@@ -31,8 +31,8 @@ macro_rules! view {
                 zerocopy::FromBytes::ref_from_prefix(bytes).ok()
             }
 
-            /// Like [`Self::of`], for patching fields in place.
-            pub fn of_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
+            /// Like [`Self::split_from`], for patching fields in place.
+            pub fn split_from_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
                 zerocopy::FromBytes::mut_from_prefix(bytes).ok()
             }
 

@@ -343,7 +343,7 @@ impl Reply<'_> {
             return None;
         }
         write_bytes(self.out, at, message)?;
-        let (reply, _) = IcmpView::of_mut(self.out.get_mut(at..)?)?;
+        let (reply, _) = IcmpView::split_from_mut(self.out.get_mut(at..)?)?;
         reply.kind = version.echo_reply();
         let word = |kind| u16::from(kind) << 8;
         reply.checksum =

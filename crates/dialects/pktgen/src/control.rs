@@ -41,7 +41,7 @@ use crate::pgrx::{self, Receiver};
 use crate::result::Outcome;
 use crate::world::{Link, World};
 use wb_model::device::{Defaults, DeviceConfig, Flags};
-use wb_pktgen_device::Progress;
+use wb_pktgen_device::DeviceProgress;
 use wb_pktgen_device::{Memory, Start, TimeForm, Walker};
 
 /// Settings of a folder.
@@ -357,7 +357,7 @@ impl Folder {
             file: name.to_owned(),
             interface: name_of_interface,
             config,
-            progress: Progress::default(),
+            progress: DeviceProgress::default(),
             memory: Memory::default(),
             result: String::new(),
             running: false,
@@ -421,7 +421,7 @@ impl Folder {
                 seed: seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 time_form: self.options.time_form,
                 memory: device.memory.clone(),
-                progress: Progress {
+                progress: DeviceProgress {
                     started_ns: now_ns,
                     stopped_ns: now_ns,
                     ..device.progress.clone()
@@ -466,7 +466,7 @@ impl Folder {
     }
 
     /// Records the progress of a running device.
-    pub fn publish(&mut self, id: DeviceId, progress: &Progress) {
+    pub fn publish(&mut self, id: DeviceId, progress: &DeviceProgress) {
         if let Some(device) = self.device_mut(id).filter(|d| d.running) {
             device.progress.clone_from(progress);
         }
@@ -476,7 +476,7 @@ impl Folder {
     /// `idle_ns` the idle time of its worker. Ignores a device that was removed meanwhile.
     pub fn finish(&mut self, id: DeviceId, walker: &Walker, stopped_ns: u64, idle_ns: u64) {
         if let Some(device) = self.device_mut(id) {
-            device.progress = Progress {
+            device.progress = DeviceProgress {
                 stopped_ns,
                 idle_ns,
                 ..walker.progress().clone()

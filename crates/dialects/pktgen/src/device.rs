@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use crate::address::show_ipv6;
 use wb_model::device::flags::FLAGS;
 use wb_model::device::{DeviceConfig, Flags, Interface, VlanTag, XmitMode};
-use wb_pktgen_device::{Memory, Progress};
+use wb_pktgen_device::{Memory, DeviceProgress};
 
 /// Identifier of a device, unique within its folder and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ pub struct Device {
     /// Interface of the device, under its present name.
     pub(crate) interface: String,
     pub(crate) config: DeviceConfig,
-    pub(crate) progress: Progress,
+    pub(crate) progress: DeviceProgress,
     pub(crate) memory: Memory,
     pub(crate) result: String,
     pub(crate) running: bool,
@@ -66,7 +66,7 @@ impl Device {
     }
 
     /// Progress of the present or last run.
-    pub const fn progress(&self) -> &Progress {
+    pub const fn progress(&self) -> &DeviceProgress {
         &self.progress
     }
 

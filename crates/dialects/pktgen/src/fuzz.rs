@@ -1,7 +1,7 @@
 //! Entry point for fuzzers: arbitrary bytes for the control files.
 
 use crate::control::{Effect, Folder, Options};
-use crate::world::{Interface, Time, World};
+use crate::world::{Interface, DeviceTime, World};
 
 /// A machine with two interfaces that permits everything.
 struct Open;
@@ -59,7 +59,7 @@ fn run(folder: &mut Folder) {
     for mut job in folder.begin(1000, 7, &Open) {
         let limit = job.walker.config().frame_limit(Interface::default().mtu);
         for _ in 0..PACKETS {
-            let Some(call) = job.walker.poll(Time::default()) else {
+            let Some(call) = job.walker.poll(DeviceTime::default()) else {
                 break;
             };
             assert!(call.frame.len() as u64 <= limit, "{}", call.frame.len());

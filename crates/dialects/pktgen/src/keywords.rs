@@ -7,7 +7,7 @@ use crate::world::World;
 use wb_model::device::flags::{self, FLAGS};
 use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
 use wb_model::units::Span;
-use wb_pktgen_device::Progress;
+use wb_pktgen_device::DeviceProgress;
 
 /// Syntax of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Value<'_> {
 pub(crate) struct Target<'a> {
     pub(crate) config: &'a mut DeviceConfig,
     pub(crate) interface: &'a str,
-    pub(crate) progress: &'a mut Progress,
+    pub(crate) progress: &'a mut DeviceProgress,
     pub(crate) debug: &'a mut u64,
     pub(crate) world: &'a dyn World,
     /// Rejects clones and bursts if the kernel's driver could not send them.

@@ -1,7 +1,7 @@
 //! Report of a finished run: the text of `Result:`.
 
 use wb_model::device::DeviceConfig;
-use wb_pktgen_device::Progress;
+use wb_pktgen_device::DeviceProgress;
 
 /// Figures of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Report of a device that has stopped.
-    pub fn of(config: &DeviceConfig, progress: &Progress) -> Self {
+    pub fn of(config: &DeviceConfig, progress: &DeviceProgress) -> Self {
         Self {
             sofar: progress.sofar,
             errors: progress.errors,

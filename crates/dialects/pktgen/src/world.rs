@@ -1,7 +1,7 @@
 //! Queries about the machine, answered by the caller.
 
 pub use wb_model::device::{Interface, Link};
-pub use wb_pktgen_device::Time;
+pub use wb_pktgen_device::DeviceTime;
 
 /// Properties of the machine on which the control files depend.
 pub trait World {

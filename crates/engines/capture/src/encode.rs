@@ -3,7 +3,7 @@
 use wb_model::capture::FileFormat;
 use wb_pcapng::{
     EnhancedPacket, MAX_CAPTURED, PacketOptions, PcapWriter, PcapngWriter, Precision, Section,
-    Sink, epb_len,
+    ByteSink, epb_len,
 };
 
 use crate::CaptureSpec;
@@ -58,7 +58,7 @@ impl Encoding {
         original_len: u32,
         captured: &[u8],
         lost: u64,
-        out: &mut impl Sink,
+        out: &mut impl ByteSink,
     ) {
         match self {
             Self::Pcapng => {
@@ -75,13 +75,13 @@ impl Encoding {
             Self::Pcap(precision) => {
                 let captured = &captured[..captured.len().min(MAX_CAPTURED)];
                 let len = captured.len() as u32;
-                out.put(&PcapWriter::record_header_with(
+                out.append(&PcapWriter::record_header_with(
                     stamp_ns,
                     original_len,
                     len,
                     precision,
                 ));
-                out.put(captured);
+                out.append(captured);
             }
         }
     }

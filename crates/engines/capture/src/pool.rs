@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use memmap2::{Advice, MmapMut};
-use wb_pcapng::Sink;
+use wb_pcapng::ByteSink;
 
 use crate::OutputError;
 
@@ -122,14 +122,14 @@ impl Buffer {
 }
 
 /// Appends records. Data that does not fit is omitted.
-impl Sink for Buffer {
+impl ByteSink for Buffer {
     #[inline]
     fn make_room(&mut self, len: usize) -> bool {
         self.memory.len() - self.end >= len
     }
 
     #[inline]
-    fn put(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         let end = self.end + bytes.len();
         self.memory[self.end..end].copy_from_slice(bytes);
         self.end = end;

@@ -106,7 +106,7 @@ pub(crate) struct Pending {
 /// HTTP/2 state of a connection.
 #[derive(Default)]
 pub(crate) struct Http2 {
-    pub(crate) protocol: wb_http2::Connection<Pending>,
+    pub(crate) protocol: wb_http2::Http2Connection<Pending>,
     /// Time of the last ping, ns, and the number of earlier replies; 0 if there was none.
     pub(crate) pinged_ns: u64,
     pub(crate) echoes: u32,

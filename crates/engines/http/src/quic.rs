@@ -129,7 +129,7 @@ pub(crate) struct Http3 {
     pub(crate) quic: quinn_proto::Connection,
     pub(crate) handle: ConnectionHandle,
     pub(crate) udp: UdpSocketState,
-    pub(crate) protocol: wb_http3::Connection<Pending>,
+    pub(crate) protocol: wb_http3::Http3Connection<Pending>,
     /// Stream of the next request.
     ahead: Option<StreamId>,
     /// The server allows no more streams.
@@ -165,7 +165,7 @@ impl Http3 {
             quic,
             handle,
             udp,
-            protocol: wb_http3::Connection::new(),
+            protocol: wb_http3::Http3Connection::new(),
             ahead: None,
             limited: false,
             waiting: Vec::new(),
@@ -181,7 +181,7 @@ impl Http3 {
     /// Opens the control stream and sends the settings.
     pub(crate) fn greet(&mut self) -> u64 {
         let mut text = Vec::new();
-        wb_http3::Connection::<Pending>::greet(&mut text);
+        wb_http3::Http3Connection::<Pending>::greet(&mut text);
         match self.quic.streams().open(Dir::Uni) {
             // This stream never ends.
             Some(id) => self.quic.send_stream(id).write(&text).unwrap_or(0) as u64,

@@ -76,7 +76,7 @@ fn main() {
         (1024, 65535),
         pool("198.18.1.1", 1),
         (80, 80),
-        Order::Sequential,
+        TupleSequence::Sequential,
         Steering::All,
     );
     let client = Client {
@@ -102,7 +102,7 @@ fn main() {
         addresses: pool("198.18.1.1", 1),
         ports: (80, 80),
         request: Reading::Http,
-        answer: Answer::Message(match udp {
+        answer: ServerAnswer::Message(match udp {
             true => Message::new(&[], 18, Filler::Random(2)),
             false if held.is_some() => {
                 Message::bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\nHello, world!\n")

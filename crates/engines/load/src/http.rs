@@ -1,6 +1,6 @@
 //! HTTP over our own TCP: requests, their schedule and their results.
 //!
-//! A job's requests are a [mix](wb_tcp::Ask) of the machine, which selects among them. With a rate they are due by a
+//! A job's requests are a [mix](wb_tcp::WeightedRequest) of the machine, which selects among them. With a rate they are due by a
 //! [`Schedule`] of the worker. A due request waits for an idle connection, and this wait is part of its latency. The
 //! [`Account`] records each request when it is sent and when it ends: `sent = completed + failed by cause + in flight`.
 //! Requests in flight at the end are counted per connection, so that the sum is a real check. The sending time decides
@@ -13,7 +13,7 @@ use ring::digest::{Context, SHA256};
 use wb_http1::{Version, request};
 use wb_measure::Histogram;
 use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Judge, Schedule, Seen};
-use wb_tcp::{Ask, Cause, Counters, Exchange, Message};
+use wb_tcp::{WeightedRequest, Cause, Counters, Exchange, Message};
 
 use crate::shared::LiveTimes;
 
@@ -33,7 +33,7 @@ pub struct HttpTask {
     /// The plan's job.
     pub job: HttpJob,
     pub(crate) judge: Judge,
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) asks: Vec<WeightedRequest>,
     seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl HttpTask {
                 None => call.body.clone().into_bytes(),
             };
             let text = wire(call, job, path, &url.authority(), &body)?;
-            asks.push(Ask {
+            asks.push(WeightedRequest {
                 message: Message::bytes(&text),
                 weight: call.weight,
                 head: call.method == "HEAD",

@@ -1,7 +1,7 @@
 //! Builds requests and answers as bytes.
 
 use wb_model::load::{HttpRequest, LoadAnswer, LoadMessage, LoadRoute};
-use wb_tcp::{Answer, Filler, Message, Route};
+use wb_tcp::{ServerAnswer, Filler, Message, Route};
 
 /// Inputs for messages in addition to the plan.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +38,8 @@ impl Making<'_> {
     }
 
     /// A server's answer; `None` as for requests.
-    pub(crate) fn answer(&self, answer: &LoadAnswer) -> Option<Answer> {
-        Some(Answer::Message(match answer {
+    pub(crate) fn answer(&self, answer: &LoadAnswer) -> Option<ServerAnswer> {
+        Some(ServerAnswer::Message(match answer {
             LoadAnswer::Bytes(len) => self.letters(*len, Filler::Letter(b'a')),
             LoadAnswer::Random(len) => self.letters(*len, Filler::Random(self.seed)),
             LoadAnswer::File(_) => Message::bytes(self.file?),
@@ -56,8 +56,8 @@ impl Making<'_> {
                 );
                 self.with_body(&head, *body)
             }
-            LoadAnswer::Echo => return Some(Answer::Echo),
-            LoadAnswer::Sink => return Some(Answer::Sink),
+            LoadAnswer::Echo => return Some(ServerAnswer::Echo),
+            LoadAnswer::Sink => return Some(ServerAnswer::Sink),
         }))
     }
 
@@ -257,9 +257,9 @@ mod tests {
         }
     }
 
-    fn len(answer: Option<Answer>) -> u32 {
+    fn len(answer: Option<ServerAnswer>) -> u32 {
         match answer {
-            Some(Answer::Message(message)) => message.len(),
+            Some(ServerAnswer::Message(message)) => message.len(),
             _ => 0,
         }
     }

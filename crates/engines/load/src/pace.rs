@@ -8,7 +8,7 @@ use derive_more::{AddAssign, Sub};
 use wb_model::load::LoadShape;
 use wb_model::units::Rational;
 
-use wb_tcp::Late;
+use wb_tcp::LatenessSeries;
 
 use crate::curve::{Curve, ONE};
 use crate::rates::Limits;
@@ -224,10 +224,10 @@ impl Pace {
 
     /// Lateness of the due launches, the oldest first.
     #[inline]
-    pub(crate) fn late(&self, now: u64) -> Late {
+    pub(crate) fn late(&self, now: u64) -> LatenessSeries {
         match &self.kind {
             Kind::Even(even) => even.late(&self.curve, now),
-            _ => Late::NOT,
+            _ => LatenessSeries::NOT,
         }
     }
 
@@ -317,17 +317,17 @@ impl Even {
 
     /// Lateness of the due launches.
     #[inline]
-    fn late(&self, curve: &Curve, now: u64) -> Late {
+    fn late(&self, curve: &Curve, now: u64) -> LatenessSeries {
         let events = self.owed.div_ceil(self.group);
         if events == 0 {
-            return Late::NOT;
+            return LatenessSeries::NOT;
         }
         let first = self.due_of(curve, self.passed - events);
         let last = match events {
             1 => first,
             _ => self.due_of(curve, self.passed - 1),
         };
-        Late {
+        LatenessSeries {
             first: now.saturating_sub(first),
             step: last.saturating_sub(first) / (self.owed - 1).max(1),
         }

@@ -8,7 +8,7 @@ use wb_model::load::{
 };
 use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
-    Answer, Client, Close, Config, Destinations, Order, Pool, Reading, Retransmission, Role,
+    ServerAnswer, Client, Close, Config, Destinations, TupleSequence, Pool, Reading, Retransmission, Role,
     Server, Steering, TimeWait, Transport, Tunnel, Tuples,
 };
 use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
@@ -443,7 +443,7 @@ impl Build<'_> {
         let (key, len) = match &config.role {
             Role::Client(client) => ("request", client.request.len()),
             Role::Server(Server {
-                answer: Answer::Message(message),
+                answer: ServerAnswer::Message(message),
                 ..
             }) => ("answer", message.len()),
             Role::Server(_) => return Ok(()),
@@ -626,10 +626,10 @@ impl Build<'_> {
         };
         let within = u64::from(servers.len()) * u64::from(job.server_ports.count());
         let order = match job.order {
-            TupleOrder::Sequential => Order::Sequential,
+            TupleOrder::Sequential => TupleSequence::Sequential,
             // The next client address and client port.
-            TupleOrder::Stride => Order::Stride((own_ports + 1).saturating_mul(within)),
-            TupleOrder::Random => Order::Random(place.seed ^ 0x7475_706c_6573),
+            TupleOrder::Stride => TupleSequence::Stride((own_ports + 1).saturating_mul(within)),
+            TupleOrder::Random => TupleSequence::Random(place.seed ^ 0x7475_706c_6573),
         };
         let server_ports = (job.server_ports.first, job.server_ports.last);
         Tuples::new(

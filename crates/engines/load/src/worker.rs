@@ -11,8 +11,8 @@ use wb_port::{
     ChecksumState, PortError, QueuePair, RxFrame, RxQueue, StampSource, TxQueue, prefetch,
 };
 use wb_tcp::{
-    Answer, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
-    LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, Style, Transport,
+    ServerAnswer, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
+    LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, Behaviour, Transport,
 };
 
 use crate::http::{Account, HttpOutcome, HttpPace};
@@ -235,7 +235,7 @@ impl LoadWorker {
         };
         let machine = Machine::new(spec.config.clone(), times)?;
         let echoes = spec.config.transport == Transport::Udp
-            && matches!(&spec.config.role, Role::Server(server) if matches!(server.answer, Answer::Echo));
+            && matches!(&spec.config.role, Role::Server(server) if matches!(server.answer, ServerAnswer::Echo));
         let least = spec.config.longest_frame();
         if least > frame_capacity && !echoes {
             return Err(ConfigError::Range {
@@ -975,7 +975,7 @@ impl LoadWorker {
         let mut idle = 0;
         while idle < MOST_IDLE {
             let mut sink = Sink::new(tx, self.spec.batch);
-            let all = self.machine.part(&mut sink);
+            let all = self.machine.reset_open_connections(&mut sink);
             sink.submit();
             idle = if sink.sent > 0 { 0 } else { idle + 1 };
             if tx.flush().is_err() || all && tx.in_flight() == 0 {
@@ -1046,7 +1046,7 @@ impl LoadWorker {
 /// events too little.
 fn exposing_ns(config: &Config) -> u64 {
     let interval = match &config.role {
-        Role::Client(client) if config.style == Style::Dperf && client.interval > 0 => {
+        Role::Client(client) if config.style == Behaviour::Dperf && client.interval > 0 => {
             client.interval
         }
         _ => u64::MAX,

@@ -174,9 +174,9 @@ impl Program {
             ))
         };
         let (sockets, counters) = maps().map_err(|cause| Self::load_error(interface, &cause))?;
-        let options = ebpf::Options {
+        let options = ebpf::TranslateOptions {
             counters_fd: Some(counters.as_fd().as_raw_fd()),
-            ..ebpf::Options::redirect(sockets.as_fd().as_raw_fd())
+            ..ebpf::TranslateOptions::redirect(sockets.as_fd().as_raw_fd())
         };
         let insns = ebpf::translate(filter, &options)
             .map_err(|cause| fault::unsupported(interface, cause.to_string()))?;

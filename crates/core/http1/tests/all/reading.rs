@@ -1,7 +1,7 @@
 //! A stream reads the same however it is cut into pieces.
 
 use proptest::prelude::*;
-use wb_http1::{End, Interim, Reader};
+use wb_http1::{MessageEnd, Interim, Reader};
 
 use crate::stream::{Outcome, Seen, bytes, cut, read};
 
@@ -293,7 +293,7 @@ fn versions_and_methods_of_requests_count() {
     let stream = b"GET / HTTP/1.0\r\n\r\nGET /1.0 HTTP/1.1\r\n\r\n\
         GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nHEAD / HTTP/1.1\r\n\r\n\
         HEAL / HTTP/1.1\r\nConnection: k, close\r\n\r\nHEAD / HTTP/1.0\r\n\r\nHEA\r\n\r\n";
-    let end = |close, keep_if_granted, head_only| End {
+    let end = |close, keep_if_granted, head_only| MessageEnd {
         close,
         keep_if_granted,
         head_only,

@@ -1,7 +1,7 @@
 //! Requests that are built, and texts of requests that are checked.
 
 use proptest::prelude::*;
-use wb_http1::{Asked, RequestError, TextFault, Version, request, requests};
+use wb_http1::{RequestInfo, RequestError, TextFault, Version, request, requests};
 
 fn made(
     method: &str,
@@ -77,7 +77,7 @@ fn what_would_be_another_request_is_refused() {
 fn a_text_is_told_apart_into_its_requests() {
     let text = "GET / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /x HTTP/1.0\n\nPOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc\
         PUT / HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n2\r\nab\r\n0\r\n\r\n";
-    let asked = |len, head, close| Asked { len, head, close };
+    let asked = |len, head, close| RequestInfo { len, head, close };
     let all = requests(text.as_bytes()).unwrap();
     let last = text.len() - 27 - 18 - 41;
     assert_eq!(
@@ -185,7 +185,7 @@ proptest! {
             });
             headers.push(("Host".into(), "a".into()));
             let one = request(method, &target, version, &headers, body.as_deref()).unwrap();
-            wanted.push(Asked { len: one.len(), head: method == "HEAD", close: old });
+            wanted.push(RequestInfo { len: one.len(), head: method == "HEAD", close: old });
             text.extend_from_slice(&one);
         }
         // The last body may end like an empty line, but no request begins with one.

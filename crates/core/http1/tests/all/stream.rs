@@ -1,12 +1,12 @@
 //! Reads streams in pieces and records everything that was seen.
 
-use wb_http1::{End, Progress, Read, Reader, Sink};
+use wb_http1::{MessageEnd, Progress, Read, Reader, MessageSink};
 
 /// A message that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) status: u16,
-    pub(crate) end: End,
+    pub(crate) end: MessageEnd,
     /// Number of bytes of the stream up to the end of the message.
     pub(crate) at: usize,
     pub(crate) head: Vec<u8>,
@@ -36,7 +36,7 @@ struct Kept {
     interim: usize,
 }
 
-impl Sink for Kept {
+impl MessageSink for Kept {
     fn head(&mut self, bytes: &[u8]) {
         self.head.extend_from_slice(bytes);
     }

@@ -1,7 +1,7 @@
 //! Header blocks are decoded as they were encoded, and according to RFC 7541.
 
 use proptest::prelude::*;
-use wb_http2::{Step, encode, frame::code};
+use wb_http2::{Http2Step, encode, frame::code};
 
 use crate::kit::{Seen, answer, greeting, read};
 
@@ -107,7 +107,7 @@ proptest! {
         encode::short_string(&value, &mut block);
         let seen = of_block(&block);
         prop_assert_eq!(seen.fault, None);
-        let ended = Step::Ended { of: 0, status: 200 };
+        let ended = Http2Step::Ended { of: 0, status: 200 };
         prop_assert_eq!(seen.steps.last() == Some(&ended), fits);
         if fits {
             let wanted = [b"HTTP/2 200\r\nx-a: ", &value[..], b"\r\n\r\n"].concat();

@@ -1,7 +1,7 @@
 //! A client that records what it receives.
 
 use wb_http2::{
-    Connection, Decoder, Fault, Sink, Step,
+    Http2Connection, Decoder, Http2Fault, ResponseSink, Http2Step,
     frame::{self, flag, kind},
 };
 
@@ -10,8 +10,8 @@ use wb_http2::{
 pub(crate) struct Seen {
     pub(crate) heads: Vec<(u32, Vec<u8>)>,
     pub(crate) bodies: Vec<(u32, Vec<u8>)>,
-    pub(crate) steps: Vec<Step<u32>>,
-    pub(crate) fault: Option<Fault>,
+    pub(crate) steps: Vec<Http2Step<u32>>,
+    pub(crate) fault: Option<Http2Fault>,
     pub(crate) said: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Request {
 
 struct Keep;
 
-impl Sink<Request> for Keep {
+impl ResponseSink<Request> for Keep {
     fn head<'a>(&mut self, of: &'a mut Request) -> Option<&'a mut Vec<u8>> {
         Some(&mut of.head)
     }
@@ -44,7 +44,7 @@ pub(crate) fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
 
 /// Reads a stream in pieces of this length, on a connection with `requests` requests in flight.
 pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
-    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
     let mut seen = Seen::default();
     for mut bytes in stream.chunks(piece.max(1)) {
         loop {
@@ -55,23 +55,23 @@ pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
                 of.number
             };
             let step = match step {
-                Ok(Step::More) => break,
-                Ok(Step::Ready) => {
-                    for number in 0..requests.min(connection.room() as u32) {
+                Ok(Http2Step::More) => break,
+                Ok(Http2Step::Ready) => {
+                    for number in 0..requests.min(connection.free_streams() as u32) {
                         let request = Request {
                             number,
                             ..Request::default()
                         };
                         connection.open(request, number == 2, &[0x82], b"", &mut seen.said);
                     }
-                    Step::Ready
+                    Http2Step::Ready
                 }
-                Ok(Step::Ended { of, status }) => Step::Ended {
+                Ok(Http2Step::Ended { of, status }) => Http2Step::Ended {
                     of: keep(of),
                     status,
                 },
-                Ok(Step::Failed { of, why }) => Step::Failed { of: keep(of), why },
-                Ok(Step::GoingAway { code }) => Step::GoingAway { code },
+                Ok(Http2Step::Failed { of, why }) => Http2Step::Failed { of: keep(of), why },
+                Ok(Http2Step::GoingAway { code }) => Http2Step::GoingAway { code },
                 Err(fault) => {
                     seen.fault = Some(fault);
                     return seen;

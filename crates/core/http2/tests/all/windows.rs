@@ -2,21 +2,21 @@
 
 use proptest::prelude::*;
 use wb_http2::{
-    Connection, Decoder, Sink, Step, Why,
-    frame::{self, HEAD_LEN, Head, LONGEST_PAYLOAD, flag, kind, setting},
+    Http2Connection, Decoder, ResponseSink, Http2Step, FailureReason,
+    frame::{self, HEAD_LEN, FrameHeader, LONGEST_PAYLOAD, flag, kind, setting},
 };
 
 use crate::kit::greeting;
 
 struct Nothing;
 
-impl Sink<()> for Nothing {}
+impl ResponseSink<()> for Nothing {}
 
 /// Splits bytes into frames.
-fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
+fn frames(mut bytes: &[u8]) -> Vec<(FrameHeader, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LEN>() {
-        let head = Head::read(head);
+        let head = FrameHeader::read(head);
         let (payload, rest) = rest.split_at(head.len);
         all.push((head, payload.to_vec()));
         bytes = rest;
@@ -24,11 +24,11 @@ fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
     all
 }
 
-fn open(settings: &[(u16, u32)]) -> (Connection<()>, Decoder) {
-    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+fn open(settings: &[(u16, u32)]) -> (Http2Connection<()>, Decoder) {
+    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
     let first = greeting(settings);
     let step = connection.read(&mut decoder, &mut &first[..], &mut Vec::new(), &mut Nothing);
-    assert_eq!(step, Ok(Step::Ready));
+    assert_eq!(step, Ok(Http2Step::Ready));
     (connection, decoder)
 }
 
@@ -65,8 +65,8 @@ fn trailers_are_not_taken_for_the_head_that_they_equal() {
     let flags = flag::END_HEADERS | flag::END_STREAM;
     frame::write(kind::HEADERS, flags, 1, &[0x88], &mut came);
     let step = connection.read(&mut decoder, &mut &came[..], &mut out, &mut Nothing);
-    let why = Why::Malformed("a pseudo header is where none may be");
-    assert_eq!(step, Ok(Step::Failed { of: (), why }));
+    let why = FailureReason::Malformed("a pseudo header is where none may be");
+    assert_eq!(step, Ok(Http2Step::Failed { of: (), why }));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_server_is_allowed_more_before_it_has_to_wait() {
     while received < 5 << 30 {
         came.extend_from_slice(&data);
         let step = connection.read(&mut decoder, &mut &came[..], &mut out, &mut Nothing);
-        assert_eq!(step, Ok(Step::More));
+        assert_eq!(step, Ok(Http2Step::More));
         came.clear();
         received += LONGEST_PAYLOAD as u64;
         for (head, payload) in frames(&out) {
@@ -147,7 +147,7 @@ proptest! {
                 }
             }
             let step = connection.read(&mut decoder, &mut &bytes[..], &mut out, &mut Nothing);
-            prop_assert_eq!(step, Ok(Step::More));
+            prop_assert_eq!(step, Ok(Http2Step::More));
             for (head, payload) in frames(&out) {
                 if head.kind != kind::DATA {
                     continue;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wb_http3::{
-    Connection, Decoder, Fault, Sink, Step, Why,
+    Http3Connection, Decoder, Http3Fault, ResponseSink, Http3Step, StreamFailure,
     frame::{self, code, kind},
     qpack, request,
 };
@@ -15,7 +15,7 @@ struct Request {
 
 struct Keep;
 
-impl Sink<Request> for Keep {
+impl ResponseSink<Request> for Keep {
     fn head<'a>(&mut self, of: &'a mut Request) -> Option<&'a mut Vec<u8>> {
         of.head.clear();
         Some(&mut of.head)
@@ -27,8 +27,8 @@ impl Sink<Request> for Keep {
 }
 
 /// Reads a stream in pieces of this length.
-fn read(stream: &[u8], head: bool, piece: usize) -> Result<Option<Step<Request>>, Fault> {
-    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+fn read(stream: &[u8], head: bool, piece: usize) -> Result<Option<Http3Step<Request>>, Http3Fault> {
+    let (mut connection, mut decoder) = (Http3Connection::new(), Decoder::new());
     connection.open(Request::default(), head);
     for bytes in stream.chunks(piece.max(1)) {
         let step = connection.read(0, &mut decoder, bytes, &mut Keep)?;
@@ -95,7 +95,7 @@ fn answers_of_every_form_are_whole_in_pieces_of_every_size() {
     ];
     for stream in forms {
         for piece in 1..=stream.len() {
-            let Ok(Some(Step::Ended { of, status: 200 })) = read(&stream, false, piece) else {
+            let Ok(Some(Http3Step::Ended { of, status: 200 })) = read(&stream, false, piece) else {
                 panic!("{piece} of {stream:?}");
             };
             assert_eq!(of.body, b"hello");
@@ -108,7 +108,7 @@ fn answers_of_every_form_are_whole_in_pieces_of_every_size() {
 
 #[test]
 fn an_answer_to_head_and_those_without_body_may_name_its_length() {
-    let ended = |stream: &[u8], head| matches!(read(stream, head, 3), Ok(Some(Step::Ended { .. })));
+    let ended = |stream: &[u8], head| matches!(read(stream, head, 3), Ok(Some(Http3Step::Ended { .. })));
     assert!(ended(&head(&OK), true));
     assert!(!ended(&head(&OK), false));
     assert!(ended(
@@ -140,8 +140,8 @@ fn what_is_wrong_with_one_answer_is_its_own() {
     ] {
         for piece in [1, 2, 7, 1000] {
             match read(&stream, false, piece) {
-                Ok(Some(Step::Failed {
-                    why: Why::Malformed(what),
+                Ok(Some(Http3Step::Failed {
+                    why: StreamFailure::Malformed(what),
                     ..
                 })) => {
                     assert!(what.contains(wanted), "{what}, not {wanted}");
@@ -199,7 +199,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
 
 #[test]
 fn requests_keep_their_numbers_whichever_ends_first() {
-    let (mut connection, mut decoder) = (Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http3Connection::new(), Decoder::new());
     for _ in 0..4 {
         connection.open(Request::default(), false);
     }
@@ -211,7 +211,7 @@ fn requests_keep_their_numbers_whichever_ends_first() {
         );
         assert!(matches!(
             connection.end(number),
-            Ok(Some(Step::Ended { .. }))
+            Ok(Some(Http3Step::Ended { .. }))
         ));
         // The request has ended, and later bytes are ignored.
         assert_eq!(
@@ -227,7 +227,7 @@ fn requests_keep_their_numbers_whichever_ends_first() {
     assert_eq!(connection.find(true, |_| true), Some(1));
     connection.open(Request::default(), false);
     assert_eq!(connection.find(false, |of| of.head == b"x"), None);
-    assert!(connection.take(4).is_some());
+    assert!(connection.remove_request(4).is_some());
     assert_eq!(connection.drain().count(), 1);
     assert_eq!(connection.open_streams(), 0);
 }
@@ -248,10 +248,10 @@ proptest! {
         let n = n >> shift;
         let mut out = Vec::new();
         frame::number(n, &mut out);
-        prop_assert_eq!(frame::take(&mut &out[..out.len() - 1]), None);
+        prop_assert_eq!(frame::take_integer(&mut &out[..out.len() - 1]), None);
         out.push(7);
         let mut rest = &out[..];
-        prop_assert_eq!(frame::take(&mut rest), Some(n));
+        prop_assert_eq!(frame::take_integer(&mut rest), Some(n));
         prop_assert_eq!(rest, &[7]);
     }
 

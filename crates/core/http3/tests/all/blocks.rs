@@ -1,11 +1,11 @@
 //! Header blocks: RFC 9204.
 
 use proptest::prelude::*;
-use wb_http2::blocks::{Coding as _, Wrong};
+use wb_http2::blocks::{Coding as _, BlockError};
 use wb_http3::qpack::{self, Qpack};
 
 /// Decodes all fields of a block.
-fn fields(mut block: &[u8]) -> Result<Vec<(String, String)>, Wrong> {
+fn fields(mut block: &[u8]) -> Result<Vec<(String, String)>, BlockError> {
     Qpack::begin(&mut block)?;
     let mut all = Vec::new();
     while !block.is_empty() {
@@ -42,7 +42,7 @@ fn the_examples_of_rfc_9204_appendix_b() {
     assert_eq!(block(&[(":path", "/index.html")]), first);
     // All others refer to a dynamic table, which is not available here.
     for dynamic in ["0381 10 11", "050080 c181", "038010 11", "0500 8081"] {
-        let wrong = Wrong::Block("a header block refers to a table that has no room");
+        let wrong = BlockError::Block("a header block refers to a table that has no room");
         assert_eq!(fields(&hex(dynamic)), Err(wrong), "{dynamic}");
     }
 }

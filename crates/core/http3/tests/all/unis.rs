@@ -1,7 +1,7 @@
 //! Streams that the server opens: RFC 9114 section 6.2, RFC 9204 section 4.
 
 use wb_http3::{
-    Connection, Fault,
+    Http3Connection, Http3Fault,
     frame::{self, code, kind, setting, stream},
 };
 
@@ -18,8 +18,8 @@ fn and(mut before: Vec<u8>, kind: u64, payload: &[u8]) -> Vec<u8> {
 
 /// Reads a stream in pieces of this length on a connection with three requests. Also returns whether the server goes
 /// away.
-fn read(bytes: &[u8], piece: usize) -> Result<(Connection<u32>, bool), Fault> {
-    let mut connection = Connection::new();
+fn read(bytes: &[u8], piece: usize) -> Result<(Http3Connection<u32>, bool), Http3Fault> {
+    let mut connection = Http3Connection::new();
     for of in 0..3 {
         connection.open(of, false);
     }
@@ -123,7 +123,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
 #[test]
 fn each_is_there_once_and_stays() {
     for kind in [stream::CONTROL, stream::ENCODER, stream::DECODER] {
-        let mut connection = Connection::<u32>::new();
+        let mut connection = Http3Connection::<u32>::new();
         assert_eq!(connection.read_uni(0, &[kind as u8]), Ok(false));
         let twice = connection.read_uni(1, &[kind as u8]).unwrap_err();
         assert_eq!(twice.code, code::STREAM_CREATION_ERROR);
@@ -131,7 +131,7 @@ fn each_is_there_once_and_stays() {
         assert_eq!(ended.code, code::CLOSED_CRITICAL_STREAM);
     }
     // Streams of other types are ignored. A stream without a complete type may end too.
-    let mut connection = Connection::<u32>::new();
+    let mut connection = Http3Connection::<u32>::new();
     assert_eq!(connection.read_uni(0, b"\x40\x54whatever"), Ok(false));
     assert_eq!(connection.end_uni(0), Ok(()));
     assert_eq!(connection.read_uni(1, b"\x40"), Ok(false));

@@ -1,10 +1,10 @@
 //! Responses and results of classic tests.
 
-use super::{ClassicKind, Layout};
+use super::{ClassicKind, ClassicLayout};
 use crate::error::AnswerError;
 use crate::framer::Generation;
 use crate::values::{CpuMethod, TestLength};
-use crate::words::{Words, Writer};
+use crate::words::{Words, WordWriter};
 
 /// Parameters that the server of a classic test has set up. Its timer runs from now on. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct ClassicResponse {
 }
 
 /// Word numbers in a response, 0 for a field that the layout does not have. so_sndavoid follows so_rcvavoid.
-struct Places {
+struct ResponseWords {
     call_size: usize,
     no_delay: usize,
     measure_cpu: usize,
@@ -43,8 +43,8 @@ struct Places {
     avoid: usize,
 }
 
-impl Places {
-    fn of(layout: Layout) -> Self {
+impl ResponseWords {
+    fn for_layout(layout: ClassicLayout) -> Self {
         let at = |[
             call_size,
             no_delay,
@@ -65,9 +65,9 @@ impl Places {
             avoid,
         };
         match layout {
-            Layout::Stream => at([3, 4, 5, 6, 7, 8, 9, 10]),
-            Layout::Exchange => at([0, 3, 4, 5, 6, 7, 8, 9]),
-            Layout::Datagrams => at([0, 0, 4, 5, 3, 6, 7, 8]),
+            ClassicLayout::Stream => at([3, 4, 5, 6, 7, 8, 9, 10]),
+            ClassicLayout::Exchange => at([0, 3, 4, 5, 6, 7, 8, 9]),
+            ClassicLayout::Datagrams => at([0, 0, 4, 5, 3, 6, 7, 8]),
         }
     }
 }
@@ -79,7 +79,7 @@ impl ClassicResponse {
     /// The server refused, no generation has messages of this length, or the port is invalid.
     pub fn parse(message: &[u8], kind: ClassicKind) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
-        let at = Places::of(kind.layout());
+        let at = ResponseWords::for_layout(kind.layout());
         Ok(Self {
             receive_buffer: words.optional(2),
             send_buffer: words.optional(at.send_buffer),
@@ -99,8 +99,8 @@ impl ClassicResponse {
 
     /// Encodes the message, without the fields that the kind does not have.
     pub fn encode(&self, kind: ClassicKind, generation: Generation) -> Vec<u8> {
-        let at = Places::of(kind.layout());
-        let mut writer = Writer::new(generation, kind.response_type(), 0);
+        let at = ResponseWords::for_layout(kind.layout());
+        let mut writer = WordWriter::new(generation, kind.response_type(), 0);
         writer
             .optional(2, self.receive_buffer)
             .optional(at.send_buffer, self.send_buffer)
@@ -153,21 +153,21 @@ impl ClassicResults {
     pub fn parse(message: &[u8], kind: ClassicKind, cpu_asked: bool) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
         let mut results = match kind.layout() {
-            Layout::Stream => Self {
+            ClassicLayout::Stream => Self {
                 // Saturates; NaN becomes 0.
                 bytes: f64::from_bits(words.long(8)) as u64,
                 calls: words.unsigned(4),
                 elapsed: words.float(5),
                 ..Self::default()
             },
-            Layout::Exchange => Self {
+            ClassicLayout::Exchange => Self {
                 bytes: words.unsigned(2).into(),
                 calls: words.unsigned(3),
                 transactions: words.unsigned(4),
                 elapsed: words.float(5),
                 ..Self::default()
             },
-            Layout::Datagrams => Self {
+            ClassicLayout::Datagrams => Self {
                 calls: words.unsigned(2),
                 bytes: words.unsigned(3).into(),
                 elapsed: words.float(4),
@@ -191,20 +191,20 @@ impl ClassicResults {
     /// Encodes the message, with a valid type, zeros for unknown values, and without the fields that the kind does not
     /// have.
     pub fn encode(&self, kind: ClassicKind, generation: Generation) -> Vec<u8> {
-        let mut writer = Writer::new(generation, kind.results_type(), 0);
+        let mut writer = WordWriter::new(generation, kind.results_type(), 0);
         // The lower 32 bits are the value of netperf's counters.
         let low = self.bytes as u32;
         match kind.layout() {
-            Layout::Stream => writer
+            ClassicLayout::Stream => writer
                 .long(8, (self.bytes as f64).to_bits())
                 .unsigned(4, self.calls)
                 .float(5, self.elapsed),
-            Layout::Exchange => writer
+            ClassicLayout::Exchange => writer
                 .unsigned(2, low)
                 .unsigned(3, self.calls)
                 .unsigned(4, self.transactions)
                 .float(5, self.elapsed),
-            Layout::Datagrams => writer
+            ClassicLayout::Datagrams => writer
                 .unsigned(2, self.calls)
                 .unsigned(3, low)
                 .float(4, self.elapsed),
@@ -228,7 +228,7 @@ impl ClassicResults {
 /// Returns the words of cpu_util and cpu_method; num_cpus follows the latter.
 fn cpu_words(kind: ClassicKind) -> (usize, usize) {
     match kind.layout() {
-        Layout::Stream | Layout::Exchange => (6, 8),
-        Layout::Datagrams => (5, 6),
+        ClassicLayout::Stream | ClassicLayout::Exchange => (6, 8),
+        ClassicLayout::Datagrams => (5, 6),
     }
 }

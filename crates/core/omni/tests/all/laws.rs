@@ -74,8 +74,8 @@ impl Dice {
         }
     }
 
-    fn family(&mut self) -> Family {
-        [Family::Any, Family::V4, Family::V6, Family::Rds][self.below(4) as usize]
+    fn family(&mut self) -> WireFamily {
+        [WireFamily::Any, WireFamily::V4, WireFamily::V6, WireFamily::Rds][self.below(4) as usize]
     }
 
     fn request(&mut self, generation: Generation) -> OmniRequest {
@@ -105,17 +105,17 @@ impl Dice {
             data_port: self.port(),
             family: self.family(),
             socket_type: [
-                SocketType::Stream,
-                SocketType::Datagram,
-                SocketType::Dccp,
-                SocketType::SeqPacket,
+                WireSocketType::Stream,
+                WireSocketType::Datagram,
+                WireSocketType::Dccp,
+                WireSocketType::SeqPacket,
             ][self.below(4) as usize],
             protocol: self.any() as u8,
             direction: [
-                Direction::ConnectOnly,
-                Direction::ServerSends,
-                Direction::ServerReceives,
-                Direction::Both,
+                DataDirection::ConnectOnly,
+                DataDirection::ServerSends,
+                DataDirection::ServerReceives,
+                DataDirection::Both,
             ][self.below(4) as usize],
             client_port: self.port(),
             interval_burst: self.any() >> 1,

@@ -74,10 +74,10 @@ fn omni_request() {
             receive_dirty: Some(1020),
             receive_clean: Some(1021),
             data_port: 1022,
-            family: Family::V6,
-            socket_type: SocketType::Datagram,
+            family: WireFamily::V6,
+            socket_type: WireSocketType::Datagram,
             protocol: 17,
-            direction: Direction::ServerSends,
+            direction: DataDirection::ServerSends,
             client_port: 1027,
             interval_burst: 1028,
             interval_us: 1029,
@@ -199,7 +199,7 @@ fn classic(test: ClassicTest, [rate, length, port]: [u32; 3], switches: u32) -> 
         receive_avoid: switches & 2 != 0,
         send_avoid: switches & 4 != 0,
         data_port: (1000 + port) as u16,
-        family: Family::V4,
+        family: WireFamily::V4,
     }
 }
 

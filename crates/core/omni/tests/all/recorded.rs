@@ -197,7 +197,7 @@ fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, byt
         request.protocol == 6 && !request.flags.contains(Flags::CONNECTION_TEST),
         "{name}"
     );
-    if request.direction == Direction::Both {
+    if request.direction == DataDirection::Both {
         let transactions = u64::from(results.transactions);
         let size = |size: Option<u32>| u64::from(size.unwrap_or(1));
         // The last exchange of a timed test may be incomplete.
@@ -219,7 +219,7 @@ fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, byt
         );
     }
     if let TestLength::Units(count) = request.length
-        && (request.direction == Direction::Both || request.direction == Direction::ConnectOnly)
+        && (request.direction == DataDirection::Both || request.direction == DataDirection::ConnectOnly)
     {
         assert_eq!(results.transactions, count, "{name}");
     }
@@ -255,7 +255,7 @@ fn commands_give_the_fields_they_must() {
     assert_eq!(all_options.congestion_control.as_str(), Some("cubic"));
     assert_eq!(all_options.flags, Flags::KEEPALIVE | Flags::ROUTING_ALLOWED);
     let v6 = omni("V11");
-    assert_eq!(v6.family, Family::V6);
+    assert_eq!(v6.family, WireFamily::V6);
     assert_eq!(v6.server_address.v6(), std::net::Ipv6Addr::LOCALHOST);
     assert_eq!(v6.flags, Flags::NONE);
     let exchanges = omni("TCP_RR_count");
@@ -268,8 +268,8 @@ fn commands_give_the_fields_they_must() {
         omni("TCP_RR_fillfile").fill_file.as_str(),
         Some("/dev/zero")
     );
-    assert_eq!(omni("omni_c").direction, Direction::ConnectOnly);
-    assert_eq!(omni("TCP_MAERTS").direction, Direction::ServerSends);
+    assert_eq!(omni("omni_c").direction, DataDirection::ConnectOnly);
+    assert_eq!(omni("TCP_MAERTS").direction, DataDirection::ServerSends);
     assert_eq!(omni("TCP_MAERTS_m").send_size, Some(1000));
     assert!(omni("TCP_RR_fastopen").flags.contains(Flags::FAST_OPEN));
     assert!(

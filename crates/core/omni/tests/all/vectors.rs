@@ -134,7 +134,7 @@ fn tcp_rr_with_cpu() {
         request_size: Some(128),
         response_size: Some(1024),
         flags: Flags::NO_DELAY | Flags::MEASURE_CPU | Flags::ROUTING_ALLOWED,
-        direction: Direction::Both,
+        direction: DataDirection::Both,
         ..stream()
     };
     let mut bytes = stream_request();
@@ -226,7 +226,7 @@ fn exchanges_by_count() {
         panic!("a test");
     };
     assert_eq!(request.length, TestLength::Units(5));
-    assert_eq!(request.direction, Direction::Both);
+    assert_eq!(request.direction, DataDirection::Both);
     assert_eq!(
         (request.request_size, request.response_size),
         (Some(1), Some(1))
@@ -274,7 +274,7 @@ fn udp_stream_has_no_retransmissions() {
     };
     assert_eq!(
         (request.socket_type, request.protocol),
-        (SocketType::Datagram, 17)
+        (WireSocketType::Datagram, 17)
     );
 }
 
@@ -368,7 +368,7 @@ fn netperf_t_tcp_rr_by_count() {
         request_size: Some(10),
         response_size: Some(20),
         length: TestLength::Units(3),
-        direction: Direction::Both,
+        direction: DataDirection::Both,
         ..OmniRequest::default()
     };
     let bytes = Request::from(request).encode(NOW);
@@ -420,8 +420,8 @@ fn netperf_with_every_option_that_travels() {
 #[test]
 fn ipv6_addresses_have_swapped_words() {
     let request = OmniRequest {
-        family: Family::V6,
-        socket_type: SocketType::Datagram,
+        family: WireFamily::V6,
+        socket_type: WireSocketType::Datagram,
         protocol: 17,
         flags: Flags::NONE,
         server_address: WireAddress::from(IpAddr::V6(Ipv6Addr::LOCALHOST)),
@@ -591,7 +591,7 @@ fn classic_tcp_cc_and_sendfile() {
         receive_avoid: false,
         send_avoid: false,
         data_port: 0,
-        family: Family::V4,
+        family: WireFamily::V4,
     };
     same(&Request::from(request).encode(NOW), &bytes);
     assert_eq!(Request::parse(&bytes), Ok(request.into()));
@@ -679,7 +679,7 @@ fn classic_udp_stream_words() {
         receive_avoid: true,
         send_avoid: false,
         data_port: 0x1234,
-        family: Family::V6,
+        family: WireFamily::V6,
     };
     same(&Request::from(request).encode(OLD), &bytes);
     assert_eq!(Request::parse(&bytes), Ok(request.into()));

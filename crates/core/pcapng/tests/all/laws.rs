@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wb_pcapng::{
     Block, Custom, Decoder, EnhancedPacket, Error, Event, Interface, MAX_BLOCK, MAX_CAPTURED,
-    MAX_METADATA, PacketOptions, PcapWriter, PcapngWriter, Precision, Problem, Reader, Record,
-    Section, Statistics, Whole, epb_len, fuzz,
+    MAX_METADATA, PacketOptions, PcapWriter, PcapngWriter, Precision, FormatProblem, Reader, Record,
+    Section, Statistics, IntactPart, epb_len, fuzz,
 };
 
 const LITTLE: Order = Order { big: false };
@@ -118,8 +118,8 @@ fn stamp_ns(interface: &Interface, ticks: u64) -> u64 {
 fn decode<T>(
     file: &[u8],
     sizes: &[usize],
-    mut each: impl FnMut(wb_pcapng::Item<'_>) -> T,
-) -> (Vec<T>, Whole, Option<Error>) {
+    mut each: impl FnMut(wb_pcapng::FileItem<'_>) -> T,
+) -> (Vec<T>, IntactPart, Option<Error>) {
     let (mut decoder, mut items, mut at) = (Decoder::new(), Vec::new(), 0);
     let mut sizes = sizes.iter().cycle();
     loop {
@@ -306,7 +306,7 @@ proptest! {
         let pcap_records: Vec<bool> = (0..pcap.len()).map(|i| i > 0).collect();
         for (blocks, records) in [(pcapng, records), (pcap, pcap_records)] {
             let bytes = blocks.concat();
-            let mut whole = Whole::default();
+            let mut whole = IntactPart::default();
             let mut next_end = blocks[0].len();
             for len in 0..=bytes.len() {
                 if len == next_end {
@@ -323,8 +323,8 @@ proptest! {
                 };
                 prop_assert_eq!(error.offset, whole.offset);
                 match error.problem {
-                    Problem::TruncatedHeader => prop_assert_eq!(whole.blocks, 0),
-                    Problem::Truncated { needed, present, .. } => {
+                    FormatProblem::TruncatedHeader => prop_assert_eq!(whole.blocks, 0),
+                    FormatProblem::Truncated { needed, present, .. } => {
                         prop_assert!(whole.blocks > 0 && present < needed);
                     }
                     other => prop_assert!(false, "{:?}", other),
@@ -360,7 +360,7 @@ fn frames_of_some_link_types_may_be_longer() {
     let mut ethernet = Vec::new();
     PcapWriter::new(1, &mut ethernet).record(5, frame.len() as u32, &frame, &mut ethernet);
     let error = Reader::new(&ethernet).unwrap().next().unwrap().unwrap_err();
-    assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
+    assert!(matches!(error.problem, FormatProblem::TooLarge { .. }), "{error}");
     for (link_type, most) in [
         (1, 262_144),
         (231, 128 << 20),
@@ -395,7 +395,7 @@ fn texts_too_long_for_an_option_are_cut_to_what_can_be_read() {
 }
 
 /// Feeds `piece` after `start` until the reader refuses, or for `total` bytes. Returns the peak memory.
-fn feed(start: &[u8], piece: &[u8], total: usize) -> (usize, Option<Problem>) {
+fn feed(start: &[u8], piece: &[u8], total: usize) -> (usize, Option<FormatProblem>) {
     let mut decoder = Decoder::new();
     decoder.push(start);
     let (mut given, mut most) = (0, 0);
@@ -429,7 +429,7 @@ fn long_and_hostile_files_take_bounded_memory() {
         50 * pieces.len(),
     );
     assert!(
-        matches!(problem, Some(Problem::BlockLength { .. })),
+        matches!(problem, Some(FormatProblem::BlockLength { .. })),
         "the halves do not fit: {problem:?}"
     );
     assert!(most < 4 * pieces.len(), "{most}");
@@ -441,7 +441,7 @@ fn long_and_hostile_files_take_bounded_memory() {
     writer.interface(&"y".repeat(1000), 1, &mut interface);
     let (most, problem) = feed(&start, &interface.repeat(10), 64 << 20);
     assert!(
-        matches!(problem, Some(Problem::TooMuchMetadata(_))),
+        matches!(problem, Some(FormatProblem::TooMuchMetadata(_))),
         "{problem:?}"
     );
     assert!(most <= MAX_METADATA + 64 * interface.len(), "{most}");
@@ -469,7 +469,7 @@ fn long_and_hostile_files_take_bounded_memory() {
         &[7; 65_536],
         MAX_BLOCK,
     );
-    assert!(matches!(problem, Some(Problem::BlockLength { .. })));
+    assert!(matches!(problem, Some(FormatProblem::BlockLength { .. })));
     assert_eq!(most, 0);
 }
 

@@ -1,6 +1,6 @@
 //! Files through the public API of the crate.
 
-mod judges;
+mod external_readers;
 mod laws;
 mod mutations;
 mod odd_files;

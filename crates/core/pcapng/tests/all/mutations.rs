@@ -4,7 +4,7 @@
 use crate::reference::{self, Piece};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use wb_pcapng::{Problem, Reader, fuzz};
+use wb_pcapng::{FormatProblem, Reader, fuzz};
 
 /// xorshift64*: the same seed gives the same files on every machine.
 struct Random(u64);
@@ -132,17 +132,17 @@ fn run(count: u64, seed: u64) {
     assert!(kinds[..8].iter().all(|n| *n > 0), "{kinds:?}");
 }
 
-fn kind(problem: &Problem) -> usize {
+fn kind(problem: &FormatProblem) -> usize {
     match problem {
-        Problem::UnknownFormat(_) => 0,
-        Problem::TruncatedHeader => 1,
-        Problem::Truncated { .. } => 2,
-        Problem::TooLarge { .. } => 3,
-        Problem::BlockLength { .. } => 4,
-        Problem::ByteOrder(_) => 5,
-        Problem::Version { .. } => 6,
-        Problem::UnknownInterface { .. } => 7,
-        Problem::TooMuchMetadata(_) => 8,
+        FormatProblem::UnknownFormat(_) => 0,
+        FormatProblem::TruncatedHeader => 1,
+        FormatProblem::Truncated { .. } => 2,
+        FormatProblem::TooLarge { .. } => 3,
+        FormatProblem::BlockLength { .. } => 4,
+        FormatProblem::ByteOrder(_) => 5,
+        FormatProblem::Version { .. } => 6,
+        FormatProblem::UnknownInterface { .. } => 7,
+        FormatProblem::TooMuchMetadata(_) => 8,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files with unusual headers, times, sections and ends: one line each.
 
-use wb_pcapng::{Problem, Reader};
+use wb_pcapng::{FormatProblem, Reader};
 
 /// Time of the first frame, in s.
 const T: u64 = 1_700_000_000;
@@ -100,7 +100,7 @@ fn simple_packet(held: usize, len: u32) -> Vec<u8> {
 type Frames = Vec<(u64, usize, u32)>;
 
 /// Offset and kind of the first damage.
-type Damage = Option<(u64, Problem)>;
+type Damage = Option<(u64, FormatProblem)>;
 
 /// Reads the frames of a file up to its end or its first damage.
 fn read(file: &[u8]) -> (Frames, Damage) {
@@ -345,9 +345,9 @@ fn damaged_files_are_read_to_the_damage() {
         [head, frame(61), words(&[len])].concat()
     };
     let version_2 = block(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 2, u32::MAX, u32::MAX]));
-    let too_large = |len| Problem::TooLarge { len, most: 262_144 };
-    let wrong_length = |kind, len| Problem::BlockLength { kind, len };
-    let unknown = |id, known| Problem::UnknownInterface { id, known };
+    let too_large = |len| FormatProblem::TooLarge { len, most: 262_144 };
+    let wrong_length = |kind, len| FormatProblem::BlockLength { kind, len };
+    let unknown = |id, known| FormatProblem::UnknownInterface { id, known };
     let at = |offset: u64, problem| Some((offset, problem));
     let (one, second) = (vec![(T_NS, 60, 60)], 24 + 16 + 60);
     let many: Vec<(&str, Vec<u8>, Frames, Damage)> = vec![
@@ -355,13 +355,13 @@ fn damaged_files_are_read_to_the_damage() {
             "text",
             b"this is not a capture file\n".to_vec(),
             vec![],
-            at(0, Problem::UnknownFormat(b"this".to_vec())),
+            at(0, FormatProblem::UnknownFormat(b"this".to_vec())),
         ),
         (
             "a page",
             b"<html><body>404</body></html>\n".to_vec(),
             vec![],
-            at(0, Problem::UnknownFormat(b"<htm".to_vec())),
+            at(0, FormatProblem::UnknownFormat(b"<htm".to_vec())),
         ),
         ("a header alone", pcap(262_144, &[]), vec![], None),
         (
@@ -414,7 +414,7 @@ fn damaged_files_are_read_to_the_damage() {
             "major version 2",
             [version_2, ethernet()].concat(),
             vec![],
-            at(0, Problem::Version { major: 2, known: 1 }),
+            at(0, FormatProblem::Version { major: 2, known: 1 }),
         ),
         (
             "zeros behind the blocks",

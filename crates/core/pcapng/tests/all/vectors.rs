@@ -2,7 +2,7 @@
 
 use wb_pcapng::{
     Block, Decoder, EnhancedPacket, Event, Fixed, Format, Interface, LINK_ETHERNET, PacketOptions,
-    PcapWriter, PcapngWriter, Precision, Problem, Reader, Record, Section, Statistics, Summary,
+    PcapWriter, PcapngWriter, Precision, FormatProblem, Reader, Record, Section, Statistics, Summary,
     TimeUnit, epb_len,
 };
 
@@ -26,7 +26,7 @@ fn read(file: &[u8]) -> Vec<Record<'_>> {
 }
 
 /// Returns the number of records before the first error, and the error.
-fn failure(file: &[u8]) -> (usize, u64, Problem) {
+fn failure(file: &[u8]) -> (usize, u64, FormatProblem) {
     let mut records = 0;
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
@@ -210,7 +210,7 @@ fn truncated_files() {
         (
             0,
             24,
-            Problem::Truncated {
+            FormatProblem::Truncated {
                 what: "record",
                 needed: 60,
                 present: 50
@@ -231,7 +231,7 @@ fn truncated_files() {
         (
             0,
             24,
-            Problem::Truncated {
+            FormatProblem::Truncated {
                 what: "record header",
                 needed: 16,
                 present: 6
@@ -241,7 +241,7 @@ fn truncated_files() {
     for len in 0..24 {
         assert_eq!(
             failure(&file[..len]),
-            (0, 0, Problem::TruncatedHeader),
+            (0, 0, FormatProblem::TruncatedHeader),
             "{len}"
         );
     }
@@ -249,7 +249,7 @@ fn truncated_files() {
     for len in 0..28 {
         assert_eq!(
             failure(&file[..len]),
-            (0, 0, Problem::TruncatedHeader),
+            (0, 0, FormatProblem::TruncatedHeader),
             "{len}"
         );
     }
@@ -258,7 +258,7 @@ fn truncated_files() {
         (
             1,
             160,
-            Problem::Truncated {
+            FormatProblem::Truncated {
                 what: "block",
                 needed: 64,
                 present: 40
@@ -278,18 +278,18 @@ fn damaged_files() {
     for (file, want) in [
         (
             b"GIF89a".to_vec(),
-            (0, 0, Problem::UnknownFormat(b"GIF8".to_vec())),
+            (0, 0, FormatProblem::UnknownFormat(b"GIF8".to_vec())),
         ),
         (
             changed(micros(), 4, &[3]),
-            (0, 0, Problem::Version { major: 3, known: 2 }),
+            (0, 0, FormatProblem::Version { major: 3, known: 2 }),
         ),
         (
             changed(micros(), 32, &word(262_145)),
             (
                 0,
                 24,
-                Problem::TooLarge {
+                FormatProblem::TooLarge {
                     len: 262_145,
                     most: 262_144,
                 },
@@ -297,26 +297,26 @@ fn damaged_files() {
         ),
         (
             changed(pcapng.clone(), 8, &[0]),
-            (0, 0, Problem::ByteOrder([0, 0x3c, 0x2b, 0x1a])),
+            (0, 0, FormatProblem::ByteOrder([0, 0x3c, 0x2b, 0x1a])),
         ),
         (
             changed(pcapng.clone(), 12, &[2]),
-            (0, 0, Problem::Version { major: 2, known: 1 }),
+            (0, 0, FormatProblem::Version { major: 2, known: 1 }),
         ),
         (
             changed(pcapng.clone(), 72, &word(0)),
-            (0, 68, Problem::BlockLength { kind: 6, len: 0 }),
+            (0, 68, FormatProblem::BlockLength { kind: 6, len: 0 }),
         ),
         (
             changed(pcapng.clone(), 72, &word(93)),
-            (0, 68, Problem::BlockLength { kind: 6, len: 93 }),
+            (0, 68, FormatProblem::BlockLength { kind: 6, len: 93 }),
         ),
         (
             changed(pcapng.clone(), 72, &word(u32::MAX - 3)),
             (
                 0,
                 68,
-                Problem::BlockLength {
+                FormatProblem::BlockLength {
                     kind: 6,
                     len: u32::MAX - 3,
                 },
@@ -324,22 +324,22 @@ fn damaged_files() {
         ),
         (
             changed(pcapng.clone(), 156, &word(96)),
-            (0, 68, Problem::BlockLength { kind: 6, len: 92 }),
+            (0, 68, FormatProblem::BlockLength { kind: 6, len: 92 }),
         ),
         (
             changed(pcapng.clone(), 76, &word(1)),
-            (0, 68, Problem::UnknownInterface { id: 1, known: 1 }),
+            (0, 68, FormatProblem::UnknownInterface { id: 1, known: 1 }),
         ),
         (
             changed(pcapng.clone(), 88, &word(61)),
-            (0, 68, Problem::BlockLength { kind: 6, len: 92 }),
+            (0, 68, FormatProblem::BlockLength { kind: 6, len: 92 }),
         ),
         (
             changed(pcapng.clone(), 88, &word(1 << 30)),
             (
                 0,
                 68,
-                Problem::TooLarge {
+                FormatProblem::TooLarge {
                     len: 1 << 30,
                     most: 262_144,
                 },
@@ -348,7 +348,7 @@ fn damaged_files() {
         // The name of the interface exceeds its block.
         (
             changed(pcapng.clone(), 46, &[99]),
-            (0, 28, Problem::BlockLength { kind: 1, len: 40 }),
+            (0, 28, FormatProblem::BlockLength { kind: 1, len: 40 }),
         ),
         // A section header that is too short for its version.
         (
@@ -356,7 +356,7 @@ fn damaged_files() {
             (
                 0,
                 0,
-                Problem::BlockLength {
+                FormatProblem::BlockLength {
                     kind: 0x0a0d_0d0a,
                     len: 16,
                 },
@@ -402,7 +402,7 @@ fn statistics() -> Statistics {
 }
 
 /// Writes the blocks of [`blocks`] and returns the lengths that the writers announced.
-fn write_blocks(out: &mut impl wb_pcapng::Sink) -> [usize; 5] {
+fn write_blocks(out: &mut impl wb_pcapng::ByteSink) -> [usize; 5] {
     let section = Section::default();
     let interface = Interface {
         name: Some("wbb".to_owned()),
@@ -519,7 +519,7 @@ fn options_of_packets_and_statistics_are_read() {
 
 #[test]
 fn a_summary_shows_what_was_captured_and_lost() {
-    let (summary, error) = Summary::of(&blocks().concat());
+    let (summary, error) = Summary::from_bytes(&blocks().concat());
     assert_eq!(error, None);
     assert_eq!(
         (summary.format, summary.sections),
@@ -557,7 +557,7 @@ fn a_summary_counts_frames_out_of_order_on_each_interface() {
     for (interface, stamp) in [(0, 10), (1, 5), (0, 20), (0, 15), (0, 20), (1, 6)] {
         writer.record(interface, stamp, 60, &[0; 60], &mut file);
     }
-    let (summary, _) = Summary::of(&file);
+    let (summary, _) = Summary::from_bytes(&file);
     assert_eq!(summary.total.out_of_order, 3);
     let each = summary
         .interfaces
@@ -783,10 +783,10 @@ fn a_damaged_file_keeps_its_layout() {
     file[24 + 36 + 8..][..4].copy_from_slice(&[0xff; 4]);
     let (records, offset, problem) = failure(&file);
     assert_eq!((records, offset), (1, 60));
-    assert!(matches!(problem, Problem::TooLarge { .. }));
+    assert!(matches!(problem, FormatProblem::TooLarge { .. }));
     let archaic = dialect(0xa1b2_c3d4, (1, 2), false, 0, false);
     assert!(matches!(
         failure(&archaic).2,
-        Problem::Version { major: 1, .. }
+        FormatProblem::Version { major: 1, .. }
     ));
 }

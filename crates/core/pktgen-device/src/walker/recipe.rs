@@ -3,8 +3,8 @@
 use wb_model::device::{Flags, TimeForm};
 use wb_wire::{PktgenTag, SplitMix64};
 
-use super::{Fields, Network, Walker};
-use crate::Time;
+use super::{Fields, NetworkFields, Walker};
+use crate::DeviceTime;
 
 /// Increment of the SplitMix64 state for each number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -13,13 +13,13 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// One template per size, in the order of `order`.
-    pub templates: Vec<Template>,
+    pub templates: Vec<FrameRecipe>,
     /// Selects the template of each packet; `None` if there is only one.
-    pub order: Option<Turn>,
+    pub order: Option<PlaceSelection>,
     /// Template of each place of the order.
     pub places: Vec<u16>,
     /// Other fields that differ from packet to packet.
-    pub fields: Vec<Field>,
+    pub fields: Vec<FieldRecipe>,
     /// Offset of the network header.
     pub ip_at: usize,
     /// True for IPv6 packets.
@@ -41,7 +41,7 @@ pub struct Recipe {
 /// Packet of one size, up to the end of its tag. Variable fields, checksums, sequence number and time are 0, and so are
 /// all bytes behind the tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct FrameRecipe {
     /// Length of the whole packet without FCS, in bytes.
     pub len: u32,
     /// Bytes up to the end of the tag.
@@ -50,7 +50,7 @@ pub struct Template {
 
 /// Part of the header, as a big-endian number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct FieldRecipe {
     /// Offset of the first byte.
     pub at: usize,
     /// Width in bytes.
@@ -60,7 +60,7 @@ pub struct Field {
     /// Value at place 0.
     pub first: u64,
     /// Selects the place for each packet.
-    pub turn: Turn,
+    pub turn: PlaceSelection,
     /// True if the IPv4 checksum covers the field.
     pub in_ip: bool,
     /// True if the UDP checksum covers the field.
@@ -69,7 +69,7 @@ pub struct Field {
 
 /// Selection of a place, out of a number of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PlaceSelection {
     /// One place after the other.
     InOrder {
         /// Number of places.
@@ -90,17 +90,17 @@ pub enum Turn {
 
 /// Variable fields of a packet, in the order in which they draw numbers.
 #[derive(Default)]
-struct Walks {
-    fields: Vec<Field>,
-    order: Option<Turn>,
+struct RecipeWalks {
+    fields: Vec<FieldRecipe>,
+    order: Option<PlaceSelection>,
     draws: u64,
 }
 
 /// Creates a random selection. Until all draws of a packet are known, `state` is the number of previous draws.
-const fn drawn(places: u64, draws: &mut u64) -> Turn {
+const fn drawn(places: u64, draws: &mut u64) -> PlaceSelection {
     let state = *draws;
     *draws += 1;
-    Turn::Drawn {
+    PlaceSelection::Drawn {
         places,
         state,
         stride: 0,
@@ -108,9 +108,9 @@ const fn drawn(places: u64, draws: &mut u64) -> Turn {
 }
 
 /// Creates a selection of `min..=max` in order, after `current`.
-fn in_order(current: u32, min: u32, max: u32) -> Result<Turn, &'static str> {
+fn in_order(current: u32, min: u32, max: u32) -> Result<PlaceSelection, &'static str> {
     let next = super::step(current, min, max).checked_sub(min);
-    Ok(Turn::InOrder {
+    Ok(PlaceSelection::InOrder {
         places: u64::from(max - min) + 1,
         next: u64::from(next.ok_or("a field is not yet in its range")?),
     })
@@ -136,21 +136,21 @@ impl Walker {
         }
         let c = &self.config;
         let headers = self.headers as usize;
-        let Walks {
+        let RecipeWalks {
             mut fields,
             order,
             draws,
         } = self.regular()?;
         let state = self.random.0.0;
-        let settle = |turn: Turn| match turn {
-            Turn::Drawn {
+        let settle = |turn: PlaceSelection| match turn {
+            PlaceSelection::Drawn {
                 places,
                 state: before,
                 ..
             } => {
                 let stride = draws.wrapping_mul(GAMMA);
                 let own = (before + 1).wrapping_mul(GAMMA);
-                Turn::Drawn {
+                PlaceSelection::Drawn {
                     places,
                     state: state.wrapping_add(own).wrapping_sub(stride),
                     stride,
@@ -169,7 +169,7 @@ impl Walker {
         let places = match (&order, c.uses_imix()) {
             (None, _) => Vec::new(),
             (Some(_), true) => self.bins.iter().map(|bin| u16::from(*bin)).collect(),
-            (Some(Turn::Drawn { places, .. } | Turn::InOrder { places, .. }), false) => {
+            (Some(PlaceSelection::Drawn { places, .. } | PlaceSelection::InOrder { places, .. }), false) => {
                 (0..*places).map(|place| place as u16).collect()
             }
         };
@@ -230,18 +230,18 @@ impl Walker {
         calls * self.config.burst.max(1) as u64
     }
 
-    fn template(&self, size: u32, fields: &[Field]) -> Template {
+    fn template(&self, size: u32, fields: &[FieldRecipe]) -> FrameRecipe {
         let (c, p) = (&self.config, &self.progress);
         let payload = (size.saturating_sub(self.headers) as usize).max(PktgenTag::LEN);
         let len = self.headers as usize + payload;
         let mut header = Vec::with_capacity(len);
         let network = match c.is_ipv6() {
-            true => Network::V6 {
+            true => NetworkFields::V6 {
                 src: p.saddr6,
                 dst: p.daddr6,
                 class: c.traffic_class,
             },
-            false => Network::V4 {
+            false => NetworkFields::V4 {
                 src: p.saddr,
                 dst: p.daddr,
                 tos: c.tos,
@@ -276,24 +276,24 @@ impl Walker {
                 *byte &= !mask;
             }
         }
-        Template {
+        FrameRecipe {
             len: len as u32,
             header,
         }
     }
 
     /// Returns the variable fields that tables can describe, in the order of [`Walker::build`].
-    fn regular(&self) -> Result<Walks, &'static str> {
+    fn regular(&self) -> Result<RecipeWalks, &'static str> {
         let (c, p) = (&self.config, &self.progress);
-        let mut walks = Walks::default();
+        let mut walks = RecipeWalks::default();
         if c.flows > 0 {
             return Err("its flows are a table (flows)");
         }
         self.regular_macs(&mut walks)?;
         self.regular_tags(&mut walks);
         let udp_at = self.headers as usize - 8;
-        let field = |walks: &mut Walks, at, width, (first, turn): (u32, Turn), in_ip| {
-            walks.fields.push(Field {
+        let field = |walks: &mut RecipeWalks, at, width, (first, turn): (u32, PlaceSelection), in_ip| {
+            walks.fields.push(FieldRecipe {
                 at,
                 width,
                 mask: u64::MAX >> (64 - 8 * u32::from(width)),
@@ -334,7 +334,7 @@ impl Walker {
             }
         } else {
             let ip_at = udp_at - 20;
-            let id = Turn::InOrder {
+            let id = PlaceSelection::InOrder {
                 places: 1 << 16,
                 next: self.memory.ip_id.into(),
             };
@@ -375,7 +375,7 @@ impl Walker {
         Ok(walks)
     }
 
-    fn regular_macs(&self, walks: &mut Walks) -> Result<(), &'static str> {
+    fn regular_macs(&self, walks: &mut RecipeWalks) -> Result<(), &'static str> {
         let (c, p) = (&self.config, &self.progress);
         let own = self.interface.mac.0[0];
         let src = c.src_mac.map_or([own, 0, 0, 0, 0, 0], |mac| mac.0);
@@ -397,14 +397,14 @@ impl Walker {
             if (first & 0xff_ffff_ffff) + places > 1 << 40 || u64::from(next) >= places {
                 return Err("its MAC addresses begin again within a walk");
             }
-            walks.fields.push(Field {
+            walks.fields.push(FieldRecipe {
                 at,
                 width: 6,
                 mask: (1 << 48) - 1,
                 first,
                 turn: match c.flags.has(flag) {
                     true => drawn(places, &mut walks.draws),
-                    false => Turn::InOrder {
+                    false => PlaceSelection::InOrder {
                         places,
                         next: next.into(),
                     },
@@ -416,11 +416,11 @@ impl Walker {
         Ok(())
     }
 
-    fn regular_tags(&self, walks: &mut Walks) {
+    fn regular_tags(&self, walks: &mut RecipeWalks) {
         let c = &self.config;
-        let field = |walks: &mut Walks, at, width, mask, places| {
+        let field = |walks: &mut RecipeWalks, at, width, mask, places| {
             let turn = drawn(places, &mut walks.draws);
-            walks.fields.push(Field {
+            walks.fields.push(FieldRecipe {
                 at,
                 width,
                 mask,
@@ -456,7 +456,7 @@ impl Walker {
 
     /// Continues as if `packets` packets had been taken from [`Walker::poll`] and sent, with the last one built now.
     /// Takes one step if [`Walker::recipe`] has tables.
-    pub fn advance(&mut self, mut packets: u64, now: Time) {
+    pub fn advance(&mut self, mut packets: u64, now: DeviceTime) {
         while packets > 0 {
             let copies = self.copies();
             if packets > copies
@@ -478,7 +478,7 @@ impl Walker {
     }
 
     /// Skips `builds` packets, each sent as often as configured.
-    fn skip(&mut self, builds: u64, walks: &Walks) {
+    fn skip(&mut self, builds: u64, walks: &RecipeWalks) {
         let packets = builds * self.copies();
         let (c, p) = (&self.config, &mut self.progress);
         let (flags, burst) = (c.flags, c.burst.max(1) as u64);
@@ -518,7 +518,7 @@ impl Walker {
         }
         let stride = walks.draws.wrapping_mul(GAMMA);
         if c.uses_imix()
-            && let Some(Turn::Drawn { places, state, .. }) = walks.order
+            && let Some(PlaceSelection::Drawn { places, state, .. }) = walks.order
         {
             for build in 0..builds {
                 let before = build
@@ -618,19 +618,19 @@ mod tests {
             let start = Start { interface, seed, ..Start::default() };
             let mut walker = Walker::new(config, &start).unwrap();
             for _ in 0..ahead {
-                walker.next(Time::default());
+                walker.next(DeviceTime::default());
             }
             let mut each = walker.clone();
-            walker.advance(many, Time::default());
+            walker.advance(many, DeviceTime::default());
             for _ in 0..many {
-                each.next(Time::default());
+                each.next(DeviceTime::default());
             }
             prop_assert_eq!(&walker.frame, &each.frame);
             for _ in 0..3 {
                 prop_assert_eq!(walker.progress(), each.progress());
                 prop_assert_eq!(walker.memory(), each.memory());
                 prop_assert_eq!(walker.due_ns(), each.due_ns());
-                prop_assert_eq!(walker.next(Time::default()), each.next(Time::default()));
+                prop_assert_eq!(walker.next(DeviceTime::default()), each.next(DeviceTime::default()));
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use wb_http1::{Progress, Read};
 
-use super::{Cause, Late, Machine, after};
-use crate::build::{FrameSink, Header};
+use super::{Cause, LatenessSeries, Machine, after};
+use crate::build::{FrameSink, SegmentHeader};
 use crate::config::{Client, Close};
-use crate::conn::{ENDLESS, Key, State, flag, pack_ns, unpack_ns};
+use crate::connection::{ENDLESS, Key, ConnectionState, flag, pack_ns, unpack_ns};
 use crate::observer::{Exchange, Observer};
 use crate::script::Origin;
-use crate::side_record::Asked;
+use crate::side_record::SentRequest;
 
 /// Maximum number of tuples tried to find an unused one.
 const MOST_TRIES: u32 = 64;
@@ -26,7 +26,7 @@ struct Shown<'a, O> {
     begun: &'a mut bool,
 }
 
-impl<O: Observer> wb_http1::Sink for Shown<'_, O> {
+impl<O: Observer> wb_http1::MessageSink for Shown<'_, O> {
     fn head(&mut self, bytes: &[u8]) {
         let first = !std::mem::replace(self.begun, true);
         self.observer.head(self.place, first, bytes);
@@ -42,7 +42,7 @@ impl<O: Observer> wb_http1::Sink for Shown<'_, O> {
     }
 }
 
-impl wb_http1::Sink for Bodies<'_> {
+impl wb_http1::MessageSink for Bodies<'_> {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
 
@@ -56,13 +56,13 @@ impl<O: Observer> Machine<O> {
     /// Opens up to `n` connections and returns their number. The number is smaller when the sink has no room, the table
     /// is full, or the next tuples are in use ([`crate::Counters::tuples_busy`]). A server opens none.
     pub fn launch(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
-        self.launch_late(now, n, Late::NOT, sink)
+        self.launch_late(now, n, LatenessSeries::NOT, sink)
     }
 
     /// Like [`Machine::launch`], for connections that are opened later than they were due.
-    pub fn launch_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
+    pub fn launch_late(&mut self, now: u64, n: u32, late: LatenessSeries, sink: &mut impl FrameSink) -> u32 {
         for launched in 0..n {
-            if self.finishing || !self.open_one(now, late.of(launched), sink) {
+            if self.finishing || !self.open_one(now, late.of_action(launched), sink) {
                 return launched;
             }
         }
@@ -110,7 +110,7 @@ impl<O: Observer> Machine<O> {
         conn.requests = requests.unwrap_or(ENDLESS);
         conn.lateness = pack_ns(late);
         if self.is_tcp {
-            conn.state = State::SynSent;
+            conn.state = ConnectionState::SynSent;
             conn.oldest = first;
             conn.next_seq = first.wrapping_add(1);
             conn.set(flag::SEND_SYN);
@@ -120,7 +120,7 @@ impl<O: Observer> Machine<O> {
             }
             self.output(now, id, sink);
             if self.paced && flood {
-                self.rest(id);
+                self.enqueue_idle(id);
             } else if flood {
                 self.wheel
                     .set(&mut self.table.slab, id, after(now, interval.max(1)));
@@ -128,9 +128,9 @@ impl<O: Observer> Machine<O> {
                 self.restart_timer(now, id);
             }
         } else {
-            conn.state = State::Udp;
+            conn.state = ConnectionState::Udp;
             if self.paced {
-                self.rest(id);
+                self.enqueue_idle(id);
             } else {
                 self.ask_datagrams(now, id, sink);
             }
@@ -143,11 +143,11 @@ impl<O: Observer> Machine<O> {
         let seq = self.first_sequence(now, hash);
         let mut path = Self::path(&self.hops, &self.local, key, 0);
         if let Some(to) = &mut self.destinations {
-            path.remote = to.take();
+            path.remote = to.next_destination();
         }
         let out = sink.lend().expect("asked before");
         let len = if self.is_tcp {
-            let header = Header {
+            let header = SegmentHeader {
                 seq,
                 ack: 0,
                 flags: wb_wire::tcp_flags::SYN,
@@ -244,7 +244,7 @@ impl<O: Observer> Machine<O> {
     #[inline(never)]
     fn queue_several(&mut self, now: u64, id: u32, n: u16, late: &dyn Fn(u16) -> u64) -> bool {
         let conn = self.table.slab.get(id);
-        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
+        let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record) else {
             return false;
         };
         for i in 0..n {
@@ -254,7 +254,7 @@ impl<O: Observer> Machine<O> {
                 .script
                 .push(conn.queued_len, Origin::Text(text), len);
             conn.queued_len += len;
-            side_record.asked.push_back(Asked {
+            side_record.asked.push_back(SentRequest {
                 text,
                 late: pack_ns(late(i)),
                 sent: now,
@@ -322,7 +322,7 @@ impl<O: Observer> Machine<O> {
         }
         for id in 0..self.table.slab.extent() {
             let conn = self.table.slab.get(id);
-            if conn.state != State::Open || !conn.has(flag::WAITING) {
+            if conn.state != ConnectionState::Open || !conn.has(flag::WAITING) {
                 continue;
             }
             let (sent, n) = (conn.stamp, usize::from(conn.outstanding));
@@ -339,7 +339,7 @@ impl<O: Observer> Machine<O> {
     /// Number of connections that wait for their SYN-ACK.
     pub fn connecting(&mut self) -> u64 {
         let all = 0..self.table.slab.extent();
-        all.filter(|id| self.table.slab.get(*id).state == State::SynSent)
+        all.filter(|id| self.table.slab.get(*id).state == ConnectionState::SynSent)
             .count() as u64
     }
 
@@ -389,7 +389,7 @@ impl<O: Observer> Machine<O> {
     pub(super) fn waited_until(&mut self, now: u64, id: u32) {
         let at_intervals = self.client.as_ref().is_some_and(|c| c.interval > 0);
         let conn = self.table.slab.get(id);
-        let waits = conn.state == State::Open && conn.has(flag::WAITING);
+        let waits = conn.state == ConnectionState::Open && conn.has(flag::WAITING);
         if !at_intervals || self.paced || !waits {
             return;
         }
@@ -637,11 +637,11 @@ impl<O: Observer> Machine<O> {
         if self.finishing || self.surplus > 0 {
             return;
         }
-        let n = self.room(id);
+        let n = self.free_requests(id);
         if !self.paced {
             self.queue_requests(now, id, n, |_| 0);
         } else if n > 0 && self.table.slab.get(id).lateness == 0 {
-            self.rest(id);
+            self.enqueue_idle(id);
         }
     }
 
@@ -690,16 +690,16 @@ impl<O: Observer> Machine<O> {
         for id in self.sweep..stop {
             let conn = self.table.slab.get(id);
             match conn.state {
-                State::Open if conn.has(flag::PAUSED) => {
+                ConnectionState::Open if conn.has(flag::PAUSED) => {
                     self.miss_requests(id, self.ended_at.min(now));
                     self.close_resting(now, id);
                 }
                 // A flood awaits no answer.
-                State::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
+                ConnectionState::SynSent if self.client.as_ref().is_some_and(|c| c.flood) => {
                     self.complete(now, id);
                 }
-                State::Open => self.waited_until(now, id),
-                State::Udp => {
+                ConnectionState::Open => self.waited_until(now, id),
+                ConnectionState::Udp => {
                     self.miss_periods(id, self.ended_at.min(now));
                     self.end_if_over(now, id);
                 }

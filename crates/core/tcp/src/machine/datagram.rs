@@ -7,12 +7,12 @@
 
 use super::{Cause, Machine, after};
 use crate::build::FrameSink;
-use crate::conn::{Conn, ENDLESS, Key, flag};
+use crate::connection::{Conn, ENDLESS, Key, flag};
 use crate::observer::Observer;
-use crate::outstanding::{Fate, Found, NUMBER_LEN};
+use crate::outstanding::{RequestState, FoundRequest, NUMBER_LEN};
 use crate::parse::Packet;
 use crate::snmp;
-use crate::source::{Proxy, read_proxy, uoa};
+use crate::original_source::{Proxy, read_proxy, uoa};
 
 /// UDP flow: at least one request was sent. These flags reuse bits that only TCP needs.
 const ASKED: u16 = flag::WAITING;
@@ -187,7 +187,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let mut path = Self::path(&self.hops, &self.local, &conn.key, 0);
         if let Some(to) = &mut self.destinations {
-            path.remote = to.take();
+            path.remote = to.next_destination();
         }
         let text = match &self.alternate {
             Some(other) if self.is_second => other,
@@ -249,12 +249,12 @@ impl<O: Observer> Machine<O> {
         }
     }
 
-    fn lose(&mut self, found: &Found) {
+    fn lose(&mut self, found: &FoundRequest) {
         self.counters.udp_lost += 1;
         self.counters.udp_in_flight -= 1;
         self.table.slab.get(found.flow).set(LOST);
         self.requests
-            .settle(found.number, Fate::Lost, &mut self.table.slab);
+            .finish(found.number, RequestState::Lost, &mut self.table.slab);
         self.refill(found.flow);
     }
 
@@ -310,7 +310,7 @@ impl<O: Observer> Machine<O> {
 
     /// Returns the request in flight that matches an answer.
     #[inline]
-    fn asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
+    fn asked(&mut self, id: u32, payload: &[u8]) -> Option<FoundRequest> {
         if self.snmp_id_at.is_some() {
             return self.snmp_asked(id, payload);
         }
@@ -340,13 +340,13 @@ impl<O: Observer> Machine<O> {
 
     /// Returns the request named by an answer if it belongs to this flow and is in flight.
     #[inline]
-    fn waiting_of(&mut self, id: u32, found: Found) -> Option<Found> {
+    fn waiting_of(&mut self, id: u32, found: FoundRequest) -> Option<FoundRequest> {
         if found.flow != id {
             // The answer arrived on the wrong flow.
             self.counters.udp_unasked += 1;
             return None;
         }
-        if found.fate != Fate::Waiting {
+        if found.fate != RequestState::Waiting {
             self.count_repeated(&found);
             return None;
         }
@@ -355,7 +355,7 @@ impl<O: Observer> Machine<O> {
 
     /// Returns the SNMP request in flight that matches a response by its request id.
     #[cold]
-    fn snmp_asked(&mut self, id: u32, payload: &[u8]) -> Option<Found> {
+    fn snmp_asked(&mut self, id: u32, payload: &[u8]) -> Option<FoundRequest> {
         let told = snmp::response(payload);
         let found = told.and_then(|told| self.requests.find_snmp(told.id));
         let Some(found) = found else {
@@ -369,8 +369,8 @@ impl<O: Observer> Machine<O> {
 
     /// Counts an answer to a request that is no longer in flight.
     #[cold]
-    fn count_repeated(&mut self, found: &Found) {
-        if found.fate == Fate::Lost {
+    fn count_repeated(&mut self, found: &FoundRequest) {
+        if found.fate == RequestState::Lost {
             self.counters.udp_late += 1;
             self.requests.came_late(found.number);
         } else {
@@ -389,7 +389,7 @@ impl<O: Observer> Machine<O> {
             }
         };
         match found {
-            Some(found) if found.fate != Fate::Waiting => self.count_repeated(&found),
+            Some(found) if found.fate != RequestState::Waiting => self.count_repeated(&found),
             _ => self.counters.drop_datagram += 1,
         }
     }
@@ -411,7 +411,7 @@ impl<O: Observer> Machine<O> {
         self.counters.responses += 1;
         self.counters.udp_in_flight -= 1;
         self.requests
-            .settle(found.number, Fate::Answered, &mut self.table.slab);
+            .finish(found.number, RequestState::Answered, &mut self.table.slab);
         let ns = self.until_came(now, found.sent);
         let conn = self.table.slab.get(id);
         if !conn.has(flag::ANSWERED) {

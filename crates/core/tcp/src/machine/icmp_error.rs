@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::{Cause, Machine};
 use crate::addr::Addr;
 use crate::build::FrameSink;
-use crate::conn::{Key, NO_SIDE_RECORD, State, before, flag, pack};
-use crate::icmp_error::{What, parse};
+use crate::connection::{Key, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
+use crate::icmp_error::{IcmpErrorKind, parse};
 use crate::observer::Observer;
 
 /// Maximum number of destinations with a recorded path MTU.
@@ -106,7 +106,7 @@ impl<O: Observer> Machine<O> {
         }
         self.counters.icmp_rx += 1;
         match error.what {
-            What::Unreachable(code) => {
+            IcmpErrorKind::Unreachable(code) => {
                 let version = if error.remote.is_v4() { 4 } else { 6 };
                 *self
                     .icmp_news
@@ -114,11 +114,11 @@ impl<O: Observer> Machine<O> {
                     .entry((version, code))
                     .or_default() += 1;
                 // ICMP errors do not end an established connection: RFC 5927 section 5.
-                if conn.state == State::SynSent && !self.floods {
+                if conn.state == ConnectionState::SynSent && !self.floods {
                     self.fail(now, id, Cause::Unreachable);
                 }
             }
-            What::TooBig(mtu) => self.shrink(now, id, mtu, sink),
+            IcmpErrorKind::TooBig(mtu) => self.shrink(now, id, mtu, sink),
         }
         true
     }
@@ -140,7 +140,7 @@ impl<O: Observer> Machine<O> {
             self.path_mss.insert(conn.key.remote, mss);
         }
         conn.mss = mss;
-        if conn.state != State::Open || conn.data_in_flight() == 0 {
+        if conn.state != ConnectionState::Open || conn.data_in_flight() == 0 {
             return;
         }
         // Losing a packet that was too large is not a sign of congestion: RFC 1191 section 6.5.
@@ -150,7 +150,7 @@ impl<O: Observer> Machine<O> {
         } else {
             self.rewind(id);
         }
-        self.settle(now, id, true, sink);
+        self.send_and_set_timer(now, id, true, sink);
     }
 
     /// Marks all segments as lost without reducing the congestion window.
@@ -167,7 +167,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let several = conn.in_flight() > u32::from(conn.mss);
         if (several || conn.side_record != NO_SIDE_RECORD)
-            && let Some(side_record) = self.side_records.of(&mut conn.side_record)
+            && let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record)
             && !(conn.has(flag::REWOUND) && before(conn.next_seq, side_record.recover))
         {
             side_record.recover = conn.next_seq;

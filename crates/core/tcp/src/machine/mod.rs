@@ -1,6 +1,6 @@
 //! State machine of a client or a server: turns received frames, expired timers and requests of the caller into frames.
 
-mod ask;
+mod paced_requests;
 mod client;
 mod datagram;
 mod icmp_error;
@@ -18,19 +18,19 @@ use wb_wire::{MacAddr, tcp_flags};
 
 use crate::addr::{Addr, Pool};
 use crate::build::{Builder, FrameSink, Path};
-use crate::config::{Answer, Client, Config, ConfigError, Destinations, Role, Style, Transport};
-use crate::conn::{Conn, ENDLESS, Key, State, before};
+use crate::config::{ServerAnswer, Client, Config, ConfigError, Destinations, Role, Behaviour, Transport};
+use crate::connection::{Conn, ENDLESS, Key, ConnectionState, before};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::mix::Mix;
 use crate::observer::Observer;
 use crate::outstanding::{NUMBER_LEN, Outstanding};
-use crate::parse::{Check, Checksum, Other, Packet, parse};
-use crate::reader::{Reader, Reading};
+use crate::parse::{Check, Checksum, RejectReason, Packet, parse};
+use crate::reader::{StreamReader, Reading};
 use crate::routes::Routes;
-use crate::script::{Text, leave};
+use crate::script::{Text, continue_answer};
 use crate::side_record::SideRecords;
-use crate::table::Table;
+use crate::table::ConnectionTable;
 use crate::timer::{NONE, Wheel};
 
 /// Maximum number of next hops that a server without a gateway can distinguish.
@@ -43,7 +43,7 @@ const LEAST_TIMEOUT: u64 = 200_000_000;
 /// Minimum size of the blocks that store out-of-order data, in bytes.
 const LEAST_BLOCK: usize = 2048;
 
-pub use ask::Late;
+pub use paced_requests::LatenessSeries;
 pub use icmp_error::IcmpNews;
 
 /// Result of offering a frame to the machine.
@@ -66,11 +66,11 @@ pub struct Machine<O = ()> {
     config: Config,
     observer: O,
     counters: Counters,
-    table: Table,
+    table: ConnectionTable,
     upcoming: Upcoming,
     wheel: Wheel,
     builder: Builder,
-    reader: Reader,
+    reader: StreamReader,
     side_records: SideRecords,
     /// Connections with something to send at the next poll.
     queue: VecDeque<u32>,
@@ -130,7 +130,7 @@ pub struct Machine<O = ()> {
     /// Idle connections with their tickets, followed by the last ticket issued.
     resting: VecDeque<(u32, u32)>,
     ticket: u32,
-    flow: ask::Flow,
+    flow: paced_requests::PrebuiltDatagram,
     /// Destinations of a flood, used in rotation.
     destinations: Option<Destinations>,
     /// Payload of every second datagram.
@@ -143,7 +143,7 @@ pub struct Machine<O = ()> {
     unhurried_until: u64,
     /// Connections that must close once they are idle.
     surplus: u32,
-    /// Index up to which [`Machine::part`] has reset connections.
+    /// Index up to which [`Machine::reset_open_connections`] has reset connections.
     parted: u32,
     /// Server connections with an incomplete handshake.
     half_open: u32,
@@ -247,15 +247,15 @@ impl<O: Observer> Machine<O> {
                     clients,
                     ports: server.ports,
                     answers: server.answers.unwrap_or(ENDLESS),
-                    echo: matches!(server.answer, Answer::Echo),
-                    sink: matches!(server.answer, Answer::Sink),
+                    echo: matches!(server.answer, ServerAnswer::Echo),
+                    sink: matches!(server.answer, ServerAnswer::Sink),
                     proxy: server.proxy,
                     grants: grants_keeping(&server.answer),
                     returns_numbers: server.returns_numbers,
                 };
                 let text = match server.answer {
-                    Answer::Message(message) => message,
-                    Answer::Echo | Answer::Sink => empty(),
+                    ServerAnswer::Message(message) => message,
+                    ServerAnswer::Echo | ServerAnswer::Sink => empty(),
                 };
                 (server.addresses, text, None, shape, server.request)
             }
@@ -268,7 +268,7 @@ impl<O: Observer> Machine<O> {
         };
         // If there are several requests, each one records whether it is HEAD.
         let beginning = if heads { &[] } else { text.beginning() };
-        let reader = Reader::new(reading, client.as_ref().map(|_| beginning));
+        let reader = StreamReader::new(reading, client.as_ref().map(|_| beginning));
         let mix = Mix::new(&asks);
         let counts_bodies = !asks.is_empty();
         let routed = std::mem::take(&mut config.routes);
@@ -295,7 +295,7 @@ impl<O: Observer> Machine<O> {
         };
         Ok(Self {
             counters: Counters::default(),
-            table: Table::new(config.expected, config.key),
+            table: ConnectionTable::new(config.expected, config.key),
             upcoming: Upcoming {
                 hashes: [0; LONGEST_LOOK_AHEAD],
                 used: 0,
@@ -331,7 +331,7 @@ impl<O: Observer> Machine<O> {
             text,
             server,
             is_tcp,
-            is_dperf: config.style == Style::Dperf,
+            is_dperf: config.style == Behaviour::Dperf,
             is_http: reading == Reading::Http,
             // MSS, NOP, window scale, two NOPs, SACK permitted: RFC 9293 section 3.2, RFC 7323 section 2.2, RFC 2018
             // section 2.
@@ -362,7 +362,7 @@ impl<O: Observer> Machine<O> {
             mix,
             left: config.most_requests,
             routes,
-            leave: leave(),
+            leave: continue_answer(),
             least_timeout: config.retransmission.after.min(LEAST_TIMEOUT),
             ahead: 0,
             finishing: false,
@@ -371,7 +371,7 @@ impl<O: Observer> Machine<O> {
             paced: client.as_ref().is_some_and(|client| client.paced),
             resting: VecDeque::new(),
             ticket: 0,
-            flow: ask::Flow::new(),
+            flow: paced_requests::PrebuiltDatagram::new(),
             destinations: client
                 .as_ref()
                 .and_then(|client| client.destinations.clone()),
@@ -499,18 +499,18 @@ impl<O: Observer> Machine<O> {
             return self.receive_tunnelled(now, frame, known, sink);
         }
         let result = match parse(frame, self.config.vlan, self.check(known)) {
-            Ok(packet) => self.take(now, &packet, sink),
-            Err(Other::Foreign) if self.icmp_error(now, frame, self.config.vlan, sink) => Ok(()),
+            Ok(packet) => self.process_packet(now, &packet, sink),
+            Err(RejectReason::Foreign) if self.icmp_error(now, frame, self.config.vlan, sink) => Ok(()),
             Err(other) => Err(other),
         };
         self.received(frame, result)
     }
 
     #[inline(always)]
-    fn received(&mut self, frame: &[u8], result: Result<(), Other>) -> Received {
+    fn received(&mut self, frame: &[u8], result: Result<(), RejectReason>) -> Received {
         match result {
             Ok(()) => Received::Taken,
-            Err(other) => self.turned_away(frame, other),
+            Err(other) => self.count_rejected(frame, other),
         }
     }
 
@@ -542,11 +542,11 @@ impl<O: Observer> Machine<O> {
         };
         let opened = match self.builder.outer() {
             Some(outer) => outer.open(frame, self.config.vlan, outside),
-            None => Err(Other::Foreign),
+            None => Err(RejectReason::Foreign),
         };
         let result = opened.and_then(|(inner, src_mac)| match parse(inner, None, inside) {
-            Ok(packet) => self.take(now, &Packet { src_mac, ..packet }, sink),
-            Err(Other::Foreign) if self.icmp_error(now, inner, None, sink) => Ok(()),
+            Ok(packet) => self.process_packet(now, &Packet { src_mac, ..packet }, sink),
+            Err(RejectReason::Foreign) if self.icmp_error(now, inner, None, sink) => Ok(()),
             Err(other) => Err(other),
         });
         self.received(frame, result)
@@ -554,17 +554,17 @@ impl<O: Observer> Machine<O> {
 
     // Force inlining, as for the parser: otherwise the packet is assembled in memory.
     #[inline(always)]
-    fn take(
+    fn process_packet(
         &mut self,
         now: u64,
         packet: &Packet<'_>,
         sink: &mut impl FrameSink,
-    ) -> Result<(), Other> {
+    ) -> Result<(), RejectReason> {
         let Some(local) = self.local.position(packet.dst) else {
-            return Err(Other::Foreign);
+            return Err(RejectReason::Foreign);
         };
         if !self.server.clients.is_empty() && self.server.clients.position(packet.src).is_none() {
-            return Err(Other::Foreign);
+            return Err(RejectReason::Foreign);
         }
         self.counters.rx_tos += u64::from(packet.tos == self.config.tos);
         let key = Key {
@@ -595,17 +595,17 @@ impl<O: Observer> Machine<O> {
     }
 
     #[cold]
-    fn turned_away(&mut self, frame: &[u8], other: Other) -> Received {
+    fn count_rejected(&mut self, frame: &[u8], other: RejectReason) -> Received {
         match other {
-            Other::Foreign => {
+            RejectReason::Foreign => {
                 self.counters.rx_foreign += 1;
                 self.counters.rx_foreign_octets += frame.len() as u64;
             }
-            Other::Malformed => self.counters.rx_malformed += 1,
-            Other::Corrupt => self.counters.rx_bad_checksum += 1,
-            Other::Fragment => self.counters.rx_fragments += 1,
+            RejectReason::Malformed => self.counters.rx_malformed += 1,
+            RejectReason::Corrupt => self.counters.rx_bad_checksum += 1,
+            RejectReason::Fragment => self.counters.rx_fragments += 1,
         }
-        if other == Other::Foreign {
+        if other == RejectReason::Foreign {
             Received::NotOurs
         } else {
             Received::Taken
@@ -636,7 +636,7 @@ impl<O: Observer> Machine<O> {
             };
             let conn = self.table.slab.get(id);
             conn.set_queued(false);
-            if conn.state == State::Free {
+            if conn.state == ConnectionState::Free {
                 continue;
             }
             self.resume(now, id, sink);
@@ -701,7 +701,7 @@ impl<O: Observer> Machine<O> {
     /// Sends RST to the peers of all open connections. The counters still report these connections as open, and the
     /// machine must not be used afterwards. Returns false if the sink is full; call again. Does nothing if the
     /// configuration has `reset_on_give_up` off.
-    pub fn part(&mut self, sink: &mut impl FrameSink) -> bool {
+    pub fn reset_open_connections(&mut self, sink: &mut impl FrameSink) -> bool {
         if !self.is_tcp || !self.config.reset_on_give_up {
             return true;
         }
@@ -720,8 +720,8 @@ impl<O: Observer> Machine<O> {
     pub fn abort(&mut self, now: u64, sink: &mut impl FrameSink) {
         for id in 0..self.table.slab.extent() {
             match self.table.slab.get(id).state {
-                State::Free => {}
-                State::TimeWait => self.remove(now, id),
+                ConnectionState::Free => {}
+                ConnectionState::TimeWait => self.remove(now, id),
                 _ => self.give_up(now, id, Cause::Aborted, sink),
             }
         }
@@ -790,7 +790,7 @@ impl<O: Observer> Machine<O> {
     /// Ends a connection successfully.
     #[inline]
     fn complete(&mut self, now: u64, id: u32) {
-        self.note_cut(id);
+        self.count_cut_off(id);
         self.uncount(id);
         self.counters.completed += 1;
         self.remove(now, id);
@@ -798,7 +798,7 @@ impl<O: Observer> Machine<O> {
 
     /// Counts a connection that ends successfully before it has sent all its requests.
     #[inline]
-    fn note_cut(&mut self, id: u32) {
+    fn count_cut_off(&mut self, id: u32) {
         let left = self.table.slab.get(id).requests;
         let cut = self.client.is_some() && left > 0 && left != ENDLESS;
         self.counters.completed_cut += u64::from(cut);
@@ -842,8 +842,8 @@ impl<O: Observer> Machine<O> {
         self.wheel.unlink(&mut self.table.slab, id);
         let conn = self.table.slab.get(id);
         self.side_records.give_back(&mut conn.side_record);
-        self.half_open -= u32::from(conn.state == State::SynReceived);
-        conn.state = State::Free;
+        self.half_open -= u32::from(conn.state == ConnectionState::SynReceived);
+        conn.state = ConnectionState::Free;
         if self.flow.owner == id {
             self.flow.owner = NONE;
         }
@@ -870,8 +870,8 @@ fn after(start: u64, period: u64) -> u64 {
 }
 
 /// Returns true if an answer keeps an HTTP/1.0 connection open.
-fn grants_keeping(answer: &Answer) -> bool {
-    let Answer::Message(message) = answer else {
+fn grants_keeping(answer: &ServerAnswer) -> bool {
+    let ServerAnswer::Message(message) = answer else {
         return false;
     };
     let head = &message.beginning()[..(message.head_len() as usize).min(message.beginning().len())];

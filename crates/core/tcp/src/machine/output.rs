@@ -3,8 +3,8 @@
 use wb_wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 use super::Machine;
-use crate::build::{FrameSink, Header};
-use crate::conn::{Conn, NO_SIDE_RECORD, State, before, flag, pack};
+use crate::build::{FrameSink, SegmentHeader};
+use crate::connection::{Conn, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::observer::Observer;
@@ -13,7 +13,7 @@ use crate::script::Texts;
 use crate::side_record::SideRecords;
 
 /// Next segment of a connection.
-struct Next {
+struct NextSegment {
     seq: u32,
     flags: u8,
     len: u32,
@@ -22,7 +22,7 @@ struct Next {
 }
 
 /// Input of the side record for the next segment.
-struct Hints {
+struct SegmentHints {
     /// Bytes in flight.
     pipe: u32,
     /// Sequence range to retransmit.
@@ -47,14 +47,14 @@ impl<O: Observer> Machine<O> {
                 return;
             }
             let hints = if conn.side_record == NO_SIDE_RECORD {
-                Hints {
+                SegmentHints {
                     pipe: conn.data_in_flight(),
                     lost: None,
                     force: false,
                     options_len: 0,
                 }
             } else {
-                Self::hints(conn, &self.side_records, &mut sack)
+                Self::segment_hints(conn, &self.side_records, &mut sack)
             };
             let Some(next) = Self::next_segment(
                 conn,
@@ -82,7 +82,7 @@ impl<O: Observer> Machine<O> {
                 &sack[..hints.options_len as usize]
             };
             let path = Self::path(&self.hops, &self.local, &conn.key, conn.lateness);
-            let header = Header {
+            let header = SegmentHeader {
                 seq: next.seq,
                 ack: if next.flags & ACK != 0 {
                     conn.expected
@@ -130,14 +130,14 @@ impl<O: Observer> Machine<O> {
 
     /// Reads the side record before the next segment.
     #[inline(never)]
-    fn hints(conn: &Conn, side_records: &SideRecords, sack: &mut [u8; LONGEST_SACK]) -> Hints {
-        let mut hints = Hints {
+    fn segment_hints(conn: &Conn, side_records: &SideRecords, sack: &mut [u8; LONGEST_SACK]) -> SegmentHints {
+        let mut hints = SegmentHints {
             pipe: conn.data_in_flight(),
             lost: None,
             force: false,
             options_len: 0,
         };
-        let Some((side_record, _)) = side_records.look(conn.side_record) else {
+        let Some((side_record, _)) = side_records.peek(conn.side_record) else {
             return hints;
         };
         if side_record.board.is_active() {
@@ -145,7 +145,7 @@ impl<O: Observer> Machine<O> {
             hints.lost = side_record.board.first_lost(conn.mss.into());
             hints.force = side_record.board.force;
         }
-        if conn.is(pack::SACK) && conn.state == State::Open {
+        if conn.is(pack::SACK) && conn.state == ConnectionState::Open {
             hints.options_len = side_record.ahead.sack_option(sack) as u32;
             if hints.options_len >= conn.mss.into() {
                 hints.options_len = 0;
@@ -156,11 +156,11 @@ impl<O: Observer> Machine<O> {
 
     /// Updates the side record after a segment was sent.
     #[inline(never)]
-    fn note_side_record(now: u64, conn: &mut Conn, side_records: &mut SideRecords, next: &Next) {
+    fn note_side_record(now: u64, conn: &mut Conn, side_records: &mut SideRecords, next: &NextSegment) {
         let Some(side_record) = side_records.get(conn.side_record) else {
             return;
         };
-        side_record.ahead.told();
+        side_record.ahead.clear_reported_duplicate();
         let end = next
             .seq
             .wrapping_add(next.len + u32::from(next.flags & FIN != 0));
@@ -177,7 +177,7 @@ impl<O: Observer> Machine<O> {
     }
 
     #[inline]
-    fn note_sent(conn: &mut Conn, next: &Next) {
+    fn note_sent(conn: &mut Conn, next: &NextSegment) {
         // Each segment satisfies one demand, in the order of `next_segment`; any segment acknowledges.
         if conn.has(flag::SEND_SYN) {
             conn.clear(flag::SEND_SYN);
@@ -201,16 +201,16 @@ impl<O: Observer> Machine<O> {
     #[inline]
     fn next_segment(
         conn: &Conn,
-        hints: &Hints,
+        hints: &SegmentHints,
         config: &crate::Config,
         is_dperf: bool,
         is_client: bool,
         message_len: u32,
-    ) -> Option<Next> {
+    ) -> Option<NextSegment> {
         let unsent = conn.unsent();
         let fin_due = conn.has(flag::FIN_QUEUED) && !conn.has(flag::FIN_SENT);
         let some = |seq, flags, len| {
-            Some(Next {
+            Some(NextSegment {
                 seq,
                 flags,
                 len,
@@ -218,14 +218,14 @@ impl<O: Observer> Machine<O> {
             })
         };
         if conn.has(flag::SEND_SYN) {
-            let flags = if conn.state == State::SynSent {
+            let flags = if conn.state == ConnectionState::SynSent {
                 SYN
             } else {
                 SYN | ACK
             };
             return some(conn.oldest, flags, 0);
         }
-        if !matches!(conn.state, State::Open | State::TimeWait) {
+        if !matches!(conn.state, ConnectionState::Open | ConnectionState::TimeWait) {
             // No segment may overtake the SYN in flight.
             return None;
         }
@@ -244,7 +244,7 @@ impl<O: Observer> Machine<O> {
             let len = end.wrapping_sub(seq).min(data).min(mss);
             let last = len == data;
             let fin = last && conn.has(flag::FIN_SENT);
-            return Some(Next {
+            return Some(NextSegment {
                 seq,
                 flags: ACK | if last { PSH } else { 0 } | if fin { FIN } else { 0 },
                 len,
@@ -294,7 +294,7 @@ impl<O: Observer> Machine<O> {
     pub(super) fn send_reset(&mut self, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         // No RST if the SYN was never answered.
-        if !matches!(conn.state, State::Open | State::SynReceived) {
+        if !matches!(conn.state, ConnectionState::Open | ConnectionState::SynReceived) {
             return;
         }
         let Some(out) = sink.lend() else {
@@ -302,7 +302,7 @@ impl<O: Observer> Machine<O> {
             return;
         };
         let path = Self::path(&self.hops, &self.local, &conn.key, conn.lateness);
-        let header = Header {
+        let header = SegmentHeader {
             seq: conn.next_seq,
             ack: conn.expected,
             flags: RST | ACK,
@@ -345,7 +345,7 @@ fn write_script(
     seq: u32,
     payload: &mut [u8],
 ) -> u64 {
-    match side_records.look(conn.side_record) {
+    match side_records.peek(conn.side_record) {
         Some((side_record, store)) if !side_record.script.is_empty() => {
             let at = seq.wrapping_sub(conn.oldest);
             side_record.script.write(at, payload, texts, store);
@@ -396,7 +396,7 @@ fn syn_options<'a>(conn: &Conn, all: (&'a [u8; 12], &'a [u8; 8]), is_dperf: bool
     if is_dperf {
         return &scaled[..8];
     }
-    let is_first = conn.state == State::SynSent;
+    let is_first = conn.state == ConnectionState::SynSent;
     match (
         is_first || conn.is(pack::SCALE),
         is_first || conn.is(pack::SACK),
@@ -413,7 +413,7 @@ fn count_sent(
     counters: &mut Counters,
     side_records: &SideRecords,
     conn: &Conn,
-    next: &Next,
+    next: &NextSegment,
     len: usize,
 ) {
     let is_syn = next.flags & SYN != 0;
@@ -430,13 +430,13 @@ fn count_sent(
 }
 
 #[cold]
-fn count_again(counters: &mut Counters, side_records: &SideRecords, conn: &Conn, next: &Next) {
+fn count_again(counters: &mut Counters, side_records: &SideRecords, conn: &Conn, next: &NextSegment) {
     let is_syn = next.flags & SYN != 0;
     let is_old = is_syn
         || next.is_lost
         || conn.has(flag::SEND_AGAIN)
         || side_records
-            .look(conn.side_record)
+            .peek(conn.side_record)
             .is_none_or(|(side_record, _)| before(next.seq, side_record.recover));
     if !is_old {
         return;

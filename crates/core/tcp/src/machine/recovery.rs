@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::segment::WIDEST;
-use crate::conn::{NO_SIDE_RECORD, State, before, flag, pack};
+use crate::connection::{NO_SIDE_RECORD, ConnectionState, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, sack_blocks};
 
@@ -115,7 +115,7 @@ impl<O: Observer> Machine<O> {
     pub(super) fn begin_board(&mut self, id: u32, sent: Option<u64>) -> bool {
         let conn = self.table.slab.get(id);
         if conn.in_flight() == 0
-            || conn.state != State::Open
+            || conn.state != ConnectionState::Open
             || conn.has(flag::REWOUND | flag::RECOVERY)
         {
             return false;
@@ -123,7 +123,7 @@ impl<O: Observer> Machine<O> {
         let (oldest, next, rtt) = (conn.oldest, conn.next_seq, conn.rtt.smoothed_ns());
         let at = sent.unwrap_or(conn.stamp);
         conn.packed &= !pack::TIMING;
-        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
+        let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record) else {
             return false;
         };
         side_record.board.start(oldest, next, at, rtt);
@@ -176,7 +176,7 @@ impl<O: Observer> Machine<O> {
 
     /// Retransmission timeout of a connection in ns from now, and true if it triggers a tail loss probe instead.
     #[inline]
-    pub(super) fn patience(&mut self, id: u32) -> (u64, bool) {
+    pub(super) fn retransmission_timeout(&mut self, id: u32) -> (u64, bool) {
         let least = self.least_timeout;
         let is_dperf = self.is_dperf;
         let conn = self.table.slab.get(id);
@@ -188,11 +188,11 @@ impl<O: Observer> Machine<O> {
             // Most common case.
             return (conn.rtt.timeout_ns(least).min(LONGEST_TIMEOUT), false);
         }
-        self.patience_of_others(id)
+        self.uncommon_retransmission_timeout(id)
     }
 
     #[inline(never)]
-    fn patience_of_others(&mut self, id: u32) -> (u64, bool) {
+    fn uncommon_retransmission_timeout(&mut self, id: u32) -> (u64, bool) {
         let retransmission = self.config.retransmission;
         let least = self.least_timeout;
         let is_dperf = self.is_dperf;
@@ -210,7 +210,7 @@ impl<O: Observer> Machine<O> {
         };
         let after = first << doublings;
         let is_long = conn.is(pack::SACK) && conn.in_flight() > u32::from(conn.mss);
-        if !is_long || !known || conn.expiries > 0 || conn.state != State::Open {
+        if !is_long || !known || conn.expiries > 0 || conn.state != ConnectionState::Open {
             return (after, false);
         }
         let rtt = conn.rtt;

@@ -6,8 +6,8 @@ use super::icmp_error::segment_size;
 use super::recovery::half;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
-use crate::config::{Close, Style, TimeWait};
-use crate::conn::{Conn, ENDLESS, NO_SIDE_RECORD, State, before, flag, pack};
+use crate::config::{Close, Behaviour, TimeWait};
+use crate::connection::{Conn, ENDLESS, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -29,8 +29,8 @@ impl<O: Observer> Machine<O> {
     ) {
         let conn = self.table.slab.get(id);
         match conn.state {
-            State::SynSent => return self.in_syn_sent(now, id, packet, sink),
-            State::TimeWait => return self.in_time_wait(now, id, packet, sink),
+            ConnectionState::SynSent => return self.in_syn_sent(now, id, packet, sink),
+            ConnectionState::TimeWait => return self.in_time_wait(now, id, packet, sink),
             _ => {}
         }
         if packet.flags & (RST | SYN) != 0 || packet.flags & ACK == 0 {
@@ -45,7 +45,7 @@ impl<O: Observer> Machine<O> {
             return;
         };
         let conn = self.table.slab.get(id);
-        if conn.state == State::SynReceived {
+        if conn.state == ConnectionState::SynReceived {
             // An old acknowledgement does not complete a handshake.
             self.counters.drop_ack += 1;
             return;
@@ -70,7 +70,7 @@ impl<O: Observer> Machine<O> {
             if (behind as i32) < 0 {
                 // Data that was not acknowledged separately is accepted when it is in order.
                 self.ahead_of_turn(id, packet);
-                self.settle(now, id, acked > 0 || nothing_sent, sink);
+                self.send_and_set_timer(now, id, acked > 0 || nothing_sent, sink);
                 return;
             }
             let len = payload.len() as u32 + u32::from(fin);
@@ -84,7 +84,7 @@ impl<O: Observer> Machine<O> {
                     conn.set(flag::SEND_ACK);
                     self.note_again(id, packet);
                 }
-                self.settle(now, id, acked > 0 || nothing_sent, sink);
+                self.send_and_set_timer(now, id, acked > 0 || nothing_sent, sink);
                 return;
             }
             payload = &payload[(behind as usize).min(payload.len())..];
@@ -140,7 +140,7 @@ impl<O: Observer> Machine<O> {
                 return;
             }
         }
-        self.settle(now, id, acked > 0 || nothing_sent, sink);
+        self.send_and_set_timer(now, id, acked > 0 || nothing_sent, sink);
         if grows_later {
             let conn = self.table.slab.get(id);
             conn.cwnd = (conn.cwnd + 1).min(16);
@@ -149,15 +149,15 @@ impl<O: Observer> Machine<O> {
 
     /// Sends what is due, sets the timer, and ends the connection if it is over.
     #[inline]
-    pub(super) fn settle(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
+    pub(super) fn send_and_set_timer(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
         self.output(now, id, sink);
         let conn = self.table.slab.get(id);
         if conn.side_record != NO_SIDE_RECORD {
-            self.tidy(id);
+            self.release_side_record(id);
         }
         let conn = self.table.slab.get(id);
         match conn.state {
-            State::Free => {}
+            ConnectionState::Free => {}
             _ if conn.is_over() && !conn.has(flag::SEND_ACK | flag::SEND_RST) => {
                 self.end(now, id);
             }
@@ -184,9 +184,9 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         match self.config.time_wait {
             TimeWait::Hold(_) if conn.is(pack::CLOSED_FIRST) => {
-                if conn.state != State::TimeWait {
-                    conn.state = State::TimeWait;
-                    self.note_cut(id);
+                if conn.state != ConnectionState::TimeWait {
+                    conn.state = ConnectionState::TimeWait;
+                    self.count_cut_off(id);
                     self.uncount(id);
                     self.counters.completed += 1;
                 }
@@ -204,7 +204,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let acked = packet.ack.wrapping_sub(conn.oldest);
         let mut limit = conn.in_flight();
-        if conn.has(flag::REWOUND) && conn.state == State::Open {
+        if conn.has(flag::REWOUND) && conn.state == ConnectionState::Open {
             limit = limit.max(conn.queued_len + u32::from(conn.has(flag::FIN_QUEUED)));
         }
         if acked > limit {
@@ -229,12 +229,12 @@ impl<O: Observer> Machine<O> {
         let scored = conn.is(pack::SACK)
             && (conn.side_record != NO_SIDE_RECORD || !packet.options.is_empty());
         if acked == 0 {
-            if packet.window == 0 && conn.state == State::Open {
+            if packet.window == 0 && conn.state == ConnectionState::Open {
                 // The peer is alive but cannot receive now: RFC 9293 section 3.8.6.1.
                 conn.expiries = conn.expiries.min(1);
             }
             let flight = conn.in_flight();
-            if scored && conn.state == State::Open && self.score(now, id, packet, 0, flight) {
+            if scored && conn.state == ConnectionState::Open && self.score(now, id, packet, 0, flight) {
                 return Some(0);
             }
             let conn = self.table.slab.get(id);
@@ -242,15 +242,15 @@ impl<O: Observer> Machine<O> {
                 && same_window
                 && packet.payload.is_empty()
                 && packet.flags & FIN == 0
-                && conn.state == State::Open
+                && conn.state == ConnectionState::Open
             {
                 self.duplicate(id);
             }
             return Some(0);
         }
         let mut data = acked;
-        if conn.state == State::SynReceived {
-            conn.state = State::Open;
+        if conn.state == ConnectionState::SynReceived {
+            conn.state = ConnectionState::Open;
             self.half_open -= 1;
             self.counters.established += 1;
             let took = now.saturating_sub(conn.stamp);
@@ -363,7 +363,7 @@ impl<O: Observer> Machine<O> {
             // Retransmissions after a timeout cause duplicate acknowledgements: RFC 6582 section 4.
             return;
         }
-        let Some(side_record) = self.side_records.of(&mut conn.side_record) else {
+        let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record) else {
             return;
         };
         side_record.duplicates = (side_record.duplicates + 1) % 4;
@@ -388,7 +388,7 @@ impl<O: Observer> Machine<O> {
         let acks_ours = packet.flags & ACK != 0 && packet.ack == conn.oldest.wrapping_add(1);
         if packet.flags & ACK != 0 && !acks_ours {
             self.counters.drop_ack += 1;
-            if packet.flags & RST == 0 && self.config.style == Style::Native {
+            if packet.flags & RST == 0 && self.config.style == Behaviour::Native {
                 let key = conn.key;
                 // The reset ends an earlier connection that the peer still remembers, so the SYN need not wait for its
                 // timer. Only once, because a peer may answer every SYN like this.
@@ -414,7 +414,7 @@ impl<O: Observer> Machine<O> {
             return;
         }
         let options = syn_options(packet.options);
-        conn.state = State::Open;
+        conn.state = ConnectionState::Open;
         conn.oldest = packet.ack;
         conn.next_seq = packet.ack;
         conn.expected = packet.seq.wrapping_add(1);
@@ -461,7 +461,7 @@ impl<O: Observer> Machine<O> {
         }
         self.output(now, id, sink);
         let conn = self.table.slab.get(id);
-        if conn.state == State::Open {
+        if conn.state == ConnectionState::Open {
             conn.packed = conn.packed & 0xf0 | options.scale.unwrap_or(0);
             self.restart_timer(now, id);
         }
@@ -501,7 +501,7 @@ impl<O: Observer> Machine<O> {
                 let acked = packet.ack.wrapping_sub(conn.oldest);
                 let all = conn.queued_len
                     + u32::from(conn.has(flag::FIN_SENT))
-                    + u32::from(conn.state == State::SynReceived);
+                    + u32::from(conn.state == ConnectionState::SynReceived);
                 let acks_all = conn.queued_len == 0 || packet.flags & ACK != 0 && acked == all;
                 self.reset(now, id, acks_all);
             } else if distance < WINDOW {
@@ -516,14 +516,14 @@ impl<O: Observer> Machine<O> {
         }
         if packet.flags & SYN != 0 {
             let again = packet.seq.wrapping_add(1) == conn.expected;
-            if conn.state == State::SynReceived && again && packet.flags & ACK == 0 {
+            if conn.state == ConnectionState::SynReceived && again && packet.flags & ACK == 0 {
                 // dperf repeats its SYN-ACK only after a second.
                 if !self.is_dperf || now.saturating_sub(conn.stamp) > 1_000_000_000 {
                     conn.set(flag::SEND_SYN | flag::REWOUND);
                 } else {
                     self.counters.drop_flags += 1;
                 }
-            } else if conn.state == State::Open {
+            } else if conn.state == ConnectionState::Open {
                 // Duplicate SYN-ACK, or a challenge ACK: RFC 5961 section 4.2.
                 if again {
                     self.counters.ack_again += 1;
@@ -547,7 +547,7 @@ impl<O: Observer> Machine<O> {
         let done = if self.client.is_some() {
             conn.has(flag::DONE)
         } else {
-            conn.state == State::Open && conn.has(flag::DONE) && acks_all
+            conn.state == ConnectionState::Open && conn.has(flag::DONE) && acks_all
         };
         if done {
             self.counters.completed_by_reset += 1;

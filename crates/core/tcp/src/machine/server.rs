@@ -1,17 +1,17 @@
 //! Server side: reads requests and queues answers.
 
-use wb_http1::{End, Read};
+use wb_http1::{MessageEnd, Read};
 
 use super::segment::MOST_QUEUED;
 use super::stream::MOST_ECHOED;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
-use crate::conn::{ENDLESS, NO_SIDE_RECORD, flag};
+use crate::connection::{ENDLESS, NO_SIDE_RECORD, flag};
 use crate::observer::Observer;
-use crate::routes::{Seen, Waiting};
+use crate::routes::{RouteSearch, DelayedAnswer};
 use crate::script::Origin;
 use crate::side_record::SideRecord;
-use crate::source::{Proxy, read_proxy};
+use crate::original_source::{Proxy, read_proxy};
 
 /// Value of `outstanding` of a server connection after the check for a PROXY header.
 pub(super) const PROXY_READ: u16 = 1;
@@ -113,8 +113,8 @@ impl<O: Observer> Machine<O> {
     #[inline(never)]
     fn read_routed(&mut self, id: u32, bytes: &[u8]) -> Option<Read> {
         let conn = self.table.slab.get(id);
-        let side_record = self.side_records.of(&mut conn.side_record)?;
-        let mut seen = Seen {
+        let side_record = self.side_records.get_or_allocate(&mut conn.side_record)?;
+        let mut seen = RouteSearch {
             found: side_record.route,
             line: &mut side_record.line,
             routes: self.routes.as_ref()?,
@@ -128,17 +128,17 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Last delayed answer of a connection.
-    fn last_waiting(&mut self, id: u32) -> Option<&mut Waiting> {
+    fn last_waiting(&mut self, id: u32) -> Option<&mut DelayedAnswer> {
         let conn = self.table.slab.get(id);
         let side_record = self.side_records.get(conn.side_record)?;
         side_record.waiting.back_mut()
     }
 
     /// Handles a complete request with a known route.
-    pub(super) fn routed(&mut self, now: u64, id: u32, end: End) {
+    pub(super) fn routed(&mut self, now: u64, id: u32, end: MessageEnd) {
         self.counters.requests += 1;
         let conn = self.table.slab.get(id);
-        let record = self.side_records.of(&mut conn.side_record);
+        let record = self.side_records.get_or_allocate(&mut conn.side_record);
         let (Some(routes), Some(side_record)) = (&self.routes, record) else {
             return;
         };
@@ -149,7 +149,7 @@ impl<O: Observer> Machine<O> {
             conn.requests -= 1;
         }
         let close = rule.close || end.close || end.keep_if_granted || conn.requests == 0;
-        let answer = Waiting {
+        let answer = DelayedAnswer {
             due: now.saturating_add(rule.delay),
             route,
             head_only: end.head_only,
@@ -165,7 +165,7 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Queues an answer that is due.
-    fn answer_routed(&mut self, id: u32, answer: Waiting) {
+    fn answer_routed(&mut self, id: u32, answer: DelayedAnswer) {
         let text = &self.texts[usize::from(answer.route)];
         let (origin, len) = match answer.head_only {
             true => (Origin::Head(answer.route), text.head_len),
@@ -220,7 +220,7 @@ impl<O: Observer> Machine<O> {
     #[cold]
     fn queue_piece(&mut self, id: u32, origin: Origin, len: u32) {
         let conn = self.table.slab.get(id);
-        if let Some(side_record) = self.side_records.of(&mut conn.side_record) {
+        if let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record) {
             side_record.script.push(conn.queued_len, origin, len);
             conn.queued_len += len;
         } else if origin == Origin::Head(0) {
@@ -266,7 +266,7 @@ impl<O: Observer> Machine<O> {
 
     /// Handles a complete request.
     #[inline]
-    pub(super) fn requested(&mut self, id: u32, end: End) {
+    pub(super) fn requested(&mut self, id: u32, end: MessageEnd) {
         let conn = self.table.slab.get(id);
         self.counters.requests += 1;
         conn.set(flag::DONE);
@@ -312,9 +312,9 @@ impl<O: Observer> Machine<O> {
         if conn.has(flag::FIN_QUEUED) {
             // The answer continues; there is no further request.
         } else if self.reader.end(&progress).is_some() {
-            let end = End {
+            let end = MessageEnd {
                 close: true,
-                ..End::default()
+                ..MessageEnd::default()
             };
             self.requested(id, end);
         } else if progress.is_within() || self.partial.iter().any(|(of, _)| *of == id) {

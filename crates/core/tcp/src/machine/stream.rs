@@ -7,10 +7,10 @@ use super::segment::{MOST_QUEUED, WINDOW};
 use super::server::PROXY_READ;
 use crate::build::FrameSink;
 use crate::config::Config;
-use crate::conn::{Conn, NO_SIDE_RECORD, flag, pack};
+use crate::connection::{Conn, NO_SIDE_RECORD, flag, pack};
 use crate::observer::Observer;
 use crate::parse::Packet;
-use crate::reassembly::{Kept, Piece};
+use crate::reassembly::{Kept, ReceivedPiece};
 use crate::side_record::SideRecords;
 
 /// Maximum number of echoed bytes that are unsent or unacknowledged.
@@ -106,7 +106,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         if conn.is(pack::SACK)
             && !packet.payload.is_empty()
-            && let Some(side_record) = self.side_records.of(&mut conn.side_record)
+            && let Some(side_record) = self.side_records.get_or_allocate(&mut conn.side_record)
         {
             let end = packet.seq.wrapping_add(packet.payload.len() as u32);
             side_record.ahead.note_again(packet.seq, end);
@@ -149,7 +149,7 @@ impl<O: Observer> Machine<O> {
                     let end = side_record.ahead.end;
                     side_record
                         .ahead
-                        .take(expected, store)
+                        .next_piece(expected, store)
                         .map(|piece| (piece, end))
                 }
                 _ => None,
@@ -177,7 +177,7 @@ impl<O: Observer> Machine<O> {
         &mut self,
         now: u64,
         id: u32,
-        piece: Piece,
+        piece: ReceivedPiece,
         sink: &mut impl FrameSink,
     ) -> Option<bool> {
         let conn = self.table.slab.get(id);
@@ -192,7 +192,7 @@ impl<O: Observer> Machine<O> {
         let to = piece.end.wrapping_sub(piece.start) as usize;
         let bytes = self.side_records.store.lend(block);
         let taken = self.take_data(now, id, &bytes[from..to], sink);
-        self.side_records.store.put(block, bytes);
+        self.side_records.store.return_bytes(block, bytes);
         if taken.is_some_and(|taken| from + taken < to) {
             // No room for the answers; reading continues later.
             let number = self.table.slab.get(id).side_record;
@@ -221,7 +221,7 @@ impl<O: Observer> Machine<O> {
 
     /// Gives back a side record that is empty.
     #[inline(never)]
-    pub(super) fn tidy(&mut self, id: u32) {
+    pub(super) fn release_side_record(&mut self, id: u32) {
         let conn = self.table.slab.get(id);
         if !conn.has(flag::RECOVERY | flag::REWOUND)
             && self
@@ -236,7 +236,7 @@ impl<O: Observer> Machine<O> {
 
 #[cold]
 fn echo_window(conn: &Conn, side_records: &SideRecords, config: &Config) -> u16 {
-    let kept = u32::try_from(side_records.store.room()).unwrap_or(u32::MAX);
+    let kept = u32::try_from(side_records.store.free_bytes()).unwrap_or(u32::MAX);
     let room = MOST_ECHOED.saturating_sub(conn.queued_len).min(kept);
     // Never announce less than a segment: RFC 9293 section 3.8.6.2.2.
     if room < u32::from(conn.mss) {

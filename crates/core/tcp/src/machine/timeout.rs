@@ -2,10 +2,10 @@
 
 use super::recovery::half;
 use super::{Cause, Machine, after};
-use crate::board::NEVER;
+use crate::sack_scoreboard::NEVER;
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::conn::{ENDLESS, NO_SIDE_RECORD, State, flag, pack};
+use crate::connection::{ENDLESS, NO_SIDE_RECORD, ConnectionState, flag, pack};
 use crate::observer::Observer;
 
 impl<O: Observer> Machine<O> {
@@ -13,7 +13,7 @@ impl<O: Observer> Machine<O> {
     #[inline]
     pub(super) fn restart_timer(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
-        let due = if conn.state == State::TimeWait {
+        let due = if conn.state == ConnectionState::TimeWait {
             match self.config.time_wait {
                 TimeWait::Hold(hold) => after(conn.stamp, hold),
                 _ => now,
@@ -24,7 +24,7 @@ impl<O: Observer> Machine<O> {
             let waits = conn.in_flight() > 0 || conn.unsent() > 0;
             let end = self.phase_end(id).0;
             if waits {
-                let (patience, probes) = self.patience(id);
+                let (patience, probes) = self.retransmission_timeout(id);
                 let due = after(now, patience);
                 end.min(self.note_patience(id, due, probes))
             } else {
@@ -59,7 +59,7 @@ impl<O: Observer> Machine<O> {
     #[cold]
     pub(super) fn hasten_timer(&mut self, now: u64, id: u32) {
         let conn = self.table.slab.get(id);
-        if conn.has(flag::PAUSED) || conn.state != State::Open {
+        if conn.has(flag::PAUSED) || conn.state != ConnectionState::Open {
             return;
         }
         let side_record = self.side_records.get(conn.side_record);
@@ -83,7 +83,7 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let config = &self.config;
         let (period, cause) = match conn.state {
-            State::SynSent | State::SynReceived => (config.connect_timeout, Cause::Connect),
+            ConnectionState::SynSent | ConnectionState::SynReceived => (config.connect_timeout, Cause::Connect),
             _ if conn.has(flag::FIN_QUEUED) && conn.queued_len == 0 => {
                 (config.close_timeout, Cause::Close)
             }
@@ -103,9 +103,9 @@ impl<O: Observer> Machine<O> {
     pub(super) fn expired(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         match conn.state {
-            State::Free => return,
-            State::Udp => return self.datagram_due(now, id, sink),
-            State::TimeWait => {
+            ConnectionState::Free => return,
+            ConnectionState::Udp => return self.datagram_due(now, id, sink),
+            ConnectionState::TimeWait => {
                 let TimeWait::Hold(hold) = self.config.time_wait else {
                     return self.remove(now, id);
                 };
@@ -116,7 +116,7 @@ impl<O: Observer> Machine<O> {
                 }
                 return;
             }
-            State::SynSent if self.client.as_ref().is_some_and(|client| client.flood) => {
+            ConnectionState::SynSent if self.client.as_ref().is_some_and(|client| client.flood) => {
                 return self.flood_again(now, id, sink);
             }
             _ => {}
@@ -140,11 +140,11 @@ impl<O: Observer> Machine<O> {
             } else {
                 self.ask_again(now, due, id);
             }
-            self.settle(now, id, true, sink);
+            self.send_and_set_timer(now, id, true, sink);
             return;
         }
         if self.answer_due(id).is_some() && self.answer_waiting(now, id) {
-            self.settle(now, id, true, sink);
+            self.send_and_set_timer(now, id, true, sink);
             return;
         }
         let (end, cause) = self.phase_end(id);
@@ -158,14 +158,14 @@ impl<O: Observer> Machine<O> {
             self.restart_timer(now, id);
             return;
         }
-        if conn.in_flight() > 0 && conn.state == State::Open && self.gives_time(now, id, sink) {
+        if conn.in_flight() > 0 && conn.state == ConnectionState::Open && self.gives_time(now, id, sink) {
             return;
         }
         let conn = self.table.slab.get(id);
         if conn.in_flight() > 0 {
             if conn.expiries >= self.config.retransmission.tries {
                 let cause = match conn.state {
-                    State::SynSent | State::SynReceived => Cause::Connect,
+                    ConnectionState::SynSent | ConnectionState::SynReceived => Cause::Connect,
                     _ if conn.queued_len == 0 => Cause::Close,
                     _ => Cause::Response,
                 };
@@ -174,16 +174,16 @@ impl<O: Observer> Machine<O> {
             }
             conn.expiries += 1;
             conn.packed &= !pack::TIMING;
-            let scores = conn.state == State::Open
+            let scores = conn.state == ConnectionState::Open
                 && conn.is(pack::SACK)
                 && (self.scores(id) || self.begin_board(id, None));
             let conn = self.table.slab.get(id);
             if scores {
                 self.lose_all(id);
-                self.settle(now, id, true, sink);
+                self.send_and_set_timer(now, id, true, sink);
                 return;
             }
-            if conn.state == State::Open {
+            if conn.state == ConnectionState::Open {
                 // RFC 5681 section 3.1: half of the data in flight, starting with one segment.
                 conn.threshold = half(conn.in_flight(), conn.mss.into());
                 conn.cwnd = 1;
@@ -197,7 +197,7 @@ impl<O: Observer> Machine<O> {
             conn.set(flag::SEND_PROBE);
             self.counters.window_probes += 1;
         }
-        self.settle(now, id, true, sink);
+        self.send_and_set_timer(now, id, true, sink);
     }
 
     /// Returns true if the expired timer must not trigger a retransmission, because data may only be late or a tail
@@ -205,7 +205,7 @@ impl<O: Observer> Machine<O> {
     fn gives_time(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
         if !self.scores(id) {
             // Same decision as when the timer was set.
-            let probes = self.patience(id).1;
+            let probes = self.retransmission_timeout(id).1;
             if !probes || !self.begin_board(id, None) {
                 return false;
             }
@@ -281,7 +281,7 @@ impl<O: Observer> Machine<O> {
     /// Continues a connection from the queue.
     pub(super) fn resume(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
-        if conn.state == State::Udp {
+        if conn.state == ConnectionState::Udp {
             self.send_datagrams(now, id, sink);
             return;
         }
@@ -290,6 +290,6 @@ impl<O: Observer> Machine<O> {
             conn.set(flag::SEND_ACK);
         }
         let nothing_sent = conn.in_flight() == 0;
-        self.settle(now, id, nothing_sent, sink);
+        self.send_and_set_timer(now, id, nothing_sent, sink);
     }
 }

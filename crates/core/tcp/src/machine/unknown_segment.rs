@@ -5,8 +5,8 @@ use wb_wire::tcp_flags::{ACK, FIN, RST, SYN};
 use super::Machine;
 use super::icmp_error::segment_size;
 use crate::addr::Addr;
-use crate::build::{FrameSink, Header};
-use crate::conn::{Key, State, flag, pack};
+use crate::build::{FrameSink, SegmentHeader};
+use crate::connection::{Key, ConnectionState, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -95,7 +95,7 @@ impl<O: Observer> Machine<O> {
         let first = self.first_sequence(now, hash);
         let id = self.table.insert(key, hash);
         let conn = self.table.slab.get(id);
-        conn.state = State::SynReceived;
+        conn.state = ConnectionState::SynReceived;
         conn.lateness = hop;
         conn.oldest = first;
         conn.next_seq = first.wrapping_add(1);
@@ -120,7 +120,7 @@ impl<O: Observer> Machine<O> {
     }
 
     pub(super) fn look_for_toa(&mut self, packet: &Packet<'_>) {
-        if let Some((address, port)) = crate::source::toa(packet.options) {
+        if let Some((address, port)) = crate::original_source::toa(packet.options) {
             self.counters.toa_seen += 1;
             self.observer.source(address, port);
         }
@@ -140,14 +140,14 @@ impl<O: Observer> Machine<O> {
         let bit = |flag| u32::from(packet.flags & flag != 0);
         let numbers = bit(SYN) + bit(FIN);
         let header = if self.is_dperf {
-            Header {
+            SegmentHeader {
                 seq: 0,
                 ack: packet.seq.wrapping_add(numbers),
                 flags: RST | ACK,
                 window: 0,
             }
         } else if packet.flags & ACK != 0 {
-            Header {
+            SegmentHeader {
                 seq: packet.ack,
                 ack: 0,
                 flags: RST,
@@ -155,7 +155,7 @@ impl<O: Observer> Machine<O> {
             }
         } else {
             let len = numbers + packet.payload.len() as u32;
-            Header {
+            SegmentHeader {
                 seq: 0,
                 ack: packet.seq.wrapping_add(len),
                 flags: RST | ACK,

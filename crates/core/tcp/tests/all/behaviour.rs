@@ -10,12 +10,12 @@ fn opened(config: Config) -> (Machine<Latencies>, Frames, u32) {
     let mut machine = Machine::new(config, Latencies::default()).unwrap();
     let mut out = Frames::new(usize::MAX);
     assert_eq!(machine.launch(0, 1, &mut out), 1);
-    let syn = see(0, true, &out.take()[0]);
+    let syn = see(0, true, &out.take_frames()[0]);
     (machine, out, syn.seq)
 }
 
 fn seen(out: &mut Frames) -> Vec<Seen> {
-    out.take().iter().map(|f| see(0, true, f)).collect()
+    out.take_frames().iter().map(|f| see(0, true, f)).collect()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_reset_must_be_in_sequence() {
         &segment(true, 500, c + 1, SYN | ACK, 60_000, &[], &[]),
         &mut out,
     );
-    out.take();
+    out.take_frames();
     m.receive(
         0,
         &segment(true, 400, c + 1, RST | ACK, 0, &[], &[]),
@@ -158,7 +158,7 @@ fn a_body_and_a_head_are_read_out_of_order() {
         &segment(true, 500, c + 1, SYN | ACK, 60_000, &[], &[]),
         &mut out,
     );
-    out.take();
+    out.take_frames();
     let mut text = vec![0; 1000];
     let message = b"HTTP/1.1 200 OK\r\nContent-Length: 962\r\n\r\n";
     text[..message.len()].copy_from_slice(message);
@@ -203,7 +203,7 @@ fn a_full_sink_loses_nothing() {
     c.requests = Some(3);
     let mut s = server(false);
     s.answers = None;
-    s.answer = Answer::Message(reply(20_000));
+    s.answer = ServerAnswer::Message(reply(20_000));
     let mut client = Machine::new(client_config(c, Transport::Tcp), ()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let (mut there, mut back) = (Frames::new(2), Frames::new(2));
@@ -212,10 +212,10 @@ fn a_full_sink_loses_nothing() {
     for _ in 0..100_000 {
         now += 1000;
         launched += client.launch(now, 20 - launched, &mut there);
-        for frame in there.take() {
+        for frame in there.take_frames() {
             server.receive(now, &frame, &mut back);
         }
-        for frame in back.take() {
+        for frame in back.take_frames() {
             client.receive(now, &frame, &mut there);
         }
         client.poll(now, &mut there);
@@ -295,14 +295,14 @@ fn peers_of_open_connections_are_told_of_the_end() {
     // Room for thirty frames at a time.
     let mut out = Frames::new(30);
     let mut told = 0;
-    while !world.client.part(&mut out) {
-        for frame in out.take() {
+    while !world.client.reset_open_connections(&mut out) {
+        for frame in out.take_frames() {
             assert_eq!(see(0, true, &frame).flags, RST | ACK);
             world.server.receive(SEC, &frame, &mut Frames::new(9));
             told += 1;
         }
     }
-    for frame in out.take() {
+    for frame in out.take_frames() {
         world.server.receive(SEC, &frame, &mut Frames::new(9));
         told += 1;
     }
@@ -383,7 +383,7 @@ fn a_tuple_used_again_goes_on_after_its_last_number() {
         (1024, 1024),
         addresses("198.18.1.1", 1),
         (80, 80),
-        Order::Sequential,
+        TupleSequence::Sequential,
         Steering::All,
     )
     .unwrap();
@@ -428,7 +428,7 @@ fn udp_losses_are_counted() {
     c.requests = Some(50);
     c.interval = 10 * MS;
     let mut s = server(false);
-    s.answer = Answer::Echo;
+    s.answer = ServerAnswer::Echo;
     let mut world = World::new(
         client_config(c, Transport::Udp),
         server_config(s, Transport::Udp),
@@ -518,12 +518,12 @@ proptest! {
     ) {
         let mut c = client(false);
         c.requests = Some(3);
-        c.tuples = Tuples::new(addresses("198.18.0.1", 1), (1024, 1024), addresses("198.18.1.1", 1), (80, 80), Order::Sequential, Steering::All).unwrap();
+        c.tuples = Tuples::new(addresses("198.18.0.1", 1), (1024, 1024), addresses("198.18.1.1", 1), (80, 80), TupleSequence::Sequential, Steering::All).unwrap();
         let mut config = if to_client { client_config(c, Transport::Tcp) } else {
             let mut s = server(false);
             s.answers = None;
             s.request = Reading::Http;
-            s.answer = Answer::Message(reply(5000));
+            s.answer = ServerAnswer::Message(reply(5000));
             server_config(s, Transport::Tcp)
         };
         if dperf { config = config.dperf(2 * SEC); }
@@ -534,7 +534,7 @@ proptest! {
         let text = [GET, b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n", &[b'x'; 300]];
         for (seq, ack, flags, window, options, len, wait) in segments {
             // Numbers close to the current ones, so that most are accepted.
-            let base = out.take().last().map(|f| see(0, true, f));
+            let base = out.take_frames().last().map(|f| see(0, true, f));
             let (base_ack, base_seq) = base.map_or((0, 0), |f| (f.seq, f.ack));
             let text = text[usize::from(window) % 3];
             let mut options = options;
@@ -651,7 +651,7 @@ fn an_address_is_told_by_later_segments_too() {
 #[test]
 fn datagrams_tell_addresses_in_both_forms() {
     let mut shape = server(false);
-    shape.answer = Answer::Echo;
+    shape.answer = ServerAnswer::Echo;
     let config = server_config(shape, Transport::Udp);
     let mut m = Machine::new(config, Sources::default()).unwrap();
     let mut out = Frames::new(usize::MAX);
@@ -688,7 +688,7 @@ fn datagrams_tell_addresses_in_both_forms() {
             (2 * (i as u64 + 1), i as u64 + 1),
             "{c:?}"
         );
-        let answers = out.take();
+        let answers = out.take_frames();
         assert_eq!((answers.len(), &answers[0][42..]), (1, &b"hello"[..]));
     }
     assert_eq!(m.observer().0, ["192.0.2.1 8080"; 4]);
@@ -702,7 +702,7 @@ fn an_answer_that_comes_with_the_end_is_the_last() {
     let (mut m, mut out, c) = opened(client_config(shape, Transport::Tcp));
     let open = segment(true, 500, c + 1, SYN | ACK, 60_000, &[], &[]);
     m.receive(0, &open, &mut out);
-    out.take();
+    out.take_frames();
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let ack = c + 1 + GET.len() as u32;
     m.receive(
@@ -765,11 +765,11 @@ fn the_time_that_a_frame_lay_unread_is_in_no_time() {
     assert_eq!(client.launch(0, 1, &mut near), 1);
     // Each answer arrives after 2 ms and is read 3 ms later.
     for now in [5 * MS, 10 * MS] {
-        for frame in near.take() {
+        for frame in near.take_frames() {
             server.receive(now, &frame, &mut far);
         }
         client.set_unread(3 * MS);
-        for frame in far.take() {
+        for frame in far.take_frames() {
             client.receive(now, &frame, &mut near);
         }
     }

@@ -21,7 +21,7 @@ fn ends(len: usize, change: impl FnOnce(&mut Client)) -> Ends {
     shape.request = Message::bytes(&BYTES[..len]);
     change(&mut shape);
     let mut there = server(false);
-    there.answer = Answer::Echo;
+    there.answer = ServerAnswer::Echo;
     let mut client = client_config(shape, Transport::Udp);
     client.response_timeout = SEC;
     let server = server_config(there, Transport::Udp);
@@ -133,7 +133,7 @@ fn asked(ends: Ends, n: u32) -> Asked {
     let mut out = Frames::new(usize::MAX);
     machine.launch(0, 1, &mut out);
     assert_eq!(machine.ask(0, n, &mut out), n);
-    let requests = out.take();
+    let requests = out.take_frames();
     Asked {
         machine,
         out,
@@ -264,7 +264,7 @@ fn two_texts_take_turns() {
         3,
     );
     a.machine.ask(SEC, 2, &mut a.out);
-    let sent = a.requests.iter().cloned().chain(a.out.take());
+    let sent = a.requests.iter().cloned().chain(a.out.take_frames());
     let texts: Vec<Vec<u8>> = sent.map(|frame| frame[42..45].to_vec()).collect();
     assert_eq!(texts, [b"one", b"two", b"one", b"two", b"one"]);
     assert_eq!(a.machine.counters().unawaited, 5);
@@ -295,7 +295,7 @@ fn our_server_returns_numbers_in_other_answers_too() {
     ] {
         let mut ends = ends(18, |c| c.interval = MS);
         let there = server_of(&mut ends);
-        there.answer = Answer::Message(Message::bytes(&BYTES[..answer_len]));
+        there.answer = ServerAnswer::Message(Message::bytes(&BYTES[..answer_len]));
         there.returns_numbers = returns;
         let mut w = world(ends, wire(1_500_000));
         w.launch(1);
@@ -417,7 +417,7 @@ fn every_period_is_asked_or_has_waited() {
         let mut there = server(false);
         (there.answers, there.request) = (None, Reading::Http);
         if sink {
-            there.answer = Answer::Sink;
+            there.answer = ServerAnswer::Sink;
         }
         let mut config = client_config(shape, Transport::Tcp);
         config.response_timeout = patience;
@@ -545,7 +545,7 @@ fn each_address_is_asked_whether_it_may_be_answered() {
         request[24..26].copy_from_slice(&sum.to_be_bytes());
         request[40..42].fill(0);
         server.receive(0, &request, &mut out);
-        assert_eq!(out.take().len(), answers, "{last}");
+        assert_eq!(out.take_frames().len(), answers, "{last}");
     }
     assert_eq!(server.counters().drop_datagram, 3);
 }
@@ -571,7 +571,7 @@ proptest! {
         (ends.client.most_outstanding, ends.client.expected) = (most, 1);
         if let Some(len) = answer {
             let there = server_of(&mut ends);
-            there.answer = Answer::Message(Message::bytes(&BYTES[..len]));
+            there.answer = ServerAnswer::Message(Message::bytes(&BYTES[..len]));
             there.returns_numbers = true;
         }
         let mut w = world(ends, Wire { seed, delay, jitter, loss, duplicates, ..Wire::default() });

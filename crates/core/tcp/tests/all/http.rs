@@ -24,12 +24,12 @@ impl Peer {
         let mut s = server(false);
         s.request = Reading::Http;
         s.answers = None;
-        s.answer = Answer::Message(Message::bytes(answer));
+        s.answer = ServerAnswer::Message(Message::bytes(answer));
         let mut m = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
         let mut out = Frames::new(usize::MAX);
         let syn = segment(false, 9, 0, SYN, 60_000, &[2, 4, 5, 0xb4, 1, 1, 4, 2], &[]);
         m.receive(0, &syn, &mut out);
-        let ack = see(0, false, &out.take()[0]).seq + 1;
+        let ack = see(0, false, &out.take_frames()[0]).seq + 1;
         let (said, closed) = (Vec::new(), false);
         Self {
             m,
@@ -47,7 +47,7 @@ impl Peer {
         self.seq += bytes.len() as u32;
         self.m.receive(0, &frame, &mut self.out);
         let before = self.said.len();
-        for frame in self.out.take() {
+        for frame in self.out.take_frames() {
             let seen = see(0, false, &frame);
             assert_eq!(seen.seq, self.ack);
             self.said
@@ -84,7 +84,7 @@ fn what_is_not_one_message_is_sent_again_as_it_was() {
     let ack = segment(false, peer.seq, start + 10, ACK, 60_000, &[], &[]);
     peer.m.receive(0, &ack, &mut peer.out);
     peer.m.poll(2 * SEC, &mut peer.out);
-    let again = peer.out.take();
+    let again = peer.out.take_frames();
     let seen = see(0, false, &again[0]);
     assert_eq!(seen.seq, start + 10);
     assert_eq!(
@@ -136,7 +136,7 @@ fn a_client_that_asks_for_heads_completes() {
     let mut s = server(false);
     s.request = Reading::Http;
     s.answers = None;
-    s.answer = Answer::Message(reply(5000));
+    s.answer = ServerAnswer::Message(reply(5000));
     let wire = Wire {
         delay: 1000,
         ..Wire::default()

@@ -61,7 +61,7 @@ impl Path {
         shape.answer = Reading::Fixed(5000);
         let mut server = server(v6);
         server.request = Reading::Fixed(3000);
-        server.answer = Answer::Message(Message::repeated(b"abcdefghij", 5000));
+        server.answer = ServerAnswer::Message(Message::repeated(b"abcdefghij", 5000));
         let path = Self {
             ends: [
                 Machine::new(client_config(shape, Transport::Tcp), ()).unwrap(),
@@ -80,7 +80,7 @@ impl Path {
         loop {
             let mut moved = false;
             for from in 0..2 {
-                for frame in out[from].take() {
+                for frame in out[from].take_frames() {
                     moved = true;
                     if frame.len() - 14 > self.mtu {
                         self.refused += 1;
@@ -141,7 +141,7 @@ fn a_syn_answered_by_icmp_fails_with_the_code() {
         let mut m = Machine::new(config, ()).unwrap();
         let mut out = Frames::new(usize::MAX);
         assert_eq!(m.launch(0, 2, &mut out), 2);
-        let syns = out.take();
+        let syns = out.take_frames();
         // A guessed sequence number has no effect.
         let mut guessed = syns[0].clone();
         let seq = 14 + if v6 { 40 } else { 20 } + 4;
@@ -180,7 +180,7 @@ fn a_syn_in_a_tunnel_answered_by_icmp_fails_with_the_code() {
     let mut m = Machine::new(config, ()).unwrap();
     let mut out = Frames::new(usize::MAX);
     assert_eq!(m.launch(0, 1, &mut out), 1);
-    let syn = out.take().remove(0);
+    let syn = out.take_frames().remove(0);
     let inner = about(&syn[OUTER..], 3, 1, 0);
     // The outer headers of the answer: those of the SYN with both ends exchanged.
     let mut answer = syn[..OUTER].to_vec();

@@ -11,7 +11,7 @@ fn keepalive(answer: u32, wire: Wire) -> World {
     let mut s = server(false);
     s.request = Reading::Http;
     s.answers = None;
-    s.answer = Answer::Message(reply(answer));
+    s.answer = ServerAnswer::Message(reply(answer));
     World::new(
         client_config(c, Transport::Tcp),
         server_config(s, Transport::Tcp),
@@ -49,13 +49,13 @@ fn a_window_that_is_not_used_does_not_grow() {
     let mut s = server(false);
     s.request = Reading::Fixed(10);
     s.answers = None;
-    s.answer = Answer::Message(Message::new(&[], 2000, Filler::Letter(b'a')));
+    s.answer = ServerAnswer::Message(Message::new(&[], 2000, Filler::Letter(b'a')));
     let mut m = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let mut out = Frames::new(usize::MAX);
     let mut feed = |m: &mut Machine, seq, ack, flags, options: &[u8], payload: &[u8]| {
         let frame = segment(false, seq, ack, flags, 60_000, options, payload);
         m.receive(0, &frame, &mut out);
-        out.take()
+        out.take_frames()
             .iter()
             .map(|f| see(0, false, f))
             .collect::<Vec<_>>()
@@ -121,7 +121,7 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
     let mut s = server(false);
     s.request = Reading::Fixed(10);
     s.answers = None;
-    s.answer = Answer::Message(Message::new(&[], 1000, Filler::Letter(b'a')));
+    s.answer = ServerAnswer::Message(Message::new(&[], 1000, Filler::Letter(b'a')));
     let mut config = server_config(s, Transport::Tcp);
     config.retransmission.after = 100 * MS;
     config.retransmission.tries = 3;
@@ -133,14 +133,14 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
         &segment(false, 9, 0, SYN, 60_000, &[2, 4, 3, 0xe8], &[]),
         &mut out,
     );
-    let first = see(0, false, &out.take()[0]).seq + 1;
+    let first = see(0, false, &out.take_frames()[0]).seq + 1;
     let asks = segment(false, 10, first, ACK, 0, &[], &[b'x'; 10]);
     m.receive(0, &asks, &mut out);
     let mut now = 0;
     let mut step = |m: &mut Machine, out: &mut Frames| {
         now = m.next_due().unwrap().max(now + 1);
         m.poll(now, out);
-        (now, out.take().len())
+        (now, out.take_frames().len())
     };
     // Each probe is answered, and the window stays closed.
     let mut probes = 0;
@@ -149,7 +149,7 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
         probes += sent;
         if sent > 0 {
             m.receive(now, &segment(false, 20, first, ACK, 0, &[], &[]), &mut out);
-            assert_eq!(out.take().len(), 0);
+            assert_eq!(out.take_frames().len(), 0);
         }
     }
     // The window opens; the following data is lost and is retransmitted the usual number of times.
@@ -159,7 +159,7 @@ fn a_peer_that_wants_nothing_for_long_uses_up_no_tries() {
         &segment(false, 20, first, ACK, 60_000, &[], &[]),
         &mut out,
     );
-    assert_eq!(see(now, false, &out.take()[0]).len, 1000);
+    assert_eq!(see(now, false, &out.take_frames()[0]).len, 1000);
     let mut again = 0;
     while m.counters().open > 0 {
         again += step(&mut m, &mut out).1;
@@ -179,18 +179,18 @@ fn half_open_connections_are_bounded() {
     let mut flood = Machine::new(client_config(shape, Transport::Tcp), ()).unwrap();
     let mut there = Frames::new(usize::MAX);
     flood.launch(0, 1000, &mut there);
-    for frame in there.take() {
+    for frame in there.take_frames() {
         m.receive(0, &frame, &mut out);
     }
     let c = *m.counters();
     assert_eq!((c.attempted, c.open, c.drop_half_open), (100, 100, 900));
-    assert_eq!(out.take().len(), 100);
+    assert_eq!(out.take_frames().len(), 100);
     // Failed and established connections make room.
     while m.counters().open > 0 {
         m.poll(m.next_due().unwrap().max(1), &mut out);
     }
     flood.launch(0, 1, &mut there);
-    m.receive(100 * SEC, &there.take()[0], &mut out);
+    m.receive(100 * SEC, &there.take_frames()[0], &mut out);
     assert_eq!(m.counters().attempted, 101);
     let wire = Wire {
         delay: 100_000,

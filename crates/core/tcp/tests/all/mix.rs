@@ -60,21 +60,21 @@ impl Observer for Told {
     }
 }
 
-fn ask(text: &str, weight: u32) -> Ask {
-    Ask {
+fn ask(text: &str, weight: u32) -> WeightedRequest {
+    WeightedRequest {
         message: Message::bytes(text.as_bytes()),
         weight,
         head: text.starts_with("HEAD"),
     }
 }
 
-fn asks() -> Vec<Ask> {
+fn asks() -> Vec<WeightedRequest> {
     let post = "POST /c HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n";
     let len = post.len() as u32 + 3000;
     vec![
         ask("GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 2),
         ask("HEAD /b HTTP/1.1\r\nHost: x\r\n\r\n", 1),
-        Ask {
+        WeightedRequest {
             message: Message::new(post.as_bytes(), len, Filler::Random(7)),
             ..ask(post, 1)
         },
@@ -97,10 +97,10 @@ fn exchange(
     (there, back): &mut (Frames, Frames),
 ) {
     for _ in 0..times {
-        for frame in there.take() {
+        for frame in there.take_frames() {
             server.receive(now, &frame, back);
         }
-        for frame in back.take() {
+        for frame in back.take_frames() {
             client.receive(now, &frame, there);
         }
         client.poll(now, there);
@@ -122,7 +122,7 @@ fn joined(
     config(&mut config_c);
     let mut s = server(false);
     (s.request, s.answers) = (Reading::Http, None);
-    s.answer = Answer::Message(Message::bytes(&[HEAD, &body()].concat()));
+    s.answer = ServerAnswer::Message(Message::bytes(&[HEAD, &body()].concat()));
     let mut client = Machine::new(config_c, Told::default()).unwrap();
     let mut server = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let (mut there, mut back) = (Frames::new(usize::MAX), Frames::new(usize::MAX));
@@ -145,10 +145,10 @@ fn joined(
     };
     for step in 0..200_000u64 {
         let now = step * MS / 4;
-        for frame in bad(there.take()) {
+        for frame in bad(there.take_frames()) {
             server.receive(now, &frame, &mut back);
         }
-        for frame in bad(back.take()) {
+        for frame in bad(back.take_frames()) {
             client.receive(now, &frame, &mut there);
         }
         client.poll(now, &mut there);
@@ -261,7 +261,7 @@ fn requests_of_a_connection_that_ends_are_lost_with_it() {
     config.asks = asks();
     let mut s = server(false);
     (s.request, s.answers) = (Reading::Http, Some(2));
-    s.answer = Answer::Message(Message::bytes(
+    s.answer = ServerAnswer::Message(Message::bytes(
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ));
     let mut client = Machine::new(config, Told::default()).unwrap();
@@ -316,7 +316,7 @@ impl Alone {
         let mut client = Machine::new(config, Told::default()).unwrap();
         let mut out = Frames::new(100);
         client.launch(0, 1, &mut out);
-        let first = see(0, true, &out.take()[0]).seq;
+        let first = see(0, true, &out.take_frames()[0]).seq;
         let options = [2, 4, 5, 0xb4, 1, 3, 3, 7, 1, 1, 4, 2];
         let syn = segment(true, 999, first + 1, SYN | ACK, 60_000, &options, &[]);
         client.receive(0, &syn, &mut out);
@@ -330,7 +330,7 @@ impl Alone {
 
     /// Number of requests sent; the next segment acknowledges them.
     fn asked(&mut self) -> usize {
-        let frames = self.out.take();
+        let frames = self.out.take_frames();
         let sent: usize = frames.iter().map(|frame| see(0, true, frame).len).sum();
         self.ack += sent as u32;
         assert_eq!(sent % REQUEST.len(), 0);
@@ -537,7 +537,7 @@ fn an_idle_connection_takes_no_more_than_128_bytes() {
         (1024, 65535),
         addresses("198.18.1.1", 1),
         (80, 80),
-        Order::Sequential,
+        TupleSequence::Sequential,
         Steering::All,
     )
     .unwrap();

@@ -15,7 +15,7 @@ fn world(transport: Transport, change: impl FnOnce(&mut Client)) -> World {
     there.answers = None;
     there.request = Reading::Http;
     if transport == Transport::Udp {
-        there.answer = Answer::Echo;
+        there.answer = ServerAnswer::Echo;
     }
     let mut config = client_config(shape, transport);
     config.response_timeout = SEC;
@@ -114,7 +114,7 @@ fn one_flow_is_one_datagram_after_the_other() {
         shape.paced = true;
         shape.request = Message::bytes(b"eighteen bytes....");
         let mut there = server(v6);
-        there.answer = Answer::Echo;
+        there.answer = ServerAnswer::Echo;
         let mut world = World::new(
             client_config(shape, Transport::Udp),
             server_config(there, Transport::Udp),
@@ -147,7 +147,7 @@ fn identifications_count_on() {
     let mut out = Frames::new(usize::MAX);
     m.launch(0, 1, &mut out);
     m.ask(0, 40, &mut out);
-    let frames = out.take();
+    let frames = out.take_frames();
     let ids: Vec<_> = frames
         .iter()
         .map(|f| u16::from_be_bytes([f[18], f[19]]))
@@ -175,7 +175,7 @@ fn no_more_is_said_to_be_asked_than_there_was_room_for() {
         let mut out = Frames::new(5);
         m.launch(0, flows, &mut out);
         assert_eq!((m.ask(0, 9, &mut out), m.ask(0, 9, &mut out)), (5, 0));
-        out.take();
+        out.take_frames();
         m.poll(0, &mut out);
         assert_eq!((m.counters().udp_tx, out.sent.len()), (5, 0));
         assert_eq!(m.ask(0, 4, &mut out), 4);
@@ -231,7 +231,7 @@ fn packets_of_a_flood_take_destinations_in_turn() {
         if paced {
             assert_eq!(m.ask(0, 7, &mut out), 7);
         }
-        let last: Vec<_> = out.take().iter().map(|f| (f[31], f[33])).collect();
+        let last: Vec<_> = out.take_frames().iter().map(|f| (f[31], f[33])).collect();
         assert_eq!(last, [1, 3, 0, 2, 4, 1, 3].map(|n| (19, n)));
     }
 }

@@ -91,14 +91,14 @@ fn pattern(len: u32) -> Message {
     Message::repeated(&pattern, len)
 }
 
-fn fixed(request: Message, answer: Answer, requests: u16) -> (Client, Server) {
+fn fixed(request: Message, answer: ServerAnswer, requests: u16) -> (Client, Server) {
     let mut c = client(false);
     c.requests = Some(requests);
     let mut s = server(false);
     s.request = Reading::Fixed(request.len());
     s.answers = None;
     c.answer = match &answer {
-        Answer::Message(message) => Reading::Fixed(message.len()),
+        ServerAnswer::Message(message) => Reading::Fixed(message.len()),
         _ => Reading::Fixed(request.len()),
     };
     c.request = request;
@@ -108,7 +108,7 @@ fn fixed(request: Message, answer: Answer, requests: u16) -> (Client, Server) {
 
 #[test]
 fn an_echo_says_what_came() {
-    let (c, s) = fixed(Message::bytes(b"HELLO"), Answer::Echo, 1);
+    let (c, s) = fixed(Message::bytes(b"HELLO"), ServerAnswer::Echo, 1);
     let wire = Wire {
         delay: 1000,
         ..Wire::default()
@@ -125,7 +125,7 @@ fn an_echo_through_a_bad_path_says_what_came() {
     for seed in 0..20 {
         for len in [5000, 700_000] {
             let requests = if len == 5000 { 300 } else { 1 };
-            let (c, s) = fixed(pattern(len), Answer::Echo, requests);
+            let (c, s) = fixed(pattern(len), ServerAnswer::Echo, requests);
             let mut talk = Talk::new(c, s, Wire { seed, ..BAD });
             talk.world.launch(1);
             talk.world.run_until(30 * SEC);
@@ -169,7 +169,7 @@ fn requests_are_read_in_order_and_counted_once() {
         let mut s = server(false);
         s.request = Reading::Http;
         s.answers = None;
-        s.answer = Answer::Message(reply(3000));
+        s.answer = ServerAnswer::Message(reply(3000));
         let mut talk = Talk::new(c, s, Wire { seed, ..BAD });
         talk.world.launch(3);
         talk.world.run_until(60 * SEC);
@@ -193,7 +193,7 @@ fn requests_are_read_in_order_and_counted_once() {
 fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
     let mut times = Vec::new();
     for seed in seeds {
-        let (mut c, s) = fixed(Message::bytes(b"x"), Answer::Message(pattern(answer)), 1);
+        let (mut c, s) = fixed(Message::bytes(b"x"), ServerAnswer::Message(pattern(answer)), 1);
         c.close = Close::Fin;
         let mut talk = Talk::new(c, s, Wire { seed, ..wire });
         talk.world.launch(1);
@@ -257,7 +257,7 @@ fn the_end_of_a_stream_may_come_first() {
             late: 300,
             ..BAD
         };
-        let (c, mut s) = fixed(Message::bytes(b"x"), Answer::Message(pattern(9000)), 1);
+        let (c, mut s) = fixed(Message::bytes(b"x"), ServerAnswer::Message(pattern(9000)), 1);
         s.answers = Some(1);
         let mut talk = Talk::new(c, s, wire);
         talk.world.launch(1);
@@ -277,12 +277,12 @@ fn many_long_answers_asked_for_at_once_all_come() {
     let mut s = server(false);
     s.request = Reading::Http;
     s.answers = None;
-    s.answer = Answer::Message(reply(100_000_000));
+    s.answer = ServerAnswer::Message(reply(100_000_000));
     let mut m = Machine::new(server_config(s, Transport::Tcp), ()).unwrap();
     let mut out = Frames::new(usize::MAX);
     let options = [2, 4, 0x22, 0x60, 3, 3, 14, 0];
     m.receive(0, &segment(false, 9, 0, 2, 60_000, &options, &[]), &mut out);
-    let first = see(0, false, &out.take()[0]).seq + 1;
+    let first = see(0, false, &out.take_frames()[0]).seq + 1;
     let get: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
     let (mut asked, mut acked, mut closed) = (0u64, 0u64, false);
     let all = 60 * get.len() as u64;
@@ -294,11 +294,11 @@ fn many_long_answers_asked_for_at_once_all_come() {
         let (seq, ack) = (10 + asked as u32, first.wrapping_add(acked as u32));
         let frame = segment(false, seq, ack, 16, 60_000, &[], left);
         m.receive(now, &frame, &mut out);
-        let mut sent = out.take();
+        let mut sent = out.take_frames();
         if sent.is_empty() {
             now = m.next_due().unwrap().max(now + 1);
             m.poll(now, &mut out);
-            sent = out.take();
+            sent = out.take_frames();
         }
         now += 1000;
         for frame in sent {

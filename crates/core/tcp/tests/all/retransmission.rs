@@ -43,7 +43,7 @@ impl Sender {
         let mut m = Machine::new(config, ()).unwrap();
         let mut out = Frames::new(usize::MAX);
         assert_eq!(m.launch(0, 1, &mut out), 1);
-        let first = see(0, true, &out.take()[0]).seq + 1;
+        let first = see(0, true, &out.take_frames()[0]).seq + 1;
         let mut sender = Self {
             m,
             out,
@@ -70,7 +70,7 @@ impl Sender {
     /// Segments sent since the last call; checks that their bytes match their offsets.
     fn pieces(&mut self) -> Vec<Piece> {
         let mut all = Vec::new();
-        for frame in self.out.take() {
+        for frame in self.out.take_frames() {
             let seen = see(self.now, true, &frame);
             let at = seen.seq.wrapping_sub(self.first);
             let payload = &frame[frame.len() - seen.len..];
@@ -212,7 +212,7 @@ fn a_syn_is_sent_again_with_its_number() {
     let mut seen = Vec::new();
     let mut now = 0;
     while m.counters().open > 0 {
-        seen.extend(out.take().iter().map(|f| see(now, true, f)));
+        seen.extend(out.take_frames().iter().map(|f| see(now, true, f)));
         now = m.next_due().unwrap().max(now + 1);
         m.poll(now, &mut out);
     }
@@ -313,7 +313,7 @@ fn a_timeout_within_recovery_ends_it() {
 #[test]
 fn a_server_sends_its_answer_again_and_then_the_rest() {
     let mut shape = server(false);
-    shape.answer = Answer::Message(message(4200));
+    shape.answer = ServerAnswer::Message(message(4200));
     let mut config = server_config(shape, Transport::Tcp);
     config.retransmission.after = 100 * MS;
     config.initial_window = 2;
@@ -325,11 +325,11 @@ fn a_server_sends_its_answer_again_and_then_the_rest() {
         &segment(false, 9, 0, SYN, 60_000, &options, &[]),
         &mut out,
     );
-    let first = see(0, false, &out.take()[0]).seq + 1;
+    let first = see(0, false, &out.take_frames()[0]).seq + 1;
     let mut say = |m: &mut Machine, at: u32, payload: &[u8], seq| {
         let frame = segment(false, seq, first + at, ACK, 60_000, &[], payload);
         m.receive(0, &frame, &mut out);
-        let all: Vec<_> = out.take().iter().map(|f| see(0, false, f)).collect();
+        let all: Vec<_> = out.take_frames().iter().map(|f| see(0, false, f)).collect();
         all.iter()
             .map(|f| (f.seq - first, f.len, f.flags))
             .collect::<Vec<_>>()
@@ -337,7 +337,7 @@ fn a_server_sends_its_answer_again_and_then_the_rest() {
     assert_eq!(say(&mut m, 0, GET, 10), [data(0), data(1000)]);
     let mut again = Frames::new(usize::MAX);
     m.poll(101 * MS, &mut again);
-    let again = see(0, false, &again.take()[0]);
+    let again = see(0, false, &again.take_frames()[0]);
     assert_eq!((again.seq, again.len, again.flags), (first, 1000, ACK));
     let after = 10 + GET.len() as u32;
     assert_eq!(say(&mut m, 2000, &[], after), [data(2000), data(3000)]);
@@ -399,7 +399,7 @@ fn no_more_is_sent_again_than_was_sent() {
 #[test]
 fn a_fin_that_went_with_data_goes_with_it_again() {
     let mut shape = server(false);
-    shape.answer = Answer::Message(message(900));
+    shape.answer = ServerAnswer::Message(message(900));
     let mut m = Machine::new(server_config(shape, Transport::Tcp), ()).unwrap();
     let mut out = Frames::new(usize::MAX);
     let options = [2, 4, (MSS >> 8) as u8, MSS as u8];
@@ -408,13 +408,13 @@ fn a_fin_that_went_with_data_goes_with_it_again() {
         &segment(false, 9, 0, SYN, 60_000, &options, &[]),
         &mut out,
     );
-    let first = see(0, false, &out.take()[0]).seq + 1;
+    let first = see(0, false, &out.take_frames()[0]).seq + 1;
     m.receive(
         0,
         &segment(false, 10, first, ACK, 60_000, &[], GET),
         &mut out,
     );
-    let sent = out.take();
+    let sent = out.take_frames();
     let after = 10 + GET.len() as u32;
     for _ in 0..3 {
         m.receive(
@@ -423,7 +423,7 @@ fn a_fin_that_went_with_data_goes_with_it_again() {
             &mut out,
         );
     }
-    let again = out.take();
+    let again = out.take_frames();
     assert_eq!((sent.len(), again.len()), (1, 1));
     let (sent, again) = (see(0, false, &sent[0]), see(0, false, &again[0]));
     assert_eq!((again.seq, again.len), (sent.seq, 900));

@@ -31,7 +31,7 @@ fn joined(paths: &[&str], requests: u16, pipeline: u16, loss: u64) -> (Machine<T
     let mut config = client_config(c, Transport::Tcp);
     config.asks = paths
         .iter()
-        .map(|path| Ask {
+        .map(|path| WeightedRequest {
             message: Message::bytes(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()),
             weight: 1,
             head: false,
@@ -61,10 +61,10 @@ fn joined(paths: &[&str], requests: u16, pipeline: u16, loss: u64) -> (Machine<T
     };
     for step in 0..400_000u64 {
         let now = step * MS / 4;
-        for frame in there.take().into_iter().filter(|_| !lost()) {
+        for frame in there.take_frames().into_iter().filter(|_| !lost()) {
             server.receive(now, &frame, &mut back);
         }
-        for frame in back.take().into_iter().filter(|_| !lost()) {
+        for frame in back.take_frames().into_iter().filter(|_| !lost()) {
             client.receive(now, &frame, &mut there);
         }
         client.poll(now, &mut there);

@@ -173,7 +173,7 @@ fn p2_one_byte_each() {
             c.request = Message::bytes(b"a");
             c.answer = Reading::Segment;
         },
-        |s| s.answer = Answer::Message(Message::bytes(b"a")),
+        |s| s.answer = ServerAnswer::Message(Message::bytes(b"a")),
     );
     world.launch(1);
     world.run_until(SEC);
@@ -274,7 +274,7 @@ fn p6_a_response_of_seven_segments() {
             let head = b"HTTP/1.1 200 OK\r\nContent-Length:     10135\r\nServer: dperf\r\nConnection: keep-alive\r\n\r\n";
             assert_eq!(head.len(), 85);
             segment[..85].copy_from_slice(head);
-            s.answer = Answer::Message(Message::repeated(&segment, 7 * 1460));
+            s.answer = ServerAnswer::Message(Message::repeated(&segment, 7 * 1460));
         },
     );
     world.launch(1);
@@ -333,7 +333,7 @@ fn udp(shape: impl FnOnce(&mut Client)) -> World {
             Transport::Udp,
         ),
         dperf_server(
-            |s| s.answer = Answer::Message(Message::bytes(&[b'a'; 10])),
+            |s| s.answer = ServerAnswer::Message(Message::bytes(&[b'a'; 10])),
             Transport::Udp,
             0,
         ),
@@ -537,7 +537,7 @@ fn sorted(line: &str) -> String {
 fn p17_a_client_that_closes_after_one_segment() {
     let mut world = tcp(
         |c| c.answer = Reading::Segment,
-        |s| s.answer = Answer::Message(Message::repeated(&[b'a'; 1460], 3 * 1460)),
+        |s| s.answer = ServerAnswer::Message(Message::repeated(&[b'a'; 1460], 3 * 1460)),
     );
     world.launch(1);
     world.run_until(SEC);

@@ -106,7 +106,7 @@ fn play_looking(case: &Case, looks_ahead: bool) -> World {
     }
     let mut s = server(case.v6);
     s.answers = if case.keep { None } else { Some(1) };
-    s.answer = Answer::Message(reply(case.reply));
+    s.answer = ServerAnswer::Message(reply(case.reply));
     if case.http {
         s.request = Reading::Http;
     } else {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Row, Sample};
+use super::{CpuStatistics, CpuSample};
 
 /// Format for reading.
-pub(super) fn human(rows: &BTreeMap<u32, Row>) -> String {
+pub(super) fn human(rows: &BTreeMap<u32, CpuStatistics>) -> String {
     let mut text = String::from("\t\tRECEPTION STATISTICS\n\tPER-CPU Stats\n");
     for (cpu, row) in rows {
         let _ = writeln!(
@@ -33,7 +33,7 @@ pub(super) fn human(rows: &BTreeMap<u32, Row>) -> String {
             }
         }
     }
-    let all = Row::global(rows.values());
+    let all = CpuStatistics::global(rows.values());
     let _ = writeln!(
         text,
         "\n\tGlobal Statistics\nPackets Rx: {}\t Bytes Rx: {}",
@@ -43,7 +43,7 @@ pub(super) fn human(rows: &BTreeMap<u32, Row>) -> String {
     text
 }
 
-fn human_rates(text: &mut String, row: &Row) {
+fn human_rates(text: &mut String, row: &CpuStatistics) {
     if row.work_us() > 0 {
         let (pps, bps) = row.rates();
         let _ = writeln!(
@@ -56,7 +56,7 @@ fn human_rates(text: &mut String, row: &Row) {
 }
 
 /// Columns for scripts. A block without samples is omitted, so later columns move left.
-pub(super) fn script(rows: &BTreeMap<u32, Row>) -> String {
+pub(super) fn script(rows: &BTreeMap<u32, CpuStatistics>) -> String {
     let mut text = String::new();
     for (cpu, row) in rows {
         script_rates(&mut text, cpu, row);
@@ -65,12 +65,12 @@ pub(super) fn script(rows: &BTreeMap<u32, Row>) -> String {
         }
         text.push('\n');
     }
-    script_rates(&mut text, &'G', &Row::global(rows.values()));
+    script_rates(&mut text, &'G', &CpuStatistics::global(rows.values()));
     text.push('\n');
     text
 }
 
-fn script_rates(text: &mut String, label: &dyn std::fmt::Display, row: &Row) {
+fn script_rates(text: &mut String, label: &dyn std::fmt::Display, row: &CpuStatistics) {
     let (pps, bps) = row.rates();
     let _ = write!(
         text,
@@ -82,7 +82,7 @@ fn script_rates(text: &mut String, label: &dyn std::fmt::Display, row: &Row) {
     );
 }
 
-fn script_sample(text: &mut String, sample: &Sample) {
+fn script_sample(text: &mut String, sample: &CpuSample) {
     if sample.samples > 0 {
         let _ = write!(
             text,

@@ -7,8 +7,8 @@ mod display;
 
 use std::collections::BTreeMap;
 
-use wb_pktgen_device::Time;
-pub use wb_pktgen_device::{JitterRule, Mode, PktgenFrame, Row, Sample, classify_pktgen};
+use wb_pktgen_device::DeviceTime;
+pub use wb_pktgen_device::{JitterRule, Mode, PktgenFrame, CpuStatistics, CpuSample, classify_pktgen};
 use wb_wire::PktgenTag;
 
 /// Version of the receiver.
@@ -101,7 +101,7 @@ struct Enabled {
 /// Receiver of one folder.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    rows: BTreeMap<u32, Row>,
+    rows: BTreeMap<u32, CpuStatistics>,
     dialect: Dialect,
     enabled: Option<Enabled>,
     sending: bool,
@@ -114,7 +114,7 @@ impl Receiver {
     /// Makes a disabled receiver with a row for each of `cpus`.
     pub fn new(cpus: impl IntoIterator<Item = u32>, dialect: Dialect) -> Self {
         Self {
-            rows: cpus.into_iter().map(|cpu| (cpu, Row::default())).collect(),
+            rows: cpus.into_iter().map(|cpu| (cpu, CpuStatistics::default())).collect(),
             dialect,
             enabled: None,
             sending: false,
@@ -159,7 +159,7 @@ impl Receiver {
     fn clear(&mut self) {
         self.clears += 1;
         for row in self.rows.values_mut() {
-            *row = Row::default();
+            *row = CpuStatistics::default();
         }
     }
 
@@ -199,7 +199,7 @@ impl Receiver {
     }
 
     /// Counts a packet that arrived on this CPU; ignored while off.
-    pub fn arrival(&mut self, cpu: u32, bytes: u64, now: Time, tag: Option<PktgenTag>) {
+    pub fn arrival(&mut self, cpu: u32, bytes: u64, now: DeviceTime, tag: Option<PktgenTag>) {
         let Some(mode) = self.mode() else {
             return;
         };
@@ -212,12 +212,12 @@ impl Receiver {
     }
 
     /// Replaces the row of a CPU by the one that its worker maintains.
-    pub fn publish(&mut self, cpu: u32, row: Row) {
+    pub fn publish(&mut self, cpu: u32, row: CpuStatistics) {
         self.rows.insert(cpu, row);
     }
 
     /// Row of each CPU.
-    pub fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (u32, &CpuStatistics)> {
         self.rows.iter().map(|(cpu, row)| (*cpu, row))
     }
 

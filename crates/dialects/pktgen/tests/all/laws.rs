@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wb_model::device::Entry;
 use wb_model::device::Flags;
 use wb_model::device::{Defaults, DeviceConfig};
-use wb_pktgen::world::{Interface, Time};
+use wb_pktgen::world::{Interface, DeviceTime};
 use wb_pktgen::{fuzz, keywords};
 use wb_pktgen_device::classify_pktgen;
 use wb_pktgen_device::{Start, Walker};
@@ -59,7 +59,7 @@ proptest! {
         (config.src_mac_count, config.flows, config.flow_len) = (4, 8, flow_len);
         config.count = 50;
         let mut walker = Walker::new(config, &Start { seed, ..Start::default() }).unwrap();
-        while let Some((frame, queue)) = walker.next(Time::default()) {
+        while let Some((frame, queue)) = walker.next(DeviceTime::default()) {
             let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             let quad = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
             prop_assert!((sizes..sizes + 100).contains(&(frame.len() as u32)));
@@ -89,7 +89,7 @@ proptest! {
         config.count = 200;
         let mut walker = Walker::new(config, &Start { seed, ..Start::default() }).unwrap();
         let mut seen = vec![0; weights.len()];
-        while let Some((frame, _)) = walker.next(Time::default()) {
+        while let Some((frame, _)) = walker.next(DeviceTime::default()) {
             seen[frame.len() - 100] += 1;
         }
         prop_assert_eq!(&walker.progress().imix_counts, &seen);
@@ -104,7 +104,7 @@ proptest! {
         let start = Start { seed, ..Start::default() };
         let mut walkers = [(); 2].map(|()| Walker::new(config.clone(), &start).unwrap());
         loop {
-            let [a, b] = walkers.each_mut().map(|w| w.next(Time::default()));
+            let [a, b] = walkers.each_mut().map(|w| w.next(DeviceTime::default()));
             prop_assert_eq!(&a, &b);
             if a.is_none() {
                 break;
@@ -121,7 +121,7 @@ fn excluded_destinations_end() {
     (config.dst_min, config.dst_max) = ("127.0.0.1".to_owned(), "127.0.0.9".to_owned());
     config.count = 3;
     let mut walker = Walker::new(config, &Start::default()).unwrap();
-    while walker.next(Time::default()).is_some() {}
+    while walker.next(DeviceTime::default()).is_some() {}
     assert_eq!(walker.progress().sofar, 3);
 }
 
@@ -131,14 +131,14 @@ fn a_call_cut_short_goes_on_and_refusals_count() {
     (config.count, config.burst) = (10, 4);
     config.delay = wb_model::device::Delay::fraction(1_000_000_000, 3_000_000);
     let mut walker = Walker::new(config.clone(), &Start::default()).unwrap();
-    let first = walker.poll(Time::default()).unwrap();
+    let first = walker.poll(DeviceTime::default()).unwrap();
     assert_eq!((first.copies, first.sequence, first.due_ns), (4, 1, 0));
     walker.sent(3);
     walker.refused();
-    let rest = walker.poll(Time::default()).unwrap();
+    let rest = walker.poll(DeviceTime::default()).unwrap();
     assert_eq!((rest.copies, rest.sequence, rest.due_ns), (1, 1, 0));
     walker.sent(1);
-    let second = walker.poll(Time::default()).unwrap();
+    let second = walker.poll(DeviceTime::default()).unwrap();
     assert_eq!((second.copies, second.sequence, second.due_ns), (4, 5, 333));
     walker.sent(4);
     // A change during the run applies from the next packet.
@@ -146,10 +146,10 @@ fn a_call_cut_short_goes_on_and_refusals_count() {
     config.max_size = 100;
     config.count = 9;
     walker.reconfigure(&config).unwrap();
-    let third = walker.poll(Time::default()).unwrap();
+    let third = walker.poll(DeviceTime::default()).unwrap();
     assert_eq!((third.frame.len(), third.due_ns), (100, 666));
     walker.sent(4);
-    assert_eq!(walker.poll(Time::default()), None);
+    assert_eq!(walker.poll(DeviceTime::default()), None);
     assert_eq!((walker.progress().sofar, walker.progress().errors), (12, 1));
     config.min_size = 9000;
     let refused = walker.reconfigure(&config).unwrap_err();
@@ -169,7 +169,7 @@ fn generator_frames_are_classified() {
             ..Start::default()
         };
         let mut walker = Walker::new(config.clone(), &start).unwrap();
-        let (mut frame, _) = walker.next(Time::default()).unwrap();
+        let (mut frame, _) = walker.next(DeviceTime::default()).unwrap();
         let bytes = if ipv6 { 78 } else { 58 };
         frame.extend([0; 10]);
         let seen = classify_pktgen(&frame).unwrap();

@@ -2,7 +2,7 @@
 
 use wb_pktgen::control::{Effect, Folder, Options};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{Interface, Time, World};
+use wb_pktgen::world::{Interface, DeviceTime, World};
 
 struct Host;
 
@@ -45,7 +45,7 @@ fn a_run_is_followed_live() {
     assert!(text(&folder, "kpktgend_1", 0).starts_with("Running: eth0@1 \nStopped: \n"));
     assert!(text(&folder, "eth0@1", 6_000_000).ends_with("Result: Starting\n"));
     for _ in 0..3 {
-        job.walker.next(Time::default()).unwrap();
+        job.walker.next(DeviceTime::default()).unwrap();
     }
     folder.publish(job.id, job.walker.progress());
     let live = text(&folder, "eth0@1", 9_000_000);
@@ -61,8 +61,8 @@ fn a_run_is_followed_live() {
     job.walker
         .reconfigure(folder.live(job.id).unwrap())
         .unwrap();
-    assert_eq!(job.walker.next(Time::default()).unwrap().0.len(), 100);
-    assert_eq!(job.walker.next(Time::default()), None);
+    assert_eq!(job.walker.next(DeviceTime::default()).unwrap().0.len(), 100);
+    assert_eq!(job.walker.next(DeviceTime::default()), None);
     folder.finish(job.id, &job.walker, 7_000_000, 500_000);
     assert!(!folder.is_running() && !folder.receiver().takes_latency());
     let done = text(&folder, "eth0@1", 99_000_000);

@@ -28,7 +28,7 @@ use wb_model::units::Mac;
 use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
 use wb_pktgen::pgrx::Dialect;
-use wb_pktgen::world::{Interface, Link, Time, World};
+use wb_pktgen::world::{Interface, Link, DeviceTime, World};
 use wb_pktgen_device::TimeForm;
 use wb_wire::PktgenTag;
 
@@ -184,7 +184,7 @@ impl Player {
     }
 
     fn run(&mut self, words: &[&str]) {
-        let mut time = Time {
+        let mut time = DeviceTime {
             wall_ns: 1_700_000_000_000_000_000,
             mono_ns: self.mono_ns,
         };
@@ -217,7 +217,7 @@ impl Player {
             sequence: 1,
             time: [(time >> 32) as u32, *time as u32],
         });
-        let now = Time {
+        let now = DeviceTime {
             wall_ns: 1_700_000_000_000_000_000 + values["at"],
             mono_ns: values["at"],
         };

@@ -9,7 +9,7 @@ use quinn_proto::{
 };
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
-use wb_http3::{Fault, Step, Why, frame};
+use wb_http3::{Http3Fault, Http3Step, StreamFailure, frame};
 
 use super::{CALLS, Goes, Thread, now, streams::Answers, tally};
 use crate::{
@@ -247,9 +247,9 @@ impl Thread<'_> {
                 Ok(None) => break http3.protocol.end(number),
                 Err(ReadError::Blocked) => break Ok(None),
                 Err(ReadError::Reset(why)) => {
-                    let why = Why::Reset(why.into_inner());
-                    let of = http3.protocol.take(number);
-                    break Ok(of.map(|of| Step::Failed { of, why }));
+                    let why = StreamFailure::Reset(why.into_inner());
+                    let of = http3.protocol.remove_request(number);
+                    break Ok(of.map(|of| Http3Step::Failed { of, why }));
                 }
             }
         };
@@ -257,13 +257,13 @@ impl Thread<'_> {
         let _ = chunks.finalize();
         match step {
             Ok(None) => {}
-            Ok(Some(Step::Ended { of, status })) => {
+            Ok(Some(Http3Step::Ended { of, status })) => {
                 http3.forget_rest(id);
                 let mut kept = of.kept;
                 self.answered(of.asked, status, kept.as_deref_mut(), true, now);
                 self.spare.extend(kept);
             }
-            Ok(Some(Step::Failed { of, why })) => {
+            Ok(Some(Http3Step::Failed { of, why })) => {
                 http3.cancel(id, frame::code::MESSAGE_ERROR);
                 self.request_failed(of, why);
             }
@@ -302,7 +302,7 @@ impl Thread<'_> {
                 && let Some((number, of)) = http3.protocol.unprocessed()
             {
                 http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
-                self.request_failed(of, Why::Unprocessed);
+                self.request_failed(of, StreamFailure::Unprocessed);
             }
         }
         Goes::On
@@ -310,8 +310,8 @@ impl Thread<'_> {
 
     /// Handles a protocol violation: informs the server, and ends the connection.
     #[cold]
-    fn against_http3(&mut self, index: usize, fault: Fault, now: u64) -> Goes {
-        let Fault { what, code: number } = fault;
+    fn against_http3(&mut self, index: usize, fault: Http3Fault, now: u64) -> Goes {
+        let Http3Fault { what, code: number } = fault;
         let name = frame::code_name(number);
         self.complain(|| format!("this is no HTTP/3: {what} ({name})"));
         if let (Some(quic), Some(http3)) = (&self.quic, &mut self.connections[index].http3) {
@@ -323,17 +323,17 @@ impl Thread<'_> {
     }
 
     #[cold]
-    fn request_failed(&mut self, mut pending: Pending, why: Why) {
+    fn request_failed(&mut self, mut pending: Pending, why: StreamFailure) {
         let cause = match why {
-            Why::Reset(code) => {
+            StreamFailure::Reset(code) => {
                 tally(&mut self.out.http3.resets, frame::code_name(code));
                 if code == frame::code::REQUEST_REJECTED {
                     return self.put_back(pending, Cause::StreamReset);
                 }
                 Cause::StreamReset
             }
-            Why::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
-            Why::Malformed(what) => {
+            StreamFailure::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
+            StreamFailure::Malformed(what) => {
                 self.complain(|| format!("the answer is no HTTP/3: {what}"));
                 Cause::Malformed
             }
@@ -537,7 +537,7 @@ impl Thread<'_> {
             let Some(number) = http3.protocol.find(any, late) else {
                 break;
             };
-            let Some(pending) = http3.protocol.take(number) else {
+            let Some(pending) = http3.protocol.remove_request(number) else {
                 break;
             };
             http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);

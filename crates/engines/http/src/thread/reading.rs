@@ -7,7 +7,7 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use rustls::AlertDescription;
-use wb_http1::{Progress, Read, Sink};
+use wb_http1::{Progress, Read, MessageSink};
 use wb_model::http::Judge;
 
 use super::{CALLS, Goes, Thread, now};
@@ -23,7 +23,7 @@ struct Pieces<'a> {
     kept: Option<&'a mut Kept>,
 }
 
-impl Sink for Pieces<'_> {
+impl MessageSink for Pieces<'_> {
     #[inline]
     fn head(&mut self, bytes: &[u8]) {
         if let Some(kept) = &mut self.kept {

@@ -114,7 +114,7 @@ impl Thread<'_> {
         let free = match (&connection.http2, &connection.http3) {
             (Some(http2), _) => {
                 let free = streams.saturating_sub(http2.protocol.open_streams());
-                free.min(http2.protocol.room())
+                free.min(http2.protocol.free_streams())
             }
             (_, Some(http3)) => match http3.has_room() {
                 true => streams.saturating_sub(http3.protocol.open_streams()),

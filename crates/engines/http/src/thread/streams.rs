@@ -1,6 +1,6 @@
 //! HTTP/2: requests are streams of a connection.
 
-use wb_http2::{Connection as Protocol, Sink, Step, Why, frame};
+use wb_http2::{Http2Connection as Protocol, ResponseSink, Http2Step, FailureReason, frame};
 use wb_model::http::Judge;
 
 use super::{Goes, Thread, tally};
@@ -18,7 +18,7 @@ pub(super) struct Answers<'a> {
     pub(super) now: u64,
 }
 
-impl Sink<Pending> for Answers<'_> {
+impl ResponseSink<Pending> for Answers<'_> {
     #[inline]
     fn head<'a>(&mut self, of: &'a mut Pending) -> Option<&'a mut Vec<u8>> {
         if of.asked.first_ns == 0 {
@@ -209,15 +209,15 @@ impl Thread<'_> {
                 &mut answers,
             );
             match step {
-                Ok(Step::More) => return Goes::On,
-                Ok(Step::Ready) => self.ready(index, now),
-                Ok(Step::Ended { of, status }) => {
+                Ok(Http2Step::More) => return Goes::On,
+                Ok(Http2Step::Ready) => self.ready(index, now),
+                Ok(Http2Step::Ended { of, status }) => {
                     let mut kept = of.kept;
                     self.answered(of.asked, status, kept.as_deref_mut(), true, now);
                     self.spare.extend(kept);
                 }
-                Ok(Step::Failed { of, why }) => self.stream_failed(of, why),
-                Ok(Step::GoingAway { code }) => {
+                Ok(Http2Step::Failed { of, why }) => self.stream_failed(of, why),
+                Ok(Http2Step::GoingAway { code }) => {
                     tally(&mut self.out.http2.goaways, frame::code_name(code))
                 }
                 Err(fault) => {
@@ -235,17 +235,17 @@ impl Thread<'_> {
     }
 
     #[cold]
-    fn stream_failed(&mut self, mut pending: Pending, why: Why) {
+    fn stream_failed(&mut self, mut pending: Pending, why: FailureReason) {
         let cause = match why {
-            Why::Reset(code) => {
+            FailureReason::Reset(code) => {
                 tally(&mut self.out.http2.resets, frame::code_name(code));
                 if code == frame::code::REFUSED_STREAM {
                     return self.put_back(pending, Cause::StreamReset);
                 }
                 Cause::StreamReset
             }
-            Why::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
-            Why::Malformed(what) => {
+            FailureReason::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
+            FailureReason::Malformed(what) => {
                 self.complain(|| format!("the answer is no HTTP/2: {what}"));
                 Cause::Malformed
             }

@@ -13,7 +13,7 @@ use std::{
 use wb_http::Outcome;
 use wb_http2::{
     encode,
-    frame::{self, HEAD_LEN, Head, code, flag, kind, setting},
+    frame::{self, HEAD_LEN, FrameHeader, code, flag, kind, setting},
 };
 use wb_model::{
     http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpStage, HttpTotals, HttpVersion},
@@ -58,17 +58,17 @@ impl End {
     }
 
     /// The next frame.
-    fn hear(&mut self) -> Option<(Head, Vec<u8>)> {
+    fn hear(&mut self) -> Option<(FrameHeader, Vec<u8>)> {
         let mut head = [0; HEAD_LEN];
         self.0.read_exact(&mut head).ok()?;
-        let head = Head::read(&head);
+        let head = FrameHeader::read(&head);
         let mut payload = vec![0; head.len];
         self.0.read_exact(&mut payload).ok()?;
         Some((head, payload))
     }
 
     /// The next frame of this type.
-    fn next(&mut self, kind: u8) -> Option<(Head, Vec<u8>)> {
+    fn next(&mut self, kind: u8) -> Option<(FrameHeader, Vec<u8>)> {
         loop {
             let heard = self.hear()?;
             if heard.0.kind == kind {

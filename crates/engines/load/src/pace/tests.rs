@@ -302,7 +302,7 @@ fn a_stall_of_ours_is_unsent_whoever_waits() {
 #[test]
 fn lateness_is_told_of_each() {
     let mut pace = Pace::new(&shape(0, 0, 10_000), cps(1000), Grouping::Even(0), 100 * MS);
-    assert_eq!(pace.late(0), Late::NOT);
+    assert_eq!(pace.late(0), LatenessSeries::NOT);
     let n = pace.wanted(7 * MS + 300, 0);
     assert_eq!(n, 8);
     let late = pace.late(7 * MS + 300);

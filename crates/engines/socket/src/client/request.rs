@@ -6,8 +6,8 @@ use wb_model::socket::{
     ReceiveBy, SendBy, SocketJob, SocketOptions, SocketProtocol, SocketSide, SocketType as Kind,
 };
 use wb_omni::{
-    ClassicRequest, ClassicTest, DatagramTest, Direction, ExchangeTest, Family, Features, Flags,
-    Name, OmniRequest, Request, RequestExtension, SocketType, StreamTest, TestLength, WireAddress,
+    ClassicRequest, ClassicTest, DatagramTest, DataDirection, ExchangeTest, WireFamily, Features, Flags,
+    Name, OmniRequest, Request, RequestExtension, WireSocketType, StreamTest, TestLength, WireAddress,
 };
 
 use super::{role::Role, target::DataEnds};
@@ -81,11 +81,11 @@ impl Ask<'_> {
         self.job.tagged && self.job.protocol.is_datagram() && self.role.is_stream()
     }
 
-    fn family(&self) -> Family {
+    fn family(&self) -> WireFamily {
         if self.ends.server.is_ipv4() {
-            Family::V4
+            WireFamily::V4
         } else {
-            Family::V6
+            WireFamily::V6
         }
     }
 
@@ -116,10 +116,10 @@ impl Ask<'_> {
             // MPTCP is TCP on the wire and for servers other than wirebench.
             protocol: u8::try_from(job.protocol.number()).unwrap_or(6),
             direction: match self.role {
-                Role::Up | Role::Mss => Direction::ServerReceives,
-                Role::Down => Direction::ServerSends,
-                Role::Rr | Role::Crr => Direction::Both,
-                Role::Cc => Direction::ConnectOnly,
+                Role::Up | Role::Mss => DataDirection::ServerReceives,
+                Role::Down => DataDirection::ServerSends,
+                Role::Rr | Role::Crr => DataDirection::Both,
+                Role::Cc => DataDirection::ConnectOnly,
             },
             client_port: self.client.port(),
             interval_us: micros(remote.burst_interval.0),
@@ -279,15 +279,15 @@ fn name<const N: usize>(text: Option<&str>) -> Name<N> {
         .unwrap_or(Name::NONE)
 }
 
-fn socket_type(job: &SocketJob) -> SocketType {
+fn socket_type(job: &SocketJob) -> WireSocketType {
     match (job.socket_type, job.protocol) {
-        (Some(Kind::Stream), _) => SocketType::Stream,
-        (Some(Kind::Dgram), _) => SocketType::Datagram,
-        (Some(Kind::Dccp), _) => SocketType::Dccp,
-        (Some(Kind::SeqPacket), _) => SocketType::SeqPacket,
-        (None, SocketProtocol::Udp | SocketProtocol::UdpLite) => SocketType::Datagram,
-        (None, SocketProtocol::Dccp) => SocketType::Dccp,
-        (None, _) => SocketType::Stream,
+        (Some(Kind::Stream), _) => WireSocketType::Stream,
+        (Some(Kind::Dgram), _) => WireSocketType::Datagram,
+        (Some(Kind::Dccp), _) => WireSocketType::Dccp,
+        (Some(Kind::SeqPacket), _) => WireSocketType::SeqPacket,
+        (None, SocketProtocol::Udp | SocketProtocol::UdpLite) => WireSocketType::Datagram,
+        (None, SocketProtocol::Dccp) => WireSocketType::Dccp,
+        (None, _) => WireSocketType::Stream,
     }
 }
 

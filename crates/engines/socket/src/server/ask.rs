@@ -6,7 +6,7 @@ use wb_model::{
     units::Span,
 };
 use wb_omni::{
-    ClassicKind, ClassicRequest, ClassicTest, Direction, Family, Features, Flags, OmniRequest,
+    ClassicKind, ClassicRequest, ClassicTest, DataDirection, WireFamily, Features, Flags, OmniRequest,
     RequestExtension, WireAddress,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Ask {
     /// Socket type, if not the usual one of the protocol.
     pub socket_type: Option<SocketType>,
     /// Address family of the data socket.
-    pub family: Family,
+    pub family: WireFamily,
     /// Address to bind the data socket to.
     pub server_address: WireAddress,
     /// Address of the client's data socket; unspecified if the client does not send it.
@@ -105,7 +105,7 @@ impl Ask {
             .map_or(Features::NONE, |wants| wants.features);
         let flags = request.flags;
         let protocol = match request.protocol {
-            0 if request.socket_type == wb_omni::SocketType::Datagram => SocketProtocol::Udp,
+            0 if request.socket_type == wb_omni::WireSocketType::Datagram => SocketProtocol::Udp,
             6 if features.contains(Features::MPTCP) => SocketProtocol::Mptcp,
             0 | 6 => SocketProtocol::Tcp,
             17 => SocketProtocol::Udp,
@@ -164,12 +164,12 @@ impl Ask {
             protocol,
             socket_type: match (request.socket_type, protocol) {
                 (_, SocketProtocol::Dccp) => None,
-                (wb_omni::SocketType::Stream, protocol) if protocol.connects() => None,
-                (wb_omni::SocketType::Datagram, protocol) if !protocol.connects() => None,
-                (wb_omni::SocketType::Stream, _) => Some(SocketType::Stream),
-                (wb_omni::SocketType::Datagram, _) => Some(SocketType::Dgram),
-                (wb_omni::SocketType::Dccp, _) => Some(SocketType::Dccp),
-                (wb_omni::SocketType::SeqPacket, _) => Some(SocketType::SeqPacket),
+                (wb_omni::WireSocketType::Stream, protocol) if protocol.connects() => None,
+                (wb_omni::WireSocketType::Datagram, protocol) if !protocol.connects() => None,
+                (wb_omni::WireSocketType::Stream, _) => Some(SocketType::Stream),
+                (wb_omni::WireSocketType::Datagram, _) => Some(SocketType::Dgram),
+                (wb_omni::WireSocketType::Dccp, _) => Some(SocketType::Dccp),
+                (wb_omni::WireSocketType::SeqPacket, _) => Some(SocketType::SeqPacket),
             },
             family: request.family,
             server_address: request.server_address,
@@ -301,7 +301,7 @@ impl Ask {
         if PRIVILEGED.contains(&self.data_port) {
             return Err(libc::EACCES);
         }
-        if self.family == Family::Rds {
+        if self.family == WireFamily::Rds {
             return Err(libc::EAFNOSUPPORT);
         }
         // Datagrams have no connections.
@@ -321,14 +321,14 @@ impl Ask {
 impl Work {
     fn omni(request: &OmniRequest) -> Result<Self, Errno> {
         let connections = request.flags.contains(Flags::CONNECTION_TEST)
-            || request.direction == Direction::ConnectOnly;
+            || request.direction == DataDirection::ConnectOnly;
         Ok(match request.direction {
-            Direction::Both if !connections => Self::Exchange {
+            DataDirection::Both if !connections => Self::Exchange {
                 request: request.request_size.ok_or(libc::EINVAL)?,
                 response: request.response_size.ok_or(libc::EINVAL)?,
             },
-            Direction::ServerReceives if !connections => Self::Receive { only_size: None },
-            Direction::ServerSends if !connections => Self::Send,
+            DataDirection::ServerReceives if !connections => Self::Receive { only_size: None },
+            DataDirection::ServerSends if !connections => Self::Send,
             direction => Self::Connections {
                 receives: direction.server_receives().then_some(request.request_size),
                 sends: direction.server_sends().then_some(request.response_size),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use wb_model::socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide};
-use wb_omni::{Family, Features, ResponseExtension};
+use wb_omni::{WireFamily, Features, ResponseExtension};
 use wb_wire::Tag;
 
 use super::{
@@ -144,8 +144,8 @@ fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
         return Err(libc::EDESTADDRREQ);
     }
     let wanted_v6 = match ask.family {
-        Family::V4 => false,
-        Family::V6 => true,
+        WireFamily::V4 => false,
+        WireFamily::V6 => true,
         _ => peer_ip.is_ipv6(),
     };
     match (peer_ip, peer) {
@@ -165,8 +165,8 @@ fn place(
     local: SocketAddr,
 ) -> Result<(SocketAddr, Option<IpAddr>), Errno> {
     let ipv6 = match ask.family {
-        Family::V4 => false,
-        Family::V6 => true,
+        WireFamily::V4 => false,
+        WireFamily::V6 => true,
         _ => local.ip().to_canonical().is_ipv6(),
     };
     let wildcard: IpAddr = if ipv6 {

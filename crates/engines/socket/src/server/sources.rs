@@ -6,7 +6,7 @@ use super::{
     ask::{Ask, Errno, Work},
     state::ServerState,
 };
-use wb_omni::Family;
+use wb_omni::WireFamily;
 
 /// Addresses from which data is accepted; empty means any.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,8 @@ impl Sources {
         }
         let peer = peer.to_canonical();
         let ipv6 = match ask.family {
-            Family::V4 => false,
-            Family::V6 => true,
+            WireFamily::V4 => false,
+            WireFamily::V6 => true,
             _ => peer.is_ipv6(),
         };
         let mut allowed = Vec::new();

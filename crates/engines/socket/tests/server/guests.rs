@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::{socket::SocketServerJob, units::Span};
-use wb_omni::{Direction, Flags, OmniRequest, Request, SocketType, TestLength, WireAddress};
+use wb_omni::{DataDirection, Flags, OmniRequest, Request, WireSocketType, TestLength, WireAddress};
 use wb_socket::serve_one;
 
 use crate::client::{Client, FAULTY, Machine, TestServer, is_free, until, word};
@@ -22,7 +22,7 @@ fn receives() -> OmniRequest {
 
 fn exchange(count: u32) -> OmniRequest {
     OmniRequest {
-        direction: Direction::Both,
+        direction: DataDirection::Both,
         request_size: Some(1),
         response_size: Some(1),
         length: TestLength::Units(count),
@@ -110,7 +110,7 @@ fn pieces_make_a_message() {
 fn a_client_that_vanishes_takes_its_test_along() {
     let datagrams = OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
+        socket_type: WireSocketType::Datagram,
         ..receives()
     };
     let connections = OmniRequest {
@@ -118,7 +118,7 @@ fn a_client_that_vanishes_takes_its_test_along() {
         ..exchange(100)
     };
     let sends = OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         ..receives()
     };
     for (request, connects) in [

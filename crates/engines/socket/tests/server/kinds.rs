@@ -8,8 +8,8 @@ use std::{
 
 use wb_model::socket::SocketServerJob;
 use wb_omni::{
-    ClassicRequest, ClassicTest, CpuMethod, DatagramTest, Direction, ExchangeTest, Family, Flags,
-    Name, OmniRequest, SocketType, StreamTest, TestLength, WireAddress,
+    ClassicRequest, ClassicTest, CpuMethod, DatagramTest, DataDirection, ExchangeTest, WireFamily, Flags,
+    Name, OmniRequest, WireSocketType, StreamTest, TestLength, WireAddress,
 };
 
 use crate::client::{Client, PATIENCE, TestServer, read_all};
@@ -17,14 +17,14 @@ use crate::client::{Client, PATIENCE, TestServer, read_all};
 fn datagrams() -> OmniRequest {
     OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
+        socket_type: WireSocketType::Datagram,
         ..OmniRequest::default()
     }
 }
 
 fn exchange(request: u32, response: u32) -> OmniRequest {
     OmniRequest {
-        direction: Direction::Both,
+        direction: DataDirection::Both,
         request_size: Some(request),
         response_size: Some(response),
         ..OmniRequest::default()
@@ -48,7 +48,7 @@ fn the_server_sends_so_many_bytes() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         send_size: Some(3000),
         length: TestLength::Units(10_000),
         receive_width: 9,
@@ -78,7 +78,7 @@ fn the_server_sends_for_so_long() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         length: TestLength::Seconds(1),
         ..OmniRequest::default()
     });
@@ -95,7 +95,7 @@ fn a_client_that_waits_gets_its_time() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         length: TestLength::Seconds(1),
         ..OmniRequest::default()
     });
@@ -178,7 +178,7 @@ fn connections_alone_are_transactions() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ConnectOnly,
+        direction: DataDirection::ConnectOnly,
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
         length: TestLength::Units(20),
         ..OmniRequest::default()
@@ -212,7 +212,7 @@ fn connections_may_go_one_way() {
     assert_eq!((results.transactions, results.bytes_received), (2, 600));
     let response = client.omni(OmniRequest {
         flags,
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         send_size: Some(500),
         length: TestLength::Units(2),
         ..OmniRequest::default()
@@ -277,7 +277,7 @@ fn datagrams_are_answered_where_they_came_from() {
         let mut client = test_server.client();
         let response = client.omni(OmniRequest {
             flags: flags | Flags::ROUTING_ALLOWED,
-            direction: Direction::Both,
+            direction: DataDirection::Both,
             request_size: Some(30),
             response_size: Some(60),
             length: TestLength::Seconds(10),
@@ -305,7 +305,7 @@ fn datagrams_come_to_the_client_unasked() {
     let mut client = test_server.client();
     let data = socket();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         client_port: data.local_addr().unwrap().port(),
         send_size: Some(1000),
         length: TestLength::Units(5000),
@@ -397,7 +397,7 @@ fn version_6_addresses_are_read_in_both_orders() {
         for request in [OmniRequest::default(), datagrams()] {
             let mut client = test_server.client();
             let response = client.omni(OmniRequest {
-                family: Family::V6,
+                family: WireFamily::V6,
                 server_address: address,
                 ..request
             });
@@ -433,7 +433,7 @@ fn classic(test: ClassicTest, length: TestLength) -> ClassicRequest {
         receive_avoid: false,
         send_avoid: false,
         data_port: 0,
-        family: Family::V4,
+        family: WireFamily::V4,
     }
 }
 

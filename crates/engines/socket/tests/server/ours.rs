@@ -7,7 +7,7 @@ use std::{
 };
 
 use wb_omni::{
-    Direction, Features, Flags, OmniRequest, Request, RequestExtension, SocketType, TestLength,
+    DataDirection, Features, Flags, OmniRequest, Request, RequestExtension, WireSocketType, TestLength,
 };
 
 use crate::client::{TestServer, read_all};
@@ -25,7 +25,7 @@ fn wants(features: Features) -> OmniRequest {
 fn datagrams(features: Features) -> OmniRequest {
     OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
+        socket_type: WireSocketType::Datagram,
         length: TestLength::Seconds(600),
         ..wants(features)
     }
@@ -37,7 +37,7 @@ fn a_word_ends_timed_connections() {
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
-        direction: Direction::ConnectOnly,
+        direction: DataDirection::ConnectOnly,
         length: TestLength::Seconds(600),
         ..wants(Features::EXPLICIT_END)
     });
@@ -62,7 +62,7 @@ fn a_word_ends_what_the_server_sends() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         length: TestLength::UntilTold,
         ..wants(Features::EXPLICIT_END)
     });
@@ -185,7 +185,7 @@ fn the_clock_waits_for_the_first_connection() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         length: TestLength::Seconds(1),
         ..wants(Features::CLOCK_FROM_FIRST)
     });
@@ -223,7 +223,7 @@ fn a_large_count_travels_beside() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         send_size: Some(1000),
         length: TestLength::UntilTold,
         extension: Some(RequestExtension {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, TcpListener};
 
-use wb_omni::{Direction, Family, Flags, OmniRequest, Request, SocketType, WireAddress};
+use wb_omni::{DataDirection, WireFamily, Flags, OmniRequest, Request, WireSocketType, WireAddress};
 
 use crate::client::{NOT_OURS, TestServer, word};
 
@@ -30,23 +30,23 @@ fn sizes_have_limits() {
         },
         OmniRequest {
             send_size: Some(large),
-            direction: Direction::ServerSends,
+            direction: DataDirection::ServerSends,
             ..OmniRequest::default()
         },
         OmniRequest {
-            direction: Direction::Both,
+            direction: DataDirection::Both,
             request_size: Some(large),
             response_size: Some(1),
             ..OmniRequest::default()
         },
         OmniRequest {
-            direction: Direction::Both,
+            direction: DataDirection::Both,
             request_size: Some(1),
             response_size: Some(0),
             ..OmniRequest::default()
         },
         OmniRequest {
-            direction: Direction::Both,
+            direction: DataDirection::Both,
             ..OmniRequest::default()
         },
         OmniRequest {
@@ -115,14 +115,14 @@ fn protocols_that_are_none_are_refused() {
     };
     assert_eq!(refused(unknown), libc::EPROTONOSUPPORT);
     let family = OmniRequest {
-        family: Family::Rds,
+        family: WireFamily::Rds,
         ..OmniRequest::default()
     };
     assert_eq!(refused(family), libc::EAFNOSUPPORT);
     let datagram_connections = OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
-        direction: Direction::ConnectOnly,
+        socket_type: WireSocketType::Datagram,
+        direction: DataDirection::ConnectOnly,
         flags: Flags::CONNECTION_TEST,
         ..OmniRequest::default()
     };
@@ -132,9 +132,9 @@ fn protocols_that_are_none_are_refused() {
 #[test]
 fn the_kernels_refusal_of_a_protocol_is_told() {
     for (protocol, socket_type) in [
-        (132, SocketType::Stream),
-        (33, SocketType::Dccp),
-        (136, SocketType::Datagram),
+        (132, WireSocketType::Stream),
+        (33, WireSocketType::Dccp),
+        (136, WireSocketType::Datagram),
     ] {
         let test_server = TestServer::new();
         let mut client = test_server.client();
@@ -163,8 +163,8 @@ fn addresses_that_are_not_ours_are_refused() {
 fn nothing_is_sent_to_others_than_the_client() {
     let send = OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
-        direction: Direction::ServerSends,
+        socket_type: WireSocketType::Datagram,
+        direction: DataDirection::ServerSends,
         client_port: 9,
         ..OmniRequest::default()
     };
@@ -201,7 +201,7 @@ fn files_are_not_read() {
     ] {
         let mut client = test_server.client();
         let response = client.omni(OmniRequest {
-            direction: Direction::ServerSends,
+            direction: DataDirection::ServerSends,
             length: wb_omni::TestLength::Units(8),
             send_size: Some(8),
             fill_file: wb_omni::Name::new(name).unwrap(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::socket::SocketServerJob;
-use wb_omni::{Direction, Flags, OmniRequest, SocketType, TestLength, WireAddress};
+use wb_omni::{DataDirection, Flags, OmniRequest, WireSocketType, TestLength, WireAddress};
 
 use crate::client::{Client, PATIENCE, TestServer, until, word};
 
@@ -18,8 +18,8 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 fn udp_exchange(response: u32) -> OmniRequest {
     OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
-        direction: Direction::Both,
+        socket_type: WireSocketType::Datagram,
+        direction: DataDirection::Both,
         request_size: Some(1),
         response_size: Some(response),
         length: TestLength::Units(2),
@@ -85,7 +85,7 @@ fn datagrams_of_strangers_are_not_counted() {
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         protocol: 17,
-        socket_type: SocketType::Datagram,
+        socket_type: WireSocketType::Datagram,
         length: TestLength::UntilTold,
         ..OmniRequest::default()
     });
@@ -110,7 +110,7 @@ fn a_stranger_does_not_take_a_stream() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
-        direction: Direction::ServerSends,
+        direction: DataDirection::ServerSends,
         send_size: Some(1000),
         length: TestLength::Units(5000),
         ..OmniRequest::default()
@@ -132,7 +132,7 @@ fn connections_of_strangers_are_no_transactions() {
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::CONNECTION_TEST | Flags::ROUTING_ALLOWED,
-        direction: Direction::Both,
+        direction: DataDirection::Both,
         request_size: Some(1),
         response_size: Some(1),
         length: TestLength::Units(2),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_model::device::DeviceConfig;
-use wb_pktgen_device::{Progress, Walker};
+use wb_pktgen_device::{DeviceProgress, Walker};
 use wb_port::offload::Halt;
 
 use crate::SharedCounters;
@@ -31,7 +31,7 @@ pub struct DeviceHandle {
     generation: AtomicU64,
     wanted: Mutex<Option<DeviceConfig>>,
     refusal: Mutex<Option<String>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<DeviceProgress>,
     end: Mutex<Option<DeviceEnd>>,
     counters: Arc<SharedCounters>,
     halt: Brake,
@@ -115,7 +115,7 @@ impl DeviceHandle {
     /// Progress of the device: a few milliseconds old while it sends, exact after its end. While it runs, frames in
     /// flight count as sent.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> DeviceProgress {
         lock(&self.progress).clone()
     }
 
@@ -155,13 +155,13 @@ impl DeviceHandle {
     }
 
     /// Publishes the progress unless a reader holds the lock.
-    pub(super) fn try_show(&self, progress: &Progress) {
+    pub(super) fn try_show(&self, progress: &DeviceProgress) {
         if let Ok(mut shown) = self.progress.try_lock() {
             shown.clone_from(progress);
         }
     }
 
-    pub(super) fn show(&self, progress: &Progress) {
+    pub(super) fn show(&self, progress: &DeviceProgress) {
         lock(&self.progress).clone_from(progress);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wb_model::device::{Delay, DeviceConfig, TimeForm};
-use wb_pktgen_device::{Recipe, Turn, Walker};
+use wb_pktgen_device::{Recipe, PlaceSelection, Walker};
 use wb_port::PortError;
 use wb_port::offload::{
     Draw, FieldProgram, FieldValues, FlowWalk, Halt, HeaderTemplate, Pace, PktgenStamp,
@@ -205,9 +205,9 @@ fn shape(config: &DeviceConfig) -> DeviceConfig {
 /// The frames of a device in the form of a stream.
 #[must_use]
 pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
-    let draws = |turn: &Turn| match *turn {
-        Turn::Drawn { state, stride, .. } => Some(Draw { state, stride }),
-        Turn::InOrder { .. } => None,
+    let draws = |turn: &PlaceSelection| match *turn {
+        PlaceSelection::Drawn { state, stride, .. } => Some(Draw { state, stride }),
+        PlaceSelection::InOrder { .. } => None,
     };
     let templates = recipe.templates.iter().map(|template| {
         let header = &template.header;
@@ -237,7 +237,7 @@ pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
         },
         odd: false,
         values: match field.turn {
-            Turn::InOrder { places, next } => FieldValues::Steps {
+            PlaceSelection::InOrder { places, next } => FieldValues::Steps {
                 base: field.first,
                 down: false,
                 position: next,
@@ -245,7 +245,7 @@ pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
                 values: places,
                 step: 1,
             },
-            Turn::Drawn {
+            PlaceSelection::Drawn {
                 places,
                 state,
                 stride,
@@ -264,7 +264,7 @@ pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
         payload: vec![0; longest.unwrap_or(0).saturating_sub(header_len)],
         order: recipe.places.clone(),
         order_at: match recipe.order {
-            Some(Turn::InOrder { next, .. }) => next as u32,
+            Some(PlaceSelection::InOrder { next, .. }) => next as u32,
             _ => 0,
         },
         order_advance: 1,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use wb_model::device::{DeviceConfig, TimeForm};
 use wb_model::lateness::{Lateness, Turns};
-use wb_pktgen_device::{Time, Walker};
+use wb_pktgen_device::{DeviceTime, Walker};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue};
 
 use super::offload::{SOON_NS, Taken};
@@ -341,7 +341,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         if taken.frames == 0 {
             return;
         }
-        let made = Time {
+        let made = DeviceTime {
             wall_ns: taken.last_departure_ns.wrapping_add(wall_minus_mono),
             mono_ns: taken.last_departure_ns,
         };
@@ -832,13 +832,13 @@ fn beyond_the_port(why: &str) -> String {
 
 /// Reads only the clock that the time format needs.
 #[inline]
-fn time<C: Clock>(clock: &C, form: TimeForm) -> Time {
+fn time<C: Clock>(clock: &C, form: TimeForm) -> DeviceTime {
     match form {
-        TimeForm::Kernel => Time {
+        TimeForm::Kernel => DeviceTime {
             wall_ns: clock.wall_ns(),
             mono_ns: 0,
         },
-        TimeForm::Osta => Time {
+        TimeForm::Osta => DeviceTime {
             wall_ns: 0,
             mono_ns: clock.monotonic_ns(),
         },

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_measure::{Counters, Summary};
-use wb_pktgen_device::{JitterRule, Mode, Row};
+use wb_pktgen_device::{JitterRule, Mode, CpuStatistics};
 
 use crate::SharedCounters;
 
@@ -52,7 +52,7 @@ pub struct WatchHandle {
     /// Start of the run, wall clock.
     since_wall_ns: AtomicU64,
     settings: Mutex<WatchSettings>,
-    shown: Mutex<(Row, Extra)>,
+    shown: Mutex<(CpuStatistics, Extra)>,
     counters: Arc<SharedCounters>,
 }
 
@@ -93,7 +93,7 @@ impl WatchHandle {
     /// Results so far. While packets arrive they are at most some milliseconds old, and the distributions of `Extra` a
     /// tenth of a second. During pauses and after the end they are exact.
     #[must_use]
-    pub fn row(&self) -> (Row, Extra) {
+    pub fn row(&self) -> (CpuStatistics, Extra) {
         *lock(&self.shown)
     }
 
@@ -153,7 +153,7 @@ impl WatchHandle {
     }
 
     /// Publishes results. Unless `lasting`, skips this if a reader holds the lock. Returns true if published.
-    pub(super) fn show(&self, row: &Row, extra: &Extra, foreign: u64, lasting: bool) -> bool {
+    pub(super) fn show(&self, row: &CpuStatistics, extra: &Extra, foreign: u64, lasting: bool) -> bool {
         self.foreign.store(foreign, Ordering::Relaxed);
         let mut shown = if lasting {
             lock(&self.shown)

@@ -1,6 +1,6 @@
 //! Watches a port for packets of generators, like `pgrx` with additional statistics.
 //!
-//! Knows the rules for counting ([`wb_pktgen_device::classify_pktgen`], [`wb_pktgen_device::Row`]), and queue pairs and
+//! Knows the rules for counting ([`wb_pktgen_device::classify_pktgen`], [`wb_pktgen_device::CpuStatistics`]), and queue pairs and
 //! clocks by trait. Each watcher is one worker and one row.
 //!
 //! Arrival timestamps come from the port and use the wall clock. Their CLOCK_MONOTONIC time is the timestamp minus the

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wb_measure::{Analyser, Counters, Measurement};
 use wb_model::lateness::{Lateness, Turns};
-use wb_pktgen_device::{Mode, Row, Time, classify_pktgen};
+use wb_pktgen_device::{Mode, CpuStatistics, DeviceTime, classify_pktgen};
 use wb_port::{
     PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
 };
@@ -35,7 +35,7 @@ const LAST_FRAMES: usize = 1 << 25;
 #[derive(Debug)]
 pub struct WatchOutcome {
     /// Results of the original module.
-    pub row: Row,
+    pub row: CpuStatistics,
     /// Additional results.
     pub extra: Extra,
     /// The same results with whole distributions, since the counters were last cleared; only frame counts if sequences
@@ -150,7 +150,7 @@ struct Watcher<'a, C> {
 /// Processing of frames, and the results.
 struct Sight {
     settings: WatchSettings,
-    row: Row,
+    row: CpuStatistics,
     analyser: Analyser,
     repetitions: Repetitions,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
@@ -177,7 +177,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             asked_ns: None,
             sight: Sight {
                 settings: handle.settings(),
-                row: Row::default(),
+                row: CpuStatistics::default(),
                 analyser: Analyser::planned(1),
                 repetitions: Repetitions::default(),
                 wall_minus_mono: 0,
@@ -317,7 +317,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         let (old, new) = (self.sight.settings, self.handle.settings());
         self.sight.settings = new;
         if old.clears != new.clears {
-            self.sight.row = Row::default();
+            self.sight.row = CpuStatistics::default();
             self.sight.analyser = Analyser::planned(1);
             self.sight.repetitions = Repetitions::default();
             self.sight.unanalysed = Counters::default();
@@ -436,7 +436,7 @@ impl Sight {
         self.note(frame);
         let rule = self.settings.rule;
         self.row
-            .arrival(Mode::Counter, rule, seen.bytes, Time::default(), None);
+            .arrival(Mode::Counter, rule, seen.bytes, DeviceTime::default(), None);
         self.skip(frame);
     }
 
@@ -461,7 +461,7 @@ impl Sight {
             return self.take_foreign(frame);
         }
         self.note(frame);
-        let now = Time {
+        let now = DeviceTime {
             wall_ns: frame.stamp_ns,
             mono_ns: frame.stamp_ns.wrapping_sub(wall_minus_mono),
         };

@@ -120,7 +120,7 @@ fn film(form: TimeForm, times: &[(u64, u64)], change: impl FnOnce(&mut DeviceCon
     let frames = times
         .iter()
         .map(|(mono_ns, after_ns)| {
-            let time = wb_pktgen_device::Time {
+            let time = wb_pktgen_device::DeviceTime {
                 wall_ns: WALL_NS + mono_ns,
                 mono_ns: *mono_ns,
             };
@@ -159,7 +159,7 @@ fn times_of_both_forms_give_the_same_row() {
         let row = outcome.row;
         assert_eq!((row.packets, row.bytes, row.work_us()), (4, 240, 7));
         let figures =
-            |s: &wb_pktgen_device::Sample| (s.average(), s.variance(), s.max, s.min, s.samples);
+            |s: &wb_pktgen_device::CpuSample| (s.average(), s.variance(), s.max, s.min, s.samples);
         assert_eq!(
             figures(&row.inter_arrival),
             (2500, 3_166_666, 5000, 1000, 3)
@@ -401,7 +401,7 @@ impl QueuePair for Collecting {
 fn put(tx: &mut memory::MemoryTx, walker: &mut Walker, packets: usize) {
     assert_eq!(tx.lend(packets), packets);
     for i in 0..packets {
-        let (frame, _) = walker.next(wb_pktgen_device::Time::default()).unwrap();
+        let (frame, _) = walker.next(wb_pktgen_device::DeviceTime::default()).unwrap();
         let slot = tx.slot(i);
         slot.bytes[..frame.len()].copy_from_slice(&frame);
         *slot.len = frame.len() as u32;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
 use wb_pktgen::{control::Folder, device::Device};
-use wb_pktgen_device::{Progress, Row, Sample};
+use wb_pktgen_device::{DeviceProgress, CpuStatistics, CpuSample};
 use wb_session::devices::{DeviceOutcome, Extra};
 
 use super::{PlanOptions, rates::Rates, receive::Reception};
@@ -121,7 +121,7 @@ fn rates(packets: u64, octets: Option<u64>, ns: u64) -> Value {
 }
 
 fn device_json(device: &Device, from: &Sources<'_>) -> Value {
-    let progress: &Progress = device.progress();
+    let progress: &DeviceProgress = device.progress();
     let stopped = if device.is_running() {
         from.now_ns
     } else {
@@ -165,7 +165,7 @@ fn device_json(device: &Device, from: &Sources<'_>) -> Value {
     })
 }
 
-fn sample_json(sample: &Sample) -> Value {
+fn sample_json(sample: &CpuSample) -> Value {
     if sample.samples == 0 {
         return Value::Null;
     }
@@ -183,7 +183,7 @@ fn number(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value.to_string()), |v| json!(v))
 }
 
-fn row_json(cpu: Option<u32>, row: &Row) -> Value {
+fn row_json(cpu: Option<u32>, row: &CpuStatistics) -> Value {
     let (pps, bps) = row.rates();
     json!({
         "cpu": cpu,
@@ -204,7 +204,7 @@ fn receiver_json(from: &Sources<'_>) -> Value {
         .rows()
         .map(|(cpu, row)| row_json(Some(cpu), row))
         .collect();
-    let global = Row::global(receiver.rows().map(|(_, row)| row));
+    let global = CpuStatistics::global(receiver.rows().map(|(_, row)| row));
     let extras = from.reception.map(Reception::extras).unwrap_or_default();
     // A queue that saw a part of the packets misses those that went to another.
     let alone = receiver.rows().filter(|(_, row)| row.packets > 0).count() == 1;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use wb_pktgen_device::Progress;
+use wb_pktgen_device::DeviceProgress;
 
 /// Where a device stood when it was last looked at, and how fast it went until then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Rates(BTreeMap<String, Rate>);
 impl Rates {
     /// Looks at a device; at least a tenth of a second should have passed since the last look.
     #[allow(clippy::cast_precision_loss)]
-    pub(crate) fn look(&mut self, name: &str, progress: &Progress, now_ns: u64) {
+    pub(crate) fn look(&mut self, name: &str, progress: &DeviceProgress, now_ns: u64) {
         let last = self.0.get(name).copied().unwrap_or(Rate {
             at_ns: progress.started_ns,
             ..Rate::default()
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn rates_are_of_the_time_between_two_looks() {
         let mut rates = Rates::default();
-        let mut progress = Progress {
+        let mut progress = DeviceProgress {
             started_ns: 1_000_000_000,
-            ..Progress::default()
+            ..DeviceProgress::default()
         };
         progress.sofar = 100;
         rates.look("eth0", &progress, 1_500_000_000);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_pktgen::pgrx::Receiver;
-use wb_pktgen_device::Row;
+use wb_pktgen_device::CpuStatistics;
 use wb_session::{
     Environment, Extras, StartError, View,
     devices::{Extra, WatchHandle, WatchQueue, WatchSettings},
@@ -108,8 +108,8 @@ impl Reception {
     }
 
     /// The row of each CPU, over all interfaces.
-    pub(crate) fn rows(&self) -> BTreeMap<u32, Row> {
-        let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
+    pub(crate) fn rows(&self) -> BTreeMap<u32, CpuStatistics> {
+        let mut rows: BTreeMap<u32, CpuStatistics> = BTreeMap::new();
         for queue in &self.queues {
             let (row, _) = queue.handle.row();
             rows.entry(queue.cpu).or_default().merge(&row);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wb_live::Sender as LiveSender;
 use wb_model::device::{Defaults, Delay, DeviceConfig, Entry, Flags, Interface, TimeForm};
-use wb_pktgen_device::{Start, Time, Walker};
+use wb_pktgen_device::{Start, DeviceTime, Walker};
 use wb_port::clock::WorkerClock;
 use wb_port::offload::{SendOffload, StreamProgram};
 use wb_traffic::{
@@ -146,14 +146,14 @@ fn the_kernel_makes_the_packets_of_the_walk() {
         // Also from the middle of a walk.
         let ahead = 17 * walker.config().burst.max(1) * walker.config().clone_skb.max(1);
         for _ in 0..ahead {
-            walker.next(Time::default());
+            walker.next(DeviceTime::default());
         }
         let table = device_table(&walker.recipe().unwrap(), false);
         let mut sender = lab.at_a(|a| LiveSender::load(a, &[table])).unwrap();
         let taken = send_and_take(&mut sender, 1, FRAMES, &mut socket);
         assert_eq!(taken.len() as u64, FRAMES, "{number}");
         for (i, frame) in taken.iter().enumerate() {
-            let (expected, _) = walker.next(Time::default()).unwrap();
+            let (expected, _) = walker.next(DeviceTime::default()).unwrap();
             assert_eq!(*frame, expected, "frame {i} of settings {number}");
         }
     }
@@ -197,7 +197,7 @@ fn run(
 /// Packets of the same walk without a port, until it ends; without times.
 fn expected(mut walker: Walker) -> (Walker, Vec<Vec<u8>>) {
     let mut frames = Vec::new();
-    while let Some((frame, _)) = walker.next(Time::default()) {
+    while let Some((frame, _)) = walker.next(DeviceTime::default()) {
         frames.push(frame);
     }
     (walker, frames)

@@ -41,7 +41,7 @@ pub fn client(v6: bool) -> Client {
             (1024, 65535),
             addresses(to, 1),
             (80, 80),
-            Order::Sequential,
+            TupleSequence::Sequential,
             Steering::All,
         )
         .unwrap(),
@@ -65,7 +65,7 @@ pub fn server(v6: bool) -> Server {
         clients: Pool::default(),
         ports: (80, 80),
         request: Reading::Segment,
-        answer: Answer::Message(reply(99)),
+        answer: ServerAnswer::Message(reply(99)),
         answers: Some(1),
         proxy: false,
         returns_numbers: false,
@@ -186,7 +186,7 @@ impl World {
 
     fn collect(&mut self) {
         for (from_client, side) in [(true, 0), (false, 1)] {
-            for frame in self.out[side].take() {
+            for frame in self.out[side].take_frames() {
                 if self.trace {
                     self.frames.push(see(self.now, from_client, &frame));
                 }

@@ -18,7 +18,7 @@ use wb_model::device::{DeviceConfig, Flags};
 use wb_model::units::Mac;
 use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{Interface, Link, Time, World};
+use wb_pktgen::world::{Interface, Link, DeviceTime, World};
 
 use super::parts::{Drawn, Part, Parts};
 
@@ -617,7 +617,7 @@ impl Player {
                 }
                 None => 0,
             };
-            let Some(call) = job.walker.poll(Time {
+            let Some(call) = job.walker.poll(DeviceTime {
                 wall_ns,
                 mono_ns: 0,
             }) else {

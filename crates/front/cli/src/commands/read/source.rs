@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lz4_flex::frame::FrameDecoder;
-use wb_pcapng::{Decoder, Details, Interface, Item, Problem};
+use wb_pcapng::{Decoder, Details, Interface, FileItem, FormatProblem};
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
@@ -61,7 +61,7 @@ impl Trouble {
         matches!(
             self,
             Self::Damaged(wb_pcapng::Error {
-                problem: Problem::UnknownFormat(_),
+                problem: FormatProblem::UnknownFormat(_),
                 ..
             })
         )
@@ -129,7 +129,7 @@ impl Source {
     /// The next block, given to `visit`; none at the end. Not to be called again after trouble.
     pub(super) fn step<T>(
         &mut self,
-        visit: impl FnOnce(&Item<'_>) -> T,
+        visit: impl FnOnce(&FileItem<'_>) -> T,
     ) -> Result<Option<T>, Trouble> {
         loop {
             match self.decoder.next_item() {

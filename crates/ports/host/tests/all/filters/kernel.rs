@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
 use libbpf_sys as sys;
-use wb_filter::ebpf::{COUNTERS_LEN, Insn, Options, STAMP_MAGIC, translate};
+use wb_filter::ebpf::{COUNTERS_LEN, Insn, TranslateOptions, STAMP_MAGIC, translate};
 use wb_filter::{Instruction, Program, fuzz};
 
 use super::corpus::{Random, packet};
@@ -255,9 +255,9 @@ fn translated_filters_come_to_the_same_verdict() {
     let (mut loaded, mut kept) = (0, 0);
     for (text, program) in programs.chain(drawn(300)) {
         for flags in [0, HAS_FRAGS] {
-            let options = Options {
+            let options = TranslateOptions {
                 multi_buffer: flags != 0,
-                ..Options::verdict(3)
+                ..TranslateOptions::verdict(3)
             };
             let Ok(insns) = translate(&program, &options) else {
                 assert!(program.kernel_values().next().is_some(), "{text}");
@@ -285,9 +285,9 @@ fn matching_frames_are_stamped_counted_and_redirected() {
     }
     let sockets = map(sys::BPF_MAP_TYPE_XSKMAP, 4);
     let counters = map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, COUNTERS_LEN);
-    let options = Options {
+    let options = TranslateOptions {
         counters_fd: Some(counters.as_raw_fd()),
-        ..Options::redirect(sockets.as_raw_fd())
+        ..TranslateOptions::redirect(sockets.as_raw_fd())
     };
     for (text, program) in compiled() {
         if let Ok(insns) = translate(&program, &options) {

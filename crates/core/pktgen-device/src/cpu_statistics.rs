@@ -4,11 +4,11 @@ use wb_wire::{PktgenTag, PktgenTime};
 
 use wb_model::device::{JitterRule, Mode};
 
-use crate::Time;
+use crate::DeviceTime;
 
 /// Samples of one quantity, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct CpuSample {
     sum: u128,
     squares: u128,
     /// Minimum.
@@ -19,7 +19,7 @@ pub struct Sample {
     pub samples: u64,
 }
 
-impl Sample {
+impl CpuSample {
     fn add(&mut self, value: u64) {
         self.min = if self.samples == 0 {
             value
@@ -62,7 +62,7 @@ impl Sample {
 
 /// Counters of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct CpuStatistics {
     /// Packets.
     pub packets: u64,
     /// Bytes: Ethernet header and IP packet, without FCS, tags and padding.
@@ -72,24 +72,24 @@ pub struct Row {
     /// CLOCK_MONOTONIC of the latest packet that was timed, in ns.
     pub last_ns: Option<u64>,
     /// Time between packets.
-    pub inter_arrival: Sample,
+    pub inter_arrival: CpuSample,
     /// Change of latency, or of inter-arrival time in the older dialect.
-    pub jitter: Sample,
+    pub jitter: CpuSample,
     /// Time from the timestamp in the packet to its arrival.
-    pub latency: Sample,
+    pub latency: CpuSample,
     previous_arrival: u64,
     previous_latency: u64,
     previous_time: [u32; 2],
 }
 
-impl Row {
+impl CpuStatistics {
     /// Counts a packet. `tag` is `None` if latency is not measured.
     pub fn arrival(
         &mut self,
         mode: Mode,
         rule: JitterRule,
         bytes: u64,
-        now: Time,
+        now: DeviceTime,
         tag: Option<PktgenTag>,
     ) {
         self.packets += 1;
@@ -119,7 +119,7 @@ impl Row {
         self.previous_arrival = ns;
     }
 
-    fn latency(&mut self, rule: JitterRule, now: Time, tag: &PktgenTag) {
+    fn latency(&mut self, rule: JitterRule, now: DeviceTime, tag: &PktgenTag) {
         // Clones share one time, and packets without a time carry zeros.
         if tag.time == self.previous_time {
             return;
@@ -196,12 +196,12 @@ mod tests {
             (7389, 1_353_363, 649_614_291),
             (7444, 1_343_363, 644_814_615),
         ] {
-            let row = Row {
+            let row = CpuStatistics {
                 packets: 10_000,
                 bytes: 600_000,
                 first_ns: Some(5),
                 last_ns: Some(work_us * 1000 + 5),
-                ..Row::default()
+                ..CpuStatistics::default()
             };
             assert_eq!((row.work_us(), row.rates()), (work_us, (pps, bps)));
         }
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn a_gap_of_zero_costs_a_jitter_sample_in_the_old_dialect() {
-        let mut row = Row::default();
+        let mut row = CpuStatistics::default();
         for mono_ns in [1000, 2000, 2000, 2500, 4000] {
-            let now = Time {
+            let now = DeviceTime {
                 wall_ns: 0,
                 mono_ns,
             };
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn kernel_times_are_taken_from_the_wall_clock() {
-        let mut row = Row::default();
+        let mut row = CpuStatistics::default();
         let wall_ns = 1_700_000_000_000_123_456;
         let tag = PktgenTag::at(1, wall_ns - 50_000);
-        let now = Time {
+        let now = DeviceTime {
             wall_ns,
             mono_ns: 1,
         };

@@ -6,7 +6,7 @@
 use super::Machine;
 use crate::build::{FrameSink, Repeated};
 use crate::config::Close;
-use crate::conn::{Conn, ENDLESS, State, flag};
+use crate::connection::{Conn, ENDLESS, ConnectionState, flag};
 use crate::observer::Observer;
 use crate::timer::NONE;
 
@@ -17,12 +17,12 @@ const WORTH_REPEATING: u32 = 4;
 
 /// Prebuilt datagram of one flow.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct PrebuiltDatagram {
     pub(super) owner: u32,
     frame: Repeated,
 }
 
-impl Flow {
+impl PrebuiltDatagram {
     pub(super) fn new() -> Self {
         Self {
             owner: NONE,
@@ -33,20 +33,20 @@ impl Flow {
 
 /// Lateness of several actions, performed one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Late {
+pub struct LatenessSeries {
     /// Lateness of the first action, in ns.
     pub first: u64,
     /// Decrease of the lateness from one action to the next, in ns.
     pub step: u64,
 }
 
-impl Late {
+impl LatenessSeries {
     /// All actions are on time.
     pub const NOT: Self = Self { first: 0, step: 0 };
 
     /// Lateness of one action, in ns.
     #[inline]
-    pub(super) fn of(self, number: u32) -> u64 {
+    pub(super) fn of_action(self, number: u32) -> u64 {
         let made_up = self.step.saturating_mul(number.into());
         self.first.saturating_sub(made_up)
     }
@@ -57,21 +57,21 @@ impl<O: Observer> Machine<O> {
     /// first. Returns the number sent, which is smaller if no idle connection is left or the sink has no room. A UDP
     /// flow and a SYN of a flood always count as idle.
     pub fn ask(&mut self, now: u64, n: u32, sink: &mut impl FrameSink) -> u32 {
-        self.ask_late(now, n, Late::NOT, sink)
+        self.ask_late(now, n, LatenessSeries::NOT, sink)
     }
 
     /// Like [`Machine::ask`], for requests that are sent later than they were due.
-    pub fn ask_late(&mut self, now: u64, n: u32, late: Late, sink: &mut impl FrameSink) -> u32 {
+    pub fn ask_late(&mut self, now: u64, n: u32, late: LatenessSeries, sink: &mut impl FrameSink) -> u32 {
         let mut asked = 0;
         if self.finishing || !self.paced {
             return 0;
         }
         while asked < n && self.left > 0 && sink.lend().is_some() {
-            let Some(id) = self.next_resting() else {
+            let Some(id) = self.next_idle() else {
                 break;
             };
-            let late = Late {
-                first: late.of(asked),
+            let late = LatenessSeries {
+                first: late.of_action(asked),
                 ..late
             };
             match self.ask_one(now, id, n - asked, late, sink) {
@@ -93,15 +93,15 @@ impl<O: Observer> Machine<O> {
             return 0;
         };
         let most = u16::try_from(late.len()).unwrap_or(u16::MAX);
-        let n = most.min(self.room(id));
+        let n = most.min(self.free_requests(id));
         // If something is in flight, the timer already runs.
         let restart = self.table.slab.get(id).in_flight() == 0;
         let n = self.queue_requests(now, id, n, |i| late[usize::from(i)]);
-        if n == 0 || self.room(id) > 0 {
-            self.rest(id);
+        if n == 0 || self.free_requests(id) > 0 {
+            self.enqueue_idle(id);
         }
         if n > 0 {
-            self.settle(now, id, restart, sink);
+            self.send_and_set_timer(now, id, restart, sink);
         }
         n.into()
     }
@@ -121,20 +121,20 @@ impl<O: Observer> Machine<O> {
         self.paced = paced;
         if paced {
             for id in 0..self.table.slab.extent() {
-                if !self.can_rest(id) {
+                if !self.is_ready_for_request(id) {
                     continue;
                 }
                 let conn = self.table.slab.get(id);
-                if conn.state == State::Open {
+                if conn.state == ConnectionState::Open {
                     conn.stamp = u64::MAX;
                 }
-                self.rest(id);
+                self.enqueue_idle(id);
             }
             return;
         }
-        while let Some(id) = self.next_resting() {
+        while let Some(id) = self.next_idle() {
             let conn = self.table.slab.get(id);
-            if conn.state == State::Udp {
+            if conn.state == ConnectionState::Udp {
                 conn.stamp = now;
                 let waiting = u16::try_from(conn.waiting()).unwrap_or(u16::MAX);
                 let n = match interval {
@@ -153,20 +153,20 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Returns true if a request may be sent on the connection.
-    fn can_rest(&mut self, id: u32) -> bool {
+    fn is_ready_for_request(&mut self, id: u32) -> bool {
         let flood = self.client.as_ref().is_some_and(|client| client.flood);
         let conn = self.table.slab.get(id);
         match conn.state {
-            State::Udp => conn.requests > 0,
-            State::Open => conn.has(flag::PAUSED),
-            State::SynSent => flood,
+            ConnectionState::Udp => conn.requests > 0,
+            ConnectionState::Open => conn.has(flag::PAUSED),
+            ConnectionState::SynSent => flood,
             _ => false,
         }
     }
 
     /// Adds a connection to the end of the queue of idle connections.
     #[inline]
-    pub(super) fn rest(&mut self, id: u32) {
+    pub(super) fn enqueue_idle(&mut self, id: u32) {
         if self.resting.len() > 64 + 2 * self.table.len() as usize {
             // Most entries are stale.
             let slab = &mut self.table.slab;
@@ -179,9 +179,9 @@ impl<O: Observer> Machine<O> {
     }
 
     #[inline]
-    fn next_resting(&mut self) -> Option<u32> {
+    fn next_idle(&mut self) -> Option<u32> {
         while let Some((id, ticket)) = self.resting.pop_front() {
-            if self.table.slab.get(id).lateness == ticket && self.can_rest(id) {
+            if self.table.slab.get(id).lateness == ticket && self.is_ready_for_request(id) {
                 self.table.slab.get(id).lateness = 0;
                 return Some(id);
             }
@@ -189,13 +189,13 @@ impl<O: Observer> Machine<O> {
         None
     }
 
-    /// Like `next_resting`, but also returns connections in use that may have more requests in flight.
+    /// Like `next_idle`, but also returns connections in use that may have more requests in flight.
     fn next_with_room(&mut self) -> Option<u32> {
         while let Some((id, ticket)) = self.resting.pop_front() {
             if self.table.slab.get(id).lateness != ticket {
                 continue;
             }
-            if self.can_rest(id) || self.slides && self.room(id) > 0 {
+            if self.is_ready_for_request(id) || self.slides && self.free_requests(id) > 0 {
                 self.table.slab.get(id).lateness = 0;
                 return Some(id);
             }
@@ -204,11 +204,11 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Number of additional requests that an open connection may have in flight.
-    pub(super) fn room(&mut self, id: u32) -> u16 {
+    pub(super) fn free_requests(&mut self, id: u32) -> u16 {
         let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
         let conn = self.table.slab.get(id);
         let ends = flag::FIN_QUEUED | flag::FIN_RECEIVED | flag::SEND_RST;
-        if conn.state != State::Open || conn.has(ends) {
+        if conn.state != ConnectionState::Open || conn.has(ends) {
             return 0;
         }
         pipeline.saturating_sub(conn.outstanding).min(conn.requests)
@@ -220,7 +220,7 @@ impl<O: Observer> Machine<O> {
         now: u64,
         id: u32,
         most: u32,
-        late: Late,
+        late: LatenessSeries,
         sink: &mut impl FrameSink,
     ) -> u32 {
         let pipeline = self.client.as_ref().map_or(1, |c| c.pipeline.max(1));
@@ -231,34 +231,34 @@ impl<O: Observer> Machine<O> {
         };
         let n = left.min(pipeline.into());
         match conn.state {
-            State::Udp => {
+            ConnectionState::Udp => {
                 // No other flow waits for its turn, so this one sends all.
                 let n = if self.resting.is_empty() { left } else { n };
                 let sent = self.send_flow(now, id, n, late, sink);
                 if self.table.slab.get(id).requests > 0 {
-                    self.rest(id);
+                    self.enqueue_idle(id);
                 } else {
                     self.end_if_over(now, id);
                 }
                 sent
             }
-            State::SynSent => {
+            ConnectionState::SynSent => {
                 self.next_syn(now, id, sink);
                 if self.table.slab.get(id).requests == 0 {
                     self.complete(now, id);
                 } else {
-                    self.rest(id);
+                    self.enqueue_idle(id);
                 }
                 1
             }
             _ => {
-                let n = self.queue_requests(now, id, n as u16, |i| late.of(i.into()));
+                let n = self.queue_requests(now, id, n as u16, |i| late.of_action(i.into()));
                 if n == 0 {
                     // No room to record the requests.
-                    self.rest(id);
+                    self.enqueue_idle(id);
                     return 0;
                 }
-                self.settle(now, id, true, sink);
+                self.send_and_set_timer(now, id, true, sink);
                 n.into()
             }
         }
@@ -270,7 +270,7 @@ impl<O: Observer> Machine<O> {
         now: u64,
         id: u32,
         n: u32,
-        late: Late,
+        late: LatenessSeries,
         sink: &mut impl FrameSink,
     ) -> u32 {
         let is_repeated = self.flow.owner == id || n >= WORTH_REPEATING || self.table.len() == 1;
@@ -286,7 +286,7 @@ impl<O: Observer> Machine<O> {
             }
             while sent < n {
                 let Some(out) = sink.lend() else { break };
-                let number = self.remember(now, id, late.of(sent));
+                let number = self.remember(now, id, late.of_action(sent));
                 let number = number.map(|number| self.requests.write(number, now));
                 let len = self.builder.again(&self.flow.frame, number.as_ref(), out);
                 sink.commit(len);
@@ -295,7 +295,7 @@ impl<O: Observer> Machine<O> {
             }
         } else {
             while sent < n {
-                let lateness = late.of(sent);
+                let lateness = late.of_action(sent);
                 let Some(len) = self.send_datagram(now, id, lateness, sink) else {
                     break;
                 };
@@ -327,7 +327,7 @@ impl<O: Observer> Machine<O> {
         let len = self
             .builder
             .udp(out, &path, text.len() as usize, |to| text.write(0, to));
-        self.flow = Flow {
+        self.flow = PrebuiltDatagram {
             owner: id,
             frame: self.builder.remember(&out[..len], &path),
         };
@@ -345,7 +345,7 @@ impl<O: Observer> Machine<O> {
         } else {
             u64::MAX
         };
-        self.rest(id);
+        self.enqueue_idle(id);
     }
 
     /// Closes client connections beyond `most` and counts them as completed: idle connections first, a few per call,
@@ -362,7 +362,7 @@ impl<O: Observer> Machine<O> {
     fn close_surplus(&mut self, now: u64) {
         if self.paced {
             for _ in 0..self.surplus.min(SWEEP) {
-                let Some(id) = self.next_resting() else {
+                let Some(id) = self.next_idle() else {
                     return;
                 };
                 self.surplus -= 1;
@@ -375,7 +375,7 @@ impl<O: Observer> Machine<O> {
             self.sweep = if self.sweep < extent { self.sweep } else { 0 };
             let id = self.sweep;
             self.sweep += 1;
-            if self.surplus > 0 && self.can_rest(id) {
+            if self.surplus > 0 && self.is_ready_for_request(id) {
                 self.surplus -= 1;
                 self.close_resting(now, id);
             }
@@ -387,12 +387,12 @@ impl<O: Observer> Machine<O> {
         let how = self.client.as_ref().map_or(Close::Fin, |c| c.close);
         let conn = self.table.slab.get(id);
         match conn.state {
-            State::Open => {
+            ConnectionState::Open => {
                 self.close(now, id, how);
                 let conn = self.table.slab.get(id);
                 Self::enqueue(&mut self.queue, conn, id);
             }
-            State::Udp => {
+            ConnectionState::Udp => {
                 // Answers on their way are still awaited.
                 conn.requests = 0;
                 self.close_begins(id);

@@ -97,15 +97,15 @@ fn version_2(bytes: &[u8]) -> Option<Proxy> {
 
 /// Address and port of the client in a TOA option: kind 254, port, then 4 or 16 bytes of address.
 pub(crate) fn toa(bytes: &[u8]) -> Option<(Addr, u16)> {
-    told(bytes, 254)
+    address_option(bytes, 254)
 }
 
 /// Address and port of the client in a UOA option: kind 31 among the IPv4 options.
 pub(crate) fn uoa(bytes: &[u8]) -> Option<(Addr, u16)> {
-    told(bytes, 31)
+    address_option(bytes, 31)
 }
 
-fn told(bytes: &[u8], wanted: u8) -> Option<(Addr, u16)> {
+fn address_option(bytes: &[u8], wanted: u8) -> Option<(Addr, u16)> {
     options(bytes).find_map(|(kind, content)| {
         let (port, address) = content.split_first_chunk::<2>()?;
         let address = match address.len() {

@@ -4,7 +4,7 @@ use wb_http1::Progress;
 
 use crate::addr::Addr;
 use crate::rtt::Rtt;
-use crate::timer::Link;
+use crate::timer::TimerLink;
 
 /// Tuple from the local point of view; the local address is an index into the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Key {
 /// acknowledged and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     Free,
     SynSent,
     SynReceived,
@@ -96,7 +96,7 @@ pub(crate) const ENDLESS: u16 = u16::MAX;
 #[repr(C)]
 pub(crate) struct Conn {
     pub(crate) key: Key,
-    pub(crate) link: Link,
+    pub(crate) link: TimerLink,
     /// Oldest unacknowledged sequence number (SND.UNA in RFC 9293).
     pub(crate) oldest: u32,
     /// Next sequence number to send (SND.NXT).
@@ -107,7 +107,7 @@ pub(crate) struct Conn {
     pub(crate) queued_len: u32,
     /// Window of the peer, unscaled.
     pub(crate) window: u16,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Window scale of the peer (low 4 bits), and bits of [`pack`].
     pub(crate) packed: u8,
     /// Start of the current phase in ns: SYN, last request or close. During a pause: its end.
@@ -141,13 +141,13 @@ impl Conn {
             local: 0,
             ports: 0,
         },
-        link: Link::IDLE,
+        link: TimerLink::IDLE,
         oldest: 0,
         next_seq: 0,
         expected: 0,
         queued_len: 0,
         window: 0,
-        state: State::Free,
+        state: ConnectionState::Free,
         packed: 0,
         stamp: 0,
         progress: Progress::NEW,

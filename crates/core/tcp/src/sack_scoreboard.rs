@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::conn::before;
+use crate::connection::before;
 
 /// Segments above a hole that indicate a loss while no reordering has been seen: RFC 5681 section 3.2.
 const DUPLICATES: u32 = 3;
@@ -17,7 +17,7 @@ const PATIENCE_LASTS: u8 = 16;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum SegmentState {
     Sent,
     Arrived,
     /// To be retransmitted.
@@ -28,7 +28,7 @@ enum Fate {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     end: u32,
-    fate: Fate,
+    fate: SegmentState,
     /// Sent more than once.
     again: bool,
     /// Time of the last transmission.
@@ -37,7 +37,7 @@ struct Run {
 
 /// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct AckResult {
     /// Bytes newly known to have arrived.
     pub(crate) arrived: u32,
     /// Round-trip time sample, ns.
@@ -47,7 +47,7 @@ pub(crate) struct News {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct SackScoreboard {
     runs: VecDeque<Run>,
     /// Start of the first run: the oldest unacknowledged number.
     first: u32,
@@ -84,7 +84,7 @@ pub(crate) struct Board {
     active: bool,
 }
 
-impl Board {
+impl SackScoreboard {
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.active
@@ -127,10 +127,10 @@ impl Board {
             return;
         }
         match self.runs.back_mut() {
-            Some(run) if run.at == at && run.fate == Fate::Sent && !run.again => run.end = end,
+            Some(run) if run.at == at && run.fate == SegmentState::Sent && !run.again => run.end = end,
             _ => self.runs.push_back(Run {
                 end,
-                fate: Fate::Sent,
+                fate: SegmentState::Sent,
                 again: false,
                 at,
             }),
@@ -155,8 +155,8 @@ impl Board {
         oldest: u32,
         next: u32,
         blocks: &[(u32, u32)],
-    ) -> News {
-        let mut news = News::default();
+    ) -> AckResult {
+        let mut news = AckResult::default();
         let mut latest = None;
         while before(self.first, oldest) {
             let Some(run) = self.runs.front_mut() else {
@@ -170,15 +170,15 @@ impl Board {
             let len = end.wrapping_sub(self.first);
             let whole = *run;
             match run.fate {
-                Fate::Arrived => self.arrived -= len,
-                Fate::Lost => self.lost -= len,
-                Fate::Sent => {}
+                SegmentState::Arrived => self.arrived -= len,
+                SegmentState::Lost => self.lost -= len,
+                SegmentState::Sent => {}
             }
             if end == run.end {
                 self.runs.pop_front();
             }
             self.first = end;
-            if whole.fate != Fate::Arrived {
+            if whole.fate != SegmentState::Arrived {
                 news.arrived += len;
                 self.note_arrival(now, Run { end, ..whole }, &mut latest);
             }
@@ -246,15 +246,15 @@ impl Board {
         while before(cursor, end) {
             let Some(&run) = self.runs.get(at) else { break };
             let stop = if before(end, run.end) { end } else { run.end };
-            if run.fate != Fate::Arrived {
+            if run.fate != SegmentState::Arrived {
                 at = self.isolate(at, cursor, stop);
                 let len = stop.wrapping_sub(cursor);
-                if run.fate == Fate::Lost {
+                if run.fate == SegmentState::Lost {
                     self.lost -= len;
                 }
                 self.arrived += len;
                 new += len;
-                self.runs[at].fate = Fate::Arrived;
+                self.runs[at].fate = SegmentState::Arrived;
                 self.note_arrival(now, Run { end: stop, ..run }, latest);
                 at = self.join(at);
             }
@@ -288,12 +288,12 @@ impl Board {
         if self
             .runs
             .get(at + 1)
-            .is_some_and(|run| run.fate == Fate::Arrived)
+            .is_some_and(|run| run.fate == SegmentState::Arrived)
         {
             self.runs[at].end = self.runs[at + 1].end;
             self.runs.remove(at + 1);
         }
-        if at > 0 && self.runs[at - 1].fate == Fate::Arrived {
+        if at > 0 && self.runs[at - 1].fate == SegmentState::Arrived {
             self.runs[at - 1].end = self.runs[at].end;
             self.runs.remove(at);
             at -= 1;
@@ -330,15 +330,15 @@ impl Board {
         };
         let mut begins = self.first;
         for run in &mut self.runs {
-            if run.fate == Fate::Sent && is_later(self.newest, (run.at, run.end)) {
+            if run.fate == SegmentState::Sent && is_later(self.newest, (run.at, run.end)) {
                 let due = (run.at + self.newest_took).saturating_add(patience);
                 if due <= now {
-                    run.fate = Fate::Lost;
+                    run.fate = SegmentState::Lost;
                     self.lost += run.end.wrapping_sub(begins);
                 } else {
                     self.lost_due = self.lost_due.min(due);
                 }
-            } else if run.fate == Fate::Sent
+            } else if run.fate == SegmentState::Sent
                 && run.at > self.newest.0
                 && !before(begins, self.highest)
             {
@@ -363,8 +363,8 @@ impl Board {
     /// Undoes an unnecessary recovery: nothing is lost.
     pub(crate) fn undo(&mut self) -> Option<(u16, u16)> {
         for run in &mut self.runs {
-            if run.fate == Fate::Lost {
-                run.fate = Fate::Sent;
+            if run.fate == SegmentState::Lost {
+                run.fate = SegmentState::Sent;
             }
         }
         self.lost = 0;
@@ -378,17 +378,17 @@ impl Board {
         let reneged = self
             .runs
             .front()
-            .is_some_and(|run| run.fate == Fate::Arrived);
+            .is_some_and(|run| run.fate == SegmentState::Arrived);
         let mut begins = self.first;
         for run in &mut self.runs {
             let len = run.end.wrapping_sub(begins);
             begins = run.end;
             match run.fate {
-                Fate::Arrived if reneged => self.arrived -= len,
-                Fate::Sent => {}
+                SegmentState::Arrived if reneged => self.arrived -= len,
+                SegmentState::Sent => {}
                 _ => continue,
             }
-            run.fate = Fate::Lost;
+            run.fate = SegmentState::Lost;
             self.lost += len;
         }
         self.force = true;
@@ -403,7 +403,7 @@ impl Board {
         }
         let mut begins = self.first;
         for run in &self.runs {
-            if run.fate == Fate::Lost {
+            if run.fate == SegmentState::Lost {
                 let len = run.end.wrapping_sub(begins).min(mss);
                 return Some((begins, begins.wrapping_add(len)));
             }
@@ -427,9 +427,9 @@ impl Board {
             .checked_sub(1)
             .map_or(self.first, |before| self.runs[before].end);
         let start = if before(start, begins) { begins } else { start };
-        if run.fate == Fate::Sent && run.end == end {
+        if run.fate == SegmentState::Sent && run.end == end {
             let at = self.isolate(at, start, end);
-            self.runs[at].fate = Fate::Lost;
+            self.runs[at].fate = SegmentState::Lost;
             self.lost += end.wrapping_sub(start);
             self.force = true;
         }
@@ -442,7 +442,7 @@ impl Board {
         if self
             .runs
             .get(place)
-            .is_none_or(|run| run.fate != Fate::Lost)
+            .is_none_or(|run| run.fate != SegmentState::Lost)
         {
             return;
         }
@@ -450,7 +450,7 @@ impl Board {
         let end = if before(stop, end) { stop } else { end };
         let place = self.isolate(place, start, end);
         let run = &mut self.runs[place];
-        (run.fate, run.again, run.at) = (Fate::Sent, true, at);
+        (run.fate, run.again, run.at) = (SegmentState::Sent, true, at);
         self.lost -= end.wrapping_sub(start);
         self.again += 1;
     }
