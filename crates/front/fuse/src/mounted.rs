@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags};
-use wb_host::{MountTable, writer};
+use wb_host::{MountTable, pending_signals};
 
 use crate::folder::Folder;
 use crate::waiting::Waiting;
@@ -519,8 +519,8 @@ impl Watcher {
                 return self.end();
             }
             self.wait_for_news();
-            for (name, writer) in self.shared.waiting.interrupted(writer::is_interrupted) {
-                self.files.interrupted(&name, writer);
+            for (name, writer) in self.shared.waiting.interrupted(pending_signals::is_interrupted) {
+                self.files.interrupted(&name, pending_signals);
             }
         }
     }

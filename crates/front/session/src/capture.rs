@@ -20,7 +20,7 @@ use wb_host::{
     expression::{LINK_ETHERNET, LiveFilter, compile, compile_live},
     link::XdpProgram,
     offloads::OffloadsOff,
-    user::Kept,
+    user::KeptPrivileges,
 };
 use wb_model::{
     CaptureLive, Driver, JobKind, Phase, Plan, PortPlan, Snapshot, Totals,
@@ -183,7 +183,7 @@ impl Captures {
             .map_err(StartError::Output)?;
         if job.user.is_some() {
             let opens_anywhere = false;
-            wb_host::user::keep_only(Kept {
+            wb_host::user::keep_only(KeptPrivileges {
                 opens_anywhere,
                 ..kept
             })
@@ -319,12 +319,12 @@ fn whole(filter: &LiveFilter, locator: &impl std::fmt::Display) -> Result<Progra
 
 /// What has to be done after the user has changed: like tcpdump, a capture into one file opens it where root
 /// could; and the XDP program is told to let nothing more in.
-fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> Kept {
+fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> KeptPrivileges {
     let one_file = |o: &CaptureOutput| {
         let rotates = o.rotate_bytes > 0 || o.rotate_frames > 0 || o.rotate_time.is_some();
         !rotates && !o.part && o.command.is_none()
     };
-    Kept {
+    KeptPrivileges {
         opens_anywhere: job.output.as_ref().is_some_and(one_file),
         bpf: ports.iter().any(|port| port.facts.driver == "xdp"),
     }

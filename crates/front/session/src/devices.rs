@@ -82,7 +82,7 @@ pub(crate) struct Devices {
     /// They keep from the host what is counted, for as long as they live.
     consumers: Vec<Consumer>,
     /// They let in at the other end what the kernel makes.
-    _passages: Vec<wb_live::Passage>,
+    _passages: Vec<wb_live::PassProgram>,
     control: Arc<Control>,
     /// One for each CPU that has devices, with the numbers of these.
     senders: Workers<Vec<DeviceOutcome>>,

@@ -123,7 +123,7 @@ fn in_use(wire: &Wire, about: &InterfaceDescription) -> Option<String> {
             .into_iter()
             .find_map(|direction| {
                 let (name, index) = (&interface.name, interface.index);
-                QueueLock::take(&wire.namespace, name, index, queue, direction).err()
+                QueueLock::acquire(&wire.namespace, name, index, queue, direction).err()
             })
     });
     held.map(|error| error.to_string())

@@ -572,7 +572,7 @@ fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>
         ];
         for (wanted, direction) in directions {
             if wanted {
-                let lock = QueueLock::take(
+                let lock = QueueLock::acquire(
                     &wire.namespace,
                     &wire.interface.name,
                     wire.interface.index,

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_host::{Ethtool, Namespace, Netlink, user::Kept};
+use wb_host::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
     socket::{
@@ -352,12 +352,12 @@ fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     match job.user.as_deref() {
         Some("root") => Ok(()),
         Some(user) => {
-            wb_host::user::become_user(user, Kept::default()).map_err(StartError::machine)
+            wb_host::user::become_user(user, KeptPrivileges::default()).map_err(StartError::machine)
         }
         // A machine may have no such user, and a user namespace knows nobody but its own root, who
         // is none.
         None if rustix::process::geteuid().is_root() => {
-            let _ = wb_host::user::become_user(UNPRIVILEGED, Kept::default());
+            let _ = wb_host::user::become_user(UNPRIVILEGED, KeptPrivileges::default());
             Ok(())
         }
         None => Ok(()),

@@ -221,7 +221,7 @@ pub(crate) struct Traffic {
     /// Their workers, by port.
     offloaded: Vec<Vec<OffloadedWorker>>,
     /// What lets their frames in at the other ends of labs.
-    passages: Vec<wb_live::Passage>,
+    passages: Vec<wb_live::PassProgram>,
     live: Live,
     asked: Asked,
     stopping: bool,

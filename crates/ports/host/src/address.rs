@@ -8,7 +8,7 @@ use netlink_packet_route::address::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::error::Result;
-use crate::netlink::{Ask, Netlink};
+use crate::netlink::{NetlinkRequest, Netlink};
 
 /// Address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Netlink {
         let mut request = AddressMessage::default();
         request.header.index = index;
         let answers = self
-            .ask(RouteNetlinkMessage::GetAddress(request), Ask::Dump)
+            .ask(RouteNetlinkMessage::GetAddress(request), NetlinkRequest::Dump)
             .map_err(|refusal| refusal.on("list the addresses of", name))?;
         // Without strict checking the kernel lists the addresses of all interfaces.
         Ok(answers
@@ -58,7 +58,7 @@ impl Netlink {
     pub fn all_addresses(&self) -> Result<Vec<InterfaceAddress>> {
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self
-            .ask(request, Ask::Dump)
+            .ask(request, NetlinkRequest::Dump)
             .map_err(|refusal| refusal.on("list the addresses of", "all interfaces"))?;
         Ok(answers
             .iter()
@@ -92,7 +92,7 @@ impl Netlink {
                     .push(AddressAttribute::Flags(AddressFlags::Nodad));
             }
         }
-        self.ask(RouteNetlinkMessage::NewAddress(message), Ask::Replace)
+        self.ask(RouteNetlinkMessage::NewAddress(message), NetlinkRequest::Replace)
             .map(drop)
             .map_err(|refusal| {
                 refusal.on(
@@ -108,7 +108,7 @@ impl Netlink {
     /// See [`Netlink::add_address`]; a refusal if the interface does not have the address.
     pub fn remove_address(&self, name: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
         let message = self.message(name, address, prefix_len)?;
-        self.ask(RouteNetlinkMessage::DelAddress(message), Ask::Plain)
+        self.ask(RouteNetlinkMessage::DelAddress(message), NetlinkRequest::Plain)
             .map(drop)
             .map_err(|refusal| {
                 refusal.on(

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{HostError, Result};
-use crate::folder::own_folder;
+use crate::private_folder::own_folder;
 use crate::process;
 
 /// Folder of the records.
@@ -18,13 +18,13 @@ const IRQS: &str = "/proc/irq";
 
 /// Interrupts that are moved until the value is dropped.
 #[derive(Debug)]
-pub struct Moved {
+pub struct MovedInterrupts {
     irqs: PathBuf,
-    record: Record,
+    record: AffinityRecord,
     path: PathBuf,
 }
 
-impl Moved {
+impl MovedInterrupts {
     /// Moves each interrupt to the CPU of its pair (interrupt, CPU).
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Moved {
     }
 
     fn below(irqs: &Path, folder: &Path, moves: &[(u32, u32)]) -> Result<Self> {
-        let mut record = Record {
+        let mut record = AffinityRecord {
             pid: std::process::id(),
             start_time: process::own_start_time(),
             were: Vec::new(),
@@ -63,7 +63,7 @@ impl Moved {
     }
 }
 
-impl Drop for Moved {
+impl Drop for MovedInterrupts {
     fn drop(&mut self) {
         // A removed device has no interrupts left.
         let _ = self.record.put_back(&self.irqs);
@@ -104,7 +104,7 @@ fn repair_in(irqs: &Path, folder: &Path) -> Vec<String> {
         let path = entry.path();
         let record = fs::read_to_string(&path)
             .ok()
-            .and_then(|text| Record::of(&text));
+            .and_then(|text| AffinityRecord::parse(&text));
         // A truncated record: its writer ended before it moved an interrupt.
         let Some(record) = record else { continue };
         if process::is_alive(record.pid, record.start_time) {
@@ -129,14 +129,14 @@ fn repair_in(irqs: &Path, folder: &Path) -> Vec<String> {
 
 /// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
+struct AffinityRecord {
     pid: u32,
     start_time: u64,
     /// Interrupts and their previous CPU lists.
     were: Vec<(u32, String)>,
 }
 
-impl Record {
+impl AffinityRecord {
     fn text(&self) -> String {
         let lines: Vec<String> = self
             .were
@@ -146,7 +146,7 @@ impl Record {
         format!("{} {}\n{}end\n", self.pid, self.start_time, lines.concat())
     }
 
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut lines: Vec<&str> = text.strip_suffix("end\n")?.lines().collect();
         let (pid, start_time) = (!lines.is_empty())
             .then(|| lines.remove(0))?
@@ -200,8 +200,8 @@ mod tests {
             text.trim().to_owned()
         }
 
-        fn moved(&self, moves: &[(u32, u32)]) -> Result<Moved> {
-            Moved::below(self.irqs.path(), self.folder.path(), moves)
+        fn moved(&self, moves: &[(u32, u32)]) -> Result<MovedInterrupts> {
+            MovedInterrupts::below(self.irqs.path(), self.folder.path(), moves)
         }
 
         fn records(&self) -> usize {
@@ -236,7 +236,7 @@ mod tests {
         let repair = || repair_in(machine.irqs.path(), machine.folder.path());
         assert_eq!(repair(), [""; 0], "its process lives");
         // A record as if from another process that was killed.
-        let record = Record {
+        let record = AffinityRecord {
             start_time: 1,
             ..moved.record.clone()
         };
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((machine.list(40), machine.records()), ("0-3".into(), 0));
         let text = record.text();
         for cut in 0..text.len() - 1 {
-            assert_eq!(Record::of(&text[..cut]), None, "{cut}");
+            assert_eq!(AffinityRecord::parse(&text[..cut]), None, "{cut}");
         }
     }
 }

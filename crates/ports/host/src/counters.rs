@@ -25,11 +25,11 @@ const COUNTS_FCS: [&str; 2] = ["tg3", "e1000e"];
 
 /// Interfaces that are read together.
 pub struct Interfaces {
-    places: Vec<Place>,
+    places: Vec<NamespaceInterfaces>,
 }
 
 /// Interfaces of one namespace.
-struct Place {
+struct NamespaceInterfaces {
     /// Prefix of their names: `NODE/`.
     prefix: String,
     netlink: Netlink,
@@ -50,7 +50,7 @@ impl Interfaces {
     /// # Errors
     /// [`HostError::UnknownInterface`], an unknown namespace, or one that cannot be entered.
     pub fn open(wanted: &[(Option<String>, Option<String>)]) -> Result<Self> {
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<NamespaceInterfaces> = Vec::new();
         let here = [(None, None)];
         for (node, name) in if wanted.is_empty() { &here } else { wanted } {
             let prefix = node.as_ref().map_or(String::new(), |n| format!("{n}/"));
@@ -62,7 +62,7 @@ impl Interfaces {
                         Some(node) => Namespace::named(node)?,
                         None => Namespace::current()?,
                     };
-                    places.push(Place {
+                    places.push(NamespaceInterfaces {
                         prefix,
                         netlink: Netlink::open(&namespace)?,
                         ethtool: Ethtool::open(&namespace)?,
@@ -133,7 +133,7 @@ impl Interfaces {
     /// Namespaces and names of the last read.
     #[must_use]
     pub fn known(&self) -> Vec<(Namespace, String)> {
-        let of = |place: &Place| {
+        let of = |place: &NamespaceInterfaces| {
             let names = place.facts.values().map(|(name, _)| name.clone());
             let namespace = place.netlink.namespace().clone();
             names
@@ -146,7 +146,7 @@ impl Interfaces {
     }
 }
 
-impl Place {
+impl NamespaceInterfaces {
     fn links(&mut self) -> Result<Vec<(u64, Link, LinkCounters)>> {
         if self.wanted.is_empty() || self.wanted.len() > ONE_BY_ONE {
             let all = self.netlink.all_counters()?;

@@ -219,13 +219,13 @@ impl Offload {
 }
 
 /// Features of an offload: which of them exist, can be changed, and are active.
-struct Features {
+struct RawFeatures {
     covered: Vec<u32>,
     available: Vec<u32>,
     active: Vec<u32>,
 }
 
-impl Features {
+impl RawFeatures {
     fn on(&self) -> bool {
         self.covered
             .iter()
@@ -526,7 +526,7 @@ impl Ethtool {
         interface: &str,
         offload: Offload,
         operation: &'static str,
-    ) -> Result<Option<Features>> {
+    ) -> Result<Option<RawFeatures>> {
         let names = self.strings(interface, SS_FEATURES, operation)?;
         let blocks = names.len().div_ceil(32);
         let mut answer = words(&[GFEATURES, blocks as u32]);
@@ -534,7 +534,7 @@ impl Ethtool {
         if blocks == 0 || !self.exchange(interface, &mut answer, operation)? {
             return Ok(None);
         }
-        let mut features = Features {
+        let mut features = RawFeatures {
             covered: vec![0; blocks],
             // Words of a block: available, requested, active, never changed.
             available: (0..blocks)

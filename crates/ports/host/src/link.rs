@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use wb_counters::LinkCounters;
 
 use crate::error::{self, HostError, Result};
-use crate::netlink::{Ask, Netlink, Refusal};
+use crate::netlink::{NetlinkRequest, Netlink, NetlinkRefusal};
 use crate::netns::{self, Namespace};
 
 /// net/if.h: IFNAMSIZ without the terminating zero.
@@ -212,7 +212,7 @@ pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
     ]));
     let netlink = Netlink::open(a.namespace)?;
     netlink
-        .ask(RouteNetlinkMessage::NewLink(message), Ask::Create)
+        .ask(RouteNetlinkMessage::NewLink(message), NetlinkRequest::Create)
         .map(drop)
         .map_err(|refusal| {
             if refusal.errno() != Some(libc::EEXIST) {
@@ -253,7 +253,7 @@ impl Netlink {
     pub fn links(&self) -> Result<Vec<Link>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self
-            .ask(request, Ask::Dump)
+            .ask(request, NetlinkRequest::Dump)
             .map_err(|r| r.on("list", self.interfaces()))?;
         let mut links: Vec<Link> = answers.iter().filter_map(as_link).map(Link::from).collect();
         links.sort_by_key(|link| link.index);
@@ -285,7 +285,7 @@ impl Netlink {
         let message = self.message_of(name)?;
         counters_of(&message).ok_or_else(|| {
             let none = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-            Refusal::from(none).on("read the counters of", name)
+            NetlinkRefusal::from(none).on("read the counters of", name)
         })
     }
 
@@ -339,7 +339,7 @@ impl Netlink {
     pub fn delete_link(&self, name: &str) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = self.link(name)?.index;
-        self.ask(RouteNetlinkMessage::DelLink(message), Ask::Plain)
+        self.ask(RouteNetlinkMessage::DelLink(message), NetlinkRequest::Plain)
             .map(drop)
             .map_err(|refusal| refusal.on("delete", name))
     }
@@ -353,7 +353,7 @@ impl Netlink {
         let mut message = LinkMessage::default();
         message.header.index = self.link(name)?.index;
         edit(&mut message);
-        self.ask(RouteNetlinkMessage::SetLink(message), Ask::Plain)
+        self.ask(RouteNetlinkMessage::SetLink(message), NetlinkRequest::Plain)
             .map(drop)
             .map_err(|refusal| refusal.on(operation, name))
     }
@@ -362,7 +362,7 @@ impl Netlink {
     pub(crate) fn all_counters(&self) -> Result<Vec<(Link, LinkCounters)>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self
-            .ask(request, Ask::Dump)
+            .ask(request, NetlinkRequest::Dump)
             .map_err(|r| r.on("list", self.interfaces()))?;
         let with_counters = |message| Some((Link::from(message), counters_of(message)?));
         Ok(answers
@@ -376,7 +376,7 @@ impl Netlink {
     pub(crate) fn counters_at(&self, index: u32) -> Result<Option<(Link, LinkCounters)>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
-        match self.ask(RouteNetlinkMessage::GetLink(message), Ask::Plain) {
+        match self.ask(RouteNetlinkMessage::GetLink(message), NetlinkRequest::Plain) {
             Ok(answers) => Ok(answers
                 .iter()
                 .find_map(as_link)
@@ -392,7 +392,7 @@ impl Netlink {
         }
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.into()));
-        match self.ask(RouteNetlinkMessage::GetLink(message), Ask::Plain) {
+        match self.ask(RouteNetlinkMessage::GetLink(message), NetlinkRequest::Plain) {
             Ok(answers) => match answers.into_iter().next() {
                 Some(RouteNetlinkMessage::NewLink(message)) => Ok(message),
                 _ => Err(self.unknown(name)?),

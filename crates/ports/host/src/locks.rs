@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::error::{HostError, Result};
-use crate::folder::own_folder;
+use crate::private_folder::own_folder;
 use crate::netns::Namespace;
 use crate::process;
 
@@ -47,7 +47,7 @@ impl QueueLock {
     /// # Errors
     /// [`HostError::QueueHeld`] with the process and command of the owner; a refusal if no folder for locks is
     /// writable.
-    pub fn take(
+    pub fn acquire(
         namespace: &Namespace,
         interface: &str,
         ifindex: u32,
@@ -190,7 +190,7 @@ mod tests {
         let here = Namespace::current().unwrap();
         // No interface has such an index, so no other process uses it.
         let index = 0x7f00_0000 + std::process::id();
-        let take = |queue, direction| QueueLock::take(&here, "eth0", index, queue, direction);
+        let take = |queue, direction| QueueLock::acquire(&here, "eth0", index, queue, direction);
 
         let first = take(0, Direction::Tx).unwrap();
         let error = take(0, Direction::Tx).unwrap_err().to_string();
@@ -228,7 +228,7 @@ mod tests {
             "1\na command that is long gone and has a long name\n",
         )
         .unwrap();
-        let lock = QueueLock::take(&here, "eth0", index, 0, Direction::Rx).unwrap();
+        let lock = QueueLock::acquire(&here, "eth0", index, 0, Direction::Rx).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(
             text.starts_with(&format!("{}\n", std::process::id())) && !text.contains("long gone")

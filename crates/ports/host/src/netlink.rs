@@ -38,7 +38,7 @@ pub struct Netlink {
 
 /// Kind of a request, and its treatment of existing objects.
 #[derive(Clone, Copy)]
-pub(crate) enum Ask {
+pub(crate) enum NetlinkRequest {
     /// Read or change; creates nothing.
     Plain,
     /// Create, and fail if the object exists.
@@ -51,12 +51,12 @@ pub(crate) enum Ask {
 
 /// Refusal of the kernel: the error number and often a message.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct NetlinkRefusal {
     pub(crate) cause: io::Error,
     pub(crate) detail: Option<String>,
 }
 
-impl Refusal {
+impl NetlinkRefusal {
     pub(crate) fn errno(&self) -> Option<i32> {
         self.cause.raw_os_error()
     }
@@ -74,9 +74,9 @@ impl Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for NetlinkRefusal {
     fn from(cause: io::Error) -> Self {
-        Refusal {
+        NetlinkRefusal {
             cause,
             detail: None,
         }
@@ -123,8 +123,8 @@ impl Netlink {
     pub(crate) fn ask(
         &self,
         request: RouteNetlinkMessage,
-        how: Ask,
-    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+        how: NetlinkRequest,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkRefusal> {
         // A list of a table that changes meanwhile may be incomplete; the kernel reports this.
         const TRIES: usize = 5;
         for _ in 1..TRIES {
@@ -140,9 +140,9 @@ impl Netlink {
     pub(crate) fn ask_whole(
         &self,
         request: RouteNetlinkMessage,
-    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkRefusal> {
         let skipped = self.skipped.get();
-        let answers = self.ask(request, Ask::Dump)?;
+        let answers = self.ask(request, NetlinkRequest::Dump)?;
         if self.skipped.get() == skipped {
             return Ok(answers);
         }
@@ -152,8 +152,8 @@ impl Netlink {
     fn ask_once(
         &self,
         request: RouteNetlinkMessage,
-        how: Ask,
-    ) -> Result<Option<Vec<RouteNetlinkMessage>>, Refusal> {
+        how: NetlinkRequest,
+    ) -> Result<Option<Vec<RouteNetlinkMessage>>, NetlinkRefusal> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
         self.send(request, how, sequence)?;
@@ -191,7 +191,7 @@ impl Netlink {
                                 .then(|| reason(&error.header))
                                 .flatten();
                             let cause = io::Error::from_raw_os_error(-code.get());
-                            return Err(Refusal { cause, detail });
+                            return Err(NetlinkRefusal { cause, detail });
                         }
                     },
                     _ => {}
@@ -218,15 +218,15 @@ impl Netlink {
         }
     }
 
-    fn send(&self, request: RouteNetlinkMessage, how: Ask, sequence: u32) -> io::Result<()> {
+    fn send(&self, request: RouteNetlinkMessage, how: NetlinkRequest, sequence: u32) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.sequence_number = sequence;
         header.flags = NLM_F_REQUEST
             | match how {
-                Ask::Plain => NLM_F_ACK,
-                Ask::Create => NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
-                Ask::Replace => NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
-                Ask::Dump => NLM_F_DUMP,
+                NetlinkRequest::Plain => NLM_F_ACK,
+                NetlinkRequest::Create => NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL,
+                NetlinkRequest::Replace => NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE,
+                NetlinkRequest::Dump => NLM_F_DUMP,
             };
         let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
         message.finalize();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{HostError, Result};
 use crate::ethtool::{Ethtool, Offload};
-use crate::folder::own_folder;
+use crate::private_folder::own_folder;
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
 use crate::process;
@@ -21,7 +21,7 @@ const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gs
 /// Offloads that are off until the value is dropped.
 pub struct OffloadsOff {
     ethtool: Ethtool,
-    record: Record,
+    record: OffloadRecord,
     path: PathBuf,
 }
 
@@ -32,7 +32,7 @@ impl OffloadsOff {
     /// If the kernel refuses, or the record cannot be written; in the latter case nothing was switched.
     pub fn on(namespace: &Namespace, name: &str) -> Result<Self> {
         let ethtool = Ethtool::open(namespace)?;
-        let mut record = Record {
+        let mut record = OffloadRecord {
             pid: std::process::id(),
             start_time: process::own_start_time(),
             node: namespace.name().unwrap_or_default().to_owned(),
@@ -79,7 +79,7 @@ pub struct LeftOff {
     pub offloads: String,
     /// Process that left them off.
     pub pid: u32,
-    record: Record,
+    record: OffloadRecord,
     path: PathBuf,
 }
 
@@ -134,7 +134,7 @@ fn left_in(folder: &Path) -> Vec<LeftOff> {
         let path = entry.path();
         let record = fs::read_to_string(&path)
             .ok()
-            .and_then(|text| Record::of(&text));
+            .and_then(|text| OffloadRecord::parse(&text));
         let Some(record) = record else {
             // A truncated record was never completed, so nothing was switched.
             continue;
@@ -163,7 +163,7 @@ fn left_in(folder: &Path) -> Vec<LeftOff> {
 
 /// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
+struct OffloadRecord {
     pid: u32,
     start_time: u64,
     /// Namespace: its name, empty if it has none, and its number.
@@ -174,7 +174,7 @@ struct Record {
     offloads: Vec<Offload>,
 }
 
-impl Record {
+impl OffloadRecord {
     fn text(&self) -> String {
         let names: Vec<&str> = self.offloads.iter().map(|o| o.keyword()).collect();
         format!(
@@ -189,7 +189,7 @@ impl Record {
         )
     }
 
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let lines: Vec<&str> = text.lines().collect();
         let [who, node, inode, interface, index, offloads, "end"] = lines[..] else {
             return None;
@@ -247,8 +247,8 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn record(pid: u32) -> Record {
-        Record {
+    fn record(pid: u32) -> OffloadRecord {
+        OffloadRecord {
             pid,
             start_time: 1,
             node: String::new(),
@@ -262,20 +262,20 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         let record = record(7);
-        assert_eq!(Record::of(&record.text()), Some(record.clone()));
+        assert_eq!(OffloadRecord::parse(&record.text()), Some(record.clone()));
         let text = record.text();
         for cut in 0..text.len() - 1 {
-            assert_eq!(Record::of(&text[..cut]), None, "{cut}");
+            assert_eq!(OffloadRecord::parse(&text[..cut]), None, "{cut}");
         }
     }
 
     #[test]
     fn those_of_the_dead_are_found_and_of_vanished_interfaces_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, record: &Record| {
+        let write = |name: &str, record: &OffloadRecord| {
             fs::write(folder.path().join(name), record.text()).unwrap();
         };
-        let alive = Record {
+        let alive = OffloadRecord {
             start_time: process::own_start_time(),
             ..record(std::process::id())
         };
@@ -283,14 +283,14 @@ mod tests {
         write("dead", &record(std::process::id()));
         write(
             "gone",
-            &Record {
+            &OffloadRecord {
                 interface: "wb-none".into(),
                 ..record(std::process::id())
             },
         );
         write(
             "other",
-            &Record {
+            &OffloadRecord {
                 index: 999_999,
                 ..record(std::process::id())
             },

@@ -5,7 +5,7 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
 use crate::error::Result;
 use crate::link::{Link, LinkKind};
-use crate::netlink::{Ask, Netlink};
+use crate::netlink::{NetlinkRequest, Netlink};
 use crate::netns::{self, Namespace};
 
 /// Namespace and name of the peer of the veth `name` in `namespace`. `None` if `name` is not a veth, or its peer is in
@@ -62,7 +62,7 @@ impl Netlink {
         let fd = u32::try_from(netns::raw_fd(other)).expect("an open descriptor is not negative");
         message.attributes.push(NsidAttribute::Fd(fd));
         let answers = self
-            .ask(RouteNetlinkMessage::GetNsId(message), Ask::Plain)
+            .ask(RouteNetlinkMessage::GetNsId(message), NetlinkRequest::Plain)
             .map_err(|refusal| refusal.on("look up the id of", other.place()))?;
         let id = answers.iter().find_map(|answer| match answer {
             RouteNetlinkMessage::NewNsId(message) => {

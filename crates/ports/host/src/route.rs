@@ -10,7 +10,7 @@ use netlink_packet_route::route::{
 
 use crate::address::family;
 use crate::error::Result;
-use crate::netlink::{Ask, Netlink};
+use crate::netlink::{NetlinkRequest, Netlink};
 
 /// A unicast route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Netlink {
                 .attributes
                 .push(RouteAttribute::Oif(self.link(name)?.index));
         }
-        self.ask(RouteNetlinkMessage::NewRoute(message), Ask::Replace)
+        self.ask(RouteNetlinkMessage::NewRoute(message), NetlinkRequest::Replace)
             .map(drop)
             .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
     }
@@ -146,7 +146,7 @@ impl Netlink {
         message
             .attributes
             .push(RouteAttribute::Destination(destination.into()));
-        let answers = match self.ask(RouteNetlinkMessage::GetRoute(message), Ask::Plain) {
+        let answers = match self.ask(RouteNetlinkMessage::GetRoute(message), NetlinkRequest::Plain) {
             Ok(answers) => answers,
             Err(r) if matches!(r.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
                 return Ok(None);

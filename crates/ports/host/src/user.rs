@@ -10,14 +10,14 @@ use crate::{HostError, Result};
 
 /// Privileges of root that are kept after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptPrivileges {
     /// Open any file that root could open (CAP_DAC_OVERRIDE).
     pub opens_anywhere: bool,
     /// Read and write maps of BPF programs (CAP_BPF). Kernels before 5.19 check it on each access.
     pub bpf: bool,
 }
 
-impl Kept {
+impl KeptPrivileges {
     fn set(self) -> CapabilitySet {
         let mut set = CapabilitySet::empty();
         set.set(CapabilitySet::DAC_OVERRIDE, self.opens_anywhere);
@@ -38,7 +38,7 @@ struct User {
 ///
 /// # Errors
 /// If the user does not exist, or this process may not change its user.
-pub fn become_user(name: &str, kept: Kept) -> Result<()> {
+pub fn become_user(name: &str, kept: KeptPrivileges) -> Result<()> {
     let object = || format!("user {name}");
     let user = look_up(name)
         .map_err(HostError::refused("find", object()))?
@@ -67,7 +67,7 @@ pub fn become_user(name: &str, kept: Kept) -> Result<()> {
 ///
 /// # Errors
 /// The error of the kernel.
-pub fn keep_only(kept: Kept) -> Result<()> {
+pub fn keep_only(kept: KeptPrivileges) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(look_up("wb-nobody-has-this-name").unwrap().is_none());
         assert!(look_up("a\0b").is_err());
-        let error = become_user("wb-nobody-has-this-name", Kept::default()).unwrap_err();
+        let error = become_user("wb-nobody-has-this-name", KeptPrivileges::default()).unwrap_err();
         assert!(error.to_string().contains("no such user"), "{error}");
     }
 }

@@ -94,12 +94,12 @@ pub(crate) fn attach_generic(
 /// The kernel patches the dispatcher for each turn of a program that is attached nowhere, which takes 26 to 40 ms. So
 /// the program is attached to the loopback interface of an unused network namespace. The socket keeps the namespace
 /// alive.
-pub(crate) struct Berth {
+pub(crate) struct IdleAttachment {
     _hook: Hook,
     _namespace: UnixDatagram,
 }
 
-impl Berth {
+impl IdleAttachment {
     pub(crate) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
         let program = program.as_fd();
         in_new_namespace(|| {

@@ -15,7 +15,7 @@
 mod fault;
 
 #[cfg(feature = "bpf")]
-mod area;
+mod shared_map;
 #[cfg(feature = "bpf")]
 #[path = "../../bpf/attach_words.rs"]
 mod attach_words;
@@ -25,7 +25,7 @@ mod hook;
 #[path = "../../bpf/object.rs"]
 mod object;
 #[cfg(feature = "bpf")]
-mod passage;
+mod pass_program;
 #[cfg(feature = "bpf")]
 mod probe;
 #[cfg(feature = "bpf")]
@@ -33,12 +33,12 @@ mod receiver;
 #[cfg(feature = "bpf")]
 mod sender;
 #[cfg(not(feature = "bpf"))]
-mod without;
+mod unavailable;
 
 #[cfg(feature = "bpf")]
 pub use hook::takes_frames;
 #[cfg(feature = "bpf")]
-pub use passage::Passage;
+pub use pass_program::PassProgram;
 #[cfg(feature = "bpf")]
 pub use probe::probe;
 #[cfg(feature = "bpf")]
@@ -46,7 +46,7 @@ pub use receiver::{Account, Receiver};
 #[cfg(feature = "bpf")]
 pub use sender::{Sender, fits};
 #[cfg(not(feature = "bpf"))]
-pub use without::{Account, Passage, Receiver, Sender, fits, probe, takes_frames};
+pub use unavailable::{Account, PassProgram, Receiver, Sender, fits, probe, takes_frames};
 
 /// Longest header in bytes, from the destination address to the end of the tag and of all fields.
 pub const MOST_HEADER: usize = 128;

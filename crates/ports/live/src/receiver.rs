@@ -9,7 +9,7 @@ use wb_measure::{Counters, FlowStats, Histogram, Measurement, SignedHistogram, W
 use wb_port::offload::{Awaited, ReceiveOffload, Refusal};
 use wb_port::{Interface, PortError};
 
-use crate::area::Area;
+use crate::shared_map::SharedMap;
 use crate::fault;
 use crate::hook::{self, Hook};
 use crate::object::{self, built};
@@ -41,7 +41,7 @@ struct Distribution {
 
 /// `struct lane` of account.bpf.c.
 #[repr(C)]
-struct Lane {
+struct QueueAccount {
     received: u64,
     octets: u64,
     duplicates: u64,
@@ -72,13 +72,13 @@ struct Lane {
 }
 
 const DISTRIBUTIONS: [usize; 5] = [
-    offset_of!(Lane, latency),
-    offset_of!(Lane, ipdv_below),
-    offset_of!(Lane, ipdv_above),
-    offset_of!(Lane, inter_arrival),
-    offset_of!(Lane, unpaired_jitter),
+    offset_of!(QueueAccount, latency),
+    offset_of!(QueueAccount, ipdv_below),
+    offset_of!(QueueAccount, ipdv_above),
+    offset_of!(QueueAccount, inter_arrival),
+    offset_of!(QueueAccount, unpaired_jitter),
 ];
-const LANE_LEN: usize = size_of::<Lane>();
+const LANE_LEN: usize = size_of::<QueueAccount>();
 const FLOW_LEN: usize = FlowStats::WORDS * 8;
 
 /// Sizes of the accounts of a port.
@@ -91,7 +91,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(queues: u32, flows: u32) -> Self {
+    fn for_counts(queues: u32, flows: u32) -> Self {
         let queues = queues.max(1);
         let accounts = u64::from(queues) * u64::from(flows.max(1));
         Self {
@@ -113,9 +113,9 @@ impl Layout {
 }
 
 struct Shared {
-    control: Area,
-    lanes: Area,
-    flows: Area,
+    control: SharedMap,
+    lanes: SharedMap,
+    flows: SharedMap,
     awaited: Awaited,
     window: WindowSize,
     _hook: Hook,
@@ -154,7 +154,7 @@ impl Account {
     /// Memory in bytes that the accounts take. Each queue has separate accounts of all flows.
     #[must_use]
     pub fn memory(queues: u32, flows: u32) -> u64 {
-        Layout::of(queues, flows).bytes()
+        Layout::for_counts(queues, flows).bytes()
     }
 
     /// Attaches the program to `interface`, in the network namespace of the calling thread. The program counts nothing
@@ -165,7 +165,7 @@ impl Account {
     /// kernel lacks support or another program is attached.
     pub fn open(interface: &Interface, awaited: Awaited) -> Result<Self, PortError> {
         hook::quiet();
-        let layout = Layout::of(interface.rx_queues, awaited.flows);
+        let layout = Layout::for_counts(interface.rx_queues, awaited.flows);
         let (queues, window, words) = (layout.queues, layout.window, layout.words());
         let flows = awaited.flows.max(1);
         let (Ok(accounts), Ok(window_words)) = (
@@ -214,7 +214,7 @@ impl Account {
             let map = object::map(&object, name)
                 .and_then(|map| MapHandle::try_from(&map))
                 .map_err(|cause| fault::loading(interface, &cause))?;
-            Area::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+            SharedMap::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
         };
         let control = map(".bss", size_of::<Control>())?;
         let lanes = map("lanes", queues as usize * LANE_LEN)?;
@@ -304,7 +304,7 @@ impl Queue<'_> {
     }
 
     fn latency_sum(&self) -> u128 {
-        let at = offset_of!(Lane, latency);
+        let at = offset_of!(QueueAccount, latency);
         let (low, high) = (
             offset_of!(Distribution, sum_low),
             offset_of!(Distribution, sum_high),
@@ -337,23 +337,23 @@ impl Queue<'_> {
     /// Reads parts before totals, because the kernel counts meanwhile.
     fn counters(&self) -> Counters {
         let mut counters = Counters {
-            beyond_window_frames: self.get(offset_of!(Lane, beyond_window)),
-            clock_error_frames: self.get(offset_of!(Lane, clock_errors)),
-            unstamped_frames: self.get(offset_of!(Lane, unstamped)),
-            late_frames: self.get(offset_of!(Lane, late)),
-            duplicate_frames: self.get(offset_of!(Lane, duplicates)),
-            reordered_frames: self.get(offset_of!(Lane, reordered)),
-            missing_frames: self.get(offset_of!(Lane, missing)),
-            unplanned_frames: self.get(offset_of!(Lane, unplanned)),
-            pktgen_frames: self.get(offset_of!(Lane, pktgen)),
-            stale_frames: self.get(offset_of!(Lane, stale)),
-            head_frames: self.get(offset_of!(Lane, head)),
-            foreign_frames: self.get(offset_of!(Lane, foreign)),
-            foreign_octets: self.get(offset_of!(Lane, foreign_octets)),
+            beyond_window_frames: self.get(offset_of!(QueueAccount, beyond_window)),
+            clock_error_frames: self.get(offset_of!(QueueAccount, clock_errors)),
+            unstamped_frames: self.get(offset_of!(QueueAccount, unstamped)),
+            late_frames: self.get(offset_of!(QueueAccount, late)),
+            duplicate_frames: self.get(offset_of!(QueueAccount, duplicates)),
+            reordered_frames: self.get(offset_of!(QueueAccount, reordered)),
+            missing_frames: self.get(offset_of!(QueueAccount, missing)),
+            unplanned_frames: self.get(offset_of!(QueueAccount, unplanned)),
+            pktgen_frames: self.get(offset_of!(QueueAccount, pktgen)),
+            stale_frames: self.get(offset_of!(QueueAccount, stale)),
+            head_frames: self.get(offset_of!(QueueAccount, head)),
+            foreign_frames: self.get(offset_of!(QueueAccount, foreign)),
+            foreign_octets: self.get(offset_of!(QueueAccount, foreign_octets)),
             ..Counters::default()
         };
-        counters.received_octets = self.get(offset_of!(Lane, octets));
-        counters.received_frames = self.get(offset_of!(Lane, received));
+        counters.received_octets = self.get(offset_of!(QueueAccount, octets));
+        counters.received_frames = self.get(offset_of!(QueueAccount, received));
         counters
     }
 
@@ -368,24 +368,24 @@ impl Queue<'_> {
     }
 
     fn measurement(&self) -> Measurement {
-        let first = self.get(offset_of!(Lane, first_rx));
+        let first = self.get(offset_of!(QueueAccount, first_rx));
         let mut measurement = Measurement::default();
         measurement.counters = self.counters();
-        measurement.latency = self.distribution(offset_of!(Lane, latency));
+        measurement.latency = self.distribution(offset_of!(QueueAccount, latency));
         measurement.ipdv = SignedHistogram::of_sides(
-            self.distribution(offset_of!(Lane, ipdv_below)),
-            self.distribution(offset_of!(Lane, ipdv_above)),
+            self.distribution(offset_of!(QueueAccount, ipdv_below)),
+            self.distribution(offset_of!(QueueAccount, ipdv_above)),
         );
-        measurement.inter_arrival = self.distribution(offset_of!(Lane, inter_arrival));
+        measurement.inter_arrival = self.distribution(offset_of!(QueueAccount, inter_arrival));
         measurement.first_rx_ns = (first > 0).then_some(first);
-        measurement.last_rx_ns = (first > 0).then(|| self.get(offset_of!(Lane, last_rx)));
-        measurement.largest_gap = self.get(offset_of!(Lane, largest_gap));
-        measurement.last_skipped = self.get(offset_of!(Lane, after_gap)).checked_sub(1);
+        measurement.last_rx_ns = (first > 0).then(|| self.get(offset_of!(QueueAccount, last_rx)));
+        measurement.largest_gap = self.get(offset_of!(QueueAccount, largest_gap));
+        measurement.last_skipped = self.get(offset_of!(QueueAccount, after_gap)).checked_sub(1);
         measurement.window = Some(self.shared.window);
         measurement.flows = (0..self.shared.awaited.flows)
             .map(|f| self.flow(f))
             .collect();
-        measurement.with_unpaired_jitter(self.distribution(offset_of!(Lane, unpaired_jitter)))
+        measurement.with_unpaired_jitter(self.distribution(offset_of!(QueueAccount, unpaired_jitter)))
     }
 }
 
@@ -434,16 +434,16 @@ impl ReceiveOffload for Receiver {
     }
 
     fn ramp_frames(&self) -> u64 {
-        self.queues().map(|q| q.get(offset_of!(Lane, ramp))).sum()
+        self.queues().map(|q| q.get(offset_of!(QueueAccount, ramp))).sum()
     }
 
     fn dropped_frames(&self) -> u64 {
-        let dropped = |q: Queue<'_>| q.get(offset_of!(Lane, dropped));
+        let dropped = |q: Queue<'_>| q.get(offset_of!(QueueAccount, dropped));
         self.queues().map(dropped).sum()
     }
 
     fn latencies(&self) -> Vec<Histogram> {
-        let latency = |queue: Queue<'_>| queue.distribution(offset_of!(Lane, latency));
+        let latency = |queue: Queue<'_>| queue.distribution(offset_of!(QueueAccount, latency));
         self.queues().map(latency).collect()
     }
 
@@ -562,10 +562,10 @@ mod tests {
             set(flow(next), before + 1);
             set(flow(received), before);
             set(flow(octets), before * OCTETS);
-            set(lane(offset_of!(Lane, received)), before);
-            set(lane(offset_of!(Lane, octets)), before * OCTETS);
-            set(lane(offset_of!(Lane, missing)), 1);
-            let latency = offset_of!(Lane, latency);
+            set(lane(offset_of!(QueueAccount, received)), before);
+            set(lane(offset_of!(QueueAccount, octets)), before * OCTETS);
+            set(lane(offset_of!(QueueAccount, missing)), 1);
+            let latency = offset_of!(QueueAccount, latency);
             let shift = u64::from(delay.ilog2()) - 9;
             let slot = (shift << 9) + (delay >> shift);
             let slots = latency + offset_of!(Distribution, slots);
@@ -623,19 +623,19 @@ mod tests {
         at_loopback(|account, socket| {
             let shared = &account.shared;
             shared.control.set(offset_of!(Control, counts), 1);
-            shared.lanes.set(offset_of!(Lane, taken), 1);
+            shared.lanes.set(offset_of!(QueueAccount, taken), 1);
             let began = std::time::Instant::now();
             send(socket, 5, 0, 1);
             let waited = began.elapsed();
             // Longer than a running CPU holds the lock.
             assert!(waited.as_millis() > 20, "{waited:?}");
-            shared.lanes.set(offset_of!(Lane, taken), 0);
+            shared.lanes.set(offset_of!(QueueAccount, taken), 0);
             send(socket, 5, 1, 1);
             let queue = Queue { shared, number: 0 };
-            assert_eq!(queue.get(offset_of!(Lane, dropped)), 1);
+            assert_eq!(queue.get(offset_of!(QueueAccount, dropped)), 1);
             let counters = queue.counters();
             assert_eq!((counters.received_frames, counters.missing_frames), (1, 1));
-            assert_eq!(queue.get(offset_of!(Lane, taken)), 0);
+            assert_eq!(queue.get(offset_of!(QueueAccount, taken)), 0);
             eprintln!("{waited:?}");
         });
     }

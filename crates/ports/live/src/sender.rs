@@ -14,8 +14,8 @@ use wb_port::offload::{
 };
 use wb_port::{Interface, PortError};
 
-use crate::area::{Area, word_of};
-use crate::hook::{self, Berth};
+use crate::shared_map::{SharedMap, word_of};
+use crate::hook::{self, IdleAttachment};
 use crate::object::{self, built};
 use crate::{MOST_FIELDS, MOST_HEADER, MOST_STREAMS, fault};
 
@@ -32,7 +32,7 @@ mod halt {
 
 /// The layout of `struct lane` of send.bpf.c.
 #[repr(C)]
-struct Lane {
+struct StreamState {
     paced: u64,
     due: u64,
     rest: u64,
@@ -64,7 +64,7 @@ struct Lane {
 
 /// The layout of `struct state` of send.bpf.c.
 #[repr(C)]
-struct State {
+struct SenderState {
     stop: u64,
     spin: u64,
     left: u64,
@@ -86,7 +86,7 @@ struct State {
     head: u64,
     tail: u64,
     ring: [u64; RING],
-    lane: [Lane; MOST_STREAMS],
+    lane: [StreamState; MOST_STREAMS],
 }
 
 macro_rules! at {
@@ -95,7 +95,7 @@ macro_rules! at {
     };
 }
 
-/// Offset of a field of a stream's `Lane` in the state.
+/// Offset of a field of a stream's `StreamState` in the state.
 macro_rules! lane {
     ($stream:expr, $field:ident) => {
         offset_of!(State, lane) + $stream * size_of::<Lane>() + offset_of!(Lane, $field)
@@ -115,8 +115,8 @@ const MOST_ITERATIONS: u32 = 1 << 18;
 /// Sends the streams of one worker.
 pub struct Sender {
     interface: Interface,
-    state: Arc<Area>,
-    refused: Area,
+    state: Arc<SharedMap>,
+    refused: SharedMap,
     /// Range of each stream's flows among all flows.
     flows: Vec<Range<usize>>,
     program: OwnedFd,
@@ -125,7 +125,7 @@ pub struct Sender {
     taken: SendTurn,
     /// Duration of an iteration in the last turn, in ns.
     iteration_ns: f64,
-    _berth: Berth,
+    _berth: IdleAttachment,
     _tracepoints: [Link; 2],
     /// Owners of the maps, one of which the programs use for tail calls.
     _objects: Vec<Object>,
@@ -152,7 +152,7 @@ impl Sender {
                 begin..end
             })
             .collect();
-        let place = |lane| Place {
+        let place = |lane| StreamPosition {
             lane,
             streams: streams.len(),
             flows_at: flows[lane].start,
@@ -187,9 +187,9 @@ impl Sender {
         };
         let map = |name, len| {
             let map = object::map(object, name).map_err(failed("find the map"))?;
-            Area::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+            SharedMap::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
         };
-        let state = Arc::new(map(".bss", size_of::<State>())?);
+        let state = Arc::new(map(".bss", size_of::<SenderState>())?);
         let refused = map("refused", end.max(1) * 8)?;
         let attached = |name: &str, tracepoint| {
             let program = object.progs_mut().find(|p| p.name() == name);
@@ -207,7 +207,7 @@ impl Sender {
         } else {
             "wb_send"
         })?;
-        let berth = Berth::new(program.as_fd()).map_err(|cause| match cause.kind() {
+        let berth = IdleAttachment::new(program.as_fd()).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::PermissionDenied => fault::privilege(
                 interface,
                 "sending by the live driver needs CAP_SYS_ADMIN, for a network namespace of its own",
@@ -393,7 +393,7 @@ impl SendOffload for Sender {
     }
 }
 
-struct Stop(Arc<Area>);
+struct Stop(Arc<SharedMap>);
 
 impl Halt for Stop {
     fn halt(&self) {
@@ -453,7 +453,7 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Position of a stream among the streams of its port.
-struct Place {
+struct StreamPosition {
     lane: usize,
     streams: usize,
     flows_at: usize,
@@ -467,7 +467,7 @@ struct Place {
 fn load(
     interface: &Interface,
     stream: &StreamProgram,
-    place: &Place,
+    place: &StreamPosition,
     flows: usize,
     first: Option<&Object>,
 ) -> Result<Object, libbpf_rs::Error> {
@@ -546,7 +546,7 @@ fn first_frame(stream: &StreamProgram) -> Vec<u8> {
 }
 
 /// Sets the state to the worker's first frame.
-fn begin(state: &Area, lane: usize, stream: &StreamProgram) {
+fn begin(state: &SharedMap, lane: usize, stream: &StreamProgram) {
     let walk = &stream.walk;
     state.set(lane!(lane, flow), word_of(walk.worker, stream.order_at));
     let digits = lane!(lane, digit);
@@ -568,7 +568,7 @@ fn begin(state: &Area, lane: usize, stream: &StreamProgram) {
 }
 
 /// `struct settings` of send.bpf.c, and the concatenated values of all lists.
-fn settings(stream: &StreamProgram, own: &Place) -> (Vec<u8>, Vec<u64>) {
+fn settings(stream: &StreamProgram, own: &StreamPosition) -> (Vec<u8>, Vec<u64>) {
     let mut bytes = Vec::new();
     let mut lists = Vec::new();
     let walk = &stream.walk;

@@ -14,7 +14,7 @@ use wb_port::{ChecksumState, Interface, PortError, RxFrame, StampSource, Strippe
 use crate::open::{bind, check, io_error, socket};
 use crate::ring::{checksum_state, stripped_vlan};
 use crate::rx::sleep;
-use crate::watch::Watch;
+use crate::watch::InterfaceWatch;
 use crate::{filter, sys};
 
 /// Maximum number of frames shown by one call, so that a flood does not block the caller.
@@ -38,7 +38,7 @@ pub enum ControlKind {
 /// [`crate::PacketOptions::promiscuous`].
 pub struct ControlSocket {
     socket: OwnedFd,
-    watch: Watch,
+    watch: InterfaceWatch,
     /// The first four bytes are reserved for a restored VLAN tag.
     buffer: Box<[u8]>,
 }
@@ -63,7 +63,7 @@ impl ControlSocket {
         // Solicited-node groups, which this host has not joined.
         sys::add_membership(fd, interface.index, libc::PACKET_MR_ALLMULTI).map_err(failed)?;
         Ok(Self {
-            watch: Watch::new(&interface.port, interface.index),
+            watch: InterfaceWatch::new(&interface.port, interface.index),
             buffer: vec![0; TAG + interface.mtu as usize + 14 + 2 * TAG].into(),
             socket,
         })

@@ -23,7 +23,7 @@ impl Mapping {
         // SAFETY: a new private mapping at an address chosen by the kernel overlaps nothing.
         let start =
             unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE)? };
-        Ok(Self::of(start.cast(), len))
+        Ok(Self::from_raw(start.cast(), len))
     }
 
     /// Maps the first `len` bytes of the ring that `socket` shares with the kernel.
@@ -40,10 +40,10 @@ impl Mapping {
                 0,
             )?
         };
-        Ok(Self::of(start.cast(), len))
+        Ok(Self::from_raw(start.cast(), len))
     }
 
-    fn of(start: *mut u8, len: usize) -> Self {
+    fn from_raw(start: *mut u8, len: usize) -> Self {
         let start = NonNull::new(start).expect("mmap does not return page 0");
         Self { start, len }
     }

@@ -9,7 +9,7 @@ use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
 use crate::ring::{Blocks, Ring};
 use crate::slots::Slots;
-use crate::watch::Watch;
+use crate::watch::InterfaceWatch;
 use crate::{Fanout, PacketOptions, PacketRx, PacketTx, QdiscDrops, RxMode, filter, sys};
 
 /// Larger than the queue of any device, so that the device fills up before the socket.
@@ -311,8 +311,8 @@ impl Opening<'_> {
         bind(self.interface, fd, protocol)
     }
 
-    fn watch(&self) -> Watch {
-        Watch::new(&self.interface.port, self.interface.index)
+    fn watch(&self) -> InterfaceWatch {
+        InterfaceWatch::new(&self.interface.port, self.interface.index)
     }
 
     fn input(&self, what: String) -> PortError {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue};
 
 use crate::ring::Ring;
-use crate::watch::Watch;
+use crate::watch::InterfaceWatch;
 use crate::{filter, sys};
 
 /// Number of empty polls after which a receiver that never sleeps checks that its interface exists: small enough to end
@@ -29,13 +29,13 @@ struct Open {
     // Before the socket, so that it is unmapped first.
     ring: Ring,
     socket: OwnedFd,
-    watch: Watch,
+    watch: InterfaceWatch,
     idle_rounds: u32,
     counters: RxCounters,
 }
 
 impl PacketRx {
-    pub(crate) fn new(socket: OwnedFd, ring: Ring, watch: Watch) -> Self {
+    pub(crate) fn new(socket: OwnedFd, ring: Ring, watch: InterfaceWatch) -> Self {
         let counters = RxCounters::default();
         Self {
             open: Some(Open {

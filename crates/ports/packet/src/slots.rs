@@ -28,14 +28,14 @@ pub(crate) struct Slots {
     head: usize,
     in_flight: usize,
     lent: usize,
-    refused: Refused,
+    refused: RefusedCopies,
     refuse_dropped: bool,
     counters: TxCounters,
 }
 
 /// Copies of refused frames, kept until the caller collects them.
 #[derive(Default)]
-struct Refused {
+struct RefusedCopies {
     bytes: Vec<u8>,
     lens: Vec<usize>,
 }
@@ -51,7 +51,7 @@ impl Slots {
             head: 0,
             in_flight: 0,
             lent: 0,
-            refused: Refused::default(),
+            refused: RefusedCopies::default(),
             refuse_dropped: false,
             counters: TxCounters::default(),
         })
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn put(slots: &mut Slots, values: &[u8]) -> usize {
+    fn append(slots: &mut Slots, values: &[u8]) -> usize {
         let n = slots.lend(values.len());
         for (i, value) in values[..n].iter().enumerate() {
             let slot = slots.slot(i);
@@ -223,7 +223,7 @@ mod tests {
     fn a_short_count_keeps_the_rest_in_order() {
         let mut slots = Slots::new(4, 64).unwrap();
         let mut seen = Vec::new();
-        assert_eq!(put(&mut slots, &[1, 2, 3, 4, 5]), 4);
+        assert_eq!(append(&mut slots, &[1, 2, 3, 4, 5]), 4);
         assert_eq!(slots.lend(1), 0);
         let mut answers = [Ok(2), Err(Errno::NOBUFS)].into_iter();
         let flushed = slots.flush(|arena, first, n| {
@@ -233,7 +233,7 @@ mod tests {
         });
         assert_eq!(flushed, Ok(Flushed::Part));
         assert_eq!((slots.in_flight(), slots.counters().full_events), (2, 1));
-        assert_eq!(put(&mut slots, &[6, 7]), 2);
+        assert_eq!(append(&mut slots, &[6, 7]), 2);
         // The ring wraps, so the four frames take two calls.
         let flushed = slots.flush(|arena, first, n| {
             seen.extend(frames(arena, first, n));
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn content_and_cookie_stay_and_lent_frames_do_not_move() {
         let mut slots = Slots::new(4, 64).unwrap();
-        put(&mut slots, &[1, 2]);
+        append(&mut slots, &[1, 2]);
         assert_eq!(slots.lend(1), 1);
         *slots.slot(0).cookie = 99;
         slots.flush(|_, _, n| Ok(n)).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_dropped_frame_is_refused_where_that_is_asked_for() {
         let mut slots = Slots::new(4, 64).unwrap().refuse_dropped();
-        put(&mut slots, &[1, 2, 3, 4]);
+        append(&mut slots, &[1, 2, 3, 4]);
         let mut answers = [Ok(1), Err(Errno::NOBUFS), Ok(1), Err(Errno::AGAIN)].into_iter();
         let flushed = slots.flush(|_, _, _| answers.next().unwrap());
         assert_eq!(flushed, Ok(Flushed::Part));
@@ -283,7 +283,7 @@ mod tests {
     fn a_sender_that_takes_back_no_refused_frames_is_stopped() {
         let mut slots = Slots::new(2, 64).unwrap();
         for round in 0..2 {
-            assert_eq!(put(&mut slots, &[round, round]), 2);
+            assert_eq!(append(&mut slots, &[round, round]), 2);
             slots.flush(|_, _, _| Err(Errno::MSGSIZE)).unwrap();
         }
         assert_eq!((slots.counters().refused_frames, slots.in_flight()), (2, 2));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wb_port::{PortError, Slot, TxCounters, TxQueue};
 
 use crate::slots::{Flushed, Slots};
-use crate::watch::Watch;
+use crate::watch::InterfaceWatch;
 
 /// Efficient number of frames per system call. On a veth with 60-byte frames, best of eight runs of `examples/blast`: 1
 /// frame per call 1.09 Mpps, 8 1.34, 16 1.55, 64 1.69, 128 1.69, 256 1.72, 512 1.53.
@@ -27,7 +27,7 @@ pub struct PacketTx {
 struct Open {
     socket: OwnedFd,
     slots: Slots,
-    watch: Watch,
+    watch: InterfaceWatch,
     qdisc_bypass: bool,
     /// True if the last flush found the link down.
     link_down: bool,
@@ -36,7 +36,7 @@ struct Open {
 }
 
 impl PacketTx {
-    pub(crate) fn new(socket: OwnedFd, slots: Slots, watch: Watch, qdisc_bypass: bool) -> Self {
+    pub(crate) fn new(socket: OwnedFd, slots: Slots, watch: InterfaceWatch, qdisc_bypass: bool) -> Self {
         Self {
             open: Some(Open {
                 socket,

@@ -15,7 +15,7 @@ use crate::sys;
 /// Minimum time after the removal in which frames of an open block may still arrive.
 const GRACE: Duration = Duration::from_millis(5);
 
-pub(crate) struct Watch {
+pub(crate) struct InterfaceWatch {
     port: String,
     index: u32,
     down: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
     grace: Duration,
 }
 
-impl Watch {
+impl InterfaceWatch {
     pub(crate) fn new(port: &str, index: u32) -> Self {
         Self {
             port: port.to_owned(),
@@ -122,7 +122,7 @@ impl Watch {
     /// Waits until the kernel has installed the qdisc of a link that came up.
     ///
     /// # Errors
-    /// See [`Watch::check_link`].
+    /// See [`InterfaceWatch::check_link`].
     pub(crate) fn ask_for_carrier(&self, socket: BorrowedFd<'_>) -> Result<(), PortError> {
         let name = self.check_link(socket)?;
         // The link counts as running shortly before its qdisc is installed, under one lock; the request for the carrier

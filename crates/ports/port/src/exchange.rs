@@ -5,7 +5,7 @@
 //! one writer and one reader, and no locks are needed. A full ring drops the frame and counts the drop.
 //!
 //! An idle worker sleeps in the driver and has to be woken up. A worker announces that it will sleep
-//! ([`Post::about_to_sleep`]). A worker that has handed frames to a sleeping worker learns from [`Post::wake`] which
+//! ([`WorkerMailbox::about_to_sleep`]). A worker that has handed frames to a sleeping worker learns from [`WorkerMailbox::wake`] which
 //! workers to wake up. The driver decides how.
 
 use std::sync::{
@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use crate::memory::spsc;
-use crate::steer::PortSteering;
+use crate::port_steering::PortSteering;
 use crate::{ChecksumState, RxFrame, StampSource};
 
 /// Approximate number of frames in all rings together. Rings use memory only when slots are first used.
@@ -24,22 +24,22 @@ const LEAST: usize = 64;
 const MOST: usize = 4096;
 
 /// One worker's ends of the rings to and from all other workers.
-pub struct Post {
+pub struct WorkerMailbox {
     worker: u32,
     which: PortSteering,
-    to: Vec<Option<spsc::Sender>>,
-    from: Vec<Option<spsc::Receiver>>,
+    to: Vec<Option<spsc::RingSender>>,
+    from: Vec<Option<spsc::RingReceiver>>,
     /// Ring to read first next time, so that no ring is always served first.
     next: usize,
-    /// Workers that got a frame since the last [`Post::wake`], one bit each.
+    /// Workers that got a frame since the last [`WorkerMailbox::wake`], one bit each.
     got: u64,
-    asleep: Arc<[Padded]>,
-    counters: PostCounters,
+    asleep: Arc<[PaddedFlag]>,
+    counters: MailboxCounters,
 }
 
 /// Counters of frames passed to and from other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PostCounters {
+pub struct MailboxCounters {
     /// Frames passed to another worker.
     pub sent: u64,
     /// Frames dropped because the ring was full or the frame was longer than a slot.
@@ -50,20 +50,20 @@ pub struct PostCounters {
 
 #[derive(Default)]
 #[repr(align(128))]
-struct Padded(AtomicBool);
+struct PaddedFlag(AtomicBool);
 
 /// Creates the posts of 1 to 64 workers, for frames of up to `capacity` bytes.
 ///
 /// # Panics
 /// If `workers` is 0 or more than 64.
 #[must_use]
-pub fn exchange(workers: u32, which: PortSteering, capacity: usize) -> Vec<Post> {
+pub fn connect_workers(workers: u32, which: PortSteering, capacity: usize) -> Vec<WorkerMailbox> {
     let n = workers as usize;
     assert!((1..=64).contains(&n), "{n} workers; 1 to 64 are possible");
     let slots = (FRAMES / (n * n)).next_power_of_two().clamp(LEAST, MOST);
-    let asleep: Arc<[Padded]> = (0..n).map(|_| Padded::default()).collect();
-    let mut posts: Vec<Post> = (0..workers)
-        .map(|worker| Post {
+    let asleep: Arc<[PaddedFlag]> = (0..n).map(|_| PaddedFlag::default()).collect();
+    let mut posts: Vec<WorkerMailbox> = (0..workers)
+        .map(|worker| WorkerMailbox {
             worker,
             which,
             to: Vec::with_capacity(n),
@@ -71,7 +71,7 @@ pub fn exchange(workers: u32, which: PortSteering, capacity: usize) -> Vec<Post>
             next: 0,
             got: 0,
             asleep: Arc::clone(&asleep),
-            counters: PostCounters::default(),
+            counters: MailboxCounters::default(),
         })
         .collect();
     for from in 0..n {
@@ -87,7 +87,7 @@ pub fn exchange(workers: u32, which: PortSteering, capacity: usize) -> Vec<Post>
     posts
 }
 
-impl Post {
+impl WorkerMailbox {
     /// Returns true if the frame belongs to another worker. In that case the frame has been passed on, or dropped and
     /// counted.
     #[inline]
@@ -121,7 +121,7 @@ impl Post {
 
     /// Passes up to `max` frames from other workers to `on_frame`, in order per sender. Returns the number of frames.
     #[inline]
-    pub fn take<F: FnMut(&RxFrame<'_>)>(&mut self, max: usize, mut on_frame: F) -> usize {
+    pub fn receive<F: FnMut(&RxFrame<'_>)>(&mut self, max: usize, mut on_frame: F) -> usize {
         let mut taken = 0;
         let count = self.from.len();
         for i in 0..count {
@@ -159,7 +159,7 @@ impl Post {
     }
 
     /// Announces that this worker will sleep. Returns false if frames are waiting; then the worker must not sleep.
-    /// [`Post::awake`] ends the announcement.
+    /// [`WorkerMailbox::awake`] ends the announcement.
     #[must_use]
     pub fn about_to_sleep(&mut self) -> bool {
         self.asleep[self.worker as usize]
@@ -197,7 +197,7 @@ impl Post {
 
     /// Totals so far.
     #[must_use]
-    pub fn counters(&self) -> PostCounters {
+    pub fn counters(&self) -> MailboxCounters {
         self.counters
     }
 }
@@ -242,8 +242,8 @@ mod tests {
         }
     }
 
-    fn posts(workers: u32) -> Vec<Post> {
-        exchange(workers, PortSteering::Destination, 1522)
+    fn posts(workers: u32) -> Vec<WorkerMailbox> {
+        connect_workers(workers, PortSteering::Destination, 1522)
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         }
         for (worker, post) in posts.iter_mut().enumerate() {
             let mut ports = Vec::new();
-            let taken = post.take(100, |got| {
+            let taken = post.receive(100, |got| {
                 let port = u16::from_be_bytes([got.bytes[36], got.bytes[37]]);
                 assert_eq!(got.bytes, frame(port, port.into()));
                 assert_eq!((got.original_len, got.stamp_ns), (69, 1234));
@@ -288,8 +288,8 @@ mod tests {
         assert!(posts[0].hand_on(&shown(&long)));
         let counters = posts[0].counters();
         assert_eq!((counters.sent, counters.dropped), (MOST as u64, 6));
-        assert_eq!(posts[1].take(10, |_| ()), 10);
-        assert_eq!(posts[1].take(usize::MAX, |_| ()), MOST - 10);
+        assert_eq!(posts[1].receive(10, |_| ()), 10);
+        assert_eq!(posts[1].receive(usize::MAX, |_| ()), MOST - 10);
         assert!(posts[0].hand_on(&shown(&bytes)));
         assert_eq!(posts[0].counters().dropped, 6);
     }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn only_sleepers_with_mail_are_woken_and_once() {
         let mut posts = posts(3);
-        let woken = |post: &mut Post| {
+        let woken = |post: &mut WorkerMailbox| {
             let mut woken = Vec::new();
             post.wake(|worker| woken.push(worker));
             woken
@@ -323,7 +323,7 @@ mod tests {
         let reader = std::thread::spawn(move || {
             let mut next = 0;
             while next < FRAMES {
-                to.take(64, |got| {
+                to.receive(64, |got| {
                     let number = u64::from_be_bytes(got.bytes[42..50].try_into().unwrap());
                     assert_eq!(number, next);
                     next += 1;

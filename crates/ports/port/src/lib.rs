@@ -30,7 +30,7 @@ mod notify;
 mod prefetch;
 mod queue;
 mod refused;
-mod steer;
+mod port_steering;
 
 pub use error::PortError;
 pub use facts::{Interface, PortFacts, Speed, StampSource};
@@ -38,4 +38,4 @@ pub use frame::{ChecksumState, RxFrame, Slot, StrippedVlan};
 pub use notify::Notify;
 pub use prefetch::prefetch;
 pub use queue::{QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
-pub use steer::PortSteering;
+pub use port_steering::PortSteering;

@@ -2,12 +2,12 @@
 
 /// Refused frames, concatenated in one buffer that is reused.
 #[derive(Debug, Default)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedFrames {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Refused {
+impl RefusedFrames {
     /// Keeps a frame.
     pub(crate) fn push(&mut self, frame: &[u8]) {
         self.bytes.extend_from_slice(frame);
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn hands_out_once_and_in_order() {
-        let mut refused = Refused::default();
+        let mut refused = RefusedFrames::default();
         refused.push(b"one");
         refused.push(b"");
         refused.push(b"three");

@@ -39,7 +39,7 @@ impl Consumer {
 #[cfg(not(feature = "bpf"))]
 mod without_bpf {
     use super::{Interface, PortError};
-    use crate::fault;
+    use crate::port_errors;
 
     pub(super) enum Consumer {}
 
@@ -71,7 +71,7 @@ mod with_bpf {
     use rustix::net::netdevice;
 
     use super::{Interface, PortError};
-    use crate::fault;
+    use crate::port_errors;
     use crate::object::{self, built};
     use crate::program::{errno, index, quiet};
 
@@ -84,7 +84,7 @@ mod with_bpf {
 
     impl Consumer {
         pub(super) fn dropped(&self) -> Result<u64, PortError> {
-            let failed = |cause| fault::io(&self.interface, "count the consumed frames", cause);
+            let failed = |cause| port_errors::io(&self.interface, "count the consumed frames", cause);
             let each = self
                 .consumed
                 .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -109,11 +109,11 @@ mod with_bpf {
     pub(super) fn attach(interface: &Interface) -> Result<Consumer, PortError> {
         check(interface)?;
         let (program, consumed) = load().map_err(|cause| match cause.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => fault::privilege(
+            libbpf_rs::ErrorKind::PermissionDenied => port_errors::privilege(
                 interface,
                 "consuming counted frames needs CAP_BPF and CAP_NET_ADMIN",
             ),
-            _ => fault::unsupported(
+            _ => port_errors::unsupported(
                 interface,
                 format!(
                     "the kernel does not load the program that consumes counted frames: {cause}; \
@@ -161,7 +161,7 @@ mod with_bpf {
     fn check(interface: &Interface) -> Result<(), PortError> {
         let Interface { name, index, .. } = interface;
         let any = UnixDatagram::unbound()
-            .map_err(|cause| fault::io(interface, "open a socket for link requests", cause))?;
+            .map_err(|cause| port_errors::io(interface, "open a socket for link requests", cause))?;
         if netdevice::index_to_name(&any, *index).as_deref() == Ok(name) {
             return Ok(());
         }
@@ -173,19 +173,19 @@ mod with_bpf {
 
     fn attach_error(interface: &Interface, cause: Errno) -> PortError {
         match cause {
-            Errno::PERM | Errno::ACCESS => fault::privilege(
+            Errno::PERM | Errno::ACCESS => port_errors::privilege(
                 interface,
                 "consuming counted frames needs CAP_BPF and CAP_NET_ADMIN",
             ),
-            Errno::NODEV | Errno::NXIO => fault::gone(&interface.port),
+            Errno::NODEV | Errno::NXIO => port_errors::gone(&interface.port),
             // Answers of kernels without TCX.
-            Errno::INVAL | Errno::OPNOTSUPP => fault::unsupported(
+            Errno::INVAL | Errno::OPNOTSUPP => port_errors::unsupported(
                 interface,
                 "the kernel has no TCX (Linux 6.6 and CONFIG_NET_XGRESS), so the host sees \
                  counted frames too"
                     .into(),
             ),
-            cause => fault::io(interface, "attach the program that consumes frames", cause),
+            cause => port_errors::io(interface, "attach the program that consumes frames", cause),
         }
     }
 

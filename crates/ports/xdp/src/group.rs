@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use wb_port::exchange::{Post, exchange};
+use wb_port::exchange::{WorkerMailbox, connect_workers};
 use wb_port::{PortError, PortSteering, QueuePair, RxCounters, RxFrame, RxQueue};
 
 use crate::{XdpQueue, XdpRx, XdpTx};
@@ -39,7 +39,7 @@ pub struct XdpGroupRx {
 
 /// Connection to the other workers.
 struct Mail {
-    post: Post,
+    post: WorkerMailbox,
     /// Event descriptors that wake up workers, one for each.
     bells: Arc<[OwnedFd]>,
     worker: usize,
@@ -71,7 +71,7 @@ pub fn gather(
         let bells: Arc<[OwnedFd]> = (0..n)
             .map(|_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
             .collect::<Result<_, _>>()?;
-        let posts = exchange(workers, steering, capacity);
+        let posts = connect_workers(workers, steering, capacity);
         for (worker, (mail, post)) in mails.iter_mut().zip(posts).enumerate() {
             let bells = Arc::clone(&bells);
             *mail = Some(Mail {
@@ -228,7 +228,7 @@ impl RxQueue for XdpGroupRx {
         };
         let post = &mut mail.post;
         // Frames from other workers first, because they have waited longest.
-        let mut total = post.take(max, &mut on_frame);
+        let mut total = post.receive(max, &mut on_frame);
         for i in 0..count {
             if total >= max {
                 break;

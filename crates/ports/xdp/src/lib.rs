@@ -13,7 +13,7 @@
 #[path = "../../bpf/attach_words.rs"]
 mod attach_words;
 pub mod consume;
-mod fault;
+mod port_errors;
 mod group;
 mod link;
 #[cfg(feature = "bpf")]

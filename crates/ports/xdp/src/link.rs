@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wb_port::{Interface, PortError};
 
-use crate::fault;
+use crate::port_errors;
 
 /// ethtool.h: `ETHTOOL_GLINK`.
 const ETHTOOL_GLINK: u32 = 0xa;
@@ -37,17 +37,17 @@ pub(crate) fn comes_back(may_carry: impl Fn() -> bool, mut sleep: impl FnMut(Dur
 }
 
 /// Reads the carrier state of one interface, from any thread.
-pub(crate) struct Link {
+pub(crate) struct CarrierReader {
     /// AF_XDP sockets do not support interface requests. Any other socket does, and stays in the network namespace in
     /// which it was created.
     socket: UnixDatagram,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
-impl Link {
+impl CarrierReader {
     pub(crate) fn new(interface: &Interface) -> Result<Self, PortError> {
         let socket = UnixDatagram::unbound()
-            .map_err(|cause| fault::io(interface, "open a socket for link requests", cause))?;
+            .map_err(|cause| port_errors::io(interface, "open a socket for link requests", cause))?;
         let mut name = [0; libc::IFNAMSIZ];
         // One byte stays 0 as the terminator.
         for (to, from) in name[..libc::IFNAMSIZ - 1]

@@ -231,7 +231,7 @@ impl XdpOptions {
             ),
         ] {
             if let Some(last) = last.filter(|&last| last >= on) {
-                return Err(crate::fault::queue_off(interface, last.into()));
+                return Err(crate::port_errors::queue_off(interface, last.into()));
             }
         }
         Ok(())

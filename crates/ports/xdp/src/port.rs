@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
-use crate::fault::Failure;
-use crate::link::{self, Link};
+use crate::port_errors::Failure;
+use crate::link::{self, CarrierReader};
 use crate::options::{Mode, RX_HEADROOM, XdpOptions};
 #[cfg(feature = "bpf")]
-use crate::program::{self, Abilities, Hook, Program};
+use crate::program::{self, Abilities, AttachMode, Program};
 use crate::rx::XdpRx;
 use crate::socket::{Directions, open_queue};
 use crate::tx::XdpTx;
@@ -121,7 +121,7 @@ enum Attempt {
     /// Sending only, by copies, which needs no program.
     Bare,
     #[cfg(feature = "bpf")]
-    With { hook: Hook, zero_copy: bool },
+    With { hook: AttachMode, zero_copy: bool },
 }
 
 /// A port of wirebench that was closed a moment ago may still have its program attached: a child of that process holds
@@ -159,15 +159,15 @@ fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>,
 #[cfg(feature = "bpf")]
 fn order(mode: Mode, rx: bool, abilities: Abilities) -> Vec<Attempt> {
     let zero_copy = Attempt::With {
-        hook: Hook::Native,
+        hook: AttachMode::Native,
         zero_copy: true,
     };
     let native = Attempt::With {
-        hook: Hook::Native,
+        hook: AttachMode::Native,
         zero_copy: false,
     };
     let generic = Attempt::With {
-        hook: Hook::Generic,
+        hook: AttachMode::Generic,
         zero_copy: false,
     };
     match mode {
@@ -195,7 +195,7 @@ fn order(mode: Mode, rx: bool, abilities: Abilities) -> Vec<Attempt> {
 #[cfg(not(feature = "bpf"))]
 fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>, PortError> {
     if options.rx || options.mode == Mode::NativeZeroCopy {
-        return Err(crate::fault::unsupported(
+        return Err(crate::port_errors::unsupported(
             interface,
             "this build has no XDP program (feature `bpf`), so it only sends by copies".into(),
         ));
@@ -213,11 +213,11 @@ impl Attempt {
             } => "native zero copy",
             #[cfg(feature = "bpf")]
             Self::With {
-                hook: Hook::Native, ..
+                hook: AttachMode::Native, ..
             } => "native copy",
             #[cfg(feature = "bpf")]
             Self::With {
-                hook: Hook::Generic,
+                hook: AttachMode::Generic,
                 ..
             } => "generic",
         }
@@ -245,7 +245,7 @@ impl Attempt {
         options: &XdpOptions,
         frame_size: u32,
     ) -> Result<XdpPort, Failure> {
-        let link = Link::new(interface)?;
+        let link = CarrierReader::new(interface)?;
         let carried = link.may_carry();
         #[cfg(feature = "bpf")]
         let program = self.attach(interface, options)?;

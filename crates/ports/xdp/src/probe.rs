@@ -86,7 +86,7 @@ pub fn try_native(interface: &Interface) -> Result<Result<(), String>, PortError
     }
     #[cfg(not(feature = "bpf"))]
     {
-        Err(crate::fault::unsupported(
+        Err(crate::port_errors::unsupported(
             interface,
             "this build has no XDP program (feature `bpf`)".into(),
         ))

@@ -14,20 +14,20 @@ use wb_filter::{Program as Filter, ebpf};
 use wb_port::Interface;
 
 use crate::attach_words;
-use crate::fault::{self, Failure};
+use crate::port_errors::{self, Failure};
 use crate::object::{self, built};
 use crate::options::Select;
 
 /// Attach mode of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hook {
+pub(crate) enum AttachMode {
     /// In the driver.
     Native,
     /// In the generic receive path.
     Generic,
 }
 
-impl Hook {
+impl AttachMode {
     fn flags(self) -> u32 {
         // if_link.h: XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE.
         match self {
@@ -64,7 +64,7 @@ pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
     // SAFETY: `answer` carries its size and outlives the call.
     let result = unsafe { sys::bpf_xdp_query(index(interface), 0, &raw mut answer) };
     if result < 0 {
-        return Err(fault::io(interface, "ask for its XDP state", errno(result)).into());
+        return Err(port_errors::io(interface, "ask for its XDP state", errno(result)).into());
     }
     let ids = [
         answer.prog_id,
@@ -86,7 +86,7 @@ pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     let which = id
         .map(|id| format!(" (id {id}, see `bpftool prog show id {id}`)"))
         .unwrap_or_default();
-    fault::unsupported(
+    port_errors::unsupported(
         interface,
         format!(
             "another XDP program{which} is attached; end its owner or try `ip link set dev {0} xdp off`",
@@ -97,7 +97,7 @@ pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
 }
 
 /// Maps of an attached program: its sockets by queue, and the counters of its filter.
-pub(crate) struct Gate {
+pub(crate) struct SocketMap {
     sockets: MapHandle,
     /// Frames seen and matched, for each queue and CPU; only for a program with a filter.
     counters: Option<MapHandle>,
@@ -106,7 +106,7 @@ pub(crate) struct Gate {
 /// Longer than the kernel processes a batch of frames.
 const BATCH_TIMEOUT: Duration = Duration::from_millis(10);
 
-impl Gate {
+impl SocketMap {
     /// Directs the frames of `queue` to the kernel from now on. Frames that had passed the program before are in the
     /// receive ring, or counted as dropped, when the call returns.
     pub(crate) fn close(&self, queue: u32) -> io::Result<()> {
@@ -148,7 +148,7 @@ fn wait_for_batches() {
 /// Loaded program, not attached yet.
 pub(crate) struct Program {
     program: OwnedFd,
-    gate: Arc<Gate>,
+    gate: Arc<SocketMap>,
 }
 
 impl Program {
@@ -179,7 +179,7 @@ impl Program {
             ..ebpf::TranslateOptions::redirect(sockets.as_fd().as_raw_fd())
         };
         let insns = ebpf::translate(filter, &options)
-            .map_err(|cause| fault::unsupported(interface, cause.to_string()))?;
+            .map_err(|cause| port_errors::unsupported(interface, cause.to_string()))?;
         let mut options = sys::bpf_prog_load_opts {
             sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
             ..Default::default()
@@ -203,14 +203,14 @@ impl Program {
         Ok(Self {
             // SAFETY: the call has just made this descriptor, and it has no other owner.
             program: unsafe { OwnedFd::from_raw_fd(result) },
-            gate: Arc::new(Gate {
+            gate: Arc::new(SocketMap {
                 sockets,
                 counters: Some(counters),
             }),
         })
     }
 
-    pub(crate) fn gate(&self) -> Arc<Gate> {
+    pub(crate) fn gate(&self) -> Arc<SocketMap> {
         Arc::clone(&self.gate)
     }
 
@@ -230,7 +230,7 @@ impl Program {
                 program: object::program(&loaded, "wb_select")?
                     .as_fd()
                     .try_clone_to_owned()?,
-                gate: Arc::new(Gate {
+                gate: Arc::new(SocketMap {
                     sockets: MapHandle::try_from(&object::map(&loaded, "sockets")?)?,
                     counters: None,
                 }),
@@ -241,12 +241,12 @@ impl Program {
 
     fn load_error(interface: &Interface, cause: &libbpf_rs::Error) -> Failure {
         match cause.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => fault::privilege(
+            libbpf_rs::ErrorKind::PermissionDenied => port_errors::privilege(
                 interface,
                 "loading an XDP program needs CAP_BPF and CAP_NET_ADMIN",
             )
             .into(),
-            _ => fault::unsupported(
+            _ => port_errors::unsupported(
                 interface,
                 format!("the kernel does not load the XDP program: {cause}; use the packet driver"),
             )
@@ -255,12 +255,12 @@ impl Program {
     }
 
     /// Attaches the program, for as long as the returned link is open.
-    pub(crate) fn attach(&self, interface: &Interface, hook: Hook) -> Result<OwnedFd, Failure> {
+    pub(crate) fn attach(&self, interface: &Interface, hook: AttachMode) -> Result<OwnedFd, Failure> {
         self.link(interface, hook)
             .map_err(|cause| self.attach_error(interface, hook, cause))
     }
 
-    fn link(&self, interface: &Interface, hook: Hook) -> Result<OwnedFd, Errno> {
+    fn link(&self, interface: &Interface, hook: AttachMode) -> Result<OwnedFd, Errno> {
         let options = sys::bpf_link_create_opts {
             sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
             flags: hook.flags(),
@@ -284,19 +284,19 @@ impl Program {
 
     /// Attaches the program in the driver and removes it again.
     pub(crate) fn try_native(&self, interface: &Interface) -> Result<(), String> {
-        match self.link(interface, Hook::Native) {
+        match self.link(interface, AttachMode::Native) {
             Ok(_) => Ok(()),
-            Err(cause) => Err(self.reason(interface, Hook::Native, cause)),
+            Err(cause) => Err(self.reason(interface, AttachMode::Native, cause)),
         }
     }
 
     /// The kernel's message for a failed attempt to attach, or its error.
-    fn reason(&self, interface: &Interface, hook: Hook, cause: Errno) -> String {
+    fn reason(&self, interface: &Interface, hook: AttachMode, cause: Errno) -> String {
         attach_words::words(self.program.as_fd(), index(interface), hook.flags())
             .unwrap_or_else(|| io::Error::from(cause).to_string())
     }
 
-    fn attach_error(&self, interface: &Interface, hook: Hook, cause: Errno) -> Failure {
+    fn attach_error(&self, interface: &Interface, hook: AttachMode, cause: Errno) -> Failure {
         let name = &interface.name;
         let what = match cause {
             Errno::BUSY | Errno::EXIST => {
@@ -307,23 +307,23 @@ impl Program {
             }
             Errno::PERM | Errno::ACCESS => {
                 let what = "attaching an XDP program needs CAP_NET_ADMIN";
-                return fault::privilege(interface, what).into();
+                return port_errors::privilege(interface, what).into();
             }
-            Errno::NODEV | Errno::NXIO => return fault::gone(&interface.port).into(),
+            Errno::NODEV | Errno::NXIO => return port_errors::gone(&interface.port).into(),
             // veth's error numbers for its limits, which commands can change. Other drivers use these numbers for other
             // errors.
-            Errno::RANGE if hook == Hook::Native && interface.kernel_driver == "veth" => {
+            Errno::RANGE if hook == AttachMode::Native && interface.kernel_driver == "veth" => {
                 format!("; try `ip link set dev {name} mtu 1500` at both ends")
             }
-            Errno::NOSPC if hook == Hook::Native && interface.kernel_driver == "veth" => format!(
+            Errno::NOSPC if hook == AttachMode::Native && interface.kernel_driver == "veth" => format!(
                 "; it needs as many receive queues as the other end has transmit queues: try `ethtool -L {name} rx N`"
             ),
-            _ if hook == Hook::Native => "; see `wirebench doctor`".to_owned(),
+            _ if hook == AttachMode::Native => "; see `wirebench doctor`".to_owned(),
             _ => String::new(),
         };
         let who = match hook {
-            Hook::Native => "driver",
-            Hook::Generic => "kernel",
+            AttachMode::Native => "driver",
+            AttachMode::Generic => "kernel",
         };
         let reason = self.reason(interface, hook, cause);
         Failure::of_mode(
@@ -345,7 +345,7 @@ impl Program {
             .update(&queue.to_ne_bytes(), &socket, MapFlags::ANY)
             .map_err(|cause| {
                 let cause = std::io::Error::other(cause.to_string());
-                fault::io(
+                port_errors::io(
                     interface,
                     &format!("give queue {queue} to its socket"),
                     cause,

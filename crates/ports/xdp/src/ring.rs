@@ -18,18 +18,18 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::net::xdp::XdpRingOffset;
 
 /// Mapped memory, unmapped on drop.
-pub(crate) struct Mapping {
+pub(crate) struct RingMapping {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread. It is accessed only through types that order their
 // accesses.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RingMapping {}
 // SAFETY: as above; `&Mapping` provides only an address and a length.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for RingMapping {}
 
-impl Mapping {
+impl RingMapping {
     /// Maps zeroed memory, backed by pages from the start.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         // SAFETY: a null hint lets the kernel choose the address, so no other mapping is affected.
@@ -41,7 +41,7 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::POPULATE,
             )?
         };
-        Self::of(start.cast(), len)
+        Self::from_raw(start.cast(), len)
     }
 
     /// Maps memory of a file, shared with its other users.
@@ -57,10 +57,10 @@ impl Mapping {
                 offset,
             )?
         };
-        Self::of(start.cast(), len)
+        Self::from_raw(start.cast(), len)
     }
 
-    fn of(start: *mut u8, len: usize) -> io::Result<Self> {
+    fn from_raw(start: *mut u8, len: usize) -> io::Result<Self> {
         let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
     }
@@ -90,7 +90,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RingMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping belongs to `self`, and all users of the memory keep it alive. After a failure it stays
         // mapped, which is harmless.
@@ -121,7 +121,7 @@ unsafe impl Word for Descriptor {}
 
 struct Ring<T> {
     /// Keeps the memory behind the pointers mapped.
-    _memory: Arc<Mapping>,
+    _memory: Arc<RingMapping>,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: Option<NonNull<AtomicU32>>,
@@ -133,7 +133,7 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Word> Ring<T> {
-    fn new(memory: Arc<Mapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
+    fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
         if !size.is_power_of_two() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -188,7 +188,7 @@ pub(crate) struct Producer<T> {
 }
 
 impl<T: Word> Producer<T> {
-    pub(crate) fn new(memory: Arc<Mapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
+    pub(crate) fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(memory, at, size)?;
         let head = ring.producer().load(Ordering::Relaxed);
         let tail = ring.consumer().load(Ordering::Acquire);
@@ -202,7 +202,7 @@ impl<T: Word> Producer<T> {
 
     /// Number of free slots. Reads the kernel's index only if fewer than `want` are known to be free.
     #[inline]
-    pub(crate) fn room(&mut self, want: u32) -> u32 {
+    pub(crate) fn free_entries(&mut self, want: u32) -> u32 {
         let room = self.ring.size - self.head.wrapping_sub(self.tail);
         if room >= want {
             return room;
@@ -297,7 +297,7 @@ pub(crate) struct Consumer<T> {
 }
 
 impl<T: Word> Consumer<T> {
-    pub(crate) fn new(memory: Arc<Mapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
+    pub(crate) fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
         let ring = Ring::new(memory, at, size)?;
         let tail = ring.consumer().load(Ordering::Relaxed);
         let head = ring.producer().load(Ordering::Acquire);
@@ -349,8 +349,8 @@ pub(crate) mod testing {
         flags: Some(128),
     };
 
-    pub(super) fn memory(start: u32) -> Arc<Mapping> {
-        let memory = Arc::new(Mapping::anonymous(4096).unwrap());
+    pub(super) fn memory(start: u32) -> Arc<RingMapping> {
+        let memory = Arc::new(RingMapping::anonymous(4096).unwrap());
         for offset in [AT.producer, AT.consumer] {
             let index = memory.place::<AtomicU32>(offset, 1).unwrap();
             // SAFETY: inside the live mapping.
@@ -394,7 +394,7 @@ mod tests {
             assert!(producer.push(value));
         }
         assert!(!producer.push(9));
-        assert_eq!(producer.room(1), 0);
+        assert_eq!(producer.free_entries(1), 0);
         producer.publish();
         assert!(!producer.push(9));
         assert_eq!(consumer.available(8), 4);
@@ -403,7 +403,7 @@ mod tests {
             !producer.push(9),
             "room must be looked for before it is used"
         );
-        assert_eq!(producer.room(1), 1);
+        assert_eq!(producer.free_entries(1), 1);
         assert!(producer.push(9));
     }
 
@@ -481,7 +481,7 @@ mod tests {
             let mut model = VecDeque::new();
             let mut next = 0u64;
             for (push, take) in steps {
-                let room = producer.room(push).min(push);
+                let room = producer.free_entries(push).min(push);
                 prop_assert_eq!(room, push.min(8 - u32::try_from(model.len()).unwrap()));
                 for _ in 0..room {
                     prop_assert!(producer.push(next));

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource};
 
-use crate::fault;
+use crate::port_errors;
 #[cfg(feature = "bpf")]
-use crate::program::Gate;
+use crate::program::SocketMap;
 use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::{RxParts, kick_rx};
 use crate::stamp::{self, WallOffset};
@@ -39,7 +39,7 @@ struct Receiver {
     /// Memory for which the fill ring had no slot, because the kernel has not yet published its index.
     spare: Vec<u64>,
     #[cfg(feature = "bpf")]
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<SocketMap>>,
     #[cfg(feature = "bpf")]
     queue: u32,
     busy_poll: bool,
@@ -58,7 +58,7 @@ impl XdpRx {
         port: &str,
         parts: RxParts,
         busy_poll: bool,
-        #[cfg(feature = "bpf")] gate: Option<Arc<Gate>>,
+        #[cfg(feature = "bpf")] gate: Option<Arc<SocketMap>>,
     ) -> Self {
         let RxParts {
             socket,
@@ -241,7 +241,7 @@ impl Receiver {
         };
         // SAFETY: the frame came through the receive ring and belongs to this end until it is in the fill ring.
         let (front, rest) = unsafe { self.area.frame(index) }.split_at_mut(offset);
-        let (stamp_ns, stamp_source) = match stamp::take(front) {
+        let (stamp_ns, stamp_source) = match stamp::read_stamp(front) {
             Some(monotonic_ns) => (clock.wall_ns(monotonic_ns), StampSource::KernelXdp),
             None => (clock.now_ns, StampSource::UserSpace),
         };
@@ -264,7 +264,7 @@ impl Receiver {
     /// Returns memory to the kernel; returns false if the fill ring has no free slot.
     #[inline]
     fn give(&mut self, address: u64) -> bool {
-        self.fill.room(1);
+        self.fill.free_entries(1);
         self.fill.push(address)
     }
 
@@ -309,7 +309,7 @@ impl Receiver {
     /// is only down has no frames.
     fn ask(&self) -> Result<(), PortError> {
         match kick_rx(&self.socket) {
-            Err(Errno::NXIO | Errno::NODEV | Errno::BADF) => Err(fault::gone(&self.port)),
+            Err(Errno::NXIO | Errno::NODEV | Errno::BADF) => Err(port_errors::gone(&self.port)),
             _ => Ok(()),
         }
     }

@@ -21,9 +21,9 @@ use rustix::net::{
 };
 use wb_port::Interface;
 
-use crate::fault::{self, Failure};
+use crate::port_errors::{self, Failure};
 use crate::options::{BusyPoll, XdpOptions};
-use crate::ring::{Consumer, Descriptor, Mapping, Producer};
+use crate::ring::{Consumer, Descriptor, RingMapping, Producer};
 use crate::umem::{self, Area};
 
 /// A kernel worker frees the pool of a closed socket; the queue counts as in use for about 200 ms. Any other owner
@@ -79,13 +79,13 @@ pub(crate) fn open_queue(
     queue: u32,
     zero_copy: bool,
 ) -> Result<(Option<TxParts>, Option<RxParts>), Failure> {
-    let io = |operation: &'static str| move |cause| fault::io(interface, operation, cause);
+    let io = |operation: &'static str| move |cause| port_errors::io(interface, operation, cause);
     let Directions { tx, rx } = directions;
     let tx_frames = if tx { options.tx_frames } else { 0 };
     let rx_slots = if rx { options.rx_frames } else { 0 };
     let (rx_frames, fill_size) = receive_memory(options, directions, zero_copy);
     let (tx_area, rx_area) = umem::map(frame_size, tx_frames, rx_frames)
-        .map_err(|cause| fault::io(interface, "map frame memory", cause))?;
+        .map_err(|cause| port_errors::io(interface, "map frame memory", cause))?;
 
     let first = Arc::new(new_socket(interface)?);
     register(interface, &first, &tx_area)?;
@@ -109,11 +109,11 @@ pub(crate) fn open_queue(
     }
     if let Some(busy_poll) = options.busy_poll {
         set_busy_poll(&first, busy_poll)
-            .map_err(|cause| fault::io(interface, "prefer busy polling", cause))?;
+            .map_err(|cause| port_errors::io(interface, "prefer busy polling", cause))?;
     }
 
     let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("ask for ring offsets"))?;
-    let mapped = |what| move |cause: io::Error| fault::io(interface, what, cause);
+    let mapped = |what| move |cause: io::Error| port_errors::io(interface, what, cause);
     let mut fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
         .and_then(|memory| Producer::new(memory, offsets.fr, fill_size))
         .map_err(mapped("map the fill ring"))?;
@@ -126,7 +126,7 @@ pub(crate) fn open_queue(
     .and_then(|memory| Consumer::new(memory, offsets.cr, completion_size))
     .map_err(mapped("map the completion ring"))?;
 
-    fill.room(rx_frames);
+    fill.free_entries(rx_frames);
     for frame in 0..rx_frames {
         fill.push(rx_area.address(frame));
     }
@@ -163,7 +163,7 @@ pub(crate) fn open_queue(
             addr: SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface.index, queue),
             shared_umem_fd: std::os::fd::AsFd::as_fd(&first),
         };
-        bind(&second, &address).map_err(|cause| fault::bind(interface, queue, false, cause))?;
+        bind(&second, &address).map_err(|cause| port_errors::bind(interface, queue, false, cause))?;
     }
     Ok((sending, receiving))
 }
@@ -176,7 +176,7 @@ pub(crate) fn new_socket(interface: &Interface) -> Result<OwnedFd, Failure> {
         SocketFlags::CLOEXEC,
         None,
     )
-    .map_err(|cause| fault::socket(interface, cause).into())
+    .map_err(|cause| port_errors::socket(interface, cause).into())
 }
 
 fn register(interface: &Interface, socket: &OwnedFd, area: &Area) -> Result<(), Failure> {
@@ -191,7 +191,7 @@ fn register(interface: &Interface, socket: &OwnedFd, area: &Area) -> Result<(), 
         tx_metadata_len: 0,
     };
     sockopt::set_xdp_umem_reg(socket, registration)
-        .map_err(|cause| fault::memory(interface, len, cause).into())
+        .map_err(|cause| port_errors::memory(interface, len, cause).into())
 }
 
 fn map_ring<T>(
@@ -199,10 +199,10 @@ fn map_ring<T>(
     page: u64,
     at: XdpRingOffset,
     size: u32,
-) -> io::Result<Arc<Mapping>> {
+) -> io::Result<Arc<RingMapping>> {
     let len = usize::try_from(at.desc).map_err(|_| io::ErrorKind::InvalidData)?
         + size as usize * size_of::<T>();
-    Ok(Arc::new(Mapping::shared(socket, page, len)?))
+    Ok(Arc::new(RingMapping::shared(socket, page, len)?))
 }
 
 fn bind_first(
@@ -223,7 +223,7 @@ fn bind_first(
         match bind(socket, &address) {
             Ok(()) => return Ok(()),
             Err(Errno::BUSY) if start.elapsed() < BIND_TIMEOUT => std::thread::sleep(BIND_PAUSE),
-            Err(cause) => return Err(fault::bind(interface, queue, zero_copy, cause)),
+            Err(cause) => return Err(port_errors::bind(interface, queue, zero_copy, cause)),
         }
     }
 }

@@ -11,7 +11,7 @@ const MAGIC: u32 = 0x7762_5844;
 ///
 /// Erases it, so that a later frame in the same memory does not appear to have a timestamp.
 #[inline]
-pub(crate) fn take(front: &mut [u8]) -> Option<u64> {
+pub(crate) fn read_stamp(front: &mut [u8]) -> Option<u64> {
     let stamp = front.last_chunk_mut::<LEN>()?;
     let (time, rest) = stamp.split_first_chunk_mut::<8>()?;
     let (magic, _) = rest.split_first_chunk_mut::<4>()?;
@@ -82,17 +82,17 @@ mod tests {
     #[test]
     fn a_stamp_is_taken_once() {
         let mut bytes = front(77, MAGIC);
-        assert_eq!(take(&mut bytes), Some(77));
-        assert_eq!(take(&mut bytes), None);
+        assert_eq!(read_stamp(&mut bytes), Some(77));
+        assert_eq!(read_stamp(&mut bytes), None);
     }
 
     #[test]
     fn what_is_no_stamp_is_left_alone() {
         let mut bytes = front(77, MAGIC ^ 1);
         let before = bytes.clone();
-        assert_eq!(take(&mut bytes), None);
+        assert_eq!(read_stamp(&mut bytes), None);
         assert_eq!(bytes, before);
-        assert_eq!(take(&mut [0; LEN - 1]), None);
+        assert_eq!(read_stamp(&mut [0; LEN - 1]), None);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wb_port::{Interface, PortError, Slot, TxCounters, TxQueue};
 
-use crate::fault;
-use crate::link::Link;
+use crate::port_errors;
+use crate::link::CarrierReader;
 use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::{TxParts, kick_tx};
 use crate::umem::Area;
@@ -65,7 +65,7 @@ impl Kernel for Arc<OwnedFd> {
 struct Sender<K> {
     port: String,
     kernel: K,
-    link: Link,
+    link: CarrierReader,
     ring: Producer<Descriptor>,
     completions: Consumer<u64>,
     area: Area,
@@ -103,7 +103,7 @@ impl XdpTx {
             sender: Some(Sender::new(
                 interface.port.clone(),
                 parts.socket,
-                Link::new(interface)?,
+                CarrierReader::new(interface)?,
                 (parts.ring, parts.completions),
                 parts.area,
                 zero_copy,
@@ -181,7 +181,7 @@ impl<K: Kernel> Sender<K> {
     fn new(
         port: String,
         kernel: K,
-        link: Link,
+        link: CarrierReader,
         (ring, completions): (Producer<Descriptor>, Consumer<u64>),
         area: Area,
         zero_copy: bool,
@@ -221,7 +221,7 @@ impl<K: Kernel> Sender<K> {
         }
         // The ring has at most 2^20 slots, checked by `XdpOptions::resolve`.
         let lent = self.lent.len().min(n);
-        lent.min(self.ring.room(lent as u32) as usize)
+        lent.min(self.ring.free_entries(lent as u32) as usize)
     }
 
     #[inline]
@@ -393,7 +393,7 @@ impl<K: Kernel> Sender<K> {
             Errno::NETDOWN => PortError::LinkDown {
                 port: self.port.clone(),
             },
-            Errno::NXIO | Errno::NODEV | Errno::BADF => fault::gone(&self.port),
+            Errno::NXIO | Errno::NODEV | Errno::BADF => port_errors::gone(&self.port),
             cause => PortError::Io {
                 port: self.port.clone(),
                 operation: "send (AF_XDP)".into(),

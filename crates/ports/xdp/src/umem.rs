@@ -7,13 +7,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ring::Mapping;
+use crate::ring::RingMapping;
 
 /// Part of the memory of one queue: a number of frames of one size.
 ///
 /// Areas of one memory never overlap.
 pub(crate) struct Area {
-    memory: Arc<Mapping>,
+    memory: Arc<RingMapping>,
     frames: Range<u32>,
     frame_shift: u32,
 }
@@ -29,7 +29,7 @@ pub(crate) fn map(frame_size: u32, first: u32, second: u32) -> io::Result<(Area,
     let total = first
         .checked_add(second)
         .ok_or(io::ErrorKind::InvalidInput)?;
-    let memory = Arc::new(Mapping::anonymous(total as usize * frame_size as usize)?);
+    let memory = Arc::new(RingMapping::anonymous(total as usize * frame_size as usize)?);
     let area = |frames| Area {
         memory: Arc::clone(&memory),
         frames,

@@ -1,6 +1,6 @@
 //! Devices whose packets the kernel makes: which can be, and why others are not.
 
-use wb_live::{Passage, Sender as LiveSender, takes_frames};
+use wb_live::{PassProgram, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
 use wb_port::offload::{Refusal, SendOffload};
 use wb_traffic::{DeviceOffload, Loaded};
@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn offload(
     ports: &mut [OpenPort],
     slots: &mut [DeviceSlot],
-) -> Result<Vec<Passage>, StartError> {
+) -> Result<Vec<PassProgram>, StartError> {
     let mut passages = Vec::new();
     let cpus: Vec<u32> = slots.iter().map(|slot| slot.cpu).collect();
     for (number, port) in ports.iter_mut().enumerate() {

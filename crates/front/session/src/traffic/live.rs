@@ -7,7 +7,7 @@ use std::{
 
 use wb_host::{clock::monotonic_ns, netns};
 use wb_live::{
-    Account, MOST_FRAME, Passage, Receiver as Accounted, Sender as LiveSender, probe, takes_frames,
+    Account, MOST_FRAME, PassProgram, Receiver as Accounted, Sender as LiveSender, probe, takes_frames,
 };
 use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
 use wb_port::{
@@ -101,7 +101,7 @@ pub(crate) fn at_interface<T: Send>(
 
 /// In a lab the other end is ours: where it keeps frames of programs out, a program there that passes all on lets them in.
 /// Elsewhere the loading says what to type.
-pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(Passage, String)>, StartError> {
+pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(PassProgram, String)>, StartError> {
     let wire = port.wire.as_ref();
     let takes = at_interface(port, wire, |interface| Ok(takes_frames(interface)))?;
     let far = wire.filter(|_| takes == Some(false));
@@ -109,7 +109,7 @@ pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(Passage, String)>, Start
     let Some(far) = far.filter(is_of_a_lab) else {
         return Ok(None);
     };
-    let passage = at_interface(port, Some(&far), Passage::open)?;
+    let passage = at_interface(port, Some(&far), PassProgram::open)?;
     let node = far.namespace.name().unwrap_or_default();
     let place = format!("{node}/{}", far.interface.name);
     Ok(Some((passage, place)))

@@ -48,7 +48,7 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
-    fn say(&mut self, level: Level, topic: &str, text: impl Into<String>) {
+    fn add_finding(&mut self, level: Level, topic: &str, text: impl Into<String>) {
         self.findings.push(Finding::new(level, topic, text));
     }
 
@@ -89,9 +89,9 @@ impl Port<'_> {
                 _ => "is a cable plugged in, and the other end up?",
             };
             let text = format!("up, but no carrier: {other}");
-            self.say(Level::Problem, "link", text);
+            self.add_finding(Level::Problem, "link", text);
         } else {
-            self.say(Level::Ok, "link", "up, with carrier");
+            self.add_finding(Level::Ok, "link", "up, with carrier");
         }
     }
 
@@ -101,13 +101,13 @@ impl Port<'_> {
         } = self.interface;
         let text = format!("{mtu}: frames of up to {} bytes with FCS", mtu + 18);
         if *mtu >= 1500 || max_mtu.is_some_and(|most| most < 1500) {
-            return self.say(Level::Ok, "MTU", text);
+            return self.add_finding(Level::Ok, "MTU", text);
         }
         let text = format!("{text}; 1518 do not fit");
         if self.interface.is_hosts() {
             let text =
                 format!("{text}. The network below sets it: a larger one may cut the host off");
-            return self.say(Level::Note, "MTU", text);
+            return self.add_finding(Level::Note, "MTU", text);
         }
         let command = format!("ip link set {name} mtu 1500");
         self.say_with_fix(Level::Warn, "MTU", text, &command);
@@ -125,20 +125,20 @@ impl Port<'_> {
             "" => String::new(),
             bus => format!(" at {bus}"),
         };
-        self.say(Level::Ok, "device", format!("{kind}, {driver}{bus}"));
+        self.add_finding(Level::Ok, "device", format!("{kind}, {driver}{bus}"));
         match self.interface.speed {
             Some(speed) => {
                 let text = format!("{} Gbit/s", speed.bits_per_second as f64 / 1e9);
                 if speed.nominal || kind.is_virtual() {
                     let text = format!("{text} in name only: give rates in pps or bps, not in %");
-                    self.say(Level::Note, "speed", text);
+                    self.add_finding(Level::Note, "speed", text);
                 } else {
-                    self.say(Level::Ok, "speed", text);
+                    self.add_finding(Level::Ok, "speed", text);
                 }
             }
             None => {
                 let text = "unknown: give rates in pps or bps, not in %";
-                self.say(Level::Note, "speed", text);
+                self.add_finding(Level::Note, "speed", text);
             }
         }
     }
@@ -163,28 +163,28 @@ impl Port<'_> {
         match &xdp.attach {
             Attach::Accepted => {
                 obstacles.clear();
-                self.say(Level::Ok, "XDP", format!("native, {zero_copy}"));
+                self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
             }
             Attach::Refused(words) => {
                 let text = format!("{generic}: the driver refuses a program ({words})");
-                self.say(Level::Warn, "XDP", text);
+                self.add_finding(Level::Warn, "XDP", text);
             }
             Attach::NotTried(_) if !native => {
                 let text = format!("{generic}: the driver runs no programs, as far as known");
-                self.say(Level::Note, "XDP", text);
+                self.add_finding(Level::Note, "XDP", text);
             }
             Attach::NotTried(_) => {
                 if let Some(facts) = too_old {
                     let (major, minor) = facts.since;
                     let text =
                         format!("{generic}: native needs Linux {major}.{minor} with {driver}");
-                    self.say(Level::Note, "XDP", text);
+                    self.add_finding(Level::Note, "XDP", text);
                 } else if obstacles.is_empty() {
-                    self.say(Level::Ok, "XDP", format!("native, {zero_copy}"));
+                    self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
                 } else {
                     let text =
                         format!("{generic}, as the interface stands: {driver} refuses programs");
-                    self.say(Level::Warn, "XDP", text);
+                    self.add_finding(Level::Warn, "XDP", text);
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Port<'_> {
         }
         self.xdp_mtu();
         if let Some(note) = self.facts.and_then(|facts| facts.note) {
-            self.say(Level::Note, "driver", format!("{driver}: {note}"));
+            self.add_finding(Level::Note, "driver", format!("{driver}: {note}"));
         }
         if let Some(program) = self.interface.xdp_program {
             let text = format!(
@@ -284,7 +284,7 @@ impl Port<'_> {
         let (useful_rx, useful_tx) = (useful(max_rx(channels)), useful(max_tx(channels)));
         self.spare_queues(channels, useful_rx);
         if rx >= useful_rx && tx >= useful_tx {
-            return self.say(Level::Ok, "queues", text);
+            return self.add_finding(Level::Ok, "queues", text);
         }
         let command = channels_command(&self.interface.name, channels, useful_rx, useful_tx);
         self.say_with_fix(Level::Note, "queues", format!("{text} are on"), &command);
@@ -310,7 +310,7 @@ impl Port<'_> {
             let command = channels_command(&self.interface.name, channels, useful, useful);
             self.say_with_fix(Level::Note, "XDP queues", text, &command);
         } else {
-            self.say(Level::Note, "XDP queues", text);
+            self.add_finding(Level::Note, "XDP queues", text);
         }
     }
 
@@ -326,7 +326,7 @@ impl Port<'_> {
             rings.rx, rings.max_rx, rings.tx, rings.max_tx
         );
         if rings.rx >= rings.max_rx {
-            return self.say(Level::Ok, "rings", text);
+            return self.add_finding(Level::Ok, "rings", text);
         }
         let command = format!("ethtool -G {} rx {}", self.interface.name, rings.max_rx);
         let text = format!("{text}: a longer receive ring survives longer pauses of the receiver");
@@ -353,7 +353,7 @@ impl Port<'_> {
             .filter_map(|offload| Some((*offload, spoils(*offload)?)))
             .collect();
         if on.is_empty() {
-            return self.say(Level::Ok, "offloads", "none is on that would change frames");
+            return self.add_finding(Level::Ok, "offloads", "none is on that would change frames");
         }
         let level = match on.iter().all(|(o, _)| *o == Offload::RxVlan) {
             true => Level::Note,
@@ -386,7 +386,7 @@ impl Port<'_> {
         targets.dedup();
         let text = format!("{} in use, on CPUs {}", used.len(), format_list(&targets));
         if targets.len() > 1 || used.len() < 2 || self.about.cpus.len() < 2 {
-            return self.say(Level::Ok, "interrupts", text);
+            return self.add_finding(Level::Ok, "interrupts", text);
         }
         let spread = used
             .iter()
@@ -406,7 +406,7 @@ impl Port<'_> {
             .filter(|stamps| stamps.hardware_rx);
         let Some(stamps) = hardware else {
             let text = "by the kernel, not by the device: latencies include the host's";
-            return self.say(Level::Note, "timestamps", text);
+            return self.add_finding(Level::Note, "timestamps", text);
         };
         let clock = stamps
             .clock
@@ -415,7 +415,7 @@ impl Port<'_> {
         let text = format!(
             "captures can have those of the device{clock}; trials have the kernel's, so latencies include the host's"
         );
-        self.say(Level::Ok, "timestamps", text);
+        self.add_finding(Level::Ok, "timestamps", text);
     }
 
     fn sharing(&mut self) {
@@ -423,19 +423,19 @@ impl Port<'_> {
             Usage::Unused => {}
             Usage::Used(way) => {
                 let text = format!("{way}: sending takes `--i-own-this-network`");
-                self.say(Level::Warn, "sending", text);
+                self.add_finding(Level::Warn, "sending", text);
             }
             Usage::Unknown(error) => {
                 let text = format!(
                     "whether the default route leaves by it cannot be told ({error}): sending takes `--i-own-this-network`"
                 );
-                self.say(Level::Warn, "sending", text);
+                self.add_finding(Level::Warn, "sending", text);
             }
         }
         match &self.interface.host_use {
             Usage::Unused => {
                 let text = "nothing of the host uses it: the port is ours alone";
-                self.say(Level::Ok, "sharing", text);
+                self.add_finding(Level::Ok, "sharing", text);
             }
             Usage::Used(why) => {
                 let level = match self.interface.in_lab {
@@ -445,13 +445,13 @@ impl Port<'_> {
                 let text = format!(
                     "{why}: receiving by xdp would hide frames from it; the packet driver is taken"
                 );
-                self.say(level, "sharing", text);
+                self.add_finding(level, "sharing", text);
             }
             Usage::Unknown(error) => {
                 let text = format!(
                     "what of the host uses it cannot be told ({error}): the packet driver receives"
                 );
-                self.say(Level::Warn, "sharing", text);
+                self.add_finding(Level::Warn, "sharing", text);
             }
         }
     }

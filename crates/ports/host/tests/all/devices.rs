@@ -126,7 +126,7 @@ fn a_queue_is_told_by_namespace_and_interface() {
     let (a, b) = pair(1);
     let take = |namespace: &Namespace, name: &str| {
         let index = link::link_by_name(namespace, name).unwrap().index;
-        QueueLock::take(namespace, name, index, 0, Direction::Tx)
+        QueueLock::acquire(namespace, name, index, 0, Direction::Tx)
     };
     let _held = take(&a.0, "a0").unwrap();
     let _other = take(&b.0, "b0").unwrap();

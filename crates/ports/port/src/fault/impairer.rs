@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::choice::{Chooser, Random};
+use super::frame_selection::{Chooser, Random};
 use super::shaper::Shaper;
 use super::{Impairment, InvalidImpairment};
 
@@ -215,7 +215,7 @@ impl<T> Impairer<T> {
         if self.line.front()?.due_ns > now_ns {
             return None;
         }
-        self.leave()
+        self.next_departure()
     }
 
     /// Releases all frames now, regardless of delays and reordering; held frames come last.
@@ -223,7 +223,7 @@ impl<T> Impairer<T> {
         while let Some(held) = self.held.pop_front() {
             self.release(held, now_ns);
         }
-        while let Some((handle, due_ns)) = self.leave() {
+        while let Some((handle, due_ns)) = self.next_departure() {
             each(handle, due_ns);
         }
     }
@@ -299,7 +299,7 @@ impl<T> Impairer<T> {
         self.pass(ready_ns, held.arrival_ns, held.len, held.handle, kind);
     }
 
-    fn leave(&mut self) -> Option<(T, u64)> {
+    fn next_departure(&mut self) -> Option<(T, u64)> {
         let departure = self.line.pop_front()?;
         let counters = &mut self.counters;
         counters.left += 1;

@@ -4,11 +4,11 @@
 //! module has no port and no clock: the memory link and the bridge of the testbed supply the time and the frames, as
 //! handles.
 
-mod choice;
+mod frame_selection;
 mod impairer;
 mod shaper;
 
-pub use choice::Loss;
+pub use frame_selection::Loss;
 pub use impairer::{ImpairCounters, Impairer};
 
 /// Impairments of the frames of one direction. The default has none.

@@ -26,7 +26,7 @@ impl Device {
     }
 
     /// Accepts all frames that have arrived.
-    pub(super) fn take_in(&mut self, ring: &mut spsc::Receiver) {
+    pub(super) fn take_in(&mut self, ring: &mut spsc::RingReceiver) {
         let n = ring.available(usize::MAX);
         for i in 0..n {
             let (bytes, stamp_ns) = ring.frame(i);
@@ -84,11 +84,11 @@ impl fmt::Debug for Device {
 struct Store {
     capacity: usize,
     bytes: Vec<u8>,
-    slots: Vec<Kept>,
+    slots: Vec<KeptFrame>,
     free: Vec<u32>,
 }
 
-struct Kept {
+struct KeptFrame {
     len: usize,
     /// Number of departures left.
     users: u32,
@@ -106,13 +106,13 @@ impl Store {
 
     fn keep(&mut self, frame: &[u8]) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Kept { len: 0, users: 0 });
+            self.slots.push(KeptFrame { len: 0, users: 0 });
             self.bytes.resize(self.slots.len() * self.capacity, 0);
             (self.slots.len() - 1) as u32
         });
         let start = slot as usize * self.capacity;
         self.bytes[start..start + frame.len()].copy_from_slice(frame);
-        self.slots[slot as usize] = Kept {
+        self.slots[slot as usize] = KeptFrame {
             len: frame.len(),
             users: 1,
         };

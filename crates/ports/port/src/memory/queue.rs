@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::device::Device;
 use super::{DOWN, GONE, LinkControl, LinkOptions, UP, spsc};
 use crate::clock::Clock;
-use crate::refused::Refused;
+use crate::refused::RefusedFrames;
 use crate::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, Slot, StampSource,
     TxCounters, TxQueue,
@@ -47,18 +47,18 @@ impl QueuePair for MemoryQueue {
 
 /// The sending half.
 pub struct MemoryTx {
-    ring: spsc::Sender,
+    ring: spsc::RingSender,
     clock: Clock,
     control: LinkControl,
     port: String,
     batch: usize,
     drop_when_full: bool,
     counters: TxCounters,
-    refused: Refused,
+    refused: RefusedFrames,
 }
 
 impl MemoryTx {
-    pub(super) fn new(ring: spsc::Sender, options: &LinkOptions, control: &LinkControl) -> Self {
+    pub(super) fn new(ring: spsc::RingSender, options: &LinkOptions, control: &LinkControl) -> Self {
         Self {
             ring,
             clock: options.clock.clone(),
@@ -67,7 +67,7 @@ impl MemoryTx {
             batch: options.batch as usize,
             drop_when_full: options.drop_when_full,
             counters: TxCounters::default(),
-            refused: Refused::default(),
+            refused: RefusedFrames::default(),
         }
     }
 
@@ -114,7 +114,7 @@ impl TxQueue for MemoryTx {
     #[inline]
     fn flush(&mut self) -> Result<(), PortError> {
         check(&self.control, &self.port, true)?;
-        let room = self.ring.room();
+        let room = self.ring.free_slots();
         if room > 0 {
             self.counters.sent_octets += self.ring.publish(room, self.clock.now_ns());
             self.counters.sent_frames += room as u64;
@@ -148,7 +148,7 @@ impl TxQueue for MemoryTx {
 
 /// The receiving half.
 pub struct MemoryRx {
-    ring: spsc::Receiver,
+    ring: spsc::RingReceiver,
     device: Option<Box<Device>>,
     clock: Clock,
     stamp_source: StampSource,
@@ -159,7 +159,7 @@ pub struct MemoryRx {
 
 impl MemoryRx {
     pub(super) fn new(
-        ring: spsc::Receiver,
+        ring: spsc::RingReceiver,
         device: Option<Device>,
         options: &LinkOptions,
         control: &LinkControl,

@@ -36,13 +36,13 @@ use std::sync::{
 
 /// Header in front of the bytes of each slot.
 #[repr(C)]
-struct Header {
+struct RingHeader {
     stamp_ns: u64,
     cookie: u64,
     len: u32,
 }
 
-const HEADER: usize = size_of::<Header>();
+const HEADER: usize = size_of::<RingHeader>();
 
 /// The prefetcher of common processors fetches pairs of cache lines, hence 128 and not 64.
 #[repr(align(128))]
@@ -50,23 +50,23 @@ struct Padded<T>(T);
 
 /// Memory of the slots, identical at both ends.
 #[derive(Clone, Copy)]
-struct Area {
+struct RingMemory {
     base: NonNull<u8>,
     mask: usize,
     stride: usize,
     capacity: usize,
 }
 
-impl Area {
+impl RingMemory {
     #[inline]
-    fn header(self, position: usize) -> NonNull<Header> {
+    fn header(self, position: usize) -> NonNull<RingHeader> {
         // SAFETY: the masked position is below the number of slots and each is `stride` long, so the
         // result lies within the allocation, aligned to 64 bytes.
         unsafe { self.base.add((position & self.mask) * self.stride) }.cast()
     }
 
     #[inline]
-    fn bytes(header: NonNull<Header>) -> NonNull<u8> {
+    fn bytes(header: NonNull<RingHeader>) -> NonNull<u8> {
         // SAFETY: each slot has `stride >= HEADER + capacity` bytes.
         unsafe { header.cast::<u8>().add(HEADER) }
     }
@@ -77,14 +77,14 @@ impl Area {
     }
 }
 
-struct Shared {
+struct SharedRing {
     /// First slot that the receiver has not released. Written by the receiver.
     head: Padded<AtomicUsize>,
     /// First slot that is not visible. Written by the sender.
     tail: Padded<AtomicUsize>,
     /// True after the receiver was dropped; `head` then belongs to the sender.
     deserted: AtomicBool,
-    area: Area,
+    area: RingMemory,
     /// Lets the model checker verify that all access to each slot is ordered.
     #[cfg(loom)]
     touched: Vec<UnsafeCell<()>>,
@@ -92,11 +92,11 @@ struct Shared {
 
 // SAFETY: only the one sender and the one receiver access the memory behind `area`, each in the slots that `head` and
 // `tail` give it. The memory is freed when both are dropped.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedRing {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedRing {}
 
-impl Drop for Shared {
+impl Drop for SharedRing {
     fn drop(&mut self) {
         // SAFETY: allocated in `ring` with this layout; both ends are dropped.
         unsafe { dealloc(self.area.base.as_ptr(), self.area.layout()) };
@@ -108,7 +108,7 @@ impl Drop for Shared {
 ///
 /// # Panics
 /// Unless `slots` is a power of two, `1 <= depth <= slots`, and the ring fits in memory.
-pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Receiver) {
+pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (RingSender, RingReceiver) {
     assert!(slots.is_power_of_two() && (1..=slots).contains(&depth));
     // An odd number of cache lines, so that the headers spread over all sets of the caches.
     let stride = ((HEADER + capacity).div_ceil(64) | 1) * 64;
@@ -120,13 +120,13 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
     let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
         handle_alloc_error(layout)
     };
-    let area = Area {
+    let area = RingMemory {
         base,
         mask: slots - 1,
         stride,
         capacity,
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedRing {
         head: Padded(AtomicUsize::new(0)),
         tail: Padded(AtomicUsize::new(0)),
         deserted: AtomicBool::new(false),
@@ -134,7 +134,7 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
         #[cfg(loom)]
         touched: (0..slots).map(|_| UnsafeCell::new(())).collect(),
     });
-    let sender = Sender {
+    let sender = RingSender {
         area,
         depth,
         visible_end: 0,
@@ -143,7 +143,7 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
         seen_head: 0,
         shared: Arc::clone(&shared),
     };
-    let receiver = Receiver {
+    let receiver = RingReceiver {
         area,
         head: 0,
         seen_tail: 0,
@@ -153,8 +153,8 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (Sender, Rece
 }
 
 /// The writing end.
-pub(crate) struct Sender {
-    area: Area,
+pub(crate) struct RingSender {
+    area: RingMemory,
     depth: usize,
     /// First pending slot: this end's copy of `tail`.
     visible_end: usize,
@@ -162,14 +162,14 @@ pub(crate) struct Sender {
     pending_end: usize,
     lent: usize,
     seen_head: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
 }
 
 // SAFETY: `area` points into memory that `shared` keeps alive. Only the slots from `tail` on are used, which belong to
 // this end.
-unsafe impl Send for Sender {}
+unsafe impl Send for RingSender {}
 
-impl Sender {
+impl RingSender {
     pub(crate) fn capacity(&self) -> usize {
         self.area.capacity
     }
@@ -214,7 +214,7 @@ impl Sender {
         // Header and bytes do not overlap.
         unsafe {
             let bytes =
-                std::slice::from_raw_parts_mut(Area::bytes(header).as_ptr(), self.area.capacity);
+                std::slice::from_raw_parts_mut(RingMemory::bytes(header).as_ptr(), self.area.capacity);
             let header = header.as_ptr();
             (bytes, &mut (*header).len, &mut (*header).cookie)
         }
@@ -239,7 +239,7 @@ impl Sender {
 
     /// Number of pending slots that the receiver has room for.
     #[inline]
-    pub(crate) fn room(&mut self) -> usize {
+    pub(crate) fn free_slots(&mut self) -> usize {
         let pending = self.pending();
         let room = self.depth - self.visible_end.wrapping_sub(self.seen_head);
         if pending <= room {
@@ -294,7 +294,7 @@ impl Sender {
         let header = self.area.header(position);
         // SAFETY: a pending slot belongs to the sender and is not written while `self` is borrowed.
         let bytes =
-            unsafe { std::slice::from_raw_parts(Area::bytes(header).as_ptr(), self.area.capacity) };
+            unsafe { std::slice::from_raw_parts(RingMemory::bytes(header).as_ptr(), self.area.capacity) };
         // SAFETY: as above.
         let len = unsafe { (*header.as_ptr()).len };
         &bytes[..len as usize]
@@ -320,19 +320,19 @@ impl Sender {
 }
 
 /// The reading end.
-pub(crate) struct Receiver {
-    area: Area,
+pub(crate) struct RingReceiver {
+    area: RingMemory,
     /// This end's copy of `head`.
     head: usize,
     seen_tail: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
 }
 
 // SAFETY: `area` points into memory that `shared` keeps alive. Only visible slots are read, which the sender does not
 // access.
-unsafe impl Send for Receiver {}
+unsafe impl Send for RingReceiver {}
 
-impl Receiver {
+impl RingReceiver {
     /// Number of visible frames, up to `max`.
     #[inline]
     pub(crate) fn available(&mut self, max: usize) -> usize {
@@ -357,7 +357,7 @@ impl Receiver {
         // prevents. `publish` has checked the length.
         unsafe {
             let len = (*header.as_ptr()).len as usize;
-            let bytes = std::slice::from_raw_parts(Area::bytes(header).as_ptr(), len);
+            let bytes = std::slice::from_raw_parts(RingMemory::bytes(header).as_ptr(), len);
             (bytes, (*header.as_ptr()).stamp_ns)
         }
     }
@@ -395,7 +395,7 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
+impl Drop for RingReceiver {
     fn drop(&mut self) {
         // Release pairs with the Acquire in `Sender::refresh_head`: all reads have ended.
         self.shared.deserted.store(true, Ordering::Release);
@@ -403,7 +403,7 @@ impl Drop for Receiver {
 }
 
 #[cfg(test)]
-fn write(sender: &mut Sender, i: usize, value: u8, len: u32) {
+fn write(sender: &mut RingSender, i: usize, value: u8, len: u32) {
     let (bytes, slot_len, cookie) = sender.slot(i);
     bytes[..len as usize].fill(value);
     *slot_len = len;
@@ -433,7 +433,7 @@ mod tests {
         }
         tx.submit(3);
         assert_eq!((tx.pending(), rx.available(9)), (3, 0));
-        assert_eq!(tx.room(), 3);
+        assert_eq!(tx.free_slots(), 3);
         assert_eq!(tx.publish(3, 77), 33);
         assert_eq!((tx.pending(), rx.available(2), rx.available(9)), (0, 2, 3));
         assert_eq!(rx.frame(2), (&[3u8; 12][..], 77));
@@ -447,12 +447,12 @@ mod tests {
         tx.lend(6);
         (0..6).for_each(|i| write(&mut tx, i, i as u8, 10));
         tx.submit(6);
-        assert_eq!(tx.room(), 4);
+        assert_eq!(tx.free_slots(), 4);
         tx.publish(4, 0);
-        assert_eq!((tx.room(), tx.pending(), tx.lend(9)), (0, 2, 2));
+        assert_eq!((tx.free_slots(), tx.pending(), tx.lend(9)), (0, 2, 2));
         rx.available(9);
         rx.release(1);
-        assert_eq!((tx.room(), tx.pending_bytes(1)), (1, &[5u8; 10][..]));
+        assert_eq!((tx.free_slots(), tx.pending_bytes(1)), (1, &[5u8; 10][..]));
         tx.retract();
         assert_eq!((tx.pending(), tx.lend(9)), (0, 5));
     }
@@ -479,7 +479,7 @@ mod tests {
             }
             write(&mut tx, 0, round, 20);
             tx.submit(1);
-            assert_eq!(tx.room(), 1);
+            assert_eq!(tx.free_slots(), 1);
             tx.publish(1, 0);
             assert_eq!(rx.available(4), 1);
             assert_eq!(rx.frame(0).0, [round; 20]);
@@ -527,7 +527,7 @@ mod tests {
             assert_eq!(tx.lend(1), 1);
             *tx.slot(0).1 = 10;
             tx.submit(1);
-            assert_eq!(tx.room(), 1);
+            assert_eq!(tx.free_slots(), 1);
             tx.publish(1, 0);
         }
     }
@@ -549,7 +549,7 @@ mod tests {
                     next += 1;
                 }
                 tx.submit(lent);
-                let room = tx.room();
+                let room = tx.free_slots();
                 tx.publish(room, next);
                 if room == 0 {
                     std::thread::yield_now();

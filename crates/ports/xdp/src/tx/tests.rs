@@ -88,7 +88,7 @@ impl Model {
                 return Err(Errno::AGAIN);
             }
             self.take();
-            self.completions.room(1);
+            self.completions.free_entries(1);
             assert!(self.completions.push(descriptor.address));
             self.completions.publish();
             let number = self.numbers[&descriptor.address];
@@ -128,7 +128,7 @@ fn sender(verdicts: Vec<Verdict>, budget: u32, start: u32) -> Sender<RefCell<Mod
         sent: Vec::new(),
         dropped: Vec::new(),
     };
-    let link = Link::new(&interface()).unwrap();
+    let link = CarrierReader::new(&interface()).unwrap();
     Sender::new(
         "test".into(),
         model.into(),

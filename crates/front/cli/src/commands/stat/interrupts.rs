@@ -29,7 +29,7 @@ pub(super) struct Interrupts {
     /// Whether they are to be sent where they should go.
     apply: bool,
     /// Back when this ends.
-    moved: Vec<affinity::Moved>,
+    moved: Vec<affinity::MovedInterrupts>,
 }
 
 impl Interrupts {
@@ -119,7 +119,7 @@ impl Interrupts {
             if irq.cpus == [step.to] {
                 continue;
             }
-            match affinity::Moved::to(&[(step.irq, step.to)]) {
+            match affinity::MovedInterrupts::to(&[(step.irq, step.to)]) {
                 Ok(moved) => {
                     say(format_args!(
                         "wirebench: interrupt {} ({}) goes to CPU {} until the end",

@@ -87,9 +87,9 @@ pub fn probe(interface: &Interface, _longest: usize, _now_ns: u64) -> Result<u64
 }
 
 /// Has no values in this build.
-pub enum Passage {}
+pub enum PassProgram {}
 
-impl Passage {
+impl PassProgram {
     /// Fails in this build.
     ///
     /// # Errors
@@ -216,7 +216,7 @@ mod tests {
         let refusals = [
             Sender::load(&port, &[]).err(),
             Account::open(&port, awaited).err(),
-            Passage::open(&port).err(),
+            PassProgram::open(&port).err(),
             probe(&port, 60, 0).err(),
         ];
         for refusal in refusals {

@@ -9,9 +9,9 @@ use crate::hook::{self, Hook};
 use crate::object::{self, built};
 
 /// Program that passes all frames of an interface on, until the value is dropped.
-pub struct Passage(#[expect(dead_code, reason = "it detaches the program")] Hook);
+pub struct PassProgram(#[expect(dead_code, reason = "it detaches the program")] Hook);
 
-impl Passage {
+impl PassProgram {
     /// Attaches the program to `interface`, in the network namespace of the calling thread.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     for place in places.into_iter().flatten() {
         // The name includes the user, because folders of older versions at the plain name were writable by all users.
         let folder = place.join(format!("{name}-{outer}"));
-        match settle(&folder, uid) {
+        match secure(&folder, uid) {
             Ok(()) => return Ok(folder),
             Err(e) => refused = Some(HostError::refused("use", folder.display().to_string())(e)),
         }
@@ -39,7 +39,7 @@ pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
 }
 
 /// Creates the folder and its parent, and checks that they are safe.
-fn settle(folder: &Path, uid: u32) -> io::Result<()> {
+fn secure(folder: &Path, uid: u32) -> io::Result<()> {
     for (path, mode) in [(folder.parent(), 0o755), (Some(folder), 0o700)] {
         let Some(path) = path else { continue };
         match DirBuilder::new().mode(mode).create(path) {
@@ -94,17 +94,17 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let (parent, folder) = (base.join("parent"), base.join("parent/locks"));
-        settle(&folder, uid).unwrap();
+        secure(&folder, uid).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
-        settle(&folder, uid).unwrap();
+        secure(&folder, uid).unwrap();
 
         // A user who can write the parent can replace the folder.
         set(&parent, 0o777);
-        assert!(settle(&folder, uid).is_err());
+        assert!(secure(&folder, uid).is_err());
         set(&parent, 0o1777);
-        settle(&folder, uid).unwrap();
+        secure(&folder, uid).unwrap();
         set(&folder, 0o1777);
-        assert!(settle(&folder, uid).is_err());
+        assert!(secure(&folder, uid).is_err());
         set(&folder, 0o700);
         // Belongs to another user.
         assert!(check(&folder, uid + 1).is_err());

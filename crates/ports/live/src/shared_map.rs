@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Values of a mappable BPF map, as 8-byte words.
-pub(crate) struct Area {
+pub(crate) struct SharedMap {
     start: NonNull<AtomicU64>,
     words: usize,
     len: usize,
 }
 
 // SAFETY: all access is by atomic words, and the mapping lives as long as the area.
-unsafe impl Send for Area {}
+unsafe impl Send for SharedMap {}
 // SAFETY: as above.
-unsafe impl Sync for Area {}
+unsafe impl Sync for SharedMap {}
 
-impl Area {
+impl SharedMap {
     /// Maps the first `len` bytes of a map's values.
     pub(crate) fn map(map: impl AsFd, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -78,7 +78,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for SharedMap {
     fn drop(&mut self) {
         // SAFETY: the mapping was made above, and no borrow of it is left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
