@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_omni::{
+use wb_netperf_wire::{
     Calibration, ClassicKind, ClassicResponse, ClassicResults, Framer, Generation, OmniResponse,
     OmniResults, Request, ResultsLayout, SystemText,
 };

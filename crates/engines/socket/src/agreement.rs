@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use wb_model::socket::{CpuUse, SocketOptions, SocketSide, TcpSample};
-use wb_omni::{
+use wb_netperf_wire::{
     CpuFigures, CpuMethod, CpuSplit, ExchangeTest, Flags, OmniRequest, StreamTest, TcpFigures,
     TestLength,
 };

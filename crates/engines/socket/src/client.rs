@@ -13,7 +13,7 @@ use wb_model::{
     },
     units::Span,
 };
-use wb_omni::{Calibration, Passphrase, Request};
+use wb_netperf_wire::{Calibration, Passphrase, Request};
 
 use crate::{StopRequest, agreement::Length, host::Host};
 use answer::RemoteResults;

@@ -40,7 +40,7 @@ fn a_server_without_descriptors_waits_for_some() {
         .stream
         .set_read_timeout(Some(client::PATIENCE))
         .unwrap();
-    let request = wb_omni::OmniRequest::default();
+    let request = wb_netperf_wire::OmniRequest::default();
     assert_eq!(early.refused(&request.into()), libc::EMFILE);
 
     drop(files);

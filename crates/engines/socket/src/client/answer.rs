@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wb_model::socket::{CpuUse, SocketEndReport, SocketOmitted, TcpSample};
-use wb_omni::{
+use wb_netperf_wire::{
     AnswerError, ClassicKind, ClassicResponse, ClassicResults, Flags, OmniResponse, OmniResults,
     ResponseExtension, ResultsExtension, ResultsLayout,
 };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wb_model::socket::{
     SocketEndReport, SocketFailure, SocketOmitted, SocketProtocol, SocketStage, SocketTest,
 };
-use wb_omni::{ClassicKind, Request};
+use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
     answer::RemoteResults,

@@ -13,7 +13,7 @@ use rustix::{
     net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt},
 };
 use wb_model::socket::{SocketFailure, SocketStage};
-use wb_omni::{AnswerError, Framer, Generation, OmniResults, Request, ResultsLayout};
+use wb_netperf_wire::{AnswerError, Framer, Generation, OmniResults, Request, ResultsLayout};
 
 use super::{
     failure::{answer, failure, system},

@@ -3,7 +3,7 @@
 use std::io;
 
 use wb_model::socket::{SocketFailure, SocketStage};
-use wb_omni::{AnswerError, Refusal};
+use wb_netperf_wire::{AnswerError, Refusal};
 
 use crate::open::errno;
 

@@ -7,7 +7,7 @@ use wb_model::{
     report::Summary,
     socket::{CpuUse, DatagramReport, SocketFigures, SocketOmitted, SocketProtocol, SocketTest},
 };
-use wb_omni::{DatagramFigures, LatencyFigures};
+use wb_netperf_wire::{DatagramFigures, LatencyFigures};
 
 use super::{answer::RemoteResults, drive::Outcome, role::Role, window::Span};
 use crate::{agreement::Length, cpu::service_demand, flow::Ended};

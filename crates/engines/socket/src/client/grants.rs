@@ -1,6 +1,6 @@
 //! Extensions that were requested from a wirebench server and the ones it granted.
 
-use wb_omni::Features;
+use wb_netperf_wire::Features;
 
 use super::{answer::RemoteReady, request::Ask};
 
@@ -97,7 +97,7 @@ pub(super) fn grants(ask: &Ask<'_>, ready: &RemoteReady) -> Grants {
 #[cfg(test)]
 mod tests {
     use wb_model::socket::{SocketJob, SocketProtocol};
-    use wb_omni::ResponseExtension;
+    use wb_netperf_wire::ResponseExtension;
 
     use super::*;
     use crate::{

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use wb_model::socket::{
     ReceiveBy, SendBy, SocketJob, SocketOptions, SocketProtocol, SocketSide, SocketType as Kind,
 };
-use wb_omni::{
+use wb_netperf_wire::{
     ClassicRequest, ClassicTest, DatagramTest, DataDirection, ExchangeTest, WireFamily, Features, Flags,
     Name, OmniRequest, Request, RequestExtension, WireSocketType, StreamTest, TestLength, WireAddress,
 };
@@ -293,7 +293,7 @@ fn socket_type(job: &SocketJob) -> WireSocketType {
 
 #[cfg(test)]
 mod tests {
-    use wb_omni::Generation;
+    use wb_netperf_wire::Generation;
 
     use super::*;
 

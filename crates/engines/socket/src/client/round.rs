@@ -11,7 +11,7 @@ use std::{
 use wb_model::socket::{
     CpuUse, SocketEndReport, SocketFailure, SocketInterval, SocketJob, SocketLive, SocketStage,
 };
-use wb_omni::ClassicKind;
+use wb_netperf_wire::ClassicKind;
 use wb_wire::SplitMix64;
 
 use super::{

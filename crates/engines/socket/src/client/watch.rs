@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage};
-use wb_omni::Request;
+use wb_netperf_wire::Request;
 
 use super::{
     control::{Control, readable, wait},

@@ -1,7 +1,7 @@
 //! Builds the response and the results in the kind of message that the client used.
 
 use wb_model::{report::Summary, socket::ReceiveBy};
-use wb_omni::{
+use wb_netperf_wire::{
     ClassicResponse, ClassicResults, CpuMethod, DatagramFigures, Flags, Generation, LatencyFigures,
     Name, OmniResponse, OmniResults, ResultsExtension, ResultsLayout, TestLength,
 };

@@ -5,7 +5,7 @@ use wb_model::{
     socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide, SocketType},
     units::Span,
 };
-use wb_omni::{
+use wb_netperf_wire::{
     ClassicKind, ClassicRequest, ClassicTest, DataDirection, WireFamily, Features, Flags, OmniRequest,
     RequestExtension, WireAddress,
 };
@@ -105,7 +105,7 @@ impl Ask {
             .map_or(Features::NONE, |wants| wants.features);
         let flags = request.flags;
         let protocol = match request.protocol {
-            0 if request.socket_type == wb_omni::WireSocketType::Datagram => SocketProtocol::Udp,
+            0 if request.socket_type == wb_netperf_wire::WireSocketType::Datagram => SocketProtocol::Udp,
             6 if features.contains(Features::MPTCP) => SocketProtocol::Mptcp,
             0 | 6 => SocketProtocol::Tcp,
             17 => SocketProtocol::Udp,
@@ -164,12 +164,12 @@ impl Ask {
             protocol,
             socket_type: match (request.socket_type, protocol) {
                 (_, SocketProtocol::Dccp) => None,
-                (wb_omni::WireSocketType::Stream, protocol) if protocol.connects() => None,
-                (wb_omni::WireSocketType::Datagram, protocol) if !protocol.connects() => None,
-                (wb_omni::WireSocketType::Stream, _) => Some(SocketType::Stream),
-                (wb_omni::WireSocketType::Datagram, _) => Some(SocketType::Dgram),
-                (wb_omni::WireSocketType::Dccp, _) => Some(SocketType::Dccp),
-                (wb_omni::WireSocketType::SeqPacket, _) => Some(SocketType::SeqPacket),
+                (wb_netperf_wire::WireSocketType::Stream, protocol) if protocol.connects() => None,
+                (wb_netperf_wire::WireSocketType::Datagram, protocol) if !protocol.connects() => None,
+                (wb_netperf_wire::WireSocketType::Stream, _) => Some(SocketType::Stream),
+                (wb_netperf_wire::WireSocketType::Datagram, _) => Some(SocketType::Dgram),
+                (wb_netperf_wire::WireSocketType::Dccp, _) => Some(SocketType::Dccp),
+                (wb_netperf_wire::WireSocketType::SeqPacket, _) => Some(SocketType::SeqPacket),
             },
             family: request.family,
             server_address: request.server_address,

@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
     net::RecvFlags,
 };
-use wb_omni::{Framer, Generation};
+use wb_netperf_wire::{Framer, Generation};
 
 use crate::sys;
 

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use wb_model::socket::{ReceiveBy, SocketSide};
-use wb_omni::Features;
+use wb_netperf_wire::Features;
 use wb_wire::Tag;
 
 use super::ask::{Ask, Work};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use wb_omni::{Features, PADDING_SECONDS};
+use wb_netperf_wire::{Features, PADDING_SECONDS};
 
 use super::{
     ask::{Ask, Work},

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_omni::{Calibration, Passphrase, Refusal, Request, SystemText, debug_ok};
+use wb_netperf_wire::{Calibration, Passphrase, Refusal, Request, SystemText, debug_ok};
 
 use super::{
     answer,

@@ -6,7 +6,7 @@ use super::{
     ask::{Ask, Errno, Work},
     state::ServerState,
 };
-use wb_omni::WireFamily;
+use wb_netperf_wire::WireFamily;
 
 /// Addresses from which data is accepted; empty means any.
 #[derive(Clone, Debug, Default)]

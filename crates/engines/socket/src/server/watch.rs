@@ -15,7 +15,7 @@ use rustix::{
     net::{RecvFlags, Shutdown},
 };
 use wb_model::socket::CpuUse;
-use wb_omni::{ClassicKind, Request};
+use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
     ask::{Errno, Talk, Work},

@@ -15,7 +15,7 @@ use wb_model::{
     socket::{Family, SocketServerJob, SocketServerReport},
     units::Span,
 };
-use wb_omni::{
+use wb_netperf_wire::{
     ClassicKind, ClassicRequest, ClassicResponse, ClassicResults, Generation, OmniRequest,
     OmniResponse, OmniResults, Request, ResultsLayout,
 };

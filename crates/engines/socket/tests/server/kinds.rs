@@ -7,7 +7,7 @@ use std::{
 };
 
 use wb_model::socket::SocketServerJob;
-use wb_omni::{
+use wb_netperf_wire::{
     ClassicRequest, ClassicTest, CpuMethod, DatagramTest, DataDirection, ExchangeTest, WireFamily, Flags,
     Name, OmniRequest, WireSocketType, StreamTest, TestLength, WireAddress,
 };
@@ -409,7 +409,7 @@ fn version_6_addresses_are_read_in_both_orders() {
 }
 
 /// Sends three bytes if the test uses TCP.
-fn request_is_tcp(response: &wb_omni::OmniResponse, client: &Client) -> bool {
+fn request_is_tcp(response: &wb_netperf_wire::OmniResponse, client: &Client) -> bool {
     match TcpStream::connect(("::1", response.data_port)) {
         Ok(mut data) => {
             assert_eq!(

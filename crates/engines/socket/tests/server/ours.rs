@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_omni::{
+use wb_netperf_wire::{
     DataDirection, Features, Flags, OmniRequest, Request, RequestExtension, WireSocketType, TestLength,
 };
 

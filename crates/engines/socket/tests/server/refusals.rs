@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, TcpListener};
 
-use wb_omni::{DataDirection, WireFamily, Flags, OmniRequest, Request, WireSocketType, WireAddress};
+use wb_netperf_wire::{DataDirection, WireFamily, Flags, OmniRequest, Request, WireSocketType, WireAddress};
 
 use crate::client::{NOT_OURS, TestServer, word};
 
@@ -202,9 +202,9 @@ fn files_are_not_read() {
         let mut client = test_server.client();
         let response = client.omni(OmniRequest {
             direction: DataDirection::ServerSends,
-            length: wb_omni::TestLength::Units(8),
+            length: wb_netperf_wire::TestLength::Units(8),
             send_size: Some(8),
-            fill_file: wb_omni::Name::new(name).unwrap(),
+            fill_file: wb_netperf_wire::Name::new(name).unwrap(),
             ..OmniRequest::default()
         });
         let mut bytes = [0; 8];

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::socket::SocketServerJob;
-use wb_omni::{DataDirection, Flags, OmniRequest, WireSocketType, TestLength, WireAddress};
+use wb_netperf_wire::{DataDirection, Flags, OmniRequest, WireSocketType, TestLength, WireAddress};
 
 use crate::client::{Client, PATIENCE, TestServer, until, word};
 
@@ -226,7 +226,7 @@ fn one_address_does_not_take_the_places_of_others() {
     };
     assert_eq!(crowd.iter().filter(|one| turned_away(one)).count(), 20);
     let mut client = test_server.client();
-    client.say(&wb_omni::Request::CpuCalibrate);
+    client.say(&wb_netperf_wire::Request::CpuCalibrate);
     assert_eq!(word(&client.hear(), 1), 0);
     // A released place is available again.
     drop(crowd);
@@ -252,7 +252,7 @@ fn one_address_does_not_take_the_memory_of_others() {
     assert!(errors.contains(&libc::ENOMEM), "{errors:?}");
     let mut other = Client {
         stream: connect_from(STRANGER, test_server.address),
-        generation: wb_omni::Generation::Words164,
+        generation: wb_netperf_wire::Generation::Words164,
     };
     other.omni(request);
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use wb_omni::{Generation, OmniResponse, Refusal};
+use wb_netperf_wire::{Generation, OmniResponse, Refusal};
 
 use super::*;
 

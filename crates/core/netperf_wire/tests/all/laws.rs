@@ -2,7 +2,7 @@
 //! stream do not matter.
 
 use proptest::prelude::*;
-use wb_omni::*;
+use wb_netperf_wire::*;
 
 /// Source of numbers for the fields. Proptest generates and shrinks them.
 struct Dice(std::vec::IntoIter<u32>);

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use wb_omni::*;
+use wb_netperf_wire::*;
 
 /// One message on the wire.
 struct Sent {

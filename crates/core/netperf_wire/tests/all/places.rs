@@ -1,6 +1,6 @@
 //! Position of every field: messages in which word n holds 1000 + n, or 1 if only a switch fits.
 
-use wb_omni::*;
+use wb_netperf_wire::*;
 
 const NOW: Generation = Generation::Words164;
 const OLD: Generation = Generation::Words64;

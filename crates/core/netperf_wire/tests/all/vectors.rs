@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wb_omni::*;
+use wb_netperf_wire::*;
 
 const NOW: Generation = Generation::Words164;
 const OLD: Generation = Generation::Words64;

@@ -23,7 +23,7 @@
 //! ([`RequestExtension`]).
 //!
 //! ```
-//! use wb_omni::*;
+//! use wb_netperf_wire::*;
 //!
 //! let request = Request::from(OmniRequest { length: TestLength::Seconds(2), ..OmniRequest::default() });
 //! let mut framer = Framer::new(Generation::Words164);
