@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use wb_host::{Namespace, Netlink, clock, cpu, in_namespace};
+use wb_machine::{Namespace, Netlink, clock, cpu, in_namespace};
 use wb_packet::{PacketOptions, PacketQueue};
 use wb_port::{Interface, QueuePair, RxQueue, TxQueue};
 use wb_testbed::impair::ImpairOptions;

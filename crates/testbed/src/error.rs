@@ -2,7 +2,7 @@
 
 use std::io;
 
-use wb_host::HostError;
+use wb_machine::HostError;
 use wb_port::PortError;
 
 /// Result of an operation on a lab.

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, net::IpAddr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_host::Namespace;
+use wb_machine::Namespace;
 
 use crate::{Result, nft};
 

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_host::ethtool::Offload;
-use wb_host::link::{VethEnd, create_veth, link_by_name};
-use wb_host::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
+use wb_machine::ethtool::Offload;
+use wb_machine::link::{VethEnd, create_veth, link_by_name};
+use wb_machine::{Ethtool, HostError, Namespace, Netlink, netns, sysctl};
 
 use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
@@ -71,7 +71,7 @@ pub fn users(name: &str) -> Result<Vec<String>> {
     for node in &LabState::load(name)?.nodes {
         // A namespace that is gone has no users.
         if let Ok(namespace) = Namespace::named(&node.namespace) {
-            found.extend(wb_host::locks::holders(&namespace)?);
+            found.extend(wb_machine::locks::holders(&namespace)?);
         }
     }
     found.sort();
@@ -208,7 +208,7 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
             }
             Some((rest, "tmp")) => {
                 let writer = rest.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok());
-                covers(rest) && writer.is_none_or(|pid| wb_host::process::start_time(pid).is_none())
+                covers(rest) && writer.is_none_or(|pid| wb_machine::process::start_time(pid).is_none())
             }
             _ => false,
         };

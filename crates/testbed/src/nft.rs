@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use wb_host::{Namespace, in_namespace};
+use wb_machine::{Namespace, in_namespace};
 
 use crate::{Result, TestbedError, balancer::find};
 

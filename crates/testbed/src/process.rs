@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
-use wb_host::process;
+use wb_machine::process;
 
 use crate::impair::DEVICE_COMMAND;
 use crate::{LabState, Process, Result, TestbedError, state};

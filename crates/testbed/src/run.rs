@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wb_host::{Namespace, descriptors::keep_limit};
+use wb_machine::{Namespace, descriptors::keep_limit};
 
 use crate::{Lab, LabKind, LabOptions, Result, TestbedError, process, state, user};
 

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_host::{Namespace, cpu, in_namespace, steering};
+use wb_machine::{Namespace, cpu, in_namespace, steering};
 
 use crate::{Result, TestbedError};
 

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_host::{netns, process};
+use wb_machine::{netns, process};
 
 use crate::shaping::Limit;
 use crate::topology::{PREFIX, Topology};

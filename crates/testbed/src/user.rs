@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
-use wb_host::privilege::Privileges;
-use wb_host::{Namespace, Netlink};
+use wb_machine::privilege::Privileges;
+use wb_machine::{Namespace, Netlink};
 
 use crate::{Result, TestbedError};
 

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use common::{Unique, lab_command, open, privileged, receive, send, until};
 use rustix::process::{Pid, Signal, kill_process};
-use wb_host::{Namespace, Netlink, netns};
+use wb_machine::{Namespace, Netlink, netns};
 use wb_testbed::impair::{ImpairOptions, Loss};
 use wb_testbed::{Lab, LabKind, LabOptions, LabStatus, TestbedError};
 use wb_wire::{MacAddr, Stack, Tag, arp_request, find_tag};
@@ -110,11 +110,11 @@ fn ends_that_face_us_are_silent_and_carry_frames_as_sent() {
         let netlink = Netlink::open(&namespace).unwrap();
         assert!(netlink.link(port).unwrap().carrier);
         assert!(netlink.addresses(port).unwrap().is_empty());
-        let ethtool = wb_host::Ethtool::open(&namespace).unwrap();
+        let ethtool = wb_machine::Ethtool::open(&namespace).unwrap();
         assert_eq!(ethtool.channels(port).unwrap().unwrap().rx_queues(), 2);
         for offload in [
-            wb_host::ethtool::Offload::TxChecksum,
-            wb_host::ethtool::Offload::Gso,
+            wb_machine::ethtool::Offload::TxChecksum,
+            wb_machine::ethtool::Offload::Gso,
         ] {
             assert_eq!(ethtool.offload(port, offload).unwrap(), Some(false));
         }

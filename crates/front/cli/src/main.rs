@@ -78,7 +78,7 @@ enum Command {
 
 fn main() -> ExitCode {
     wb_session::survive_file_limit();
-    wb_host::descriptors::raise_limit();
+    wb_machine::descriptors::raise_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let words = match alias::translated(&words) {
         Ok(words) => words,

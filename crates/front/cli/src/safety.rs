@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use wb_host::{Netlink, netns::Namespace};
+use wb_machine::{Netlink, netns::Namespace};
 use wb_model::{
     Locator, Plan,
     bench::{Quantity, SuitePlan},

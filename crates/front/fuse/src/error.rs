@@ -61,7 +61,7 @@ pub enum MountError {
     },
     /// The list of mounts could not be read.
     #[error(transparent)]
-    Host(#[from] wb_host::HostError),
+    Host(#[from] wb_machine::HostError),
 }
 
 fn what(kind: &Option<String>) -> String {

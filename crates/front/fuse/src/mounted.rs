@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags};
-use wb_host::{MountTable, pending_signals};
+use wb_machine::{MountTable, pending_signals};
 
 use crate::folder::Folder;
 use crate::waiting::Waiting;

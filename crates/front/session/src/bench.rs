@@ -19,7 +19,7 @@ use std::{
 };
 
 use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb, suite};
-use wb_host::{clock::monotonic_ns, descriptors::keep_limit};
+use wb_machine::{clock::monotonic_ns, descriptors::keep_limit};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
     bench::{BenchLive, BenchResult},

@@ -14,7 +14,7 @@ use wb_capture::{
     ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
 };
 use wb_filter::{Ancillary, Program};
-use wb_host::{
+use wb_machine::{
     clock::wall_ns,
     ethtool::{Ethtool, Offload},
     expression::{LINK_ETHERNET, LiveFilter, compile, compile_live},
@@ -163,7 +163,7 @@ impl Captures {
         }
         let kept = kept_privileges(&job, &ports);
         if let Some(user) = &job.user {
-            wb_host::user::become_user(user, kept).map_err(StartError::machine)?;
+            wb_machine::user::become_user(user, kept).map_err(StartError::machine)?;
         }
         let queues = ports.iter().map(|p| p.queues.len()).sum();
         let mut spec = spec(&job, &ports, extras.zone);
@@ -183,7 +183,7 @@ impl Captures {
             .map_err(StartError::Output)?;
         if job.user.is_some() {
             let opens_anywhere = false;
-            wb_host::user::keep_only(KeptPrivileges {
+            wb_machine::user::keep_only(KeptPrivileges {
                 opens_anywhere,
                 ..kept
             })
@@ -466,7 +466,7 @@ fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
     if !job.realtime {
         return Ok(());
     }
-    let cpus = wb_host::cpu::allowed().map_or(1, |cpus| cpus.len() as u64);
+    let cpus = wb_machine::cpu::allowed().map_or(1, |cpus| cpus.len() as u64);
     let most = if job.busy {
         cpus.saturating_sub(1)
     } else {
@@ -482,8 +482,8 @@ fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
         ));
     }
     // Tried here, where it can still be refused.
-    wb_host::realtime::set_realtime(true)
-        .and_then(|()| wb_host::realtime::set_realtime(false))
+    wb_machine::realtime::set_realtime(true)
+        .and_then(|()| wb_machine::realtime::set_realtime(false))
         .map_err(StartError::machine)
 }
 
@@ -603,7 +603,7 @@ impl Captures {
         self.readers.spawn(name, cpu, broke, move || {
             if realtime {
                 // It was allowed a moment ago.
-                let _ = wb_host::realtime::set_realtime(true);
+                let _ = wb_machine::realtime::set_realtime(true);
             }
             queue.give(read)
         })?;

@@ -10,12 +10,12 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[inline]
     fn monotonic_ns(&self) -> u64 {
-        wb_host::clock::monotonic_ns()
+        wb_machine::clock::monotonic_ns()
     }
 
     #[inline]
     fn wall_ns(&self) -> u64 {
-        wb_host::clock::wall_ns()
+        wb_machine::clock::wall_ns()
     }
 
     fn sleep_until(&self, monotonic_ns: u64) {
@@ -34,8 +34,8 @@ const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 /// Wall time of a start on the monotonic clock; no frame of the run is stamped earlier.
 pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
     // In this order: an interruption between the two makes the result earlier.
-    let wall_ns = wb_host::clock::wall_ns();
-    let left_ns = start_ns.saturating_sub(wb_host::clock::monotonic_ns());
+    let wall_ns = wb_machine::clock::wall_ns();
+    let left_ns = start_ns.saturating_sub(wb_machine::clock::monotonic_ns());
     (wall_ns + left_ns).saturating_sub(CLOCKS_DIFFER_NS)
 }
 
@@ -43,10 +43,10 @@ pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
     ClockReport {
-        source: wb_host::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
-        resolution_ns: wb_host::clock::resolution_ns(),
+        source: wb_machine::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
+        resolution_ns: wb_machine::clock::resolution_ns(),
         // Nanoseconds: small and never negative.
-        read_cost_ns: wb_host::clock::read_cost_ns().round() as u64,
+        read_cost_ns: wb_machine::clock::read_cost_ns().round() as u64,
         step_ns,
         ..ClockReport::default()
     }

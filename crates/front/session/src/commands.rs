@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use wb_host::descriptors::keep_limit;
+use wb_machine::descriptors::keep_limit;
 
 use crate::{Signals, StartError};
 
@@ -114,7 +114,7 @@ impl Commands {
 
 fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
     // On Linux the priority is that of the thread, and its children begin with it.
-    let _ = wb_host::cpu::set_nice(LOWEST);
+    let _ = wb_machine::cpu::set_nice(LOWEST);
     loop {
         let next = lock(files).recv();
         let Ok(file) = next else { return };

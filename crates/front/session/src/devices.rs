@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use wb_host::ethtool::Ethtool;
+use wb_machine::ethtool::Ethtool;
 use wb_model::{
     Driver, JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
@@ -230,7 +230,7 @@ impl Devices {
 /// Keeps from the host what a watch counts.
 fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, StartError> {
     let interface = &wire.interface;
-    let attached = wb_host::in_namespace(&wire.namespace, || wb_xdp::consume::attach(interface))
+    let attached = wb_machine::in_namespace(&wire.namespace, || wb_xdp::consume::attach(interface))
         .map_err(StartError::machine)?;
     match attached {
         Ok(consumer) => Ok(Some(consumer)),
@@ -256,7 +256,7 @@ pub(crate) fn settle_ports(plan: &mut Plan) {
 }
 
 fn online_cpus() -> Vec<u32> {
-    let cpus = wb_host::cpu::online().unwrap_or_default();
+    let cpus = wb_machine::cpu::online().unwrap_or_default();
     if cpus.is_empty() {
         return vec![0];
     }

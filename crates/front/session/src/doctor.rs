@@ -1,6 +1,6 @@
 //! Whether streams can run inside the kernel here, and what would make it so.
 
-use wb_host::{
+use wb_machine::{
     doctor::{Attach, InterfaceDescription, XdpAbilities},
     locks::{Direction, QueueLock},
     privilege::{Capability, Privileges},
@@ -105,7 +105,7 @@ pub fn xdp_abilities(
             },
         }
     };
-    wb_host::in_namespace(&wire.namespace, inside).map_err(|cause| StartError::host(locator, cause))
+    wb_machine::in_namespace(&wire.namespace, inside).map_err(|cause| StartError::host(locator, cause))
 }
 
 /// Why an XDP program must not be attached to an interface, not even for a moment.
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn one_command_grants_all_that_is_missing_wherever_it_is_missed() {
-        let command = wb_host::privilege::setcap_command();
+        let command = wb_machine::privilege::setcap_command();
         assert_eq!(command, wb_port::PortError::command_granting());
     }
 

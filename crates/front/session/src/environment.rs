@@ -1,6 +1,6 @@
 //! Where a run is made, and with what: what a report says so that another can be compared with it.
 
-use wb_host::{Ethtool, machine, pci};
+use wb_machine::{Ethtool, machine, pci};
 use wb_model::report::{EnvironmentReport, NicReport};
 
 use crate::ports::Wire;

@@ -1,6 +1,6 @@
 //! Why a run did not start.
 
-use wb_host::HostError;
+use wb_machine::HostError;
 use wb_model::PlanError;
 use wb_port::PortError;
 
@@ -25,9 +25,9 @@ pub enum StartError {
     /// A port could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A filter that is none; [`wb_host::expression::ExpressionError::render`] shows where.
+    /// A filter that is none; [`wb_machine::expression::ExpressionError::render`] shows where.
     #[error("{}", .0.render())]
-    Filter(Box<wb_host::expression::ExpressionError>),
+    Filter(Box<wb_machine::expression::ExpressionError>),
     /// The output of a capture could not be opened.
     #[error(transparent)]
     Output(wb_capture::OutputError),

@@ -3,7 +3,7 @@
 //!
 //! Without the plan's consent (`i_own_this_network`) frames carry only addresses that belong to nobody
 //! ([`wb_model::reach`]), and leave only by interfaces behind which the rest of the world does not lie
-//! ([`wb_host::Netlink::way_out`]). What cannot be found out is forbidden. Memory and files are no
+//! ([`wb_machine::Netlink::way_out`]). What cannot be found out is forbidden. Memory and files are no
 //! interfaces and are not asked about. Sockets of the kernel go where its routes lead: HTTP loads may go to any server,
 //! but not to benchmark and documentation addresses by the default route, behind which no such address is.
 
@@ -12,7 +12,7 @@ use std::{
     ops::Range,
 };
 
-use wb_host::{HostError, Namespace, Netlink};
+use wb_machine::{HostError, Namespace, Netlink};
 
 use wb_model::{
     Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,

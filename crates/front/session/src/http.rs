@@ -394,7 +394,7 @@ impl Engine for Https {
 
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.repeated_syns = wb_host::counters::repeated_syns();
+        self.repeated_syns = wb_machine::counters::repeated_syns();
         self.last.0 = start_ns;
         for start in self.starts.drain(..) {
             // It waits for this.
@@ -488,7 +488,7 @@ impl Engine for Https {
             })
             .collect();
         let mut settled = report::settle(&self.plan, &facts, by_job, ended);
-        let syns = self.repeated_syns.zip(wb_host::counters::repeated_syns());
+        let syns = self.repeated_syns.zip(wb_machine::counters::repeated_syns());
         let syns = syns.map(|(before, after)| after.saturating_sub(before));
         if let Some(report) = &mut settled.http {
             report.repeated_syns = syns;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wb_host::{
+use wb_machine::{
     Namespace, Netlink,
     ethtool::Ethtool,
     link::{Link, LinkKind},
@@ -67,7 +67,7 @@ impl Machine {
     /// CPUs that are online, in order.
     #[must_use]
     pub fn online_cpus(&self) -> Vec<u32> {
-        let cpus = wb_host::cpu::online().unwrap_or_default();
+        let cpus = wb_machine::cpu::online().unwrap_or_default();
         if cpus.is_empty() {
             return vec![0];
         }
@@ -77,7 +77,7 @@ impl Machine {
     /// Whether the machine may have a memory node of this number.
     #[must_use]
     pub fn node_possible(&self, node: i32) -> bool {
-        wb_host::cpu::possible_nodes()
+        wb_machine::cpu::possible_nodes()
             .iter()
             .any(|n| i64::from(*n) == i64::from(node))
     }

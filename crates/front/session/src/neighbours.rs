@@ -96,7 +96,7 @@ pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, S
         return Ok(None);
     };
     let interface = &wire.interface;
-    let opened = wb_host::in_namespace(&wire.namespace, || {
+    let opened = wb_machine::in_namespace(&wire.namespace, || {
         ControlSocket::open(interface, ControlKind::Presence)
     })
     .map_err(|cause| StartError::host(&port.plan.locator, cause))?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use wb_filter::Program;
-use wb_host::{
+use wb_machine::{
     Namespace, Netlink,
     cpu::{Cpu, Irq},
     ethtool::Ethtool,
@@ -243,7 +243,7 @@ impl OpenPort {
     }
 }
 
-fn host_error(port: &PortPlan) -> impl Fn(wb_host::HostError) -> StartError + '_ {
+fn host_error(port: &PortPlan) -> impl Fn(wb_machine::HostError) -> StartError + '_ {
     move |cause| StartError::host(&port.locator, cause)
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
     if port.way != SendWay::Receive {
         return wire_at(port, namespace, name);
     }
-    match wb_host::peer::veth_peer(&namespace, name).map_err(&error)? {
+    match wb_machine::peer::veth_peer(&namespace, name).map_err(&error)? {
         Some((namespace, peer)) => wire_at(port, namespace, &peer),
         None => Err(StartError::stream(
             port.locator.to_string(),
@@ -283,7 +283,7 @@ pub(crate) fn has_link(port: &PortPlan) -> bool {
 
 /// The other end of a veth, where it can be spoken of.
 pub(crate) fn far_end(port: &PortPlan, wire: &Wire) -> Option<Wire> {
-    let peer = wb_host::peer::veth_peer(&wire.namespace, &wire.interface.name);
+    let peer = wb_machine::peer::veth_peer(&wire.namespace, &wire.interface.name);
     let (namespace, name) = peer.ok()??;
     wire_at(port, namespace, &name).ok()
 }
@@ -402,7 +402,7 @@ fn xdp_options(
             XdpMode::Generic => wb_xdp::Mode::Generic,
         },
         filter: filter.cloned(),
-        native_mtu: wb_host::doctor::xdp_mtu(&interface.kernel_driver),
+        native_mtu: wb_machine::doctor::xdp_mtu(&interface.kernel_driver),
         ..XdpOptions::default()
     }
 }
@@ -973,7 +973,7 @@ pub(crate) fn open_virtual(
     used: Use,
     memory: &mut Registry,
 ) -> Result<OpenPort, StartError> {
-    let clock = Clock::Real(wb_host::clock::wall_ns);
+    let clock = Clock::Real(wb_machine::clock::wall_ns);
     let (facts, queues) = match port.locator.driver {
         Some(Driver::Memory) => {
             let options = LinkOptions {
@@ -1050,7 +1050,7 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
     if usable.is_empty() || sending + receiving == 0 {
         return (ports.iter().map(|p| p.plan.cpus.clone()).collect(), None);
     }
-    let placement = wb_host::cpu::place_workers(sending, receiving, &usable);
+    let placement = wb_machine::cpu::place_workers(sending, receiving, &usable);
     let (mut tx, mut rx) = (placement.tx.into_iter(), placement.rx.into_iter());
     let lists = ports
         .iter()
@@ -1077,7 +1077,7 @@ pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) 
     }
     let said = |(port, own): (&&OpenPort, &Vec<u32>)| {
         let wire = port.wire.as_ref()?;
-        let irqs = wb_host::cpu::irqs(&wire.namespace, &wire.interface.name).ok()?;
+        let irqs = wb_machine::cpu::irqs(&wire.namespace, &wire.interface.name).ok()?;
         let (irq, cpu) = shared(&irqs, own)?;
         Some(format!(
             "T5: {}: a worker is on CPU {cpu}, which serves interrupt {} ({}); echo CPU > /proc/irq/{}/smp_affinity_list \

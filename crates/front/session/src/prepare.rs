@@ -117,8 +117,8 @@ pub fn prepare(
     if plan.procedure.is_some() {
         return prepare_benchmark(plan, environment, warnings);
     }
-    warnings.extend(wb_host::offloads::repair());
-    warnings.extend(wb_host::affinity::repair());
+    warnings.extend(wb_machine::offloads::repair());
+    warnings.extend(wb_machine::affinity::repair());
     load::name_jobs(&mut plan);
     http::name_jobs(&mut plan);
     socket::name_jobs(&mut plan);
@@ -251,7 +251,7 @@ fn prepare_benchmark(
 
 /// Workers can only be pinned to CPUs that are there and allowed to this process.
 pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
-    let Ok(allowed) = wb_host::cpu::allowed() else {
+    let Ok(allowed) = wb_machine::cpu::allowed() else {
         return Ok(());
     };
     for port in &plan.ports {
@@ -260,7 +260,7 @@ pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
                 format!("port {}", port.name),
                 format!(
                     "CPU {cpu} cannot be used; there are: {}",
-                    wb_host::cpu::format_list(&allowed)
+                    wb_machine::cpu::format_list(&allowed)
                 ),
             ));
         }

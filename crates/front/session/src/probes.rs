@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_host::probe::{Probe, Sample as Reading};
+use wb_machine::probe::{Probe, Sample as Reading};
 use wb_model::{
     JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use wb_host::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
+use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Lateness, Phase, Plan, Report, timeline::Recorder};
 use wb_traffic::{DeviceHandle, DeviceOutcome};
 
@@ -208,7 +208,7 @@ impl Prepared {
 
     /// Starts the workers of all engines; those that listen before those that send.
     fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
-        let cpus = wb_host::cpu::online().unwrap_or_default();
+        let cpus = wb_machine::cpu::online().unwrap_or_default();
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
         let (lists, crowded) = ports::place(&placed, &cpus);
         self.warnings.extend(crowded);

@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, net::IpAddr};
 
 use wb_filter::Program;
-use wb_host::expression::{TapFilter, compile_for_tap};
+use wb_machine::expression::{TapFilter, compile_for_tap};
 use wb_model::{
     Incoming, Plan, PortPlan,
     load::{LoadJob, LoadTransport},

@@ -84,7 +84,7 @@ impl Signals {
         let numbers: Vec<i32> = numbers
             .iter()
             .copied()
-            .filter(|n| *n != SIGHUP || !wb_host::process::ignores(SIGHUP))
+            .filter(|n| *n != SIGHUP || !wb_machine::process::ignores(SIGHUP))
             .collect();
         let mut arrivals = iterator::Signals::new(&numbers).map_err(refused)?;
         let noted = signals.clone();

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_host::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
+use wb_machine::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
     socket::{
@@ -220,7 +220,7 @@ impl Engine for Sockets {
         let mut news = Vec::new();
         while let Ok(live) = self.live.try_recv() {
             self.last = Some(live);
-            let now = wb_host::clock::monotonic_ns();
+            let now = wb_machine::clock::monotonic_ns();
             news.push(self.snapshot(now, Phase::Running, Some(live)));
         }
         news
@@ -352,12 +352,12 @@ fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     match job.user.as_deref() {
         Some("root") => Ok(()),
         Some(user) => {
-            wb_host::user::become_user(user, KeptPrivileges::default()).map_err(StartError::machine)
+            wb_machine::user::become_user(user, KeptPrivileges::default()).map_err(StartError::machine)
         }
         // A machine may have no such user, and a user namespace knows nobody but its own root, who
         // is none.
         None if rustix::process::geteuid().is_root() => {
-            let _ = wb_host::user::become_user(UNPRIVILEGED, KeptPrivileges::default());
+            let _ = wb_machine::user::become_user(UNPRIVILEGED, KeptPrivileges::default());
             Ok(())
         }
         None => Ok(()),
@@ -466,7 +466,7 @@ impl MachineHost {
     /// For a server: clients choose among the CPUs that it was given, and get no others.
     fn for_strangers() -> Self {
         Self {
-            cpus: wb_host::cpu::allowed().ok(),
+            cpus: wb_machine::cpu::allowed().ok(),
             ..Self::new()
         }
     }
@@ -505,7 +505,7 @@ impl Host for MachineHost {
             Family::Ipv4 => Some(false),
             Family::Ipv6 => Some(true),
         };
-        let host = wb_host::resolve::resolve(name, ipv6)?;
+        let host = wb_machine::resolve::resolve(name, ipv6)?;
         Ok(Resolved {
             name: host.name,
             addresses: host.addresses,
@@ -514,14 +514,14 @@ impl Host for MachineHost {
     }
 
     fn cpu_times(&self) -> Option<CpuTimes> {
-        wb_host::cpu::times().map(|cpus| CpuTimes { cpus })
+        wb_machine::cpu::times().map(|cpus| CpuTimes { cpus })
     }
 
     fn bind_cpu(&self, cpu: u32) -> Result<(), String> {
         if !self.cpus.as_ref().is_none_or(|own| own.contains(&cpu)) {
             return Err(format!("CPU {cpu} is not one of this server's"));
         }
-        wb_host::cpu::pin(cpu).map_err(|e| e.to_string())
+        wb_machine::cpu::pin(cpu).map_err(|e| e.to_string())
     }
 
     fn has_address(&self, address: IpAddr) -> bool {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use wb_host::clock::wall_ns;
+use wb_machine::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
     Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,

@@ -84,10 +84,10 @@ impl Drop for EndNotice {
 fn settle_worker(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
         // A worker that cannot be pinned still works; `doctor` says why it could not.
-        let _ = wb_host::cpu::pin(cpu);
+        let _ = wb_machine::cpu::pin(cpu);
     }
     // Ahead of whatever else the machine does; not permitted to everyone, and then left.
-    let _ = wb_host::cpu::set_nice(WORKER_NICE);
+    let _ = wb_machine::cpu::set_nice(WORKER_NICE);
     // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
-use wb_host::{Namespace, descriptors::keep_limit, in_namespace, sysctl};
+use wb_machine::{Namespace, descriptors::keep_limit, in_namespace, sysctl};
 
 use super::{BalancerOptions, PORT, VIRTUAL, find};
 use crate::process::{named, own_session};

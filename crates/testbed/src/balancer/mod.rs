@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_host::{Namespace, sysctl};
+use wb_machine::{Namespace, sysctl};
 
 use crate::topology::v6;
 use crate::{End, LabKind, LabState, Process, Result, TestbedError, nft};

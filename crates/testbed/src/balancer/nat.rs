@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wb_host::{Namespace, sysctl};
+use wb_machine::{Namespace, sysctl};
 
 use super::{BalancerOptions, PORT, VIRTUAL};
 use crate::{Result, nft};

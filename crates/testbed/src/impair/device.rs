@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use wb_host::privilege::Privileges;
-use wb_host::{Namespace, Netlink};
+use wb_machine::privilege::Privileges;
+use wb_machine::{Namespace, Netlink};
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{Interface, PortError, QueuePair};
 
@@ -46,7 +46,7 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     let impairment = lab.options.impair.clone().unwrap_or_default();
     let (there, back) = (impairment.a_to_b(), impairment.b_to_a());
     let input = |fault: wb_port::fault::InvalidImpairment| TestbedError::Input(fault.to_string());
-    let cpus = wb_host::cpu::allowed().map_or(1, |cpus| cpus.len());
+    let cpus = wb_machine::cpu::allowed().map_or(1, |cpus| cpus.len());
     let all = impairment.all;
     let direction = |from, to, treated, number| {
         let (from, to) = (receiver(from)?, sender(to)?);

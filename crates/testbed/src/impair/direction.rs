@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wb_host::clock::{self, ClockOffset};
+use wb_machine::clock::{self, ClockOffset};
 use wb_port::fault::{Impairer, Impairment, InvalidImpairment};
 use wb_port::{PortError, QueuePair, RxFrame, RxQueue, TxQueue};
 use wb_wire::find_tag;

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
-use wb_host::{clock, cpu};
+use wb_machine::{clock, cpu};
 
 /// Later wake-ups are caused by the scheduler, and an earlier alarm does not help.
 const LATEST_NS: u64 = 60_000;

@@ -5,14 +5,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use wb_host::{Namespace, Netlink, in_namespace, netns};
+use wb_machine::{Namespace, Netlink, in_namespace, netns};
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{Interface, QueuePair, RxQueue, TxQueue};
 use wb_testbed::{LabOptions, Sweep, sweep};
 
 /// Returns true if this process may make labs; otherwise reports the skip.
 pub(crate) fn privileged() -> bool {
-    let may = wb_host::privilege::is_root();
+    let may = wb_machine::privilege::is_root();
     if !may {
         wb_skip::skipped(
             "making network namespaces needs root; try `sudo -E cargo test -p wb-testbed`",

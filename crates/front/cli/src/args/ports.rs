@@ -106,7 +106,7 @@ impl TransmitArgs {
     pub(crate) fn cpu_list(&self) -> anyhow::Result<Vec<u32>> {
         match &self.cpus {
             None => Ok(Vec::new()),
-            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+            Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
                 anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
             }),
         }

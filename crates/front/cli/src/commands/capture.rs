@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
 use jiff::tz::TimeZone;
-use wb_host::expression::{LINK_ETHERNET, compile};
+use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report,
     capture::{CaptureJob, Direction},

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
-use wb_host::privilege::Privileges;
+use wb_machine::privilege::Privileges;
 use wb_model::{
     Plan, PortPlan, Report, Stream, TrafficJob,
     units::{FrameSize, Rate, Rational, SizeModel, Span},
@@ -367,7 +367,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         force: false,
         only: Some("demo".to_owned()),
     });
-    let cpus = wb_host::cpu::allowed().map_or(0, |c| c.len());
+    let cpus = wb_machine::cpu::allowed().map_or(0, |c| c.len());
     tour.say(&format!(
         "wirebench {}: everything below runs on this machine ({cpus} CPUs), in network namespaces",
         env!("CARGO_PKG_VERSION")

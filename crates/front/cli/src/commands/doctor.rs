@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_host::{
+use wb_machine::{
     doctor::{self, Description},
     netns::Namespace,
 };

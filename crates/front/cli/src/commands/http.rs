@@ -371,7 +371,7 @@ impl HttpArgs {
         };
         let mut cpus = match &self.cpus {
             None => Vec::new(),
-            Some(text) => wb_host::cpu::parse_list(text)
+            Some(text) => wb_machine::cpu::parse_list(text)
                 .with_context(|| format!("--cpus {text:?} is not a list of CPUs such as 2,3"))?,
         };
         Ok(vec![PortPlan {

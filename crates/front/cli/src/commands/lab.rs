@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_host::privilege::{Capability, Privileges};
+use wb_machine::privilege::{Capability, Privileges};
 use wb_model::{
     Stream,
     bench::{FILTER_CONDITIONS, FilterCondition, filter_conditions},

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use wb_fuse::{MountOptions, Mounted};
-use wb_host::{PrivateMounts, ShownModule};
+use wb_machine::{PrivateMounts, ShownModule};
 use wb_model::{
     Driver, Locator, Plan, PortPlan,
     device::{Defaults, Mode, TimeForm, WatchJob},
@@ -382,7 +382,7 @@ fn script(args: &RunArgs) -> Result<u8> {
         .folder
         .netns
         .as_deref()
-        .map(wb_host::Namespace::named)
+        .map(wb_machine::Namespace::named)
         .transpose()?;
     let mounts = PrivateMounts::new(namespace.as_ref())?;
     let folder = mounts.add_to_proc_net("pktgen")?;

@@ -10,7 +10,7 @@ use clap::Args;
 use wb_counters::{
     LinkInterval, LinkState, Series, Softnet, rates::LinkRates, softnet::SoftnetRise,
 };
-use wb_host::{
+use wb_machine::{
     clock::monotonic_ns,
     counters::{Interfaces, softnet},
     machine,

@@ -506,7 +506,7 @@ fn document(args: &SelfTestArgs, loads: &[Load], rows: &[Row], verdict: &str) ->
         "schema": "wirebench.self-test/1",
         "verdict": verdict,
         "kernel": system.release().to_string_lossy(),
-        "cpus": wb_host::cpu::allowed().map_or(0, |c| c.len()),
+        "cpus": wb_machine::cpu::allowed().map_or(0, |c| c.len()),
         "hogs": args.hogs,
         "loads": loads.iter().map(|l| json!({
             "size": l.size, "pps": l.pps, "frames": l.frames,

@@ -227,7 +227,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     let wanted = !(args.json || args.csv || args.plain || args.quiet);
     let mut live = Live::of_counters(reading, interval, planned, wanted, &signals);
     if args.interrupts {
-        wb_host::affinity::repair().iter().for_each(say);
+        wb_machine::affinity::repair().iter().for_each(say);
         collector.with_interrupts(args.apply)?;
     }
     let mut listening = !args.csv || deliver_to_reader(&csv_header())?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use wb_fuse::{Answer, ControlFiles, Writer};
-use wb_host::clock::monotonic_ns;
+use wb_machine::clock::monotonic_ns;
 use wb_model::{Plan, Report, device::DeviceConfig};
 use wb_pktgen::{
     control::{self, Effect, Folder, Job},

@@ -23,17 +23,17 @@ fn layer(path: &str) -> &str {
 /// for the binary; `ports` crates share the one that holds the traits.
 fn may_use(from: &str, to: &str, to_name: &str) -> bool {
     match from {
-        "core" => to == "core",
+        "core" | "machine" => to == "core",
         "ports" => to == "core" || to_name == "wb-port",
         "engines" => to == "core" || to_name == "wb-port",
         "dialects" => to == "core",
-        "session" => matches!(to, "core" | "ports" | "engines"),
-        // The control folder watches its writers through the host; a screen writes figures as texts do.
+        "session" => matches!(to, "core" | "machine" | "ports" | "engines"),
+        // The control folder watches its writers through `machine`; a screen writes figures as texts do.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
-                || matches!(to_name, "wb-host" | "wb-render")
+                || matches!(to_name, "wb-machine" | "wb-render")
         }
-        "testbed" => matches!(to, "core" | "ports"),
+        "testbed" => matches!(to, "core" | "machine" | "ports"),
         // What engines do, it asks the session for.
         "binary" => to != "engines",
         _ => false,
@@ -187,7 +187,7 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
     only(
         &[
             "front/session/",
-            "ports/host/src/cpu.rs",
+            "machine/src/cpu.rs",
             // The impairing device, a process of its own.
             "testbed/src/impair/wake_tuning.rs",
         ],
@@ -195,7 +195,7 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
     );
     only(
         &[
-            "ports/host/",
+            "machine/",
             "front/session/",
             // Whether labs can be made, and as whom.
             "testbed/",
@@ -209,10 +209,10 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
 }
 
 #[test]
-fn only_the_host_reads_proc_sys_and_netlink() {
+fn only_the_machine_reads_proc_sys_and_netlink() {
     only(
         &[
-            "ports/host/",
+            "machine/",
             // Processes in labs, and what a user namespace needs to begin.
             "testbed/",
             // Its own standard output, opened anew.
@@ -223,7 +223,7 @@ fn only_the_host_reads_proc_sys_and_netlink() {
         ],
         &["\"/proc", "\"/sys"],
     );
-    only(&["ports/host/"], &["netlink_", "AF_NETLINK"]);
+    only(&["machine/"], &["netlink_", "AF_NETLINK"]);
 }
 
 /// Module by module, with a reason; `core` has none.

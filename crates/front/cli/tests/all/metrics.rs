@@ -282,7 +282,7 @@ fn the_dashboard_names_metrics_that_there_are() {
     assert_eq!(parsed["title"], "wirebench");
     let sources: String = [
         "front/session/src",
-        "ports/host/src",
+        "machine/src",
         "front/render/src/metrics.rs",
     ]
     .iter()

@@ -922,9 +922,9 @@ fn frames_of_either_direction_can_be_chosen() {
         assert!(system("ip", &arguments).status.success());
     }
     // Through the stack of b: what bypasses it shows to no tap.
-    let node = wb_host::Namespace::named(&node).unwrap();
+    let node = wb_machine::Namespace::named(&node).unwrap();
     let leave = |frames: u32| {
-        wb_host::in_namespace(&node, || {
+        wb_machine::in_namespace(&node, || {
             let socket = UdpSocket::bind("10.99.0.1:0").unwrap();
             for _ in 0..frames {
                 assert_eq!(socket.send_to(&[0; 30], "10.99.0.2:7").unwrap(), 30);

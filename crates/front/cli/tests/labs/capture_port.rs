@@ -503,16 +503,16 @@ fn offloads_are_off_while_it_runs() {
     }
     let lab = Lab::up("pair", &[]);
     let dir = TempDir::new().unwrap();
-    let node = wb_host::Namespace::named(&lab.node("b")).unwrap();
+    let node = wb_machine::Namespace::named(&lab.node("b")).unwrap();
     let state = || {
-        let ethtool = wb_host::Ethtool::open(&node).unwrap();
+        let ethtool = wb_machine::Ethtool::open(&node).unwrap();
         let of = |offload| ethtool.offload("b0", offload).unwrap();
-        use wb_host::ethtool::Offload::{Gro, Gso, Tso};
+        use wb_machine::ethtool::Offload::{Gro, Gso, Tso};
         [of(Gro), of(Gso), of(Tso)]
     };
-    wb_host::Ethtool::open(&node)
+    wb_machine::Ethtool::open(&node)
         .unwrap()
-        .set_offload("b0", wb_host::ethtool::Offload::Gro, true)
+        .set_offload("b0", wb_machine::ethtool::Offload::Gro, true)
         .unwrap();
     let before = state();
     let capture = Listening::start(&dir, &["-i", &lab.b0(), "--offloads", "off"]);

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::net::{listen, sockopt::set_socket_linger};
 use serde_json::{Value, json};
-use wb_host::{Namespace, in_namespace};
+use wb_machine::{Namespace, in_namespace};
 
 use crate::{
     http_servers::{Way, total, whole_frames},

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use wb_host::{Namespace, in_namespace};
+use wb_machine::{Namespace, in_namespace};
 
 use crate::kit::{Lab, Running, eventually, privileged, run, system, total, wirebench};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::common::{Toy, bash_in, mount_or_skip, told};
 use wb_fuse::Mounted;
-use wb_host::link::{VethEnd, create_veth};
-use wb_host::privilege::{Capability, Privileges};
-use wb_host::{Namespace, PrivateMounts, netns};
+use wb_machine::link::{VethEnd, create_veth};
+use wb_machine::privilege::{Capability, Privileges};
+use wb_machine::{Namespace, PrivateMounts, netns};
 
 fn private(network: Option<&Namespace>) -> Option<PrivateMounts> {
     let privileges = Privileges::of_this_process();

@@ -119,7 +119,7 @@ fn offload_device(
     let wire = port.wire.as_ref().ok_or("it is no interface")?;
     let (namespace, interface) = (wire.namespace.clone(), wire.interface.clone());
     let load = move |stream: &_| {
-        let loaded = wb_host::in_namespace(&namespace, || {
+        let loaded = wb_machine::in_namespace(&namespace, || {
             LiveSender::load(&interface, std::slice::from_ref(stream))
         });
         let sender = loaded.map_err(|cause| wb_port::PortError::Unsupported {

@@ -671,7 +671,7 @@ mod tests {
     /// The clock of a port, which breaks when it is told to.
     fn breaking() -> u64 {
         assert!(!BREAKS.load(Ordering::Relaxed), "as it is meant to");
-        wb_host::clock::wall_ns()
+        wb_machine::clock::wall_ns()
     }
 
     #[test]

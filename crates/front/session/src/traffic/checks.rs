@@ -75,7 +75,7 @@ pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
 /// Flows are followed one by one, and a machine that swaps measures nothing.
 pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
     let (flows, need) = need(plan);
-    match wb_host::memory::available() {
+    match wb_machine::memory::available() {
         Some(available) => fits(flows, need, available),
         None => Ok(()),
     }

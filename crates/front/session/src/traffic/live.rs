@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_host::{clock::monotonic_ns, netns};
+use wb_machine::{clock::monotonic_ns, netns};
 use wb_live::{
     Account, MOST_FRAME, PassProgram, Receiver as Accounted, Sender as LiveSender, probe, takes_frames,
 };
@@ -314,7 +314,7 @@ impl Traffic {
         });
         let port = &self.ports[number];
         let queues = port.wire.as_ref()?.interface.rx_queues;
-        let available = wb_host::memory::available()?;
+        let available = wb_machine::memory::available()?;
         no_room(queues, flows, port.plan.workers, before.sum(), available)
     }
 

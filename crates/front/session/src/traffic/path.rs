@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use wb_host::{
+use wb_machine::{
     ethtool::{Ethtool, Offload},
     privilege::{Capability, Privileges},
 };
@@ -44,7 +44,7 @@ impl Host {
             Capability::Perfmon,
         ];
         Self {
-            kernel: wb_host::doctor::kernel_version(),
+            kernel: wb_machine::doctor::kernel_version(),
             user_namespace: privileges.in_user_namespace,
             lacking: all.into_iter().filter(|c| !privileges.has(*c)).collect(),
         }
@@ -108,7 +108,7 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn of(port: &PortPlan, wire: &Wire, plan: &Plan) -> Self {
         let interface = &wire.interface;
-        let takes = wb_host::netns::in_namespace(&wire.namespace, || takes_frames(interface));
+        let takes = wb_machine::netns::in_namespace(&wire.namespace, || takes_frames(interface));
         let far = far_end(port, wire).map(|far| {
             let name = &far.interface.name;
             let gro = Ethtool::open(&far.namespace).ok();

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wb_host::{
+use wb_machine::{
     Namespace,
     link::{Link, LinkKind, links},
 };
@@ -250,7 +250,7 @@ impl PortArgs {
     pub(crate) fn ports(&self, locators: Vec<Locator>, prints: bool) -> Result<Vec<PortPlan>> {
         let list = |option: &str, what: &str, text: &Option<String>| match text {
             None => Ok(Vec::new()),
-            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+            Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
                 anyhow::anyhow!("{option} {text:?} is not a list of {what} such as 2,3 or 2-5")
             }),
         };

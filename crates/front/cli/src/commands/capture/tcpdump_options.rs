@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wb_host::{Ethtool, Namespace, link};
+use wb_machine::{Ethtool, Namespace, link};
 use wb_model::{
     Locator,
     capture::{CaptureJob, Stamps},

@@ -213,14 +213,14 @@ impl DperfArgs {
             Some(prefix) => format!("{prefix} {name}"),
             None => name.to_owned(),
         };
-        let allowed = wb_host::cpu::allowed().unwrap_or_default();
+        let allowed = wb_machine::cpu::allowed().unwrap_or_default();
         for mut port in made.ports {
             port.name = named(&port.name);
             if port.cpus.iter().any(|cpu| !allowed.contains(cpu)) {
                 say(format_args!(
                     "wirebench: {file}: cpu {}: not all are there ({}); the workers run where there is room",
-                    wb_host::cpu::format_list(&port.cpus),
-                    wb_host::cpu::format_list(&allowed)
+                    wb_machine::cpu::format_list(&port.cpus),
+                    wb_machine::cpu::format_list(&allowed)
                 ));
                 port.cpus.clear();
             }
@@ -242,7 +242,7 @@ impl DperfArgs {
             .filter_map(|port| match &port.device {
                 Device::Pci(address) => {
                     let address = address.to_string();
-                    let interface = wb_host::pci::interface_at(&address)?;
+                    let interface = wb_machine::pci::interface_at(&address)?;
                     Some((address, interface.parse().ok()?))
                 }
                 _ => None,

@@ -329,7 +329,7 @@ impl NativeArgs {
     pub(super) fn plan(&self, change: &ChangeArgs) -> Result<Plan> {
         let mut cpus = match &self.cpus {
             None => Vec::new(),
-            Some(text) => wb_host::cpu::parse_list(text).ok_or_else(|| {
+            Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
                 anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
             })?,
         };

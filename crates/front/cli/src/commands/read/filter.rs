@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use wb_filter::{Ancillary, KernelValue, Program};
-use wb_host::expression;
+use wb_machine::expression;
 use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
 use super::input::Packet;

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
-use wb_host::Namespace;
+use wb_machine::Namespace;
 use wb_pcapng::{Decoder, Event};
 use wb_session::Signals;
 use wb_testbed::Lab;

@@ -9,7 +9,7 @@ use wb_counters::{
     cpu::CpuShares,
     stat_document::{DeviceInterrupts, InterfaceStat, SoftnetStat},
 };
-use wb_host::{Namespace, steering};
+use wb_machine::{Namespace, steering};
 
 /// Interfaces that carry less in a second need no advice.
 const BUSY_PPS: f64 = 100.0;

@@ -10,7 +10,7 @@ use wb_counters::{
         Cpu, Device, DocumentKind, InterfaceStat, SCHEMA, SoftnetStat as SoftnetLine, StatDocument,
     },
 };
-use wb_host::{
+use wb_machine::{
     HostError,
     clock::monotonic_ns,
     counters::{Interfaces, softnet},
@@ -51,7 +51,7 @@ pub(crate) struct Collector {
 }
 
 fn ticks() -> Ticks {
-    wb_host::cpu::times()
+    wb_machine::cpu::times()
         .unwrap_or_default()
         .into_iter()
         .collect()
@@ -124,8 +124,8 @@ impl Collector {
 
     /// A warning for each interface with an XDP program. Behind the first reading.
     pub(super) fn xdp_warnings(&self) -> Vec<String> {
-        let warning = |(namespace, name): &(wb_host::Namespace, String)| {
-            let link = wb_host::link::link_by_name(namespace, name).ok()?;
+        let warning = |(namespace, name): &(wb_machine::Namespace, String)| {
+            let link = wb_machine::link::link_by_name(namespace, name).ok()?;
             let place = match namespace.name() {
                 Some(node) => format!("{node}/{name}"),
                 None => name.clone(),
@@ -143,7 +143,7 @@ impl Collector {
         if interrupts.is_empty() {
             say("wirebench: none of these interfaces has an interrupt of its own");
         }
-        if !interrupts.is_empty() && wb_host::process::is_running("irqbalance") {
+        if !interrupts.is_empty() && wb_machine::process::is_running("irqbalance") {
             say(
                 "wirebench: T3: irqbalance is at work and sends interrupts elsewhere meanwhile; systemctl stop irqbalance",
             );

@@ -6,7 +6,7 @@ use wb_counters::{
     interrupts::{CpuPlace, Interrupt, Move, QueueInterrupt, placement},
     stat_document::DeviceInterrupts,
 };
-use wb_host::{
+use wb_machine::{
     HostError, Namespace, affinity, counters,
     cpu::{self, Irq},
 };

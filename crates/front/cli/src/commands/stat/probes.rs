@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use wb_counters::stat_document::Probe as ProbeLine;
-use wb_host::{
+use wb_machine::{
     clock::monotonic_ns,
     probe::{Probe, Sample},
 };

@@ -90,8 +90,8 @@ fn a_lab_stays_while_a_run_uses_it() {
     let mut said = String::new();
     let pid = format!("process {} (", receiver.0.id());
     eventually("the lab is in use", || {
-        let held = wb_host::Namespace::named(&lab.node("b")).unwrap();
-        wb_host::locks::holders(&held)
+        let held = wb_machine::Namespace::named(&lab.node("b")).unwrap();
+        wb_machine::locks::holders(&held)
             .unwrap()
             .iter()
             .any(|h| h.starts_with(&pid))

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use wb_host::link::{VethEnd, create_veth};
-use wb_host::privilege::{Capability, Privileges};
-use wb_host::{Namespace, netns};
+use wb_machine::link::{VethEnd, create_veth};
+use wb_machine::privilege::{Capability, Privileges};
+use wb_machine::{Namespace, netns};
 
 /// Returns true if this process may create and configure namespaces; prints a message otherwise.
 pub(crate) fn privileged() -> bool {

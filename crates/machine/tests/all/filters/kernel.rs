@@ -245,7 +245,7 @@ fn translated_filters_come_to_the_same_verdict() {
     }
     let mut random = Random(13);
     let programs = compiled().into_iter().flat_map(|(text, program)| {
-        let plain = wb_host::expression::compile(&text, 1, 262_144, false).ok();
+        let plain = wb_machine::expression::compile(&text, 1, 262_144, false).ok();
         [
             Some((text.clone(), program)),
             plain.map(|plain| (text, plain)),
@@ -295,7 +295,7 @@ fn matching_frames_are_stamped_counted_and_redirected() {
         }
     }
 
-    let program = wb_host::expression::compile("ip", 1, 262_144, true).unwrap();
+    let program = wb_machine::expression::compile("ip", 1, 262_144, true).unwrap();
     let xdp = load(&translate(&program, &options).unwrap(), 0).unwrap();
     let mut ip = vec![0x11; 60];
     ip[12..14].copy_from_slice(&[8, 0]);

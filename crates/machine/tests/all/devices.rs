@@ -1,9 +1,9 @@
 //! ethtool, interrupts, queue locks and the doctor on veth ends.
 
 use crate::common::{output, pair, privileged};
-use wb_host::doctor::{Level, describe, judge};
-use wb_host::ethtool::{Channels, Offload, Speed};
-use wb_host::{Direction, Ethtool, HostError, Namespace, Netlink, QueueLock, cpu, link};
+use wb_machine::doctor::{Level, describe, judge};
+use wb_machine::ethtool::{Channels, Offload, Speed};
+use wb_machine::{Direction, Ethtool, HostError, Namespace, Netlink, QueueLock, cpu, link};
 
 #[test]
 fn a_veth_end_described() {

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, UdpSocket};
 
 use crate::common::{Node, output, pair, privileged};
-use wb_host::link::{LinkKind, VethEnd, create_veth, link_by_name, links};
-use wb_host::{HostError, Netlink, in_namespace, sysctl};
+use wb_machine::link::{LinkKind, VethEnd, create_veth, link_by_name, links};
+use wb_machine::{HostError, Netlink, in_namespace, sysctl};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -279,7 +279,7 @@ fn settings_belong_to_the_namespace() {
         return;
     }
     let node = Node::new("sysctl");
-    let here = wb_host::Namespace::current().unwrap();
+    let here = wb_machine::Namespace::current().unwrap();
     let ours = sysctl::get(&here, "net.ipv4.ip_default_ttl").unwrap();
     sysctl::set(&node.0, "net.ipv4.ip_default_ttl", "17").unwrap();
     assert_eq!(

@@ -35,7 +35,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// ```no_run
 /// # use std::process::Command;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mounts = wb_host::PrivateMounts::new(None)?;
+/// let mounts = wb_machine::PrivateMounts::new(None)?;
 /// let folder = mounts.add_to_proc_net("pktgen")?;
 /// // ... mounts.run(move || mount something on folder) ...
 /// let mut script = Command::new("bash");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{Node, output, privileged};
-use wb_host::{HostError, Namespace, in_namespace, netns};
+use wb_machine::{HostError, Namespace, in_namespace, netns};
 
 #[test]
 fn made_listed_entered_and_removed() {

@@ -1,9 +1,9 @@
 //! Tests the rules of `doctor` on descriptions of machines, most of them derived from facts about drivers.
 
-use wb_host::cpu::Irq;
-use wb_host::doctor::{Attach, Description, Finding, InterfaceDescription, Level, Usage, judge};
-use wb_host::ethtool::{Channels, Timestamping};
-use wb_host::link::{XdpMode, XdpProgram};
+use wb_machine::cpu::Irq;
+use wb_machine::doctor::{Attach, Description, Finding, InterfaceDescription, Level, Usage, judge};
+use wb_machine::ethtool::{Channels, Timestamping};
+use wb_machine::link::{XdpMode, XdpProgram};
 
 fn machine(name: &str) -> Description {
     let path = format!("{}/tests/machines/{name}.json", env!("CARGO_MANIFEST_DIR"));

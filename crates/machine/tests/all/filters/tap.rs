@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use wb_host::expression::compile_for_tap;
-use wb_host::{Namespace, Netlink, in_namespace};
+use wb_machine::expression::compile_for_tap;
+use wb_machine::{Namespace, Netlink, in_namespace};
 
 use super::corpus::{Random, packet};
 use super::kernel::{attach, descriptor};

@@ -7,7 +7,7 @@ mod tap;
 
 use corpus::{Random, corpus, expression, packet};
 use wb_filter::{Ancillary, Program};
-use wb_host::expression::{LINK_ETHERNET, compile, compile_for_tap};
+use wb_machine::expression::{LINK_ETHERNET, compile, compile_for_tap};
 
 const SNAP_LEN: u32 = 262_144;
 

@@ -1,8 +1,8 @@
 //! Finds the peer of a veth in any namespace.
 
 use crate::common::{Node, output, pair, privileged};
-use wb_host::link::{VethEnd, create_veth};
-use wb_host::{HostError, Namespace, Netlink, veth_peer};
+use wb_machine::link::{VethEnd, create_veth};
+use wb_machine::{HostError, Namespace, Netlink, veth_peer};
 
 #[test]
 fn in_another_namespace() {
