@@ -8,7 +8,7 @@ use netlink_packet_route::address::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::error::Result;
-use crate::netlink::{NetlinkRequest, Netlink};
+use crate::netlink::{Netlink, NetlinkRequest};
 
 /// Address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,10 @@ impl Netlink {
         let mut request = AddressMessage::default();
         request.header.index = index;
         let answers = self
-            .ask(RouteNetlinkMessage::GetAddress(request), NetlinkRequest::Dump)
+            .ask(
+                RouteNetlinkMessage::GetAddress(request),
+                NetlinkRequest::Dump,
+            )
             .map_err(|refusal| refusal.on("list the addresses of", name))?;
         // Without strict checking the kernel lists the addresses of all interfaces.
         Ok(answers
@@ -92,14 +95,17 @@ impl Netlink {
                     .push(AddressAttribute::Flags(AddressFlags::Nodad));
             }
         }
-        self.ask(RouteNetlinkMessage::NewAddress(message), NetlinkRequest::Replace)
-            .map(drop)
-            .map_err(|refusal| {
-                refusal.on(
-                    "add an address to",
-                    format!("{name}: {address}/{prefix_len}"),
-                )
-            })
+        self.ask(
+            RouteNetlinkMessage::NewAddress(message),
+            NetlinkRequest::Replace,
+        )
+        .map(drop)
+        .map_err(|refusal| {
+            refusal.on(
+                "add an address to",
+                format!("{name}: {address}/{prefix_len}"),
+            )
+        })
     }
 
     /// Removes an address from the interface.
@@ -108,14 +114,17 @@ impl Netlink {
     /// See [`Netlink::add_address`]; a refusal if the interface does not have the address.
     pub fn remove_address(&self, name: &str, address: IpAddr, prefix_len: u8) -> Result<()> {
         let message = self.message(name, address, prefix_len)?;
-        self.ask(RouteNetlinkMessage::DelAddress(message), NetlinkRequest::Plain)
-            .map(drop)
-            .map_err(|refusal| {
-                refusal.on(
-                    "remove an address from",
-                    format!("{name}: {address}/{prefix_len}"),
-                )
-            })
+        self.ask(
+            RouteNetlinkMessage::DelAddress(message),
+            NetlinkRequest::Plain,
+        )
+        .map(drop)
+        .map_err(|refusal| {
+            refusal.on(
+                "remove an address from",
+                format!("{name}: {address}/{prefix_len}"),
+            )
+        })
     }
 
     fn message(&self, name: &str, address: IpAddr, prefix_len: u8) -> Result<AddressMessage> {

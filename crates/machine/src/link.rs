@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use wb_counters::LinkCounters;
 
 use crate::error::{self, HostError, Result};
-use crate::netlink::{NetlinkRequest, Netlink, NetlinkRefusal};
+use crate::netlink::{Netlink, NetlinkRefusal, NetlinkRequest};
 use crate::netns::{self, Namespace};
 
 /// net/if.h: IFNAMSIZ without the terminating zero.
@@ -212,7 +212,10 @@ pub fn create_veth(a: &VethEnd<'_>, b: &VethEnd<'_>) -> Result<()> {
     ]));
     let netlink = Netlink::open(a.namespace)?;
     netlink
-        .ask(RouteNetlinkMessage::NewLink(message), NetlinkRequest::Create)
+        .ask(
+            RouteNetlinkMessage::NewLink(message),
+            NetlinkRequest::Create,
+        )
         .map(drop)
         .map_err(|refusal| {
             if refusal.errno() != Some(libc::EEXIST) {

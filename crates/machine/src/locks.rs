@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::error::{HostError, Result};
-use crate::private_folder::own_folder;
 use crate::netns::Namespace;
+use crate::private_folder::own_folder;
 use crate::process;
 
 /// Half of a queue pair.

@@ -8,7 +8,7 @@ use netlink_packet_route::route::RouteType;
 
 use crate::address::family;
 use crate::error::Result;
-use crate::netlink::{NetlinkRequest, Netlink};
+use crate::netlink::{Netlink, NetlinkRequest};
 
 impl Netlink {
     /// Adds a permanent neighbour entry for `address`, or replaces the existing entry.
@@ -25,8 +25,11 @@ impl Netlink {
             NeighbourAttribute::Destination(address.into()),
             NeighbourAttribute::LinkLocalAddress(mac.to_vec()),
         ];
-        self.ask(RouteNetlinkMessage::NewNeighbour(message), NetlinkRequest::Replace)
-            .map(drop)
-            .map_err(|refusal| refusal.on("add a neighbour on", format!("{name}: {address}")))
+        self.ask(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NetlinkRequest::Replace,
+        )
+        .map(drop)
+        .map_err(|refusal| refusal.on("add a neighbour on", format!("{name}: {address}")))
     }
 }

@@ -218,7 +218,12 @@ impl Netlink {
         }
     }
 
-    fn send(&self, request: RouteNetlinkMessage, how: NetlinkRequest, sequence: u32) -> io::Result<()> {
+    fn send(
+        &self,
+        request: RouteNetlinkMessage,
+        how: NetlinkRequest,
+        sequence: u32,
+    ) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.sequence_number = sequence;
         header.flags = NLM_F_REQUEST

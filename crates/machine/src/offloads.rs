@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{HostError, Result};
 use crate::ethtool::{Ethtool, Offload};
-use crate::private_folder::own_folder;
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
+use crate::private_folder::own_folder;
 use crate::process;
 
 /// Folder of the records.

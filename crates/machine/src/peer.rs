@@ -5,7 +5,7 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
 use crate::error::Result;
 use crate::link::{Link, LinkKind};
-use crate::netlink::{NetlinkRequest, Netlink};
+use crate::netlink::{Netlink, NetlinkRequest};
 use crate::netns::{self, Namespace};
 
 /// Namespace and name of the peer of the veth `name` in `namespace`. `None` if `name` is not a veth, or its peer is in

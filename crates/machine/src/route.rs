@@ -10,7 +10,7 @@ use netlink_packet_route::route::{
 
 use crate::address::family;
 use crate::error::Result;
-use crate::netlink::{NetlinkRequest, Netlink};
+use crate::netlink::{Netlink, NetlinkRequest};
 
 /// A unicast route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +110,12 @@ impl Netlink {
                 .attributes
                 .push(RouteAttribute::Oif(self.link(name)?.index));
         }
-        self.ask(RouteNetlinkMessage::NewRoute(message), NetlinkRequest::Replace)
-            .map(drop)
-            .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
+        self.ask(
+            RouteNetlinkMessage::NewRoute(message),
+            NetlinkRequest::Replace,
+        )
+        .map(drop)
+        .map_err(|refusal| refusal.on("add", format!("a route to {destination}/{prefix_len}")))
     }
 
     /// Current route of a packet to `destination`; `None` if there is none.
@@ -146,7 +149,10 @@ impl Netlink {
         message
             .attributes
             .push(RouteAttribute::Destination(destination.into()));
-        let answers = match self.ask(RouteNetlinkMessage::GetRoute(message), NetlinkRequest::Plain) {
+        let answers = match self.ask(
+            RouteNetlinkMessage::GetRoute(message),
+            NetlinkRequest::Plain,
+        ) {
             Ok(answers) => answers,
             Err(r) if matches!(r.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
                 return Ok(None);

@@ -208,7 +208,8 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
             }
             Some((rest, "tmp")) => {
                 let writer = rest.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok());
-                covers(rest) && writer.is_none_or(|pid| wb_machine::process::start_time(pid).is_none())
+                covers(rest)
+                    && writer.is_none_or(|pid| wb_machine::process::start_time(pid).is_none())
             }
             _ => false,
         };

@@ -129,7 +129,10 @@ pub enum TranslateError {
 ///
 /// # Errors
 /// The program reads values that only the kernel knows, or is too long.
-pub fn translate(program: &Program, options: &TranslateOptions) -> Result<Vec<Insn>, TranslateError> {
+pub fn translate(
+    program: &Program,
+    options: &TranslateOptions,
+) -> Result<Vec<Insn>, TranslateError> {
     let operations = within_reach(program)?;
     let reachable = reachable(&operations);
     let mut writer = EbpfWriter {

@@ -96,8 +96,9 @@ impl ProgramLayout {
                     distance => reversed.push(ja(distance)),
                 },
                 LayoutItem::Branch { code, k, yes, no } => {
-                    let distance =
-                        |reversed: &Vec<_>, JumpLabel(to): JumpLabel| reversed.len() - positions[to];
+                    let distance = |reversed: &Vec<_>, JumpLabel(to): JumpLabel| {
+                        reversed.len() - positions[to]
+                    };
                     // A detour makes the distance of the other target one longer.
                     const NEAR: usize = u8::MAX as usize - 2;
                     let far_no = distance(&reversed, no) > NEAR;

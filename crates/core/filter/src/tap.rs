@@ -622,7 +622,10 @@ mod tests {
             ];
             same_verdict(&keep_loaded(&msh), &frame);
         }
-        same_verdict(&keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]), &frame);
+        same_verdict(
+            &keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]),
+            &frame,
+        );
         let len_x = [
             Instruction::without_jumps(LD | IMM, 1000),
             Instruction::without_jumps(LDX | LEN, 0),
@@ -684,7 +687,10 @@ mod tests {
             ];
             same_live(&keep_loaded(&msh), &frame);
         }
-        same_live(&keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]), &frame);
+        same_live(
+            &keep_loaded(&[Instruction::without_jumps(LD | LEN, 0)]),
+            &frame,
+        );
         let len_x = [
             Instruction::without_jumps(LD | IMM, 1000),
             Instruction::without_jumps(LDX | LEN, 0),
@@ -715,7 +721,9 @@ mod tests {
         long.push(Instruction::without_jumps(6, 1));
         let long = Program::new(long).unwrap();
         assert_eq!(long.for_tap().unwrap_err(), TapError::TooLong(8196));
-        let mut full: Vec<_> = (0..16).map(|word| Instruction::without_jumps(ST, word)).collect();
+        let mut full: Vec<_> = (0..16)
+            .map(|word| Instruction::without_jumps(ST, word))
+            .collect();
         full.push(Instruction::without_jumps(LD | ABS | H, 12));
         assert_eq!(
             keep_loaded(&full).for_tap().unwrap_err(),

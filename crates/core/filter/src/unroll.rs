@@ -78,7 +78,10 @@ mod tests {
 
     #[test]
     fn what_has_no_loop_stays_and_what_leads_nowhere_is_still_refused() {
-        let straight = vec![Instruction::without_jumps(0x05, 0), Instruction::without_jumps(RET, 1)];
+        let straight = vec![
+            Instruction::without_jumps(0x05, 0),
+            Instruction::without_jumps(RET, 1),
+        ];
         assert_eq!(unroll(straight.clone()), straight);
         assert_eq!(unroll(Vec::new()), []);
         let far = vec![

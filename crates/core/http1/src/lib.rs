@@ -26,5 +26,5 @@ mod request;
 pub mod script;
 
 pub use progress::Progress;
-pub use reader::{MessageEnd, Interim, Read, Reader, MessageSink};
-pub use request::{RequestInfo, RequestError, TextError, TextFault, Version, request, requests};
+pub use reader::{Interim, MessageEnd, MessageSink, Read, Reader};
+pub use request::{RequestError, RequestInfo, TextError, TextFault, Version, request, requests};

@@ -4,7 +4,7 @@
 //! equals the previous one, as nearly all do under load, is recognised by one comparison. Heads may have any length,
 //! because they are not stored.
 
-use crate::progress::{LONGEST_BODY, ReadPhase, Progress, mark};
+use crate::progress::{LONGEST_BODY, Progress, ReadPhase, mark};
 
 /// Result of reading a piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,12 @@ impl Reader {
         self.read_on(progress, bytes, sink)
     }
 
-    fn read_on(&mut self, progress: &mut Progress, bytes: &[u8], sink: &mut impl MessageSink) -> Read {
+    fn read_on(
+        &mut self,
+        progress: &mut Progress,
+        bytes: &[u8],
+        sink: &mut impl MessageSink,
+    ) -> Read {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
@@ -270,7 +275,8 @@ impl Reader {
     }
 
     fn remember(&mut self, start: ReadPhase, head: &[u8], progress: &Progress, after: AfterHead) {
-        if !matches!(start, ReadPhase::Start | ReadPhase::StartToHead) || head.len() > LONGEST_MEMO {
+        if !matches!(start, ReadPhase::Start | ReadPhase::StartToHead) || head.len() > LONGEST_MEMO
+        {
             return;
         }
         let memo = &mut self.memo;

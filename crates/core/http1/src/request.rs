@@ -1,6 +1,6 @@
 //! Builds requests, and checks texts of requests from other sources.
 
-use crate::progress::{ReadPhase, Progress};
+use crate::progress::{Progress, ReadPhase};
 use crate::reader::{Read, Reader};
 
 /// HTTP version of a request.
@@ -205,7 +205,9 @@ fn measure(text: &[u8]) -> Result<RequestInfo, TextFaultAt> {
             }
             Read::Bad => {
                 let fault = match before {
-                    ReadPhase::Length | ReadPhase::LengthAgain | ReadPhase::LengthEnd => TextFault::Length,
+                    ReadPhase::Length | ReadPhase::LengthAgain | ReadPhase::LengthEnd => {
+                        TextFault::Length
+                    }
                     _ => TextFault::Chunk,
                 };
                 return Err((at, fault));

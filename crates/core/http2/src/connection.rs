@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::{
-    decode::{ResponseInfo, Decoder, BlockPlace, BlockError},
-    frame::{self, HEAD_LEN, FrameHeader, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
-    stream::{StreamState, OpenRequest, Streams},
+    decode::{BlockError, BlockPlace, Decoder, ResponseInfo},
+    frame::{self, FrameHeader, HEAD_LEN, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
+    stream::{OpenRequest, StreamState, Streams},
 };
 
 /// Initial window until the server changes it: RFC 9113 section 6.9.2.
@@ -480,7 +480,11 @@ impl<T> Http2Connection<T> {
         }
     }
 
-    fn begin_data(&mut self, head: &FrameHeader, out: &mut Vec<u8>) -> Result<Option<Http2Step<T>>, Http2Fault> {
+    fn begin_data(
+        &mut self,
+        head: &FrameHeader,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Http2Step<T>>, Http2Fault> {
         self.is_open(head.stream)?;
         let end = head.has(flag::END_STREAM);
         self.data = Some(Data {
@@ -582,7 +586,12 @@ impl<T> Http2Connection<T> {
         of.map(|of| Http2Step::Ended { of, status })
     }
 
-    fn malformed(&mut self, number: u32, what: &'static str, out: &mut Vec<u8>) -> Option<Http2Step<T>> {
+    fn malformed(
+        &mut self,
+        number: u32,
+        what: &'static str,
+        out: &mut Vec<u8>,
+    ) -> Option<Http2Step<T>> {
         let of = self.give_up(number, code::PROTOCOL_ERROR, out)?;
         let why = FailureReason::Malformed(what);
         Some(Http2Step::Failed { of, why })
@@ -655,7 +664,9 @@ impl<T> Http2Connection<T> {
                     StreamState::Open => {}
                 }
                 let why = FailureReason::Reset(code);
-                Ok(self.remove(head.stream).map(|of| Http2Step::Failed { of, why }))
+                Ok(self
+                    .remove(head.stream)
+                    .map(|of| Http2Step::Failed { of, why }))
             }
             kind::SETTINGS => self.settings(head, payload, out),
             kind::PING => {

@@ -51,7 +51,11 @@ pub trait Coding {
     ///
     /// # Errors
     /// The field cannot be decoded.
-    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, BlockError>;
+    fn field(
+        block: &mut &[u8],
+        first: bool,
+        field: &mut Vec<u8>,
+    ) -> Result<Option<usize>, BlockError>;
 }
 
 /// The encoding of RFC 7541.
@@ -61,7 +65,11 @@ pub struct Hpack;
 impl Coding for Hpack {
     const VERSION: &'static str = "HTTP/2 ";
 
-    fn field(block: &mut &[u8], first: bool, field: &mut Vec<u8>) -> Result<Option<usize>, BlockError> {
+    fn field(
+        block: &mut &[u8],
+        first: bool,
+        field: &mut Vec<u8>,
+    ) -> Result<Option<usize>, BlockError> {
         match block.first() {
             Some(0x80..) => {
                 let (name, value) = known(integer(block, 7)?)?;
@@ -205,7 +213,8 @@ fn judge(
             .filter(|d| d.iter().all(u8::is_ascii_digit))
             .map(|d| d.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0')))
             .filter(|status| (100..=599).contains(status));
-        let fits = name == b":status" && place == BlockPlace::Head && !*regular && answer.status == 0;
+        let fits =
+            name == b":status" && place == BlockPlace::Head && !*regular && answer.status == 0;
         return match (fits, status) {
             (true, Some(status)) => {
                 answer.status = status;

@@ -48,10 +48,10 @@ mod huffman;
 mod stream;
 mod table;
 
-pub use connection::{Http2Connection, Http2Fault, ResponseSink, Http2Step, FailureReason};
+pub use connection::{FailureReason, Http2Connection, Http2Fault, Http2Step, ResponseSink};
 pub use decode::Decoder;
 
 /// Header blocks independent of the encoding; shared with HTTP/3.
 pub mod blocks {
-    pub use crate::decode::{ResponseInfo, Coding, Hpack, BlockPlace, BlockError, integer, string};
+    pub use crate::decode::{BlockError, BlockPlace, Coding, Hpack, ResponseInfo, integer, string};
 }

@@ -209,7 +209,11 @@ impl<T> Http3Connection<T> {
         let wrong = match (status, left) {
             (0, _) => "its stream ends before its head",
             (_, Some(1..)) => "its body is shorter than its Content-Length",
-            _ => return Ok(self.remove_request(number).map(|of| Http3Step::Ended { of, status })),
+            _ => {
+                return Ok(self
+                    .remove_request(number)
+                    .map(|of| Http3Step::Ended { of, status }));
+            }
         };
         Ok(self.malformed(number, wrong))
     }

@@ -176,7 +176,10 @@ fn check_settings(mut payload: &[u8]) -> Result<(), Http3Fault> {
     let wrong = |code, what| Err(Http3Fault { code, what });
     let mut seen = Vec::new();
     while !payload.is_empty() {
-        let (Some(name), Some(_)) = (frame::take_integer(&mut payload), frame::take_integer(&mut payload)) else {
+        let (Some(name), Some(_)) = (
+            frame::take_integer(&mut payload),
+            frame::take_integer(&mut payload),
+        ) else {
             return wrong(code::FRAME_ERROR, "SETTINGS end too soon");
         };
         if matches!(name, 0x0 | 0x2..=0x5) {

@@ -1,7 +1,7 @@
 //! Header blocks: RFC 9204 with the static table only.
 
 use wb_http2::{
-    blocks::{Coding, BlockError, integer, string},
+    blocks::{BlockError, Coding, integer, string},
     encode,
 };
 

@@ -1,6 +1,6 @@
 //! Request stream: frames up to the end of the response.
 
-use wb_http2::blocks::{ResponseInfo, BlockPlace, BlockError};
+use wb_http2::blocks::{BlockError, BlockPlace, ResponseInfo};
 
 use crate::{
     Decoder, Http3Fault, ResponseSink,

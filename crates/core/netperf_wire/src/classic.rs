@@ -6,8 +6,8 @@
 
 use crate::error::BadMessage;
 use crate::framer::Generation;
-use crate::values::{WireFamily, TestLength};
-use crate::words::{Words, WordWriter};
+use crate::values::{TestLength, WireFamily};
+use crate::words::{WordWriter, Words};
 
 mod answers;
 

@@ -24,7 +24,7 @@
 
 use crate::flags::Features;
 use crate::framer::Generation;
-use crate::words::{Words, WordWriter};
+use crate::words::{WordWriter, Words};
 
 /// Offset of the extension, in bytes.
 pub const EXTENSION_AT: usize = 384;

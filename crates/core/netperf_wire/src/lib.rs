@@ -66,7 +66,7 @@ pub use response::OmniResponse;
 pub use results::{CpuFigures, CpuSplit, OmniResults, ResultsLayout};
 pub use small_messages::{Calibration, Passphrase, SystemText, debug_ok};
 pub use values::{
-    CpuMethod, DataDirection, WireFamily, MAX_SIZE, Name, WireSocketType, TestLength, WireAddress,
+    CpuMethod, DataDirection, MAX_SIZE, Name, TestLength, WireAddress, WireFamily, WireSocketType,
 };
 
 /// Default port of a server.

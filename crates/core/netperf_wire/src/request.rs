@@ -6,8 +6,8 @@ use crate::extension::RequestExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::small_messages::Passphrase;
-use crate::values::{DataDirection, WireFamily, Name, WireSocketType, TestLength, WireAddress};
-use crate::words::{Words, WordWriter, bad};
+use crate::values::{DataDirection, Name, TestLength, WireAddress, WireFamily, WireSocketType};
+use crate::words::{WordWriter, Words, bad};
 
 const DEBUG_ON: i32 = 1;
 const DEBUG_OFF: i32 = 2;

@@ -5,7 +5,7 @@ use crate::extension::ResponseExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::request::OMNI_RESPONSE;
-use crate::words::{Words, WordWriter};
+use crate::words::{WordWriter, Words};
 
 /// Parameters that the server has set up. Its timer runs from now on.
 ///

@@ -5,7 +5,7 @@ use crate::extension::ResultsExtension;
 use crate::framer::Generation;
 use crate::request::OMNI_RESULTS;
 use crate::values::{CpuMethod, Name};
-use crate::words::{Words, WordWriter};
+use crate::words::{WordWriter, Words};
 
 /// Layout of results. Releases differ, and no field identifies the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

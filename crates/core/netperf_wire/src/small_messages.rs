@@ -3,7 +3,7 @@
 use crate::error::AnswerError;
 use crate::framer::Generation;
 use crate::request::{CPU_CALIBRATE, DEBUG_OK, SYSTEM_RESPONSE};
-use crate::words::{Words, WordWriter};
+use crate::words::{WordWriter, Words};
 
 /// A passphrase. It travels in clear text, and [`Debug`] never shows it.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::error::{AnswerError, BadMessage, Refusal};
 use crate::framer::Generation;
-use crate::values::{WireFamily, MAX_SIZE, Name, TestLength, WireAddress};
+use crate::values::{MAX_SIZE, Name, TestLength, WireAddress, WireFamily};
 
 /// Allowed values of a word with -1 for "default".
 const SIZE: &str = "-1 (default) or 0 to 1 GiB";

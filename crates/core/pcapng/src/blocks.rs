@@ -1,7 +1,7 @@
 //! Blocks of pcapng, and their writers: little endian, with the exact size known beforehand.
 
 use crate::MAX_FRAME;
-use crate::bytes::{Measure, ByteSink, align4};
+use crate::bytes::{ByteSink, Measure, align4};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, Emit, put_padded};
 

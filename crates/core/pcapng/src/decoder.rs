@@ -3,7 +3,7 @@
 use crate::details::Details;
 use crate::error::{Error, Warnings};
 use crate::interface::Interface;
-use crate::parser::{Format, FileItem, Parser, IntactPart};
+use crate::parser::{FileItem, Format, IntactPart, Parser};
 
 /// Reads a capture file from pieces of any size, in bounded memory.
 ///

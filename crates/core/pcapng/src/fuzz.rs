@@ -1,8 +1,8 @@
 //! Laws for all files, whatever their bytes.
 
 use crate::{
-    Decoder, EnhancedPacket, Error, Event, Interface, MAX_FRAME, MAX_METADATA, PcapngWriter,
-    Reader, Record, Summary, IntactPart, max_captured,
+    Decoder, EnhancedPacket, Error, Event, IntactPart, Interface, MAX_FRAME, MAX_METADATA,
+    PcapngWriter, Reader, Record, Summary, max_captured,
 };
 
 /// Reads `bytes` as a capture file in several ways and compares the results.

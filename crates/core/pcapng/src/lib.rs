@@ -35,12 +35,12 @@ mod summary;
 pub use blocks::{
     Block, Custom, EnhancedPacket, PacketOptions, PcapngWriter, Section, Statistics, epb_len,
 };
-pub use bytes::{Fixed, ByteSink};
+pub use bytes::{ByteSink, Fixed};
 pub use decoder::Decoder;
 pub use details::Details;
 pub use error::{Error, FormatProblem, Warnings};
 pub use interface::{Interface, TimeUnit};
-pub use parser::{Event, Format, FileHeader, FileItem, Record, IntactPart};
+pub use parser::{Event, FileHeader, FileItem, Format, IntactPart, Record};
 pub use pcap::{PcapWriter, Precision};
 pub use reader::Reader;
 pub use summary::{Counts, InterfaceSummary, Summary};

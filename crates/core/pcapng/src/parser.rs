@@ -199,7 +199,10 @@ impl Parser {
         step.map_err(|problem| self.error(problem))
     }
 
-    fn start<'a>(&mut self, rest: &'a [u8]) -> Result<Result<(Event<'a>, usize), MissingBytes>, FormatProblem> {
+    fn start<'a>(
+        &mut self,
+        rest: &'a [u8],
+    ) -> Result<Result<(Event<'a>, usize), MissingBytes>, FormatProblem> {
         let short = |needed| {
             Ok(Err(MissingBytes {
                 what: "file header",

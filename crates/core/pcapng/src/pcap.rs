@@ -4,7 +4,7 @@ use crate::blocks::PacketOptions;
 use crate::bytes::{ByteOrder, ByteSink};
 use crate::error::{FormatProblem, Warnings};
 use crate::interface::{Interface, TimeUnit};
-use crate::parser::{Record, MissingBytes};
+use crate::parser::{MissingBytes, Record};
 use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -161,8 +161,12 @@ pub(crate) fn interface(
     header: &[u8; FILE_HEADER],
 ) -> Result<Interface, FormatProblem> {
     let order = layout.order;
-    let major = order.u16(&header[4..]).ok_or(FormatProblem::TruncatedHeader)?;
-    let minor = order.u16(&header[6..]).ok_or(FormatProblem::TruncatedHeader)?;
+    let major = order
+        .u16(&header[4..])
+        .ok_or(FormatProblem::TruncatedHeader)?;
+    let minor = order
+        .u16(&header[6..])
+        .ok_or(FormatProblem::TruncatedHeader)?;
     layout.lengths = match (major, minor) {
         (VERSION, ..=2) | (VERSION_DGUX, 0) => Lengths::OriginalFirst,
         (VERSION, 3) => Lengths::SmallerCaptured,
@@ -174,8 +178,12 @@ pub(crate) fn interface(
             });
         }
     };
-    let snap_len = order.u32(&header[16..]).ok_or(FormatProblem::TruncatedHeader)?;
-    let link = order.u32(&header[20..]).ok_or(FormatProblem::TruncatedHeader)?;
+    let snap_len = order
+        .u32(&header[16..])
+        .ok_or(FormatProblem::TruncatedHeader)?;
+    let link = order
+        .u32(&header[20..])
+        .ok_or(FormatProblem::TruncatedHeader)?;
     // pcap-linktype(7): bit 26 is set if the top four bits hold the FCS length in units of two bytes.
     let fcs_len = if link & 1 << 26 != 0 {
         (link >> 28) as u8 * 2
@@ -333,7 +341,12 @@ impl PcapWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room for [`FILE_HEADER_LEN`](Self::FILE_HEADER_LEN) bytes.
-    pub fn with(link_type: u16, snap_len: u32, precision: Precision, out: &mut impl ByteSink) -> Self {
+    pub fn with(
+        link_type: u16,
+        snap_len: u32,
+        precision: Precision,
+        out: &mut impl ByteSink,
+    ) -> Self {
         assert!(out.make_room(FILE_HEADER), "no room for the file header");
         out.append(&Self::file_header_with(link_type, snap_len, precision));
         Self { precision }

@@ -9,7 +9,7 @@ use crate::details::{Detail, Details};
 use crate::error::{FormatProblem, Warnings};
 use crate::interface::{Interface, TimeUnit};
 use crate::options::{self as opt, BlockOptions, text};
-use crate::parser::{Event, Format, FileHeader, Record, MissingBytes};
+use crate::parser::{Event, FileHeader, Format, MissingBytes, Record};
 use crate::{MAX_BLOCK, MAX_METADATA, max_captured};
 
 /// State from earlier blocks that the next block depends on.
@@ -162,7 +162,11 @@ impl BlockContext {
         }))
     }
 
-    fn interface<'a>(&self, body: &[u8], known: &mut KnownInterface) -> Result<Event<'a>, Option<FormatProblem>> {
+    fn interface<'a>(
+        &self,
+        body: &[u8],
+        known: &mut KnownInterface,
+    ) -> Result<Event<'a>, Option<FormatProblem>> {
         let interface = self.description(body, &mut known.details).ok_or(None)?;
         // Unless limited, a file of nothing but descriptions would fill the memory.
         if known.memory + interface.memory() > MAX_METADATA {
@@ -192,7 +196,9 @@ impl BlockContext {
                     details.insert(Detail::InterfaceText);
                 }
                 opt::IF_FILTER => details.insert(Detail::Filter),
-                opt::IF_IPV4 | opt::IF_IPV6 | opt::IF_EUI => details.insert(Detail::InterfaceAddress),
+                opt::IF_IPV4 | opt::IF_IPV6 | opt::IF_EUI => {
+                    details.insert(Detail::InterfaceAddress)
+                }
                 opt::IF_HARDWARE => details.insert(Detail::InterfaceHardware),
                 opt::IF_ZONE => details.insert(Detail::InterfaceZone),
                 opt::IF_TXSPEED | opt::IF_RXSPEED => details.insert(Detail::InterfaceSpeeds),
@@ -337,7 +343,11 @@ impl BlockContext {
         })
     }
 
-    fn statistics<'a>(&self, body: &[u8], known: &mut KnownInterface) -> Result<Event<'a>, Option<FormatProblem>> {
+    fn statistics<'a>(
+        &self,
+        body: &[u8],
+        known: &mut KnownInterface,
+    ) -> Result<Event<'a>, Option<FormatProblem>> {
         let fixed = body.first_chunk::<12>().ok_or(None)?;
         let id = self.order.u32(fixed).ok_or(None)?;
         let Some(interface) = known.interfaces[self.section..].get(id as usize) else {

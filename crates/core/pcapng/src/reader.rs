@@ -2,7 +2,7 @@
 
 use crate::error::{Error, FormatProblem, Warnings};
 use crate::interface::Interface;
-use crate::parser::{Event, Format, FileItem, Parser, Record, IntactPart};
+use crate::parser::{Event, FileItem, Format, IntactPart, Parser, Record};
 
 /// Reads a capture file in memory, record by record.
 ///

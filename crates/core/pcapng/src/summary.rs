@@ -2,7 +2,7 @@
 
 use crate::blocks::Statistics;
 use crate::error::Error;
-use crate::parser::{Event, Format, FileItem, Record};
+use crate::parser::{Event, FileItem, Format, Record};
 use crate::reader::Reader;
 
 /// Counts of a set of frames.

@@ -15,18 +15,20 @@
 #![forbid(unsafe_code)]
 
 mod classify;
+mod cpu_statistics;
 mod flows;
 mod frame;
 mod progress;
 mod random;
-mod cpu_statistics;
 mod walker;
 
 pub use classify::{PktgenFrame, classify_pktgen};
+pub use cpu_statistics::{CpuSample, CpuStatistics};
 pub use flows::Flows;
 pub use progress::DeviceProgress;
-pub use cpu_statistics::{CpuStatistics, CpuSample};
-pub use walker::{DeviceCall, FieldRecipe, Memory, Recipe, Start, FrameRecipe, TooLong, PlaceSelection, Walker};
+pub use walker::{
+    DeviceCall, FieldRecipe, FrameRecipe, Memory, PlaceSelection, Recipe, Start, TooLong, Walker,
+};
 pub use wb_model::device::{JitterRule, Mode, TimeForm};
 
 /// A time on both clocks of the host.

@@ -30,7 +30,7 @@ use crate::random::Random;
 
 mod recipe;
 
-pub use recipe::{FieldRecipe, Recipe, FrameRecipe, PlaceSelection};
+pub use recipe::{FieldRecipe, FrameRecipe, PlaceSelection, Recipe};
 
 /// State that a device keeps from one run to the next, besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -305,7 +305,10 @@ impl Walker {
     /// Like [`poll`](Self::poll), but reads the time only if it builds a packet with a timestamp. Of the two clocks,
     /// only the one for the given format is needed.
     #[inline]
-    pub fn poll_with(&mut self, now: impl FnOnce(TimeForm) -> DeviceTime) -> Option<DeviceCall<'_>> {
+    pub fn poll_with(
+        &mut self,
+        now: impl FnOnce(TimeForm) -> DeviceTime,
+    ) -> Option<DeviceCall<'_>> {
         if self.left == 0 {
             if self.has_reached_count() {
                 return None;

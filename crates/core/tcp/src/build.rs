@@ -152,12 +152,14 @@ impl FrameTemplate {
         out[..6].copy_from_slice(&path.to.0);
         let addresses = path.local.sum(self.v6) + path.remote.sum(self.v6);
         if self.v6 {
-            let (header, _) = Ipv6View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
+            let (header, _) =
+                Ipv6View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
             header.payload_len = (len as u16).into();
             header.src = path.local.to_bits().to_be_bytes();
             header.dst = path.remote.to_bits().to_be_bytes();
         } else {
-            let (header, _) = Ipv4View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
+            let (header, _) =
+                Ipv4View::split_from_mut(&mut out[self.l3..]).expect("room for all headers");
             let total = (Ipv4View::LEN + len) as u16;
             header.total_len = total.into();
             header.id = id.into();

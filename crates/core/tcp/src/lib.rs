@@ -56,7 +56,6 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod sack_scoreboard;
 mod build;
 mod config;
 mod connection;
@@ -66,17 +65,16 @@ mod machine;
 mod message;
 mod mix;
 mod observer;
+mod original_source;
 mod outstanding;
 mod parse;
 mod reader;
 mod reassembly;
-mod rip;
 mod routes;
 mod rtt;
+mod sack_scoreboard;
 mod script;
 mod side_record;
-mod snmp;
-mod original_source;
 mod store;
 mod table;
 mod timer;
@@ -86,8 +84,8 @@ mod tuple;
 pub use addr::{Addr, Pool};
 pub use build::{FrameSink, Frames};
 pub use config::{
-    ServerAnswer, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server, Behaviour,
-    TimeWait, Transport,
+    Behaviour, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server,
+    ServerAnswer, TimeWait, Transport,
 };
 pub use counters::Counters;
 pub use machine::{Cause, IcmpNews, LONGEST_LOOK_AHEAD, LatenessSeries, Machine, Received};
@@ -96,8 +94,6 @@ pub use mix::WeightedRequest;
 pub use observer::{Exchange, Latencies, Observer};
 pub use parse::Checksum;
 pub use reader::Reading;
-pub use rip::update as rip_update;
 pub use routes::Route;
-pub use snmp::{SnmpQuestion, sys_up_time};
 pub use tunnel::Tunnel;
-pub use tuple::{TupleSequence, ReceiveHash, Steering, Tuple, Tuples};
+pub use tuple::{ReceiveHash, Steering, Tuple, TupleSequence, Tuples};

@@ -93,7 +93,11 @@ impl Check {
 /// removed the tag.
 // Force inlining: passing the packet through memory costs 30 instructions per frame.
 #[inline(always)]
-pub(crate) fn parse(frame: &[u8], vlan: Option<u16>, check: Check) -> Result<Packet<'_>, RejectReason> {
+pub(crate) fn parse(
+    frame: &[u8],
+    vlan: Option<u16>,
+    check: Check,
+) -> Result<Packet<'_>, RejectReason> {
     let ethernet: &[u8; 14] = frame.first_chunk().ok_or(RejectReason::Foreign)?;
     let mut kind = be16(ethernet, 12);
     let mut rest = &frame[14..];

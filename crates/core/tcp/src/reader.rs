@@ -1,6 +1,6 @@
 //! Reader: finds the messages in a byte stream that arrives in pieces, with ten bytes of state.
 
-use wb_http1::{MessageEnd, Interim, Progress, Read};
+use wb_http1::{Interim, MessageEnd, Progress, Read};
 
 /// Format of received messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -148,7 +148,9 @@ impl Reassembly {
                 return Some(0);
             }
             let block = NONE;
-            return self.insert_at(at, ReceivedPiece { start, end, block }).then_some(1);
+            return self
+                .insert_at(at, ReceivedPiece { start, end, block })
+                .then_some(1);
         };
         let mut from = start;
         let chunks = bytes.chunks(store.block_len());

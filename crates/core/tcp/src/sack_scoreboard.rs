@@ -127,7 +127,9 @@ impl SackScoreboard {
             return;
         }
         match self.runs.back_mut() {
-            Some(run) if run.at == at && run.fate == SegmentState::Sent && !run.again => run.end = end,
+            Some(run) if run.at == at && run.fate == SegmentState::Sent && !run.again => {
+                run.end = end
+            }
             _ => self.runs.push_back(Run {
                 end,
                 fate: SegmentState::Sent,

@@ -114,7 +114,9 @@ impl OutputScript {
         let mut taken = 0;
         while !bytes.is_empty() {
             if self.blocks.is_empty() || self.ends == store.block_len() {
-                let Some(block) = store.allocate_block() else { break };
+                let Some(block) = store.allocate_block() else {
+                    break;
+                };
                 self.blocks.push_back(block);
                 self.ends = 0;
             }

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use crate::sack_scoreboard::SackScoreboard;
 use crate::connection::NO_SIDE_RECORD;
 use crate::reassembly::Reassembly;
 use crate::routes::DelayedAnswer;
+use crate::sack_scoreboard::SackScoreboard;
 use crate::script::OutputScript;
 use crate::store::Store;
 

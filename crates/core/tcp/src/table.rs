@@ -6,7 +6,7 @@
 
 use crate::addr::Addr;
 use crate::connection::{Conn, Key};
-use crate::timer::{TimerLink, TimerLinks, NONE, UNLINKED};
+use crate::timer::{NONE, TimerLink, TimerLinks, UNLINKED};
 
 const CHUNK: usize = 1 << 12;
 
@@ -395,8 +395,9 @@ mod tests {
     #[test]
     fn the_key_decides_who_shares_a_place() {
         let key = Key::new(Addr::v4(1), 0, 80, 1024);
-        let hashes: std::collections::HashSet<_> =
-            (0..1000).map(|k| ConnectionTable::new(0, k).hash(&key)).collect();
+        let hashes: std::collections::HashSet<_> = (0..1000)
+            .map(|k| ConnectionTable::new(0, k).hash(&key))
+            .collect();
         assert_eq!(hashes.len(), 1000);
     }
 

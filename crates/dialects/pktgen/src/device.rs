@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use crate::address::show_ipv6;
 use wb_model::device::flags::FLAGS;
 use wb_model::device::{DeviceConfig, Flags, Interface, VlanTag, XmitMode};
-use wb_pktgen_device::{Memory, DeviceProgress};
+use wb_pktgen_device::{DeviceProgress, Memory};
 
 /// Identifier of a device, unique within its folder and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

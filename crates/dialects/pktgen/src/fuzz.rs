@@ -1,7 +1,7 @@
 //! Entry point for fuzzers: arbitrary bytes for the control files.
 
 use crate::control::{Effect, Folder, Options};
-use crate::world::{Interface, DeviceTime, World};
+use crate::world::{DeviceTime, Interface, World};
 
 /// A machine with two interfaces that permits everything.
 struct Open;

@@ -2,8 +2,8 @@
 
 use wb_model::capture::FileFormat;
 use wb_pcapng::{
-    EnhancedPacket, MAX_CAPTURED, PacketOptions, PcapWriter, PcapngWriter, Precision, Section,
-    ByteSink, epb_len,
+    ByteSink, EnhancedPacket, MAX_CAPTURED, PacketOptions, PcapWriter, PcapngWriter, Precision,
+    Section, epb_len,
 };
 
 use crate::CaptureSpec;

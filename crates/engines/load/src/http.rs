@@ -13,7 +13,7 @@ use ring::digest::{Context, SHA256};
 use wb_http1::{Version, request};
 use wb_measure::Histogram;
 use wb_model::http::{HttpCall, HttpFailures, HttpJob, HttpTotals, HttpUrl, Judge, Schedule, Seen};
-use wb_tcp::{WeightedRequest, Cause, Counters, Exchange, Message};
+use wb_tcp::{Cause, Counters, Exchange, Message, WeightedRequest};
 
 use crate::shared::LiveTimes;
 

@@ -1,7 +1,7 @@
 //! Builds requests and answers as bytes.
 
 use wb_model::load::{HttpRequest, LoadAnswer, LoadMessage, LoadRoute};
-use wb_tcp::{ServerAnswer, Filler, Message, Route};
+use wb_tcp::{Filler, Message, Route, ServerAnswer};
 
 /// Inputs for messages in addition to the plan.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ impl Making<'_> {
             LoadMessage::Random(len) => self.letters(*len, Filler::Random(self.seed)),
             LoadMessage::File(_) => Message::bytes(self.file?),
             LoadMessage::Http(request) => self.http_request(request),
-            LoadMessage::Rip(first) => Message::bytes(&wb_tcp::rip_update(*first == 2)),
+            LoadMessage::Rip(first) => Message::bytes(&wb_services::rip::update(*first == 2)),
             LoadMessage::Snmp(community) => {
-                Message::bytes(&wb_tcp::sys_up_time(community.as_bytes()).bytes)
+                Message::bytes(&wb_services::snmp::sys_up_time(community.as_bytes()).bytes)
             }
         })
     }

@@ -8,8 +8,8 @@ use wb_model::load::{
 };
 use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
-    ServerAnswer, Client, Close, Config, Destinations, TupleSequence, Pool, Reading, Retransmission, Role,
-    Server, Steering, TimeWait, Transport, Tunnel, Tuples,
+    Client, Close, Config, Destinations, Pool, Reading, Retransmission, Role, Server, ServerAnswer,
+    Steering, TimeWait, Transport, Tunnel, TupleSequence, Tuples,
 };
 use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
 
@@ -508,7 +508,7 @@ impl Build<'_> {
             request: request.ok_or_else(|| self.file_missing("request"))?,
             answer: match &job.request {
                 LoadMessage::Snmp(community) => Reading::Snmp {
-                    id_at: wb_tcp::sys_up_time(community.as_bytes()).id_at,
+                    id_at: wb_services::snmp::sys_up_time(community.as_bytes()).id_at,
                 },
                 _ => reading(job.reading),
             },
@@ -526,9 +526,9 @@ impl Build<'_> {
                 && matches!(job.request, LoadMessage::Bytes(_) | LoadMessage::Random(_)),
             destinations: self.destinations(is_v4)?,
             alternate: match job.request {
-                LoadMessage::Rip(first) => {
-                    Some(wb_tcp::Message::bytes(&wb_tcp::rip_update(first != 2)))
-                }
+                LoadMessage::Rip(first) => Some(wb_tcp::Message::bytes(&wb_services::rip::update(
+                    first != 2,
+                ))),
                 _ => None,
             },
         })

@@ -11,8 +11,8 @@ use wb_port::{
     ChecksumState, PortError, QueuePair, RxFrame, RxQueue, StampSource, TxQueue, prefetch,
 };
 use wb_tcp::{
-    ServerAnswer, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
-    LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, Behaviour, Transport,
+    Behaviour, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
+    LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, ServerAnswer, Transport,
 };
 
 use crate::http::{Account, HttpOutcome, HttpPace};

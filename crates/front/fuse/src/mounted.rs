@@ -519,8 +519,12 @@ impl Watcher {
                 return self.end();
             }
             self.wait_for_news();
-            for (name, writer) in self.shared.waiting.interrupted(pending_signals::is_interrupted) {
-                self.files.interrupted(&name, pending_signals);
+            for (name, writer) in self
+                .shared
+                .waiting
+                .interrupted(pending_signals::is_interrupted)
+            {
+                self.files.interrupted(&name, writer);
             }
         }
     }

@@ -105,7 +105,8 @@ pub fn xdp_abilities(
             },
         }
     };
-    wb_machine::in_namespace(&wire.namespace, inside).map_err(|cause| StartError::host(locator, cause))
+    wb_machine::in_namespace(&wire.namespace, inside)
+        .map_err(|cause| StartError::host(locator, cause))
 }
 
 /// Why an XDP program must not be attached to an interface, not even for a moment.

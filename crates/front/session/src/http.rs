@@ -488,7 +488,9 @@ impl Engine for Https {
             })
             .collect();
         let mut settled = report::settle(&self.plan, &facts, by_job, ended);
-        let syns = self.repeated_syns.zip(wb_machine::counters::repeated_syns());
+        let syns = self
+            .repeated_syns
+            .zip(wb_machine::counters::repeated_syns());
         let syns = syns.map(|(before, after)| after.saturating_sub(before));
         if let Some(report) = &mut settled.http {
             report.repeated_syns = syns;

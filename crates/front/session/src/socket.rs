@@ -351,9 +351,8 @@ const UNPRIVILEGED: &str = "nobody";
 fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     match job.user.as_deref() {
         Some("root") => Ok(()),
-        Some(user) => {
-            wb_machine::user::become_user(user, KeptPrivileges::default()).map_err(StartError::machine)
-        }
+        Some(user) => wb_machine::user::become_user(user, KeptPrivileges::default())
+            .map_err(StartError::machine),
         // A machine may have no such user, and a user namespace knows nobody but its own root, who
         // is none.
         None if rustix::process::geteuid().is_root() => {

@@ -15,8 +15,6 @@
 mod fault;
 
 #[cfg(feature = "bpf")]
-mod shared_map;
-#[cfg(feature = "bpf")]
 #[path = "../../bpf/attach_words.rs"]
 mod attach_words;
 #[cfg(feature = "bpf")]
@@ -32,6 +30,8 @@ mod probe;
 mod receiver;
 #[cfg(feature = "bpf")]
 mod sender;
+#[cfg(feature = "bpf")]
+mod shared_map;
 #[cfg(not(feature = "bpf"))]
 mod unavailable;
 

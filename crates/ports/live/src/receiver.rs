@@ -9,10 +9,10 @@ use wb_measure::{Counters, FlowStats, Histogram, Measurement, SignedHistogram, W
 use wb_port::offload::{Awaited, ReceiveOffload, Refusal};
 use wb_port::{Interface, PortError};
 
-use crate::shared_map::SharedMap;
 use crate::fault;
 use crate::hook::{self, Hook};
 use crate::object::{self, built};
+use crate::shared_map::SharedMap;
 
 /// `struct control` of account.bpf.c.
 #[repr(C)]
@@ -214,7 +214,8 @@ impl Account {
             let map = object::map(&object, name)
                 .and_then(|map| MapHandle::try_from(&map))
                 .map_err(|cause| fault::loading(interface, &cause))?;
-            SharedMap::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+            SharedMap::map(map.as_fd(), len)
+                .map_err(|cause| fault::io(interface, "map counters", cause))
         };
         let control = map(".bss", size_of::<Control>())?;
         let lanes = map("lanes", queues as usize * LANE_LEN)?;
@@ -385,7 +386,8 @@ impl Queue<'_> {
         measurement.flows = (0..self.shared.awaited.flows)
             .map(|f| self.flow(f))
             .collect();
-        measurement.with_unpaired_jitter(self.distribution(offset_of!(QueueAccount, unpaired_jitter)))
+        measurement
+            .with_unpaired_jitter(self.distribution(offset_of!(QueueAccount, unpaired_jitter)))
     }
 }
 
@@ -434,7 +436,9 @@ impl ReceiveOffload for Receiver {
     }
 
     fn ramp_frames(&self) -> u64 {
-        self.queues().map(|q| q.get(offset_of!(QueueAccount, ramp))).sum()
+        self.queues()
+            .map(|q| q.get(offset_of!(QueueAccount, ramp)))
+            .sum()
     }
 
     fn dropped_frames(&self) -> u64 {

@@ -14,9 +14,9 @@ use wb_port::offload::{
 };
 use wb_port::{Interface, PortError};
 
-use crate::shared_map::{SharedMap, word_of};
 use crate::hook::{self, IdleAttachment};
 use crate::object::{self, built};
+use crate::shared_map::{SharedMap, word_of};
 use crate::{MOST_FIELDS, MOST_HEADER, MOST_STREAMS, fault};
 
 const RING: usize = 256;
@@ -91,14 +91,14 @@ struct SenderState {
 
 macro_rules! at {
     ($field:ident) => {
-        offset_of!(State, $field)
+        offset_of!(SenderState, $field)
     };
 }
 
 /// Offset of a field of a stream's `StreamState` in the state.
 macro_rules! lane {
     ($stream:expr, $field:ident) => {
-        offset_of!(State, lane) + $stream * size_of::<Lane>() + offset_of!(Lane, $field)
+        offset_of!(SenderState, lane) + $stream * size_of::<StreamState>() + offset_of!(StreamState, $field)
     };
 }
 
@@ -187,7 +187,8 @@ impl Sender {
         };
         let map = |name, len| {
             let map = object::map(object, name).map_err(failed("find the map"))?;
-            SharedMap::map(map.as_fd(), len).map_err(|cause| fault::io(interface, "map counters", cause))
+            SharedMap::map(map.as_fd(), len)
+                .map_err(|cause| fault::io(interface, "map counters", cause))
         };
         let state = Arc::new(map(".bss", size_of::<SenderState>())?);
         let refused = map("refused", end.max(1) * 8)?;

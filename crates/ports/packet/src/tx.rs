@@ -36,7 +36,12 @@ struct Open {
 }
 
 impl PacketTx {
-    pub(crate) fn new(socket: OwnedFd, slots: Slots, watch: InterfaceWatch, qdisc_bypass: bool) -> Self {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        slots: Slots,
+        watch: InterfaceWatch,
+        qdisc_bypass: bool,
+    ) -> Self {
         Self {
             open: Some(Open {
                 socket,

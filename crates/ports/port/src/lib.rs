@@ -27,15 +27,15 @@ mod error;
 mod facts;
 mod frame;
 mod notify;
+mod port_steering;
 mod prefetch;
 mod queue;
 mod refused;
-mod port_steering;
 
 pub use error::PortError;
 pub use facts::{Interface, PortFacts, Speed, StampSource};
 pub use frame::{ChecksumState, RxFrame, Slot, StrippedVlan};
 pub use notify::Notify;
+pub use port_steering::PortSteering;
 pub use prefetch::prefetch;
 pub use queue::{QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
-pub use port_steering::PortSteering;

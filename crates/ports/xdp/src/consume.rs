@@ -71,8 +71,8 @@ mod with_bpf {
     use rustix::net::netdevice;
 
     use super::{Interface, PortError};
-    use crate::port_errors;
     use crate::object::{self, built};
+    use crate::port_errors;
     use crate::program::{errno, index, quiet};
 
     pub(super) struct Consumer {
@@ -84,7 +84,8 @@ mod with_bpf {
 
     impl Consumer {
         pub(super) fn dropped(&self) -> Result<u64, PortError> {
-            let failed = |cause| port_errors::io(&self.interface, "count the consumed frames", cause);
+            let failed =
+                |cause| port_errors::io(&self.interface, "count the consumed frames", cause);
             let each = self
                 .consumed
                 .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -160,8 +161,9 @@ mod with_bpf {
     /// Checks the name, because the index alone could match another interface in the wrong namespace.
     fn check(interface: &Interface) -> Result<(), PortError> {
         let Interface { name, index, .. } = interface;
-        let any = UnixDatagram::unbound()
-            .map_err(|cause| port_errors::io(interface, "open a socket for link requests", cause))?;
+        let any = UnixDatagram::unbound().map_err(|cause| {
+            port_errors::io(interface, "open a socket for link requests", cause)
+        })?;
         if netdevice::index_to_name(&any, *index).as_deref() == Ok(name) {
             return Ok(());
         }

@@ -13,7 +13,6 @@
 #[path = "../../bpf/attach_words.rs"]
 mod attach_words;
 pub mod consume;
-mod port_errors;
 mod group;
 mod link;
 #[cfg(feature = "bpf")]
@@ -21,6 +20,7 @@ mod link;
 mod object;
 mod options;
 mod port;
+mod port_errors;
 mod probe;
 #[cfg(feature = "bpf")]
 mod program;

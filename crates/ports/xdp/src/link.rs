@@ -46,8 +46,9 @@ pub(crate) struct CarrierReader {
 
 impl CarrierReader {
     pub(crate) fn new(interface: &Interface) -> Result<Self, PortError> {
-        let socket = UnixDatagram::unbound()
-            .map_err(|cause| port_errors::io(interface, "open a socket for link requests", cause))?;
+        let socket = UnixDatagram::unbound().map_err(|cause| {
+            port_errors::io(interface, "open a socket for link requests", cause)
+        })?;
         let mut name = [0; libc::IFNAMSIZ];
         // One byte stays 0 as the terminator.
         for (to, from) in name[..libc::IFNAMSIZ - 1]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
-use crate::port_errors::Failure;
 use crate::link::{self, CarrierReader};
 use crate::options::{Mode, RX_HEADROOM, XdpOptions};
+use crate::port_errors::Failure;
 #[cfg(feature = "bpf")]
 use crate::program::{self, Abilities, AttachMode, Program};
 use crate::rx::XdpRx;
@@ -213,7 +213,8 @@ impl Attempt {
             } => "native zero copy",
             #[cfg(feature = "bpf")]
             Self::With {
-                hook: AttachMode::Native, ..
+                hook: AttachMode::Native,
+                ..
             } => "native copy",
             #[cfg(feature = "bpf")]
             Self::With {

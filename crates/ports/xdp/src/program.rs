@@ -14,9 +14,9 @@ use wb_filter::{Program as Filter, ebpf};
 use wb_port::Interface;
 
 use crate::attach_words;
-use crate::port_errors::{self, Failure};
 use crate::object::{self, built};
 use crate::options::Select;
+use crate::port_errors::{self, Failure};
 
 /// Attach mode of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,11 @@ impl Program {
     }
 
     /// Attaches the program, for as long as the returned link is open.
-    pub(crate) fn attach(&self, interface: &Interface, hook: AttachMode) -> Result<OwnedFd, Failure> {
+    pub(crate) fn attach(
+        &self,
+        interface: &Interface,
+        hook: AttachMode,
+    ) -> Result<OwnedFd, Failure> {
         self.link(interface, hook)
             .map_err(|cause| self.attach_error(interface, hook, cause))
     }
@@ -315,9 +319,11 @@ impl Program {
             Errno::RANGE if hook == AttachMode::Native && interface.kernel_driver == "veth" => {
                 format!("; try `ip link set dev {name} mtu 1500` at both ends")
             }
-            Errno::NOSPC if hook == AttachMode::Native && interface.kernel_driver == "veth" => format!(
-                "; it needs as many receive queues as the other end has transmit queues: try `ethtool -L {name} rx N`"
-            ),
+            Errno::NOSPC if hook == AttachMode::Native && interface.kernel_driver == "veth" => {
+                format!(
+                    "; it needs as many receive queues as the other end has transmit queues: try `ethtool -L {name} rx N`"
+                )
+            }
             _ if hook == AttachMode::Native => "; see `wirebench doctor`".to_owned(),
             _ => String::new(),
         };

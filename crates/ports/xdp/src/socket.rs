@@ -21,9 +21,9 @@ use rustix::net::{
 };
 use wb_port::Interface;
 
-use crate::port_errors::{self, Failure};
 use crate::options::{BusyPoll, XdpOptions};
-use crate::ring::{Consumer, Descriptor, RingMapping, Producer};
+use crate::port_errors::{self, Failure};
+use crate::ring::{Consumer, Descriptor, Producer, RingMapping};
 use crate::umem::{self, Area};
 
 /// A kernel worker frees the pool of a closed socket; the queue counts as in use for about 200 ms. Any other owner
@@ -163,7 +163,8 @@ pub(crate) fn open_queue(
             addr: SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface.index, queue),
             shared_umem_fd: std::os::fd::AsFd::as_fd(&first),
         };
-        bind(&second, &address).map_err(|cause| port_errors::bind(interface, queue, false, cause))?;
+        bind(&second, &address)
+            .map_err(|cause| port_errors::bind(interface, queue, false, cause))?;
     }
     Ok((sending, receiving))
 }

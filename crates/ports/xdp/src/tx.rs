@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wb_port::{Interface, PortError, Slot, TxCounters, TxQueue};
 
-use crate::port_errors;
 use crate::link::CarrierReader;
+use crate::port_errors;
 use crate::ring::{Consumer, Descriptor, Producer};
 use crate::socket::{TxParts, kick_tx};
 use crate::umem::Area;

@@ -29,7 +29,9 @@ pub(crate) fn map(frame_size: u32, first: u32, second: u32) -> io::Result<(Area,
     let total = first
         .checked_add(second)
         .ok_or(io::ErrorKind::InvalidInput)?;
-    let memory = Arc::new(RingMapping::anonymous(total as usize * frame_size as usize)?);
+    let memory = Arc::new(RingMapping::anonymous(
+        total as usize * frame_size as usize,
+    )?);
     let area = |frames| Area {
         memory: Arc::clone(&memory),
         frames,

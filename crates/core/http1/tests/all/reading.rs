@@ -1,7 +1,7 @@
 //! A stream reads the same however it is cut into pieces.
 
 use proptest::prelude::*;
-use wb_http1::{MessageEnd, Interim, Reader};
+use wb_http1::{Interim, MessageEnd, Reader};
 
 use crate::stream::{Outcome, Seen, bytes, cut, read};
 

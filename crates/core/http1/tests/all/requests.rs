@@ -1,7 +1,7 @@
 //! Requests that are built, and texts of requests that are checked.
 
 use proptest::prelude::*;
-use wb_http1::{RequestInfo, RequestError, TextFault, Version, request, requests};
+use wb_http1::{RequestError, RequestInfo, TextFault, Version, request, requests};
 
 fn made(
     method: &str,

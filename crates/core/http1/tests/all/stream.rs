@@ -1,6 +1,6 @@
 //! Reads streams in pieces and records everything that was seen.
 
-use wb_http1::{MessageEnd, Progress, Read, Reader, MessageSink};
+use wb_http1::{MessageEnd, MessageSink, Progress, Read, Reader};
 
 /// A message that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A client that records what it receives.
 
 use wb_http2::{
-    Http2Connection, Decoder, Http2Fault, ResponseSink, Http2Step,
+    Decoder, Http2Connection, Http2Fault, Http2Step, ResponseSink,
     frame::{self, flag, kind},
 };
 

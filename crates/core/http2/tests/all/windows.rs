@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use wb_http2::{
-    Http2Connection, Decoder, ResponseSink, Http2Step, FailureReason,
-    frame::{self, HEAD_LEN, FrameHeader, LONGEST_PAYLOAD, flag, kind, setting},
+    Decoder, FailureReason, Http2Connection, Http2Step, ResponseSink,
+    frame::{self, FrameHeader, HEAD_LEN, LONGEST_PAYLOAD, flag, kind, setting},
 };
 
 use crate::kit::greeting;

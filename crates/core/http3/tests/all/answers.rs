@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wb_http3::{
-    Http3Connection, Decoder, Http3Fault, ResponseSink, Http3Step, StreamFailure,
+    Decoder, Http3Connection, Http3Fault, Http3Step, ResponseSink, StreamFailure,
     frame::{self, code, kind},
     qpack, request,
 };
@@ -108,7 +108,8 @@ fn answers_of_every_form_are_whole_in_pieces_of_every_size() {
 
 #[test]
 fn an_answer_to_head_and_those_without_body_may_name_its_length() {
-    let ended = |stream: &[u8], head| matches!(read(stream, head, 3), Ok(Some(Http3Step::Ended { .. })));
+    let ended =
+        |stream: &[u8], head| matches!(read(stream, head, 3), Ok(Some(Http3Step::Ended { .. })));
     assert!(ended(&head(&OK), true));
     assert!(!ended(&head(&OK), false));
     assert!(ended(

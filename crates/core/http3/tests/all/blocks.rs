@@ -1,7 +1,7 @@
 //! Header blocks: RFC 9204.
 
 use proptest::prelude::*;
-use wb_http2::blocks::{Coding as _, BlockError};
+use wb_http2::blocks::{BlockError, Coding as _};
 use wb_http3::qpack::{self, Qpack};
 
 /// Decodes all fields of a block.

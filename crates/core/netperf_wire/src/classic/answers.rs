@@ -4,7 +4,7 @@ use super::{ClassicKind, ClassicLayout};
 use crate::error::AnswerError;
 use crate::framer::Generation;
 use crate::values::{CpuMethod, TestLength};
-use crate::words::{Words, WordWriter};
+use crate::words::{WordWriter, Words};
 
 /// Parameters that the server of a classic test has set up. Its timer runs from now on. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

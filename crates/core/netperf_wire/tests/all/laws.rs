@@ -75,7 +75,12 @@ impl Dice {
     }
 
     fn family(&mut self) -> WireFamily {
-        [WireFamily::Any, WireFamily::V4, WireFamily::V6, WireFamily::Rds][self.below(4) as usize]
+        [
+            WireFamily::Any,
+            WireFamily::V4,
+            WireFamily::V6,
+            WireFamily::Rds,
+        ][self.below(4) as usize]
     }
 
     fn request(&mut self, generation: Generation) -> OmniRequest {

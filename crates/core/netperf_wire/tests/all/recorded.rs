@@ -219,7 +219,8 @@ fn check_results(name: &str, request: &OmniRequest, response: &OmniResponse, byt
         );
     }
     if let TestLength::Units(count) = request.length
-        && (request.direction == DataDirection::Both || request.direction == DataDirection::ConnectOnly)
+        && (request.direction == DataDirection::Both
+            || request.direction == DataDirection::ConnectOnly)
     {
         assert_eq!(results.transactions, count, "{name}");
     }

@@ -5,9 +5,9 @@ use crate::reference::{self, File, Order, Packet, Piece};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wb_pcapng::{
-    Block, Custom, Decoder, EnhancedPacket, Error, Event, Interface, MAX_BLOCK, MAX_CAPTURED,
-    MAX_METADATA, PacketOptions, PcapWriter, PcapngWriter, Precision, FormatProblem, Reader, Record,
-    Section, Statistics, IntactPart, epb_len, fuzz,
+    Block, Custom, Decoder, EnhancedPacket, Error, Event, FormatProblem, IntactPart, Interface,
+    MAX_BLOCK, MAX_CAPTURED, MAX_METADATA, PacketOptions, PcapWriter, PcapngWriter, Precision,
+    Reader, Record, Section, Statistics, epb_len, fuzz,
 };
 
 const LITTLE: Order = Order { big: false };
@@ -360,7 +360,10 @@ fn frames_of_some_link_types_may_be_longer() {
     let mut ethernet = Vec::new();
     PcapWriter::new(1, &mut ethernet).record(5, frame.len() as u32, &frame, &mut ethernet);
     let error = Reader::new(&ethernet).unwrap().next().unwrap().unwrap_err();
-    assert!(matches!(error.problem, FormatProblem::TooLarge { .. }), "{error}");
+    assert!(
+        matches!(error.problem, FormatProblem::TooLarge { .. }),
+        "{error}"
+    );
     for (link_type, most) in [
         (1, 262_144),
         (231, 128 << 20),

@@ -1,9 +1,9 @@
 //! Capture files as literal bytes.
 
 use wb_pcapng::{
-    Block, Decoder, EnhancedPacket, Event, Fixed, Format, Interface, LINK_ETHERNET, PacketOptions,
-    PcapWriter, PcapngWriter, Precision, FormatProblem, Reader, Record, Section, Statistics, Summary,
-    TimeUnit, epb_len,
+    Block, Decoder, EnhancedPacket, Event, Fixed, Format, FormatProblem, Interface, LINK_ETHERNET,
+    PacketOptions, PcapWriter, PcapngWriter, Precision, Reader, Record, Section, Statistics,
+    Summary, TimeUnit, epb_len,
 };
 
 const Q: &str = "020000000002 020000000001 0800 4500002e 00000000 4011 6623 0a4d0001 0a4d0002 0009 0009 001a 0000 5742

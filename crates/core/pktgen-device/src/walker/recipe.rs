@@ -169,9 +169,10 @@ impl Walker {
         let places = match (&order, c.uses_imix()) {
             (None, _) => Vec::new(),
             (Some(_), true) => self.bins.iter().map(|bin| u16::from(*bin)).collect(),
-            (Some(PlaceSelection::Drawn { places, .. } | PlaceSelection::InOrder { places, .. }), false) => {
-                (0..*places).map(|place| place as u16).collect()
-            }
+            (
+                Some(PlaceSelection::Drawn { places, .. } | PlaceSelection::InOrder { places, .. }),
+                false,
+            ) => (0..*places).map(|place| place as u16).collect(),
         };
         let udp_at = headers - 8;
         let templates = sizes.iter().map(|size| self.template(*size, &fields));
@@ -292,17 +293,18 @@ impl Walker {
         self.regular_macs(&mut walks)?;
         self.regular_tags(&mut walks);
         let udp_at = self.headers as usize - 8;
-        let field = |walks: &mut RecipeWalks, at, width, (first, turn): (u32, PlaceSelection), in_ip| {
-            walks.fields.push(FieldRecipe {
-                at,
-                width,
-                mask: u64::MAX >> (64 - 8 * u32::from(width)),
-                first: first.into(),
-                turn,
-                in_ip,
-                in_udp: true,
-            });
-        };
+        let field =
+            |walks: &mut RecipeWalks, at, width, (first, turn): (u32, PlaceSelection), in_ip| {
+                walks.fields.push(FieldRecipe {
+                    at,
+                    width,
+                    mask: u64::MAX >> (64 - 8 * u32::from(width)),
+                    first: first.into(),
+                    turn,
+                    in_ip,
+                    in_udp: true,
+                });
+            };
         for (at, min, max, flag, current) in [
             (
                 0,

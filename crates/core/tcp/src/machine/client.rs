@@ -5,7 +5,7 @@ use wb_http1::{Progress, Read};
 use super::{Cause, LatenessSeries, Machine, after};
 use crate::build::{FrameSink, SegmentHeader};
 use crate::config::{Client, Close};
-use crate::connection::{ENDLESS, Key, ConnectionState, flag, pack_ns, unpack_ns};
+use crate::connection::{ConnectionState, ENDLESS, Key, flag, pack_ns, unpack_ns};
 use crate::observer::{Exchange, Observer};
 use crate::script::Origin;
 use crate::side_record::SentRequest;
@@ -60,7 +60,13 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Like [`Machine::launch`], for connections that are opened later than they were due.
-    pub fn launch_late(&mut self, now: u64, n: u32, late: LatenessSeries, sink: &mut impl FrameSink) -> u32 {
+    pub fn launch_late(
+        &mut self,
+        now: u64,
+        n: u32,
+        late: LatenessSeries,
+        sink: &mut impl FrameSink,
+    ) -> u32 {
         for launched in 0..n {
             if self.finishing || !self.open_one(now, late.of_action(launched), sink) {
                 return launched;

@@ -5,14 +5,15 @@
 //! out of order or a duplicate. Any other answer is attributed to the oldest request of the flow, and the measured time
 //! is an estimate ([`crate::Counters::udp_by_order`]).
 
+use wb_services::snmp;
+
 use super::{Cause, Machine, after};
 use crate::build::FrameSink;
 use crate::connection::{Conn, ENDLESS, Key, flag};
 use crate::observer::Observer;
-use crate::outstanding::{RequestState, FoundRequest, NUMBER_LEN};
-use crate::parse::Packet;
-use crate::snmp;
 use crate::original_source::{Proxy, read_proxy, uoa};
+use crate::outstanding::{FoundRequest, NUMBER_LEN, RequestState};
+use crate::parse::Packet;
 
 /// UDP flow: at least one request was sent. These flags reuse bits that only TCP needs.
 const ASKED: u16 = flag::WAITING;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{Cause, Machine};
 use crate::addr::Addr;
 use crate::build::FrameSink;
-use crate::connection::{Key, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
+use crate::connection::{ConnectionState, Key, NO_SIDE_RECORD, before, flag, pack};
 use crate::icmp_error::{IcmpErrorKind, parse};
 use crate::observer::Observer;
 

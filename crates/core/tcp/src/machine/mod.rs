@@ -1,10 +1,10 @@
 //! State machine of a client or a server: turns received frames, expired timers and requests of the caller into frames.
 
-mod paced_requests;
 mod client;
 mod datagram;
 mod icmp_error;
 mod output;
+mod paced_requests;
 mod recovery;
 mod segment;
 mod server;
@@ -18,15 +18,17 @@ use wb_wire::{MacAddr, tcp_flags};
 
 use crate::addr::{Addr, Pool};
 use crate::build::{Builder, FrameSink, Path};
-use crate::config::{ServerAnswer, Client, Config, ConfigError, Destinations, Role, Behaviour, Transport};
-use crate::connection::{Conn, ENDLESS, Key, ConnectionState, before};
+use crate::config::{
+    Behaviour, Client, Config, ConfigError, Destinations, Role, ServerAnswer, Transport,
+};
+use crate::connection::{Conn, ConnectionState, ENDLESS, Key, before};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::mix::Mix;
 use crate::observer::Observer;
 use crate::outstanding::{NUMBER_LEN, Outstanding};
-use crate::parse::{Check, Checksum, RejectReason, Packet, parse};
-use crate::reader::{StreamReader, Reading};
+use crate::parse::{Check, Checksum, Packet, RejectReason, parse};
+use crate::reader::{Reading, StreamReader};
 use crate::routes::Routes;
 use crate::script::{Text, continue_answer};
 use crate::side_record::SideRecords;
@@ -43,8 +45,8 @@ const LEAST_TIMEOUT: u64 = 200_000_000;
 /// Minimum size of the blocks that store out-of-order data, in bytes.
 const LEAST_BLOCK: usize = 2048;
 
-pub use paced_requests::LatenessSeries;
 pub use icmp_error::IcmpNews;
+pub use paced_requests::LatenessSeries;
 
 /// Result of offering a frame to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -500,7 +502,9 @@ impl<O: Observer> Machine<O> {
         }
         let result = match parse(frame, self.config.vlan, self.check(known)) {
             Ok(packet) => self.process_packet(now, &packet, sink),
-            Err(RejectReason::Foreign) if self.icmp_error(now, frame, self.config.vlan, sink) => Ok(()),
+            Err(RejectReason::Foreign) if self.icmp_error(now, frame, self.config.vlan, sink) => {
+                Ok(())
+            }
             Err(other) => Err(other),
         };
         self.received(frame, result)

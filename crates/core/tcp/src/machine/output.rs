@@ -4,7 +4,7 @@ use wb_wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 use super::Machine;
 use crate::build::{FrameSink, SegmentHeader};
-use crate::connection::{Conn, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
+use crate::connection::{Conn, ConnectionState, NO_SIDE_RECORD, before, flag, pack};
 use crate::counters::Counters;
 use crate::message::Message;
 use crate::observer::Observer;
@@ -130,7 +130,11 @@ impl<O: Observer> Machine<O> {
 
     /// Reads the side record before the next segment.
     #[inline(never)]
-    fn segment_hints(conn: &Conn, side_records: &SideRecords, sack: &mut [u8; LONGEST_SACK]) -> SegmentHints {
+    fn segment_hints(
+        conn: &Conn,
+        side_records: &SideRecords,
+        sack: &mut [u8; LONGEST_SACK],
+    ) -> SegmentHints {
         let mut hints = SegmentHints {
             pipe: conn.data_in_flight(),
             lost: None,
@@ -156,7 +160,12 @@ impl<O: Observer> Machine<O> {
 
     /// Updates the side record after a segment was sent.
     #[inline(never)]
-    fn note_side_record(now: u64, conn: &mut Conn, side_records: &mut SideRecords, next: &NextSegment) {
+    fn note_side_record(
+        now: u64,
+        conn: &mut Conn,
+        side_records: &mut SideRecords,
+        next: &NextSegment,
+    ) {
         let Some(side_record) = side_records.get(conn.side_record) else {
             return;
         };
@@ -225,7 +234,10 @@ impl<O: Observer> Machine<O> {
             };
             return some(conn.oldest, flags, 0);
         }
-        if !matches!(conn.state, ConnectionState::Open | ConnectionState::TimeWait) {
+        if !matches!(
+            conn.state,
+            ConnectionState::Open | ConnectionState::TimeWait
+        ) {
             // No segment may overtake the SYN in flight.
             return None;
         }
@@ -294,7 +306,10 @@ impl<O: Observer> Machine<O> {
     pub(super) fn send_reset(&mut self, id: u32, sink: &mut impl FrameSink) {
         let conn = self.table.slab.get(id);
         // No RST if the SYN was never answered.
-        if !matches!(conn.state, ConnectionState::Open | ConnectionState::SynReceived) {
+        if !matches!(
+            conn.state,
+            ConnectionState::Open | ConnectionState::SynReceived
+        ) {
             return;
         }
         let Some(out) = sink.lend() else {
@@ -430,7 +445,12 @@ fn count_sent(
 }
 
 #[cold]
-fn count_again(counters: &mut Counters, side_records: &SideRecords, conn: &Conn, next: &NextSegment) {
+fn count_again(
+    counters: &mut Counters,
+    side_records: &SideRecords,
+    conn: &Conn,
+    next: &NextSegment,
+) {
     let is_syn = next.flags & SYN != 0;
     let is_old = is_syn
         || next.is_lost

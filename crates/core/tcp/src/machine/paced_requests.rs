@@ -6,7 +6,7 @@
 use super::Machine;
 use crate::build::{FrameSink, Repeated};
 use crate::config::Close;
-use crate::connection::{Conn, ENDLESS, ConnectionState, flag};
+use crate::connection::{Conn, ConnectionState, ENDLESS, flag};
 use crate::observer::Observer;
 use crate::timer::NONE;
 
@@ -61,7 +61,13 @@ impl<O: Observer> Machine<O> {
     }
 
     /// Like [`Machine::ask`], for requests that are sent later than they were due.
-    pub fn ask_late(&mut self, now: u64, n: u32, late: LatenessSeries, sink: &mut impl FrameSink) -> u32 {
+    pub fn ask_late(
+        &mut self,
+        now: u64,
+        n: u32,
+        late: LatenessSeries,
+        sink: &mut impl FrameSink,
+    ) -> u32 {
         let mut asked = 0;
         if self.finishing || !self.paced {
             return 0;

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::segment::WIDEST;
-use crate::connection::{NO_SIDE_RECORD, ConnectionState, before, flag, pack};
+use crate::connection::{ConnectionState, NO_SIDE_RECORD, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, sack_blocks};
 

@@ -6,8 +6,8 @@ use super::icmp_error::segment_size;
 use super::recovery::half;
 use super::{Cause, Machine};
 use crate::build::FrameSink;
-use crate::config::{Close, Behaviour, TimeWait};
-use crate::connection::{Conn, ENDLESS, NO_SIDE_RECORD, ConnectionState, before, flag, pack};
+use crate::config::{Behaviour, Close, TimeWait};
+use crate::connection::{Conn, ConnectionState, ENDLESS, NO_SIDE_RECORD, before, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 
@@ -149,7 +149,13 @@ impl<O: Observer> Machine<O> {
 
     /// Sends what is due, sets the timer, and ends the connection if it is over.
     #[inline]
-    pub(super) fn send_and_set_timer(&mut self, now: u64, id: u32, restart: bool, sink: &mut impl FrameSink) {
+    pub(super) fn send_and_set_timer(
+        &mut self,
+        now: u64,
+        id: u32,
+        restart: bool,
+        sink: &mut impl FrameSink,
+    ) {
         self.output(now, id, sink);
         let conn = self.table.slab.get(id);
         if conn.side_record != NO_SIDE_RECORD {
@@ -234,7 +240,10 @@ impl<O: Observer> Machine<O> {
                 conn.expiries = conn.expiries.min(1);
             }
             let flight = conn.in_flight();
-            if scored && conn.state == ConnectionState::Open && self.score(now, id, packet, 0, flight) {
+            if scored
+                && conn.state == ConnectionState::Open
+                && self.score(now, id, packet, 0, flight)
+            {
                 return Some(0);
             }
             let conn = self.table.slab.get(id);

@@ -8,10 +8,10 @@ use super::{Cause, Machine};
 use crate::build::FrameSink;
 use crate::connection::{ENDLESS, NO_SIDE_RECORD, flag};
 use crate::observer::Observer;
-use crate::routes::{RouteSearch, DelayedAnswer};
+use crate::original_source::{Proxy, read_proxy};
+use crate::routes::{DelayedAnswer, RouteSearch};
 use crate::script::Origin;
 use crate::side_record::SideRecord;
-use crate::original_source::{Proxy, read_proxy};
 
 /// Value of `outstanding` of a server connection after the check for a PROXY header.
 pub(super) const PROXY_READ: u16 = 1;

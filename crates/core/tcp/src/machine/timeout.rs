@@ -2,11 +2,11 @@
 
 use super::recovery::half;
 use super::{Cause, Machine, after};
-use crate::sack_scoreboard::NEVER;
 use crate::build::FrameSink;
 use crate::config::TimeWait;
-use crate::connection::{ENDLESS, NO_SIDE_RECORD, ConnectionState, flag, pack};
+use crate::connection::{ConnectionState, ENDLESS, NO_SIDE_RECORD, flag, pack};
 use crate::observer::Observer;
+use crate::sack_scoreboard::NEVER;
 
 impl<O: Observer> Machine<O> {
     /// Sets the single timer of a connection to the earliest event.
@@ -83,7 +83,9 @@ impl<O: Observer> Machine<O> {
         let conn = self.table.slab.get(id);
         let config = &self.config;
         let (period, cause) = match conn.state {
-            ConnectionState::SynSent | ConnectionState::SynReceived => (config.connect_timeout, Cause::Connect),
+            ConnectionState::SynSent | ConnectionState::SynReceived => {
+                (config.connect_timeout, Cause::Connect)
+            }
             _ if conn.has(flag::FIN_QUEUED) && conn.queued_len == 0 => {
                 (config.close_timeout, Cause::Close)
             }
@@ -158,7 +160,10 @@ impl<O: Observer> Machine<O> {
             self.restart_timer(now, id);
             return;
         }
-        if conn.in_flight() > 0 && conn.state == ConnectionState::Open && self.gives_time(now, id, sink) {
+        if conn.in_flight() > 0
+            && conn.state == ConnectionState::Open
+            && self.gives_time(now, id, sink)
+        {
             return;
         }
         let conn = self.table.slab.get(id);

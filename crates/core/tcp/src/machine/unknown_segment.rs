@@ -6,7 +6,7 @@ use super::Machine;
 use super::icmp_error::segment_size;
 use crate::addr::Addr;
 use crate::build::{FrameSink, SegmentHeader};
-use crate::connection::{Key, ConnectionState, flag, pack};
+use crate::connection::{ConnectionState, Key, flag, pack};
 use crate::observer::Observer;
 use crate::parse::{Packet, syn_options};
 

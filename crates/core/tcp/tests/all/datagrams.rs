@@ -3,6 +3,7 @@
 use crate::common::*;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
+use wb_services::snmp::sys_up_time;
 use wb_tcp::*;
 use wb_wire::{AddrSet, Ethernet, Ipv4, checksum};
 

@@ -193,7 +193,11 @@ fn requests_are_read_in_order_and_counted_once() {
 fn times(answer: u32, wire: Wire, seeds: std::ops::Range<u64>) -> Vec<u64> {
     let mut times = Vec::new();
     for seed in seeds {
-        let (mut c, s) = fixed(Message::bytes(b"x"), ServerAnswer::Message(pattern(answer)), 1);
+        let (mut c, s) = fixed(
+            Message::bytes(b"x"),
+            ServerAnswer::Message(pattern(answer)),
+            1,
+        );
         c.close = Close::Fin;
         let mut talk = Talk::new(c, s, Wire { seed, ..wire });
         talk.world.launch(1);
@@ -257,7 +261,11 @@ fn the_end_of_a_stream_may_come_first() {
             late: 300,
             ..BAD
         };
-        let (c, mut s) = fixed(Message::bytes(b"x"), ServerAnswer::Message(pattern(9000)), 1);
+        let (c, mut s) = fixed(
+            Message::bytes(b"x"),
+            ServerAnswer::Message(pattern(9000)),
+            1,
+        );
         s.answers = Some(1);
         let mut talk = Talk::new(c, s, wire);
         talk.world.launch(1);

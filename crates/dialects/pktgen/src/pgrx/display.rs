@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{CpuStatistics, CpuSample};
+use super::{CpuSample, CpuStatistics};
 
 /// Format for reading.
 pub(super) fn human(rows: &BTreeMap<u32, CpuStatistics>) -> String {

@@ -8,7 +8,9 @@ mod display;
 use std::collections::BTreeMap;
 
 use wb_pktgen_device::DeviceTime;
-pub use wb_pktgen_device::{JitterRule, Mode, PktgenFrame, CpuStatistics, CpuSample, classify_pktgen};
+pub use wb_pktgen_device::{
+    CpuSample, CpuStatistics, JitterRule, Mode, PktgenFrame, classify_pktgen,
+};
 use wb_wire::PktgenTag;
 
 /// Version of the receiver.
@@ -114,7 +116,10 @@ impl Receiver {
     /// Makes a disabled receiver with a row for each of `cpus`.
     pub fn new(cpus: impl IntoIterator<Item = u32>, dialect: Dialect) -> Self {
         Self {
-            rows: cpus.into_iter().map(|cpu| (cpu, CpuStatistics::default())).collect(),
+            rows: cpus
+                .into_iter()
+                .map(|cpu| (cpu, CpuStatistics::default()))
+                .collect(),
             dialect,
             enabled: None,
             sending: false,

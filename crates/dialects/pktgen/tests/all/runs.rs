@@ -2,7 +2,7 @@
 
 use wb_pktgen::control::{Effect, Folder, Options};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{Interface, DeviceTime, World};
+use wb_pktgen::world::{DeviceTime, Interface, World};
 
 struct Host;
 

@@ -28,7 +28,7 @@ use wb_model::units::Mac;
 use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
 use wb_pktgen::pgrx::Dialect;
-use wb_pktgen::world::{Interface, Link, DeviceTime, World};
+use wb_pktgen::world::{DeviceTime, Interface, Link, World};
 use wb_pktgen_device::TimeForm;
 use wb_wire::PktgenTag;
 

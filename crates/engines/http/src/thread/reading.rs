@@ -7,7 +7,7 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use rustls::AlertDescription;
-use wb_http1::{Progress, Read, MessageSink};
+use wb_http1::{MessageSink, Progress, Read};
 use wb_model::http::Judge;
 
 use super::{CALLS, Goes, Thread, now};

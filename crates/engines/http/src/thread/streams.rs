@@ -1,6 +1,6 @@
 //! HTTP/2: requests are streams of a connection.
 
-use wb_http2::{Http2Connection as Protocol, ResponseSink, Http2Step, FailureReason, frame};
+use wb_http2::{FailureReason, Http2Connection as Protocol, Http2Step, ResponseSink, frame};
 use wb_model::http::Judge;
 
 use super::{Goes, Thread, tally};

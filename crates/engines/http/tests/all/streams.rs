@@ -13,7 +13,7 @@ use std::{
 use wb_http::Outcome;
 use wb_http2::{
     encode,
-    frame::{self, HEAD_LEN, FrameHeader, code, flag, kind, setting},
+    frame::{self, FrameHeader, HEAD_LEN, code, flag, kind, setting},
 };
 use wb_model::{
     http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpStage, HttpTotals, HttpVersion},

@@ -6,8 +6,9 @@ use wb_model::socket::{
     ReceiveBy, SendBy, SocketJob, SocketOptions, SocketProtocol, SocketSide, SocketType as Kind,
 };
 use wb_netperf_wire::{
-    ClassicRequest, ClassicTest, DatagramTest, DataDirection, ExchangeTest, WireFamily, Features, Flags,
-    Name, OmniRequest, Request, RequestExtension, WireSocketType, StreamTest, TestLength, WireAddress,
+    ClassicRequest, ClassicTest, DataDirection, DatagramTest, ExchangeTest, Features, Flags, Name,
+    OmniRequest, Request, RequestExtension, StreamTest, TestLength, WireAddress, WireFamily,
+    WireSocketType,
 };
 
 use super::{role::Role, target::DataEnds};

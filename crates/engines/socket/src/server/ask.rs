@@ -6,8 +6,8 @@ use wb_model::{
     units::Span,
 };
 use wb_netperf_wire::{
-    ClassicKind, ClassicRequest, ClassicTest, DataDirection, WireFamily, Features, Flags, OmniRequest,
-    RequestExtension, WireAddress,
+    ClassicKind, ClassicRequest, ClassicTest, DataDirection, Features, Flags, OmniRequest,
+    RequestExtension, WireAddress, WireFamily,
 };
 
 use crate::agreement::{self, Agrees as _, Length};
@@ -105,7 +105,9 @@ impl Ask {
             .map_or(Features::NONE, |wants| wants.features);
         let flags = request.flags;
         let protocol = match request.protocol {
-            0 if request.socket_type == wb_netperf_wire::WireSocketType::Datagram => SocketProtocol::Udp,
+            0 if request.socket_type == wb_netperf_wire::WireSocketType::Datagram => {
+                SocketProtocol::Udp
+            }
             6 if features.contains(Features::MPTCP) => SocketProtocol::Mptcp,
             0 | 6 => SocketProtocol::Tcp,
             17 => SocketProtocol::Udp,
@@ -165,7 +167,9 @@ impl Ask {
             socket_type: match (request.socket_type, protocol) {
                 (_, SocketProtocol::Dccp) => None,
                 (wb_netperf_wire::WireSocketType::Stream, protocol) if protocol.connects() => None,
-                (wb_netperf_wire::WireSocketType::Datagram, protocol) if !protocol.connects() => None,
+                (wb_netperf_wire::WireSocketType::Datagram, protocol) if !protocol.connects() => {
+                    None
+                }
                 (wb_netperf_wire::WireSocketType::Stream, _) => Some(SocketType::Stream),
                 (wb_netperf_wire::WireSocketType::Datagram, _) => Some(SocketType::Dgram),
                 (wb_netperf_wire::WireSocketType::Dccp, _) => Some(SocketType::Dccp),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use wb_model::socket::{ReceiveBy, SocketOptions, SocketProtocol, SocketSide};
-use wb_netperf_wire::{WireFamily, Features, ResponseExtension};
+use wb_netperf_wire::{Features, ResponseExtension, WireFamily};
 use wb_wire::Tag;
 
 use super::{

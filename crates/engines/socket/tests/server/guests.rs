@@ -8,7 +8,9 @@ use std::{
 };
 
 use wb_model::{socket::SocketServerJob, units::Span};
-use wb_netperf_wire::{DataDirection, Flags, OmniRequest, Request, WireSocketType, TestLength, WireAddress};
+use wb_netperf_wire::{
+    DataDirection, Flags, OmniRequest, Request, TestLength, WireAddress, WireSocketType,
+};
 use wb_socket::serve_one;
 
 use crate::client::{Client, FAULTY, Machine, TestServer, is_free, until, word};

@@ -8,8 +8,8 @@ use std::{
 
 use wb_model::socket::SocketServerJob;
 use wb_netperf_wire::{
-    ClassicRequest, ClassicTest, CpuMethod, DatagramTest, DataDirection, ExchangeTest, WireFamily, Flags,
-    Name, OmniRequest, WireSocketType, StreamTest, TestLength, WireAddress,
+    ClassicRequest, ClassicTest, CpuMethod, DataDirection, DatagramTest, ExchangeTest, Flags, Name,
+    OmniRequest, StreamTest, TestLength, WireAddress, WireFamily, WireSocketType,
 };
 
 use crate::client::{Client, PATIENCE, TestServer, read_all};

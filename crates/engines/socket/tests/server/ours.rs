@@ -7,7 +7,8 @@ use std::{
 };
 
 use wb_netperf_wire::{
-    DataDirection, Features, Flags, OmniRequest, Request, RequestExtension, WireSocketType, TestLength,
+    DataDirection, Features, Flags, OmniRequest, Request, RequestExtension, TestLength,
+    WireSocketType,
 };
 
 use crate::client::{TestServer, read_all};

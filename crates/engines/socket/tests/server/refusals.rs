@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, TcpListener};
 
-use wb_netperf_wire::{DataDirection, WireFamily, Flags, OmniRequest, Request, WireSocketType, WireAddress};
+use wb_netperf_wire::{
+    DataDirection, Flags, OmniRequest, Request, WireAddress, WireFamily, WireSocketType,
+};
 
 use crate::client::{NOT_OURS, TestServer, word};
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::socket::SocketServerJob;
-use wb_netperf_wire::{DataDirection, Flags, OmniRequest, WireSocketType, TestLength, WireAddress};
+use wb_netperf_wire::{DataDirection, Flags, OmniRequest, TestLength, WireAddress, WireSocketType};
 
 use crate::client::{Client, PATIENCE, TestServer, until, word};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wb_model::device::{Delay, DeviceConfig, TimeForm};
-use wb_pktgen_device::{Recipe, PlaceSelection, Walker};
+use wb_pktgen_device::{PlaceSelection, Recipe, Walker};
 use wb_port::PortError;
 use wb_port::offload::{
     Draw, FieldProgram, FieldValues, FlowWalk, Halt, HeaderTemplate, Pace, PktgenStamp,

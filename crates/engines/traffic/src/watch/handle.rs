@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wb_measure::{Counters, Summary};
-use wb_pktgen_device::{JitterRule, Mode, CpuStatistics};
+use wb_pktgen_device::{CpuStatistics, JitterRule, Mode};
 
 use crate::SharedCounters;
 
@@ -153,7 +153,13 @@ impl WatchHandle {
     }
 
     /// Publishes results. Unless `lasting`, skips this if a reader holds the lock. Returns true if published.
-    pub(super) fn show(&self, row: &CpuStatistics, extra: &Extra, foreign: u64, lasting: bool) -> bool {
+    pub(super) fn show(
+        &self,
+        row: &CpuStatistics,
+        extra: &Extra,
+        foreign: u64,
+        lasting: bool,
+    ) -> bool {
         self.foreign.store(foreign, Ordering::Relaxed);
         let mut shown = if lasting {
             lock(&self.shown)

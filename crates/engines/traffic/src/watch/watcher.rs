@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wb_measure::{Analyser, Counters, Measurement};
 use wb_model::lateness::{Lateness, Turns};
-use wb_pktgen_device::{Mode, CpuStatistics, DeviceTime, classify_pktgen};
+use wb_pktgen_device::{CpuStatistics, DeviceTime, Mode, classify_pktgen};
 use wb_port::{
     PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
 };

@@ -401,7 +401,9 @@ impl QueuePair for Collecting {
 fn put(tx: &mut memory::MemoryTx, walker: &mut Walker, packets: usize) {
     assert_eq!(tx.lend(packets), packets);
     for i in 0..packets {
-        let (frame, _) = walker.next(wb_pktgen_device::DeviceTime::default()).unwrap();
+        let (frame, _) = walker
+            .next(wb_pktgen_device::DeviceTime::default())
+            .unwrap();
         let slot = tx.slot(i);
         slot.bytes[..frame.len()].copy_from_slice(&frame);
         *slot.len = frame.len() as u32;

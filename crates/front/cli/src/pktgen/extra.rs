@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
 use wb_pktgen::{control::Folder, device::Device};
-use wb_pktgen_device::{DeviceProgress, CpuStatistics, CpuSample};
+use wb_pktgen_device::{CpuSample, CpuStatistics, DeviceProgress};
 use wb_session::devices::{DeviceOutcome, Extra};
 
 use super::{PlanOptions, rates::Rates, receive::Reception};

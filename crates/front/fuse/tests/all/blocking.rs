@@ -117,7 +117,8 @@ fn the_end_of_a_background_job_is_no_interrupt() {
     let (child, pid) = blocked(&play, script);
     // The signal is pending before the look that must not mind it.
     let waits = || {
-        let signals = wb_machine::pending_signals::pending_signals(pid.as_raw_nonzero().get() as u32);
+        let signals =
+            wb_machine::pending_signals::pending_signals(pid.as_raw_nonzero().get() as u32);
         signals.unwrap().contains(libc::SIGCHLD)
     };
     let deadline = std::time::Instant::now() + crate::common::PATIENCE;

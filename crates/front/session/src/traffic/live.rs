@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_machine::{clock::monotonic_ns, netns};
 use wb_live::{
-    Account, MOST_FRAME, PassProgram, Receiver as Accounted, Sender as LiveSender, probe, takes_frames,
+    Account, MOST_FRAME, PassProgram, Receiver as Accounted, Sender as LiveSender, probe,
+    takes_frames,
 };
+use wb_machine::{clock::monotonic_ns, netns};
 use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
 use wb_port::{
     Interface, PortError,

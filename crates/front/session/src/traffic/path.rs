@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use wb_live::{MOST_FRAME, takes_frames};
 use wb_machine::{
     ethtool::{Ethtool, Offload},
     privilege::{Capability, Privileges},
 };
-use wb_live::{MOST_FRAME, takes_frames};
 use wb_model::{
     JobKind, Plan, Stream,
     plan::{PortPlan, TrafficJob},

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
 use libbpf_sys as sys;
-use wb_filter::ebpf::{COUNTERS_LEN, Insn, TranslateOptions, STAMP_MAGIC, translate};
+use wb_filter::ebpf::{COUNTERS_LEN, Insn, STAMP_MAGIC, TranslateOptions, translate};
 use wb_filter::{Instruction, Program, fuzz};
 
 use super::corpus::{Random, packet};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wb_live::Sender as LiveSender;
 use wb_model::device::{Defaults, Delay, DeviceConfig, Entry, Flags, Interface, TimeForm};
-use wb_pktgen_device::{Start, DeviceTime, Walker};
+use wb_pktgen_device::{DeviceTime, Start, Walker};
 use wb_port::clock::WorkerClock;
 use wb_port::offload::{SendOffload, StreamProgram};
 use wb_traffic::{

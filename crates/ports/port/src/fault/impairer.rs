@@ -215,7 +215,7 @@ impl<T> Impairer<T> {
         if self.line.front()?.due_ns > now_ns {
             return None;
         }
-        self.next_departure()
+        self.pop_departure()
     }
 
     /// Releases all frames now, regardless of delays and reordering; held frames come last.
@@ -223,7 +223,7 @@ impl<T> Impairer<T> {
         while let Some(held) = self.held.pop_front() {
             self.release(held, now_ns);
         }
-        while let Some((handle, due_ns)) = self.next_departure() {
+        while let Some((handle, due_ns)) = self.pop_departure() {
             each(handle, due_ns);
         }
     }
@@ -299,7 +299,7 @@ impl<T> Impairer<T> {
         self.pass(ready_ns, held.arrival_ns, held.len, held.handle, kind);
     }
 
-    fn next_departure(&mut self) -> Option<(T, u64)> {
+    fn pop_departure(&mut self) -> Option<(T, u64)> {
         let departure = self.line.pop_front()?;
         let counters = &mut self.counters;
         counters.left += 1;

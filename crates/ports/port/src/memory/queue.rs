@@ -58,7 +58,11 @@ pub struct MemoryTx {
 }
 
 impl MemoryTx {
-    pub(super) fn new(ring: spsc::RingSender, options: &LinkOptions, control: &LinkControl) -> Self {
+    pub(super) fn new(
+        ring: spsc::RingSender,
+        options: &LinkOptions,
+        control: &LinkControl,
+    ) -> Self {
         Self {
             ring,
             clock: options.clock.clone(),

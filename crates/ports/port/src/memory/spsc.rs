@@ -213,8 +213,10 @@ impl RingSender {
         // borrow of `self` prevents that call meanwhile. The memory was zeroed when allocated, so it is initialised.
         // Header and bytes do not overlap.
         unsafe {
-            let bytes =
-                std::slice::from_raw_parts_mut(RingMemory::bytes(header).as_ptr(), self.area.capacity);
+            let bytes = std::slice::from_raw_parts_mut(
+                RingMemory::bytes(header).as_ptr(),
+                self.area.capacity,
+            );
             let header = header.as_ptr();
             (bytes, &mut (*header).len, &mut (*header).cookie)
         }
@@ -293,8 +295,9 @@ impl RingSender {
         self.touch(position);
         let header = self.area.header(position);
         // SAFETY: a pending slot belongs to the sender and is not written while `self` is borrowed.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(RingMemory::bytes(header).as_ptr(), self.area.capacity) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(RingMemory::bytes(header).as_ptr(), self.area.capacity)
+        };
         // SAFETY: as above.
         let len = unsafe { (*header.as_ptr()).len };
         &bytes[..len as usize]

@@ -18,7 +18,7 @@ use wb_model::device::{DeviceConfig, Flags};
 use wb_model::units::Mac;
 use wb_pktgen::control::{Folder, Options};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{Interface, Link, DeviceTime, World};
+use wb_pktgen::world::{DeviceTime, Interface, Link, World};
 
 use super::parts::{Drawn, Part, Parts};
 

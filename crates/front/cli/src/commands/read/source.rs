@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lz4_flex::frame::FrameDecoder;
-use wb_pcapng::{Decoder, Details, Interface, FileItem, FormatProblem};
+use wb_pcapng::{Decoder, Details, FileItem, FormatProblem, Interface};
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;

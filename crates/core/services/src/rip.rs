@@ -14,6 +14,7 @@ const VERSION: u8 = 2;
 
 /// One of the two updates. In the first one the networks of `FIRST` are reachable and those of `SECOND` are not; the
 /// second one is the opposite. Both have the same length.
+#[must_use]
 pub fn update(second: bool) -> Vec<u8> {
     let mut bytes = vec![RESPONSE, VERSION, 0, 0];
     for (network, is_there) in [(FIRST, !second), (SECOND, second)] {

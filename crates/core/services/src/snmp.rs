@@ -12,10 +12,11 @@ pub struct SnmpQuestion {
 
 /// Result of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SnmpResponse {
-    pub(crate) id: u32,
+pub struct SnmpResponse {
+    /// Request id.
+    pub id: u32,
     /// The response reports an error or contains no value.
-    pub(crate) is_error: bool,
+    pub is_error: bool,
 }
 
 const INTEGER: u8 = 0x02;
@@ -46,6 +47,7 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// Requests sysUpTime.0. `community` has at most 1,000 bytes.
+#[must_use]
 pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
     let variable = [element(OBJECT, &SYS_UP_TIME), element(NULL, &[])].concat();
     let variables = element(SEQUENCE, &element(SEQUENCE, &variable));
@@ -66,7 +68,7 @@ pub fn sys_up_time(community: &[u8]) -> SnmpQuestion {
 }
 
 /// Tag and content of the first element, and the rest. Lengths use at most two bytes, which is enough for a datagram.
-fn take(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+fn split_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (len, rest) = match first {
@@ -85,8 +87,8 @@ fn take(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*tag, content, rest))
 }
 
-fn take_of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (own, content, rest) = take(bytes)?;
+fn expected_element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (own, content, rest) = split_element(bytes)?;
     (own == tag).then_some((content, rest))
 }
 
@@ -98,19 +100,20 @@ fn number(content: &[u8]) -> Option<u32> {
 }
 
 /// Parses a payload; None if it is not an SNMPv2c response.
-pub(crate) fn response(payload: &[u8]) -> Option<SnmpResponse> {
-    let (message, _) = take_of(SEQUENCE, payload)?;
+#[must_use]
+pub fn response(payload: &[u8]) -> Option<SnmpResponse> {
+    let (message, _) = expected_element(SEQUENCE, payload)?;
     let rest = message.strip_prefix(&VERSION)?;
-    let (_community, rest) = take_of(OCTETS, rest)?;
-    let (pdu, _) = take_of(RESPONSE, rest)?;
-    let (id, rest) = take_of(INTEGER, pdu)?;
-    let (status, rest) = take_of(INTEGER, rest)?;
-    let (_index, rest) = take_of(INTEGER, rest)?;
-    let (variables, _) = take_of(SEQUENCE, rest)?;
+    let (_community, rest) = expected_element(OCTETS, rest)?;
+    let (pdu, _) = expected_element(RESPONSE, rest)?;
+    let (id, rest) = expected_element(INTEGER, pdu)?;
+    let (status, rest) = expected_element(INTEGER, rest)?;
+    let (_index, rest) = expected_element(INTEGER, rest)?;
+    let (variables, _) = expected_element(SEQUENCE, rest)?;
     let value = || {
-        let (variable, _) = take_of(SEQUENCE, variables)?;
-        let (_name, rest) = take_of(OBJECT, variable)?;
-        Some(take(rest)?.0)
+        let (variable, _) = expected_element(SEQUENCE, variables)?;
+        let (_name, rest) = expected_element(OBJECT, variable)?;
+        Some(split_element(rest)?.0)
     };
     Some(SnmpResponse {
         id: number(id)?,
@@ -143,7 +146,7 @@ mod tests {
                 [2, 4, 0x40, 0, 0, 0],
                 "{len}"
             );
-            let (content, rest) = take_of(SEQUENCE, &question.bytes).unwrap();
+            let (content, rest) = expected_element(SEQUENCE, &question.bytes).unwrap();
             assert!(rest.is_empty() && content.len() > len);
         }
     }
