@@ -98,7 +98,9 @@ macro_rules! at {
 /// Offset of a field of a stream's `StreamState` in the state.
 macro_rules! lane {
     ($stream:expr, $field:ident) => {
-        offset_of!(SenderState, lane) + $stream * size_of::<StreamState>() + offset_of!(StreamState, $field)
+        offset_of!(SenderState, lane)
+            + $stream * size_of::<StreamState>()
+            + offset_of!(StreamState, $field)
     };
 }
 
