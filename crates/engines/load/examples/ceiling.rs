@@ -64,7 +64,8 @@ fn run(client: &LoadJob, server: &LoadJob) -> [LoadTotals; 2] {
         let asked = run_load_worker(&mut near.queues[0], client, &control, &slot, &clock);
         other.stop.store(true, Ordering::Release);
         let answered = answering.join().expect("the server worker ends");
-        [asked, answered].map(|outcome| LoadTotals::of([&outcome.expect("a sound configuration")]))
+        [asked, answered]
+            .map(|outcome| LoadTotals::sum_workers([&outcome.expect("a sound configuration")]))
     })
 }
 

@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A linear piece from one time (ns) and share to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct CurvePiece {
     from: u64,
     to: u64,
     first: u64,
@@ -21,9 +21,9 @@ struct Piece {
     before: u128,
 }
 
-impl Piece {
+impl CurvePiece {
     /// Twice the area from its beginning to `x` ns after it, rounded down.
-    fn area(&self, x: u64) -> u128 {
+    fn area_until(&self, x: u64) -> u128 {
         let len = u128::from(self.to - self.from).max(1);
         let x = u128::from(x);
         let even = 2 * u128::from(self.first) * x;
@@ -39,7 +39,7 @@ impl Piece {
 /// The share of the rate over the time of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Curve {
-    pieces: Vec<Piece>,
+    pieces: Vec<CurvePiece>,
 }
 
 impl Curve {
@@ -49,8 +49,8 @@ impl Curve {
         let steady = wait.max(ramp);
         let end = steady.saturating_add(shape.duration.as_nanos());
         let mut curve = Self { pieces: Vec::new() };
-        curve.ramp(shape.rise, ramp, wait);
-        curve.piece(steady, 0, 0);
+        curve.push_ramp(shape.rise, ramp, wait);
+        curve.push_piece(steady, 0, 0);
         let mut share = shape
             .profile
             .first()
@@ -58,10 +58,10 @@ impl Curve {
         for point in &shape.profile {
             let at = steady.saturating_add(point.at.as_nanos()).min(end);
             let next = millionths(point.share);
-            curve.piece(at, share, next);
+            curve.push_piece(at, share, next);
             share = next;
         }
-        curve.piece(end, share, share);
+        curve.push_piece(end, share, share);
         curve
     }
 
@@ -70,16 +70,16 @@ impl Curve {
     }
 
     fn total(&self) -> u128 {
-        self.pieces
-            .last()
-            .map_or(0, |piece| piece.before + piece.area(piece.to - piece.from))
+        self.pieces.last().map_or(0, |piece| {
+            piece.before + piece.area_until(piece.to - piece.from)
+        })
     }
 
     /// Appends a piece that ends at `to`.
-    fn piece(&mut self, to: u64, first: u64, last: u64) {
+    fn push_piece(&mut self, to: u64, first: u64, last: u64) {
         let (from, before) = (self.end(), self.total());
         if to > from {
-            self.pieces.push(Piece {
+            self.pieces.push(CurvePiece {
                 from,
                 to,
                 first,
@@ -90,7 +90,7 @@ impl Curve {
     }
 
     /// Appends the ramp from 0 to `length`; the part before `wait` is suppressed.
-    fn ramp(&mut self, rise: LoadRise, length: u64, wait: u64) {
+    fn push_ramp(&mut self, rise: LoadRise, length: u64, wait: u64) {
         let mut points: Vec<(u64, u64, u64)> = Vec::new();
         match rise {
             LoadRise::Linear => points.push((length, 0, ONE)),
@@ -117,25 +117,25 @@ impl Curve {
             if to > wait && to > from {
                 if from < wait {
                     // Cut at the end of the wait.
-                    self.piece(wait, 0, 0);
+                    self.push_piece(wait, 0, 0);
                     let rise = i128::from(last) - i128::from(first);
                     let there = rise * i128::from(wait - from) / i128::from(to - from);
-                    self.piece(to, (i128::from(first) + there) as u64, last);
+                    self.push_piece(to, (i128::from(first) + there) as u64, last);
                 } else {
-                    self.piece(to, first, last);
+                    self.push_piece(to, first, last);
                 }
             }
             from = from.max(to);
         }
     }
 
-    fn piece_at(&self, time: u64) -> Option<&Piece> {
+    fn piece_at(&self, time: u64) -> Option<&CurvePiece> {
         let at = self.pieces.partition_point(|piece| piece.to <= time);
         self.pieces.get(at)
     }
 
     /// Share at a time; 0 after the end.
-    pub(crate) fn share(&self, time: u64) -> u64 {
+    pub(crate) fn share_at(&self, time: u64) -> u64 {
         self.piece_at(time).map_or(0, |piece| {
             let (x, len) = (
                 i128::from(time - piece.from),
@@ -148,9 +148,9 @@ impl Curve {
 
     /// Twice the area up to a time, in millionths times ns.
     #[inline]
-    pub(crate) fn area(&self, time: u64) -> u128 {
+    pub(crate) fn area_until(&self, time: u64) -> u128 {
         match self.piece_at(time) {
-            Some(piece) => piece.before + piece.area(time - piece.from),
+            Some(piece) => piece.before + piece.area_until(time - piece.from),
             None => self.total(),
         }
     }
@@ -167,7 +167,7 @@ impl Curve {
     pub(crate) fn time_of(&self, area: u128) -> u64 {
         let at = self
             .pieces
-            .partition_point(|piece| piece.before + piece.area(piece.to - piece.from) < area);
+            .partition_point(|piece| piece.before + piece.area_until(piece.to - piece.from) < area);
         let Some(piece) = self.pieces.get(at) else {
             return u64::MAX;
         };
@@ -181,7 +181,7 @@ impl Curve {
         let (mut low, mut high) = (0, piece.to - piece.from);
         while low < high {
             let middle = low + (high - low) / 2;
-            if piece.area(middle) < need {
+            if piece.area_until(middle) < need {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -218,39 +218,44 @@ mod tests {
     #[test]
     fn a_linear_ramp_has_half_the_area() {
         let curve = Curve::new(&shape(0, 1000, 1000, LoadRise::Linear));
-        assert_eq!(curve.area(1000 * MS), u128::from(ONE * 1000 * MS));
-        assert_eq!(curve.area(2000 * MS), 3 * u128::from(ONE * 1000 * MS));
+        assert_eq!(curve.area_until(1000 * MS), u128::from(ONE * 1000 * MS));
+        assert_eq!(curve.area_until(2000 * MS), 3 * u128::from(ONE * 1000 * MS));
         assert_eq!(
-            (curve.share(500 * MS), curve.share(1500 * MS)),
+            (curve.share_at(500 * MS), curve.share_at(1500 * MS)),
             (ONE / 2, ONE)
         );
-        assert_eq!(curve.share(2000 * MS), 0);
+        assert_eq!(curve.share_at(2000 * MS), 0);
     }
 
     #[test]
     fn the_wait_is_part_of_the_ramp() {
         let curve = Curve::new(&shape(400, 1000, 1000, LoadRise::Linear));
-        assert_eq!((curve.begin(), curve.area(400 * MS)), (400 * MS, 0));
-        assert_eq!(curve.share(400 * MS), ONE * 4 / 10);
+        assert_eq!((curve.begin(), curve.area_until(400 * MS)), (400 * MS, 0));
+        assert_eq!(curve.share_at(400 * MS), ONE * 4 / 10);
         // The trapezium from 0.4 to 1.
-        assert_eq!(curve.area(1000 * MS), u128::from(ONE * 600 * MS) * 14 / 10);
+        assert_eq!(
+            curve.area_until(1000 * MS),
+            u128::from(ONE * 600 * MS) * 14 / 10
+        );
         let long = Curve::new(&shape(3000, 1000, 1000, LoadRise::Linear));
-        assert_eq!((long.begin(), long.share(3000 * MS)), (3000 * MS, ONE));
+        assert_eq!((long.begin(), long.share_at(3000 * MS)), (3000 * MS, ONE));
     }
 
     #[test]
     fn steps_and_doublings() {
         let steps = Curve::new(&shape(0, 4000, 1000, LoadRise::Steps));
-        let shares: Vec<u64> = (0..5).map(|s| steps.share(s * SECOND) * 4 / ONE).collect();
+        let shares: Vec<u64> = (0..5)
+            .map(|s| steps.share_at(s * SECOND) * 4 / ONE)
+            .collect();
         assert_eq!(shares, [1, 2, 3, 4, 4]);
         let rise = Curve::new(&shape(0, 9966, 1000, LoadRise::Exponential));
-        assert_eq!(rise.share(0), ONE / 1000);
+        assert_eq!(rise.share_at(0), ONE / 1000);
         for second in 1..9 {
             let twice =
-                rise.share(second * SECOND) as f64 / rise.share((second - 1) * SECOND) as f64;
+                rise.share_at(second * SECOND) as f64 / rise.share_at((second - 1) * SECOND) as f64;
             assert!((1.99..2.01).contains(&twice), "{second}: {twice}");
         }
-        assert_eq!(rise.share(9966 * MS), ONE);
+        assert_eq!(rise.share_at(9966 * MS), ONE);
     }
 
     #[test]
@@ -265,14 +270,14 @@ mod tests {
         };
         let curve = Curve::new(&shape);
         let shares: Vec<u64> = [0, 100, 200, 300, 350, 400, 900]
-            .map(|at| curve.share(at * MS))
+            .map(|at| curve.share_at(at * MS))
             .to_vec();
         assert_eq!(
             shares,
             [500_000, 500_000, 1_250_000, 2_000_000, 1_000_000, 0, 0]
         );
         // 0.05 + 0.25 + 0.1 seconds of the full rate.
-        assert_eq!(curve.area(1000 * MS), 2 * u128::from(ONE * 400 * MS));
+        assert_eq!(curve.area_until(1000 * MS), 2 * u128::from(ONE * 400 * MS));
     }
 
     proptest! {
@@ -289,8 +294,8 @@ mod tests {
             let curve = Curve::new(&shape);
             let area = (curve.total() as f64 * at) as u128;
             let time = curve.time_of(area);
-            prop_assert!(curve.area(time) >= area);
-            prop_assert!(time == 0 || area == 0 || curve.area(time - 1) < area);
+            prop_assert!(curve.area_until(time) >= area);
+            prop_assert!(time == 0 || area == 0 || curve.area_until(time - 1) < area);
         }
     }
 }

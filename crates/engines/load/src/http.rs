@@ -2,7 +2,7 @@
 //!
 //! A job's requests are a [mix](wb_tcp::WeightedRequest) of the machine, which selects among them. With a rate they are due by a
 //! [`Schedule`] of the worker. A due request waits for an idle connection, and this wait is part of its latency. The
-//! [`Account`] records each request when it is sent and when it ends: `sent = completed + failed by cause + in flight`.
+//! [`HttpAccount`] records each request when it is sent and when it ends: `sent = completed + failed by cause + in flight`.
 //! Requests in flight at the end are counted per connection, so that the sum is a real check. The sending time decides
 //! if a request belongs to the warm-up.
 
@@ -63,7 +63,7 @@ impl HttpTask {
                 Some(file) => read(file)?,
                 None => call.body.clone().into_bytes(),
             };
-            let text = wire(call, job, path, &url.authority(), &body)?;
+            let text = request_bytes(call, job, path, &url.authority(), &body)?;
             asks.push(WeightedRequest {
                 message: Message::bytes(&text),
                 weight: call.weight,
@@ -85,7 +85,7 @@ impl HttpTask {
 }
 
 /// A request in wire format.
-fn wire(
+fn request_bytes(
     call: &HttpCall,
     job: &HttpJob,
     path: &str,
@@ -117,7 +117,7 @@ fn wire(
 
 /// HTTP state of a worker in addition to the machine.
 #[derive(Debug)]
-pub(crate) struct HttpPace {
+pub(crate) struct HttpRequestSchedule {
     schedule: Option<Schedule>,
     patience: Option<u64>,
     /// Last time with an established connection, ns since the start, and the allowed time without one.
@@ -140,7 +140,7 @@ pub(crate) struct HttpPace {
     answers_seen: u64,
 }
 
-impl HttpPace {
+impl HttpRequestSchedule {
     pub(crate) fn new(task: &HttpTask, worker: u32, workers: u32) -> Self {
         let job = &task.job;
         Self {
@@ -179,7 +179,7 @@ impl HttpPace {
 
     /// Lateness of the requests due by `at` and before `end`, at most as many as are sent together. Counts requests
     /// that have waited too long as unsent.
-    pub(crate) fn due(&mut self, at: u64, end: u64, unsent: &mut u64) -> &[u64] {
+    pub(crate) fn due_requests(&mut self, at: u64, end: u64, unsent: &mut u64) -> &[u64] {
         let Some(schedule) = &mut self.schedule else {
             return &[];
         };
@@ -212,7 +212,7 @@ impl HttpPace {
     }
 
     /// Removes `n` requests that were sent.
-    pub(crate) fn asked(&mut self, n: usize) {
+    pub(crate) fn mark_sent(&mut self, n: usize) {
         self.owed.drain(..n);
     }
 
@@ -335,13 +335,13 @@ pub struct HttpOutcome {
 
 /// Parse state of an answer that has begun.
 #[derive(Default)]
-struct Shown {
+struct AnswerInProgress {
     seen: Seen,
     /// Digest of its body, if requested.
     digest: Option<Context>,
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for AnswerInProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.seen.fmt(f)
     }
@@ -349,7 +349,7 @@ impl std::fmt::Debug for Shown {
 
 /// Records each request.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct HttpAccount {
     task: Arc<HttpTask>,
     lens: Box<[u64]>,
     /// Time of this turn, and end of the warm-up, on the machine's clock.
@@ -359,7 +359,7 @@ pub(crate) struct Account {
     /// Time from the due time to the last byte, by class of status.
     classes: [Option<Histogram>; CLASSES],
     /// Parse state of answers that have begun, by connection slot.
-    shown: Vec<Shown>,
+    shown: Vec<AnswerInProgress>,
     pub(crate) out: HttpOutcome,
     /// Time from the due time to the last byte, including the warm-up.
     pub(crate) live: LiveTimes,
@@ -370,7 +370,7 @@ pub(crate) struct Account {
     ended: bool,
 }
 
-impl Account {
+impl HttpAccount {
     pub(crate) fn new(task: &Arc<HttpTask>) -> Self {
         Self {
             lens: task
@@ -407,7 +407,7 @@ impl Account {
     }
 
     /// Number of requests, if that ends the job.
-    pub(crate) fn amount(&self) -> Option<u64> {
+    pub(crate) fn request_limit(&self) -> Option<u64> {
         self.task.job.amount
     }
 
@@ -443,14 +443,14 @@ impl Account {
     }
 
     #[inline]
-    pub(crate) fn connected(&mut self, ns: u64) {
+    pub(crate) fn record_connected(&mut self, ns: u64) {
         if self.now >= self.warm_until {
             self.out.connect.record(ns);
         }
     }
 
     #[inline]
-    pub(crate) fn asked(&mut self, text: u16, n: u16) {
+    pub(crate) fn record_sent(&mut self, text: u16, n: u16) {
         let (text, n) = (usize::from(text), u64::from(n));
         let totals = &mut self.out.totals;
         totals.sent_bytes += n * self.lens[text];
@@ -470,10 +470,10 @@ impl Account {
     }
 
     #[inline]
-    pub(crate) fn exchanged(&mut self, exchange: &Exchange) {
+    pub(crate) fn record_exchange(&mut self, exchange: &Exchange) {
         self.live.record(exchange.since_due);
         if self.task.job.digest {
-            self.digest(exchange);
+            self.finish_digest(exchange);
         }
         if self.is_warm_up(exchange.ns + exchange.unread) {
             return;
@@ -485,7 +485,7 @@ impl Account {
             None => &Seen::default(),
         };
         if let Some(fault) = self.task.judge.fault(status, seen) {
-            return self.wrong(exchange, &fault);
+            return self.record_invalid(exchange, &fault);
         }
         let out = &mut self.out;
         out.totals.completed += 1;
@@ -502,10 +502,10 @@ impl Account {
     }
 
     /// Adds the next bytes of a head.
-    pub(crate) fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
+    pub(crate) fn add_head_bytes(&mut self, place: u16, first: bool, bytes: &[u8]) {
         let place = usize::from(place);
         if place >= self.shown.len() {
-            self.shown.resize_with(place + 1, Shown::default);
+            self.shown.resize_with(place + 1, AnswerInProgress::default);
         }
         let shown = &mut self.shown[place];
         if first {
@@ -516,7 +516,7 @@ impl Account {
     }
 
     /// Adds the next bytes of a body.
-    pub(crate) fn body(&mut self, place: u16, bytes: &[u8]) {
+    pub(crate) fn add_body_bytes(&mut self, place: u16, bytes: &[u8]) {
         if let Some(shown) = self.shown.get_mut(usize::from(place)) {
             if let Some(context) = &mut shown.digest {
                 context.update(bytes);
@@ -526,7 +526,7 @@ impl Account {
     }
 
     /// Completes the digest of a body.
-    fn digest(&mut self, exchange: &Exchange) {
+    fn finish_digest(&mut self, exchange: &Exchange) {
         let shown = exchange
             .shown
             .and_then(|place| self.shown.get_mut(usize::from(place)));
@@ -537,7 +537,7 @@ impl Account {
     }
 
     #[cold]
-    fn wrong(&mut self, exchange: &Exchange, fault: &str) {
+    fn record_invalid(&mut self, exchange: &Exchange, fault: &str) {
         let text = usize::from(exchange.text);
         self.out.totals.failed.check += 1;
         self.out.calls[text].failed += 1;
@@ -547,19 +547,19 @@ impl Account {
 
     /// Records the first invalid answer.
     #[cold]
-    pub(crate) fn complain(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn record_first_complaint(&mut self, what: impl FnOnce() -> String) {
         self.out.first_failure.get_or_insert_with(what);
     }
 
     #[cold]
-    pub(crate) fn malformed(&mut self, bytes: &[u8]) {
+    pub(crate) fn record_malformed(&mut self, bytes: &[u8]) {
         let begin = &bytes[..bytes.len().min(40)];
         let begin = String::from_utf8_lossy(begin);
-        self.complain(|| format!("the answer is no HTTP: {begin:?}"));
+        self.record_first_complaint(|| format!("the answer is no HTTP: {begin:?}"));
     }
 
     #[cold]
-    pub(crate) fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
+    pub(crate) fn record_unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         if self.is_warm_up(ns) {
             return;
         }
@@ -616,7 +616,7 @@ impl Account {
     }
 
     /// Marks the end of new requests at `at`, ns since the start.
-    pub(crate) fn end(&mut self, counters: &Counters, at: u64) {
+    pub(crate) fn end_requests(&mut self, counters: &Counters, at: u64) {
         if !self.ended {
             self.ended = true;
             let all = self.live_totals(counters);
@@ -692,7 +692,8 @@ mod tests {
                 } else {
                     b""
                 };
-                String::from_utf8(wire(call, &job, path, "198.19.1.2", body).unwrap()).unwrap()
+                String::from_utf8(request_bytes(call, &job, path, "198.19.1.2", body).unwrap())
+                    .unwrap()
             })
             .collect();
         assert_eq!(
@@ -711,7 +712,7 @@ mod tests {
         assert_eq!(missing.unwrap_err(), "no f");
     }
 
-    fn rated(patience: Option<Span>, pipeline: u32) -> HttpPace {
+    fn rated(patience: Option<Span>, pipeline: u32) -> HttpRequestSchedule {
         let job = HttpJob {
             rate: vec![HttpStage {
                 from: 1000.0,
@@ -723,29 +724,35 @@ mod tests {
             pipeline,
             ..job()
         };
-        HttpPace::new(&HttpTask::new(&job, 1, |_| Ok(Vec::new())).unwrap(), 0, 1)
+        HttpRequestSchedule::new(&HttpTask::new(&job, 1, |_| Ok(Vec::new())).unwrap(), 0, 1)
     }
 
     #[test]
     fn what_is_due_waits_and_the_rest_is_unsent() {
         const MS: u64 = 1_000_000;
         let (mut pace, mut unsent) = (rated(None, 2), 0);
-        assert_eq!(pace.due(0, u64::MAX, &mut unsent), [0]);
-        pace.asked(1);
+        assert_eq!(pace.due_requests(0, u64::MAX, &mut unsent), [0]);
+        pace.mark_sent(1);
         assert_eq!(pace.next_due(), MS);
         // No connection was free for a while; each request keeps its lateness.
-        assert_eq!(pace.due(5 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
-        pace.asked(1);
-        assert_eq!(pace.due(6 * MS, u64::MAX, &mut unsent), [4 * MS, 3 * MS]);
+        assert_eq!(
+            pace.due_requests(5 * MS, u64::MAX, &mut unsent),
+            [4 * MS, 3 * MS]
+        );
+        pace.mark_sent(1);
+        assert_eq!(
+            pace.due_requests(6 * MS, u64::MAX, &mut unsent),
+            [4 * MS, 3 * MS]
+        );
         assert_eq!((unsent, pace.finish(10 * MS, u64::MAX)), (0, 8));
 
         let mut pace = rated(Some(Span::from_millis(2)), 1);
-        assert_eq!(pace.due(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
+        assert_eq!(pace.due_requests(10 * MS, u64::MAX, &mut unsent), [2 * MS]);
         assert_eq!((unsent, pace.take_missed()), (8, 0));
         // Of the requests given up then, only those that could still have been sent when the stall began.
         let mut pace = rated(Some(Span::from_millis(2)), 1);
         pace.behind = Some((6 * MS, 14 * MS));
-        pace.due(10 * MS, u64::MAX, &mut unsent);
+        pace.due_requests(10 * MS, u64::MAX, &mut unsent);
         assert_eq!((unsent, pace.take_missed()), (16, 4));
         assert_eq!((pace.finish(12 * MS, 3), pace.take_missed()), (3, 3));
     }
@@ -760,7 +767,7 @@ mod tests {
         };
         let pace = |job: &HttpJob| {
             let task = HttpTask::new(job, 1, |_| Ok(Vec::new())).unwrap();
-            HttpPace::new(&task, 0, 1)
+            HttpRequestSchedule::new(&task, 0, 1)
         };
         let mut deserted = pace(&job);
         deserted.owed.push_back(0);

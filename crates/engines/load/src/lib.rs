@@ -60,10 +60,10 @@
 mod control;
 mod curve;
 mod http;
+mod launch_schedule;
 mod message;
 mod neighbour_responder;
 mod outcome;
-mod pace;
 mod rates;
 mod shared;
 mod sink;
@@ -72,12 +72,12 @@ mod worker;
 
 pub use control::LoadControl;
 pub use http::{HttpCallOutcome, HttpOutcome, HttpTask};
+pub use launch_schedule::{Grouping, LaunchCounters};
 pub use neighbour_responder::ResponderCounters;
 pub use outcome::{LoadOutcome, LoadTotals, PhaseTotals};
-pub use pace::{Grouping, LaunchCounters};
-pub use rates::{Cost, Limits, share};
+pub use rates::{ConnectionCost, WorkerLimits, worker_share};
 pub use shared::{LiveTimes, LoadSlot, LoadSnapshot};
 pub use spec::{LoadPlace, LoadSpec, SpecError};
 pub use wb_model::load::LoadStage;
 pub use wb_port::clock::WorkerClock as Clock;
-pub use worker::{LoadWorker, Turn, run_load_worker};
+pub use worker::{LoadTurn, LoadWorker, run_load_worker};

@@ -5,7 +5,7 @@ use wb_tcp::{Filler, Message, Route, ServerAnswer};
 
 /// Inputs for messages in addition to the plan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Making<'a> {
+pub(crate) struct MessageInputs<'a> {
     /// Contents of the file that the plan names, read by the session.
     pub(crate) file: Option<&'a [u8]>,
     /// Host header if the plan has none.
@@ -22,12 +22,12 @@ pub(crate) struct Making<'a> {
     pub(crate) random: bool,
 }
 
-impl Making<'_> {
+impl MessageInputs<'_> {
     /// A client's message; `None` if the plan names a file and its contents are missing.
-    pub(crate) fn request(&self, message: &LoadMessage) -> Option<Message> {
+    pub(crate) fn request_message(&self, message: &LoadMessage) -> Option<Message> {
         Some(match message {
-            LoadMessage::Bytes(len) => self.letters(*len, Filler::Letter(b'a')),
-            LoadMessage::Random(len) => self.letters(*len, Filler::Random(self.seed)),
+            LoadMessage::Bytes(len) => self.filler_message(*len, Filler::Letter(b'a')),
+            LoadMessage::Random(len) => self.filler_message(*len, Filler::Random(self.seed)),
             LoadMessage::File(_) => Message::bytes(self.file?),
             LoadMessage::Http(request) => self.http_request(request),
             LoadMessage::Rip(first) => Message::bytes(&wb_services::rip::update(*first == 2)),
@@ -38,10 +38,10 @@ impl Making<'_> {
     }
 
     /// A server's answer; `None` as for requests.
-    pub(crate) fn answer(&self, answer: &LoadAnswer) -> Option<ServerAnswer> {
+    pub(crate) fn server_answer(&self, answer: &LoadAnswer) -> Option<ServerAnswer> {
         Some(ServerAnswer::Message(match answer {
-            LoadAnswer::Bytes(len) => self.letters(*len, Filler::Letter(b'a')),
-            LoadAnswer::Random(len) => self.letters(*len, Filler::Random(self.seed)),
+            LoadAnswer::Bytes(len) => self.filler_message(*len, Filler::Letter(b'a')),
+            LoadAnswer::Random(len) => self.filler_message(*len, Filler::Random(self.seed)),
             LoadAnswer::File(_) => Message::bytes(self.file?),
             LoadAnswer::Http(body) if self.like_dperf => self.dperf_response(*body),
             LoadAnswer::Http(body) => {
@@ -62,7 +62,7 @@ impl Making<'_> {
     }
 
     /// The answer of a route.
-    pub(crate) fn route(&self, route: &LoadRoute) -> Route {
+    pub(crate) fn route_answer(&self, route: &LoadRoute) -> Route {
         let (status, size) = (route.status, route.size);
         let length = match status {
             204 => String::new(),
@@ -75,7 +75,7 @@ impl Making<'_> {
         };
         let head = format!(
             "HTTP/1.1 {status} {}\r\nServer: wirebench\r\nContent-Type: text/plain\r\n{length}{close}\r\n",
-            reason(status)
+            reason_phrase(status)
         );
         Route {
             path: route.path.clone(),
@@ -87,7 +87,7 @@ impl Making<'_> {
     }
 
     /// dperf's fillers end with a line feed if they have more than one byte.
-    fn letters(&self, len: u32, filler: Filler) -> Message {
+    fn filler_message(&self, len: u32, filler: Filler) -> Message {
         if !self.like_dperf || !(2..=u32::from(u16::MAX)).contains(&len) {
             return Message::new(&[], len, filler);
         }
@@ -108,7 +108,7 @@ impl Making<'_> {
     }
 
     /// Filler bytes.
-    fn fill(&self, len: usize) -> Vec<u8> {
+    fn filler_bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![b'a'; len];
         if self.random {
             randomize(&mut bytes, self.seed);
@@ -128,27 +128,28 @@ impl Making<'_> {
         }
         let size = request.size as usize;
         if request.method == "GET" {
-            let missing = size.saturating_sub(self.head(&request).len() + request.body as usize);
-            let letters = self.fill(missing);
+            let missing =
+                size.saturating_sub(self.request_head(&request).len() + request.body as usize);
+            let letters = self.filler_bytes(missing);
             request
                 .path
                 .extend(letters.iter().map(|letter| char::from(*letter)));
         } else {
             // The head contains the length of the body: one more digit there means one byte less in the body.
-            while self.head(&request).len() + (request.body as usize) < size {
-                let missing = size - self.head(&request).len() - request.body as usize;
+            while self.request_head(&request).len() + (request.body as usize) < size {
+                let missing = size - self.request_head(&request).len() - request.body as usize;
                 let before = request.body;
                 request.body += missing as u32;
-                if self.head(&request).len() + request.body as usize > size {
+                if self.request_head(&request).len() + request.body as usize > size {
                     request.body = before + (missing as u32 - 1).max(1);
                     break;
                 }
             }
         }
-        self.with_body(&self.head(&request), request.body)
+        self.with_body(&self.request_head(&request), request.body)
     }
 
-    fn head(&self, request: &HttpRequest) -> String {
+    fn request_head(&self, request: &HttpRequest) -> String {
         let HttpRequest {
             method,
             path,
@@ -194,11 +195,11 @@ impl Making<'_> {
         if len > mss {
             let whole = len.div_ceil(mss).saturating_mul(mss);
             let mut segment = head(whole - HEAD).into_bytes();
-            segment.extend(self.fill(mss as usize - segment.len()));
+            segment.extend(self.filler_bytes(mss as usize - segment.len()));
             return Message::repeated(&segment, whole);
         }
         let mut bytes = head(body).into_bytes();
-        bytes.extend(self.fill(body as usize));
+        bytes.extend(self.filler_bytes(body as usize));
         if body > 0 {
             bytes[len as usize - 1] = b'\n';
         }
@@ -207,7 +208,7 @@ impl Making<'_> {
 }
 
 /// Reason phrase of a status: RFC 9110 section 15.
-fn reason(status: u16) -> &'static str {
+fn reason_phrase(status: u16) -> &'static str {
     match status {
         200 => "OK",
         201 => "Created",
@@ -245,8 +246,8 @@ fn randomize(bytes: &mut [u8], seed: u64) {
 mod tests {
     use super::*;
 
-    fn making(like_dperf: bool) -> Making<'static> {
-        Making {
+    fn making(like_dperf: bool) -> MessageInputs<'static> {
+        MessageInputs {
             file: None,
             host: "dperf",
             seed: 1,
@@ -273,7 +274,10 @@ mod tests {
                 body,
                 ..HttpRequest::default()
             };
-            making.request(&LoadMessage::Http(request)).unwrap().len()
+            making
+                .request_message(&LoadMessage::Http(request))
+                .unwrap()
+                .len()
         };
         assert_eq!(
             (http("GET", 0), http("POST", 0), http("POST", 65)),
@@ -285,21 +289,33 @@ mod tests {
                 size,
                 ..HttpRequest::default()
             };
-            let message = making.request(&LoadMessage::Http(request)).unwrap();
+            let message = making.request_message(&LoadMessage::Http(request)).unwrap();
             assert_eq!(message.len(), size, "{method}");
         }
-        assert_eq!(len(making.answer(&LoadAnswer::Http(14))), 99);
-        assert_eq!(len(making.answer(&LoadAnswer::Http(1460 - 85))), 1460);
-        assert_eq!(len(making.answer(&LoadAnswer::Http(10_000 - 85))), 7 * 1460);
-        assert_eq!(making.request(&LoadMessage::Bytes(20)).unwrap().len(), 20);
+        assert_eq!(len(making.server_answer(&LoadAnswer::Http(14))), 99);
+        assert_eq!(
+            len(making.server_answer(&LoadAnswer::Http(1460 - 85))),
+            1460
+        );
+        assert_eq!(
+            len(making.server_answer(&LoadAnswer::Http(10_000 - 85))),
+            7 * 1460
+        );
+        assert_eq!(
+            making
+                .request_message(&LoadMessage::Bytes(20))
+                .unwrap()
+                .len(),
+            20
+        );
     }
 
     #[test]
     fn a_file_is_needed_where_one_is_named() {
         let mut making = making(false);
         let named = LoadMessage::File("x".into());
-        assert!(making.request(&named).is_none());
+        assert!(making.request_message(&named).is_none());
         making.file = Some(b"abc");
-        assert_eq!(making.request(&named).unwrap().len(), 3);
+        assert_eq!(making.request_message(&named).unwrap().len(), 3);
     }
 }

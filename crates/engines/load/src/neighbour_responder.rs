@@ -45,7 +45,7 @@ fn kind_of(frame: &[u8]) -> Kind {
 /// Counts a frame that does not belong to the load. If it needs an answer, writes it into the buffer from `lend` and
 /// returns its length.
 #[cold]
-pub(crate) fn answer<'a>(
+pub(crate) fn answer_frame<'a>(
     responder: &NeighbourResponder,
     counters: &mut ResponderCounters,
     frame: &RxFrame<'_>,

@@ -5,8 +5,8 @@ use wb_port::{PortError, RxCounters, TxCounters};
 use wb_tcp::{Counters, IcmpNews, Latencies};
 
 use crate::http::HttpOutcome;
+use crate::launch_schedule::LaunchCounters;
 use crate::neighbour_responder::ResponderCounters;
-use crate::pace::LaunchCounters;
 use crate::shared::add_rx;
 use wb_model::load::LoadStage;
 
@@ -152,7 +152,7 @@ pub struct LoadTotals {
 impl LoadTotals {
     /// Sums over workers.
     #[must_use]
-    pub fn of<'a>(workers: impl IntoIterator<Item = &'a LoadOutcome>) -> Self {
+    pub fn sum_workers<'a>(workers: impl IntoIterator<Item = &'a LoadOutcome>) -> Self {
         let mut totals = Self::default();
         for worker in workers {
             totals.counters.merge(&worker.counters);
@@ -200,7 +200,7 @@ impl LoadTotals {
 
     /// Failed connections by cause, with the names of reports; their sum is `failed_connections`.
     #[must_use]
-    pub fn failures(&self) -> [(&'static str, u64); 10] {
+    pub fn failures_by_cause(&self) -> [(&'static str, u64); 10] {
         let c = &self.counters;
         [
             ("connect_timeout", c.failed_connect_timeout),

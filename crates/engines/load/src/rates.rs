@@ -5,7 +5,7 @@ use wb_model::units::Rational;
 
 /// A worker's part of a total: an equal whole part, plus the remainder for the first worker. If the total is smaller
 /// than the number of workers, the first ones get 1 (as in dperf).
-pub fn share(total: u64, worker: u32, workers: u32) -> u64 {
+pub fn worker_share(total: u64, worker: u32, workers: u32) -> u64 {
     let (worker, workers) = (u64::from(worker), u64::from(workers.max(1)));
     if total <= workers {
         return u64::from(worker < total);
@@ -15,7 +15,7 @@ pub fn share(total: u64, worker: u32, workers: u32) -> u64 {
 
 /// Cost of one connection, to convert all rates to connection rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct ConnectionCost {
     /// Requests per connection; `None` means unlimited.
     pub requests: Option<u64>,
     /// Bytes of a request's frame with FCS; `None` if frames and bits do not determine requests (TCP).
@@ -24,7 +24,7 @@ pub struct Cost {
 
 /// The limits of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkerLimits {
     /// New connections per second; `None`: as many as `open` permits.
     pub launches: Option<Rational>,
     /// New connections as fast as the worker can open them; `launches` is `None` then.
@@ -35,12 +35,12 @@ pub struct Limits {
     pub requests: Option<Rational>,
 }
 
-impl Limits {
+impl WorkerLimits {
     /// One worker's part of a rate.
-    pub fn of(rate: &LoadRate, cost: Cost, worker: u32, workers: u32) -> Self {
+    pub fn for_worker(rate: &LoadRate, cost: ConnectionCost, worker: u32, workers: u32) -> Self {
         let is_max = |rate: Option<u64>| rate == Some(LoadRate::MAX);
         let counted = |rate: Option<u64>| rate.filter(|rate| *rate != LoadRate::MAX);
-        let part = |total: Option<u64>| total.map(|total| share(total, worker, workers));
+        let part = |total: Option<u64>| total.map(|total| worker_share(total, worker, workers));
         let whole = |total: Option<u64>| part(total).map(Rational::whole);
         // For short connections, a request limit is a connection limit. Held connections share it, and workers without
         // held connections get no part.
@@ -51,14 +51,14 @@ impl Limits {
         };
         let asked = |total: Option<u64>| match total {
             Some(_) if worker >= active => Some(0),
-            total => total.map(|total| share(total, worker, active)),
+            total => total.map(|total| worker_share(total, worker, active)),
         };
         let mut requests = asked(counted(rate.rps)).map(Rational::whole);
         if let Some(size) = cost.frame_size {
-            requests = least(requests, asked(rate.pps).map(Rational::whole));
+            requests = min_rate(requests, asked(rate.pps).map(Rational::whole));
             let bits =
                 asked(rate.bps).and_then(|bps| Rational::new(bps.into(), u128::from(size) * 8));
-            requests = least(requests, bits);
+            requests = min_rate(requests, bits);
         }
         // A flow needs no handshake, so one is enough if only its packets are limited.
         let one_flow = cost.frame_size.is_some()
@@ -70,7 +70,7 @@ impl Limits {
         let come_and_go = !(held || one_flow) && cost.requests.is_some();
         if let (false, Some(n)) = (held || one_flow, cost.requests) {
             let by_requests = requests.and_then(|rate| rate.over(Rational::whole(n)));
-            launches = least(launches, by_requests);
+            launches = min_rate(launches, by_requests);
             requests = None;
         }
         let at_max = is_max(rate.cps) || come_and_go && rate.cps.is_none() && is_max(rate.rps);
@@ -83,7 +83,7 @@ impl Limits {
     }
 }
 
-fn least(a: Option<Rational>, b: Option<Rational>) -> Option<Rational> {
+fn min_rate(a: Option<Rational>, b: Option<Rational>) -> Option<Rational> {
     match (a, b) {
         (Some(a), Some(b)) => {
             let left = u128::from(a.numerator()) * u128::from(b.denominator());
@@ -100,7 +100,11 @@ mod tests {
 
     #[test]
     fn shares_are_as_dperf_divides() {
-        let shares = |total| (0..4).map(|w| share(total, w, 4)).collect::<Vec<_>>();
+        let shares = |total| {
+            (0..4)
+                .map(|w| worker_share(total, w, 4))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(shares(3), [1, 1, 1, 0]);
         assert_eq!(shares(4), [1, 1, 1, 1]);
         assert_eq!(shares(11), [5, 2, 2, 2]);
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_tightest_limit_counts() {
-        let one = Cost {
+        let one = ConnectionCost {
             requests: Some(1),
             frame_size: Some(100),
         };
@@ -120,10 +124,10 @@ mod tests {
             ..LoadRate::default()
         };
         assert_eq!(
-            Limits::of(&rate, one, 0, 1).launches,
+            WorkerLimits::for_worker(&rate, one, 0, 1).launches,
             Some(Rational::whole(1000))
         );
-        let tcp = Cost {
+        let tcp = ConnectionCost {
             requests: Some(4),
             frame_size: None,
         };
@@ -133,14 +137,14 @@ mod tests {
             ..LoadRate::default()
         };
         assert_eq!(
-            Limits::of(&rate, tcp, 1, 2).launches,
+            WorkerLimits::for_worker(&rate, tcp, 1, 2).launches,
             Some(Rational::whole(1000))
         );
     }
 
     #[test]
     fn held_connections_share_the_requests() {
-        let held = Cost {
+        let held = ConnectionCost {
             requests: None,
             frame_size: None,
         };
@@ -149,14 +153,14 @@ mod tests {
             rps: Some(8000),
             ..LoadRate::default()
         };
-        let limits = Limits::of(&rate, held, 0, 1);
+        let limits = WorkerLimits::for_worker(&rate, held, 0, 1);
         assert_eq!((limits.launches, limits.open), (None, Some(100)));
         assert_eq!(limits.requests, Some(Rational::whole(8000)));
     }
 
     #[test]
     fn requests_are_for_those_who_hold_connections() {
-        let held = Cost {
+        let held = ConnectionCost {
             requests: None,
             frame_size: Some(64),
         };
@@ -166,7 +170,7 @@ mod tests {
             ..LoadRate::default()
         };
         let limits = |rate, worker| {
-            let limits = Limits::of(rate, held, worker, 4);
+            let limits = WorkerLimits::for_worker(rate, held, worker, 4);
             (limits.open, limits.requests.map(|rate| rate.numerator()))
         };
         let all = [0, 1, 2, 3].map(|worker| limits(&rate, worker));
@@ -175,7 +179,7 @@ mod tests {
         // Without a number each worker has one flow.
         let none = LoadRate { cc: None, ..rate };
         assert_eq!(limits(&none, 3), (Some(1), Some(2)));
-        let tcp = Cost {
+        let tcp = ConnectionCost {
             frame_size: None,
             ..held
         };
@@ -183,6 +187,6 @@ mod tests {
             rps: Some(9),
             ..LoadRate::default()
         };
-        assert_eq!(Limits::of(&rate, tcp, 0, 1).open, None);
+        assert_eq!(WorkerLimits::for_worker(&rate, tcp, 0, 1).open, None);
     }
 }

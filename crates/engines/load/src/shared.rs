@@ -9,8 +9,8 @@ use wb_model::load::LoadStage;
 use wb_port::{RxCounters, TxCounters};
 use wb_tcp::Counters;
 
+use crate::launch_schedule::LaunchCounters;
 use crate::neighbour_responder::ResponderCounters;
-use crate::pace::LaunchCounters;
 
 /// Times of one kind so far, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct LoadSlot {
 
 impl LoadSlot {
     /// Publishes a snapshot unless a reader holds the lock. Returns true if published.
-    pub(crate) fn publish(&self, snapshot: &LoadSnapshot) -> bool {
+    pub(crate) fn try_publish(&self, snapshot: &LoadSnapshot) -> bool {
         let mut place = match self.snapshot.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -155,7 +155,7 @@ mod tests {
         let mut snapshot = LoadSnapshot::default();
         for ns in [900, 20] {
             snapshot.request.record(ns);
-            assert!(slot.publish(&snapshot));
+            assert!(slot.try_publish(&snapshot));
         }
         assert_eq!(slot.read().request, LiveTimes { count: 2, sum: 920 });
         assert_eq!(slot.read(), snapshot);

@@ -14,9 +14,9 @@ use wb_tcp::{
 use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
 
 use crate::http::HttpTask;
-use crate::message::Making;
-use crate::pace::Grouping;
-use crate::rates::{Cost, Limits};
+use crate::launch_schedule::Grouping;
+use crate::message::MessageInputs;
+use crate::rates::{ConnectionCost, WorkerLimits};
 
 /// Default interval between two snapshots, in ns: much shorter than the interval of a timeline, so that a snapshot just
 /// before it does not look like an outage.
@@ -85,14 +85,14 @@ pub struct LoadSpec {
     pub responder: NeighbourResponder,
     /// Client or server.
     pub end: LoadEnd,
-    /// Times. They also apply to a server: see [`LoadSpec::until_stopped`] and [`LoadSpec::beside`].
+    /// Times. They also apply to a server: see [`LoadSpec::until_stopped`] and [`LoadSpec::serve_clients`].
     pub shape: LoadShape,
     /// A server in the same run as its clients: it remains after these times, until it is stopped.
     pub beside: bool,
     /// Cost of a connection, to convert rates to connection rates.
-    pub cost: Cost,
+    pub cost: ConnectionCost,
     /// The worker's part of the rate.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
     /// Grouping of launches.
     pub grouping: Grouping,
     /// Number of this worker.
@@ -132,10 +132,10 @@ impl LoadSpec {
     /// # Errors
     /// Returns the first problem found.
     pub fn new(job: &LoadJob, place: &LoadPlace<'_>) -> Result<Self, SpecError> {
-        let build = Build { job, place };
+        let build = SpecBuilder { job, place };
         let config = build.config()?;
-        let cost = build.cost(&config);
-        let limits = Limits::of(&job.rate, cost, place.worker, place.workers);
+        let cost = build.connection_cost(&config);
+        let limits = WorkerLimits::for_worker(&job.rate, cost, place.worker, place.workers);
         let mut spec = Self {
             config,
             responder: build.responder(),
@@ -164,7 +164,7 @@ impl LoadSpec {
         if job.end == LoadEnd::Client {
             spec.pace_requests(&build)?;
             spec.config.catch_up = spec.catch_up_ns;
-            spec.config.most_outstanding = outstanding(&spec.config, &spec.limits);
+            spec.config.most_outstanding = outstanding_requests(&spec.config, &spec.limits);
         }
         Ok(spec)
     }
@@ -174,15 +174,15 @@ impl LoadSpec {
     pub fn for_http(mut self, task: &Arc<HttpTask>) -> Self {
         let job = &task.job;
         let (worker, workers) = (self.worker, self.workers);
-        let amount = |n| crate::share(n, worker, workers);
+        let amount = |n| crate::worker_share(n, worker, workers);
         self.config.asks.clone_from(&task.asks);
         self.config.shows_answers = task.job.digest || task.judge.looks();
         self.config.first_byte_timeout = job.first_byte_timeout.map_or(u64::MAX, Span::as_nanos);
         self.config.most_requests = job.amount.map_or(u64::MAX, amount);
-        self.limits = Limits {
+        self.limits = WorkerLimits {
             launches: None,
             unlimited: false,
-            open: Some(crate::share(job.connections.into(), worker, workers)),
+            open: Some(crate::worker_share(job.connections.into(), worker, workers)),
             requests: None,
         };
         if let Role::Client(client) = &mut self.config.role {
@@ -205,7 +205,10 @@ impl LoadSpec {
     /// ramp and duration are those of the clients, from the end of the first ramp to the end of the last duration.
     /// Therefore both ends report rates over the same time.
     #[must_use]
-    pub fn beside<'a>(mut self, clients: impl Iterator<Item = &'a LoadShape> + Clone) -> Self {
+    pub fn serve_clients<'a>(
+        mut self,
+        clients: impl Iterator<Item = &'a LoadShape> + Clone,
+    ) -> Self {
         let risen = |shape: &LoadShape| shape.wait.as_nanos().max(shape.ramp.as_nanos());
         let done = |shape: &LoadShape| risen(shape).saturating_add(shape.duration.as_nanos());
         let wait = clients.clone().map(|shape| shape.wait).min();
@@ -220,7 +223,7 @@ impl LoadSpec {
 
     /// Returns true if requests over persistent connections have a separate schedule: if their rate is limited, or in a
     /// flood over held connections without limit and interval.
-    pub(crate) fn is_paced(&self, limits: &Limits) -> bool {
+    pub(crate) fn is_paced(&self, limits: &WorkerLimits) -> bool {
         let Role::Client(client) = &self.config.role else {
             return false;
         };
@@ -228,7 +231,7 @@ impl LoadSpec {
         client.requests != Some(1) && (limits.requests.is_some() || unlimited)
     }
 
-    fn pace_requests(&mut self, build: &Build<'_>) -> Result<(), SpecError> {
+    fn pace_requests(&mut self, build: &SpecBuilder<'_>) -> Result<(), SpecError> {
         if self.limits.launches.is_none() && self.limits.open.is_none() {
             let rate = &build.job.rate;
             let is_max = [rate.cps, rate.rps].contains(&Some(LoadRate::MAX));
@@ -238,7 +241,7 @@ impl LoadSpec {
                     "one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held"
                 }
             };
-            return Err(build.error("rate", what.to_owned()));
+            return Err(build.spec_error("rate", what.to_owned()));
         }
         let paced = self.is_paced(&self.limits);
         if let Role::Client(client) = &mut self.config.role {
@@ -248,13 +251,13 @@ impl LoadSpec {
     }
 }
 
-struct Build<'a> {
+struct SpecBuilder<'a> {
     job: &'a LoadJob,
     place: &'a LoadPlace<'a>,
 }
 
-impl Build<'_> {
-    fn error(&self, key: &'static str, what: String) -> SpecError {
+impl SpecBuilder<'_> {
+    fn spec_error(&self, key: &'static str, what: String) -> SpecError {
         let job = if self.job.name.is_empty() {
             &self.job.port
         } else {
@@ -267,27 +270,27 @@ impl Build<'_> {
         }
     }
 
-    fn pool(&self, key: &'static str, ranges: &[AddressRange]) -> Result<Pool, SpecError> {
+    fn address_pool(&self, key: &'static str, ranges: &[AddressRange]) -> Result<Pool, SpecError> {
         let mut pool = Pool::default();
         for range in ranges {
             let count = u32::try_from(range.count()).unwrap_or(u32::MAX);
             let before = pool.len();
             pool.add(range.first(), count);
             if u128::from(pool.len() - before) < range.count() {
-                return Err(self.error(
+                return Err(self.spec_error(
                     key,
                     format!("{range} and those before it are more than 4294967295 addresses"),
                 ));
             }
         }
         if pool.is_empty() {
-            return Err(self.error(key, "at least one address is needed".to_owned()));
+            return Err(self.spec_error(key, "at least one address is needed".to_owned()));
         }
         Ok(pool)
     }
 
     /// The addresses of this end.
-    fn ours(&self) -> &[AddressRange] {
+    fn own_addresses(&self) -> &[AddressRange] {
         match self.job.end {
             LoadEnd::Client => &self.job.clients,
             LoadEnd::Server => &self.job.servers,
@@ -295,7 +298,9 @@ impl Build<'_> {
     }
 
     fn is_v6(&self) -> bool {
-        self.ours().first().is_some_and(AddressRange::is_ipv6)
+        self.own_addresses()
+            .first()
+            .is_some_and(AddressRange::is_ipv6)
     }
 
     fn responder(&self) -> NeighbourResponder {
@@ -303,7 +308,7 @@ impl Build<'_> {
         // The addresses inside a tunnel need no neighbour discovery.
         let ours = match &self.job.vxlan {
             Some(vxlan) => std::slice::from_ref(&vxlan.local),
-            None => self.ours(),
+            None => self.own_addresses(),
         };
         for range in ours {
             match (range.first(), range.last()) {
@@ -336,12 +341,12 @@ impl Build<'_> {
                 (n, _) if worker < n => ends.nth(worker),
                 (n, _) => {
                     let what = format!("{n} ends for {workers} workers; one for each");
-                    return Err(self.error(key, what));
+                    return Err(self.spec_error(key, what));
                 }
             };
             match what {
                 std::net::IpAddr::V4(address) => Ok(address),
-                other => Err(self.error(key, format!("{other}; tunnels are over IPv4"))),
+                other => Err(self.spec_error(key, format!("{other}; tunnels are over IPv4"))),
             }
         };
         Ok(Some(Tunnel {
@@ -386,7 +391,7 @@ impl Build<'_> {
             // The plan already contains a longer value for servers.
             config.retransmission.after = tcp.retransmit.as_nanos();
         } else {
-            (config.window, config.window_scale) = window(tcp.window);
+            (config.window, config.window_scale) = window_field(tcp.window);
             config.most_in_flight = 1 << 14;
         }
         if tcp.in_flight > 0 {
@@ -395,10 +400,10 @@ impl Build<'_> {
         if !tcp.acknowledge {
             config.ack_delay = u64::MAX;
         }
-        config.connect_timeout = limit(tcp.connect_timeout);
-        config.response_timeout = limit(tcp.response_timeout);
-        config.close_timeout = limit(tcp.close_timeout);
-        config.idle_timeout = limit(tcp.idle_timeout);
+        config.connect_timeout = time_limit(tcp.connect_timeout);
+        config.response_timeout = time_limit(tcp.response_timeout);
+        config.close_timeout = time_limit(tcp.close_timeout);
+        config.idle_timeout = time_limit(tcp.idle_timeout);
         config.time_wait = match tcp.time_wait.as_nanos() {
             0 => TimeWait::Skip,
             hold => TimeWait::Hold(hold),
@@ -417,19 +422,19 @@ impl Build<'_> {
         let open = job
             .rate
             .cc
-            .map(|cc| crate::share(cc, self.place.worker, self.place.workers));
+            .map(|cc| crate::worker_share(cc, self.place.worker, self.place.workers));
         config.expected = u32::try_from(open.unwrap_or(1 << 10)).unwrap_or(1 << 30);
         config.expected = config.expected.clamp(1 << 10, 1 << 30);
         config.most_open = config.most_open.max(config.expected);
         if !job.routes.is_empty() {
-            let making = self.making("", job.requests == 1);
+            let making = self.message_inputs("", job.requests == 1);
             let other = LoadRoute {
                 status: 404,
                 size: 0,
                 ..LoadRoute::default()
             };
             let routes = job.routes.iter().chain(std::iter::once(&other));
-            config.routes = routes.map(|route| making.route(route)).collect();
+            config.routes = routes.map(|route| making.route_answer(route)).collect();
         }
         self.check_frames(&config)?;
         Ok(config)
@@ -453,7 +458,7 @@ impl Build<'_> {
             .saturating_sub(if self.is_v6() { 48 } else { 28 });
         if len > most {
             let mtu = self.mtu();
-            return Err(self.error(key, format!("{len} bytes do not fit a datagram of the port's MTU {mtu}; allowed are 0 to {most}")));
+            return Err(self.spec_error(key, format!("{len} bytes do not fit a datagram of the port's MTU {mtu}; allowed are 0 to {most}")));
         }
         Ok(())
     }
@@ -464,8 +469,8 @@ impl Build<'_> {
             .or(self.job.gateway_mac.map(|mac| MacAddr(mac.0)))
     }
 
-    fn making<'b>(&'b self, host: &'b str, closes: bool) -> Making<'b> {
-        Making {
+    fn message_inputs<'b>(&'b self, host: &'b str, closes: bool) -> MessageInputs<'b> {
+        MessageInputs {
             file: self.place.file,
             host,
             seed: self.place.seed,
@@ -479,15 +484,15 @@ impl Build<'_> {
     fn client(&self) -> Result<Client, SpecError> {
         let job = self.job;
         if self.gateway().is_none() {
-            return Err(self.error(
+            return Err(self.spec_error(
                 "port",
                 "the Ethernet address of its gateway is not known".to_owned(),
             ));
         }
-        let clients = self.pool("clients", &job.clients)?;
-        let (key, servers) = self.remote()?;
+        let clients = self.address_pool("clients", &job.clients)?;
+        let (key, servers) = self.destination_pool()?;
         if clients.family_is_v4().is_none() || clients.family_is_v4() != servers.family_is_v4() {
-            return Err(self.error(
+            return Err(self.spec_error(
                 key,
                 "clients and servers must be of one family; a job for each".to_owned(),
             ));
@@ -501,8 +506,10 @@ impl Build<'_> {
                 std::net::IpAddr::V6(address) => format!("[{address}]"),
                 address => address.to_string(),
             });
-        let request = self.making(&host, false).request(&job.request);
-        let requests = self.requests()?;
+        let request = self
+            .message_inputs(&host, false)
+            .request_message(&job.request);
+        let requests = self.requests_per_connection()?;
         Ok(Client {
             tuples,
             request: request.ok_or_else(|| self.file_missing("request"))?,
@@ -510,7 +517,7 @@ impl Build<'_> {
                 LoadMessage::Snmp(community) => Reading::Snmp {
                     id_at: wb_services::snmp::sys_up_time(community.as_bytes()).id_at,
                 },
-                _ => reading(job.reading),
+                _ => convert_reading(job.reading),
             },
             requests,
             interval: job.interval.as_nanos(),
@@ -535,7 +542,7 @@ impl Build<'_> {
     }
 
     /// Requests per connection, or a server's answers; `None` means unlimited.
-    fn requests(&self) -> Result<Option<u16>, SpecError> {
+    fn requests_per_connection(&self) -> Result<Option<u16>, SpecError> {
         match self.job.requests {
             0 => Ok(None),
             n => u16::try_from(n)
@@ -543,18 +550,18 @@ impl Build<'_> {
                 .filter(|n| *n < u16::MAX)
                 .map(Some)
                 .ok_or_else(|| {
-                    self.error("requests", format!("{n}; allowed are 0 (no end) to 65534"))
+                    self.spec_error("requests", format!("{n}; allowed are 0 (no end) to 65534"))
                 }),
         }
     }
 
     /// Destination addresses of connections.
-    fn remote(&self) -> Result<(&'static str, Pool), SpecError> {
+    fn destination_pool(&self) -> Result<(&'static str, Pool), SpecError> {
         let (job, place) = (self.job, self.place);
         if let Some(first) = job.destinations.first().filter(|_| job.servers.is_empty()) {
             return Ok(("destinations", Pool::range(first.addresses.first(), 1)));
         }
-        let pool = self.pool("servers", &job.servers)?;
+        let pool = self.address_pool("servers", &job.servers)?;
         if !job.server_per_worker {
             return Ok(("servers", pool));
         }
@@ -564,7 +571,7 @@ impl Build<'_> {
                 pool.len(),
                 place.workers
             );
-            return Err(self.error("server_per_worker", what));
+            return Err(self.spec_error("server_per_worker", what));
         }
         Ok(("servers", Pool::range(pool.at(place.worker).into(), 1)))
     }
@@ -589,7 +596,7 @@ impl Build<'_> {
         }
         if pool.family_is_v4() != is_v4 {
             let what = "they must be of the family of the clients".to_owned();
-            return Err(self.error("destinations", what));
+            return Err(self.spec_error("destinations", what));
         }
         Ok(Some(Destinations {
             first: place.worker % pool.len(),
@@ -599,13 +606,14 @@ impl Build<'_> {
     }
 
     fn file_missing(&self, key: &'static str) -> SpecError {
-        self.error(key, "the file was not read".to_owned())
+        self.spec_error(key, "the file was not read".to_owned())
     }
 
     fn tuples(&self, clients: Pool, servers: Pool) -> Result<Tuples, SpecError> {
         let (job, place) = (self.job, self.place);
-        let workers = u16::try_from(place.workers)
-            .map_err(|_| self.error("port", format!("{} workers; at most 65535", place.workers)))?;
+        let workers = u16::try_from(place.workers).map_err(|_| {
+            self.spec_error("port", format!("{} workers; at most 65535", place.workers))
+        })?;
         let steering = match &place.steering {
             // No answers arrive, and the port is that of the protocol.
             _ if matches!(job.request, LoadMessage::Rip(_)) => Steering::All,
@@ -642,7 +650,7 @@ impl Build<'_> {
         )
         .ok_or_else(|| {
             let (ports, workers) = (job.client_ports, place.workers);
-            self.error(
+            self.spec_error(
                 "client_ports",
                 format!(
                     "{ports} has no port for worker {} of {workers}",
@@ -654,26 +662,28 @@ impl Build<'_> {
 
     fn server(&self) -> Result<Server, SpecError> {
         let job = self.job;
-        let answers = self.requests()?;
+        let answers = self.requests_per_connection()?;
         let answer = match job.worker_answers.as_slice() {
             [] => &job.answer,
             answers => answers.get(self.place.worker as usize).ok_or_else(|| {
                 let (n, workers) = (answers.len(), self.place.workers);
-                self.error(
+                self.spec_error(
                     "worker_answers",
                     format!("{n} for {workers} workers; one for each"),
                 )
             })?,
         };
-        let made = self.making("", job.requests == 1).answer(answer);
+        let made = self
+            .message_inputs("", job.requests == 1)
+            .server_answer(answer);
         Ok(Server {
-            addresses: self.pool("servers", &job.servers)?,
+            addresses: self.address_pool("servers", &job.servers)?,
             clients: match job.clients.is_empty() {
                 true => Pool::default(),
-                false => self.pool("clients", &job.clients)?,
+                false => self.address_pool("clients", &job.clients)?,
             },
             ports: (job.server_ports.first, job.server_ports.last),
-            request: reading(job.reading),
+            request: convert_reading(job.reading),
             answer: made.ok_or_else(|| self.file_missing("answer"))?,
             answers: answers.filter(|_| !matches!(answer, LoadAnswer::Echo | LoadAnswer::Sink)),
             proxy: job.proxy,
@@ -682,9 +692,9 @@ impl Build<'_> {
         })
     }
 
-    fn cost(&self, config: &Config) -> Cost {
+    fn connection_cost(&self, config: &Config) -> ConnectionCost {
         let Role::Client(client) = &config.role else {
-            return Cost {
+            return ConnectionCost {
                 requests: None,
                 frame_size: None,
             };
@@ -695,14 +705,14 @@ impl Build<'_> {
             + if self.job.vlan.is_some() { 4 } else { 0 }
             + if self.is_v6() { 48 } else { 28 };
         let size = (headers + client.request.len()).max(60) + 4;
-        Cost {
+        ConnectionCost {
             requests: client.requests.map(u64::from),
             frame_size: (config.transport == Transport::Udp).then_some(size),
         }
     }
 }
 
-fn reading(reading: LoadReading) -> Reading {
+fn convert_reading(reading: LoadReading) -> Reading {
     match reading {
         LoadReading::Http => Reading::Http,
         LoadReading::Segment => Reading::Segment,
@@ -713,7 +723,7 @@ fn reading(reading: LoadReading) -> Reading {
 
 /// Number of requests that may wait for answers: those of the time that each waits, within bounds, because each takes
 /// 24 bytes.
-fn outstanding(config: &Config, limits: &Limits) -> u32 {
+fn outstanding_requests(config: &Config, limits: &WorkerLimits) -> u32 {
     const BOUNDS: (u128, u128) = (1 << 16, 1 << 20);
     let a_second = |rate: Option<Rational>| {
         rate.map_or(0, |rate| {
@@ -727,7 +737,7 @@ fn outstanding(config: &Config, limits: &Limits) -> u32 {
 }
 
 /// A time of 0 means no limit.
-fn limit(time: Span) -> u64 {
+fn time_limit(time: Span) -> u64 {
     match time.as_nanos() {
         0 => u64::MAX / 4,
         ns => ns,
@@ -735,7 +745,7 @@ fn limit(time: Span) -> u64 {
 }
 
 /// A window as header field and scale: the smallest scale with which it fits (RFC 7323 section 2.2).
-fn window(bytes: u32) -> (u16, u8) {
+fn window_field(bytes: u32) -> (u16, u8) {
     let scale = (0..14)
         .find(|scale| bytes >> scale <= u32::from(u16::MAX))
         .unwrap_or(14);

@@ -15,11 +15,11 @@ use wb_tcp::{
     LONGEST_LOOK_AHEAD, Latencies, Machine, Observer, Received, Role, ServerAnswer, Transport,
 };
 
-use crate::http::{Account, HttpOutcome, HttpPace};
-use crate::neighbour_responder::{ResponderCounters, answer};
+use crate::http::{HttpAccount, HttpOutcome, HttpRequestSchedule};
+use crate::launch_schedule::{Grouping, LaunchCounters, LaunchSchedule};
+use crate::neighbour_responder::{ResponderCounters, answer_frame};
 use crate::outcome::{LoadOutcome, PhaseTotals};
-use crate::pace::{Grouping, LaunchCounters, Pace};
-use crate::rates::Limits;
+use crate::rates::WorkerLimits;
 use crate::shared::{LiveTimes, LoadSlot, LoadSnapshot};
 use crate::sink::Sink;
 use crate::{Clock, LoadControl, LoadSpec};
@@ -41,27 +41,27 @@ const MOST_IDLE: u32 = 10_000;
 
 /// Collects the machine's times.
 #[derive(Debug, Default)]
-struct Times {
+struct TimeCollector {
     all: Latencies,
     connect: LiveTimes,
     first_byte: LiveTimes,
     request: LiveTimes,
     /// Results of each request of an HTTP job.
-    http: Option<Box<Account>>,
+    http: Option<Box<HttpAccount>>,
 }
 
-impl Observer for Times {
+impl Observer for TimeCollector {
     #[inline]
     fn asked(&mut self, _: u64, text: u16, n: u16) {
         if let Some(http) = &mut self.http {
-            http.asked(text, n);
+            http.record_sent(text, n);
         }
     }
 
     #[inline]
     fn exchanged(&mut self, exchange: &Exchange) {
         if let Some(http) = &mut self.http {
-            http.exchanged(exchange);
+            http.record_exchange(exchange);
         }
     }
 
@@ -75,31 +75,31 @@ impl Observer for Times {
     #[inline]
     fn unanswered(&mut self, text: u16, ns: u64, cause: Cause) {
         if let Some(http) = &mut self.http {
-            http.unanswered(text, ns, cause);
+            http.record_unanswered(text, ns, cause);
         }
     }
 
     fn head(&mut self, place: u16, first: bool, bytes: &[u8]) {
         if let Some(http) = &mut self.http {
-            http.head(place, first, bytes);
+            http.add_head_bytes(place, first, bytes);
         }
     }
 
     fn body(&mut self, place: u16, bytes: &[u8]) {
         if let Some(http) = &mut self.http {
-            http.body(place, bytes);
+            http.add_body_bytes(place, bytes);
         }
     }
 
     fn malformed(&mut self, bytes: &[u8]) {
         if let Some(http) = &mut self.http {
-            http.malformed(bytes);
+            http.record_malformed(bytes);
         }
     }
 
     fn unasked(&mut self) {
         if let Some(http) = &mut self.http {
-            http.complain(|| "the server sent what nobody had asked for".to_owned());
+            http.record_first_complaint(|| "the server sent what nobody had asked for".to_owned());
         }
     }
 
@@ -113,7 +113,7 @@ impl Observer for Times {
         self.all.connected(ns);
         self.connect.record(ns);
         if let Some(http) = &mut self.http {
-            http.connected(ns);
+            http.record_connected(ns);
         }
     }
 
@@ -144,7 +144,7 @@ fn is_stamped_by_kernel(frame: &RxFrame<'_>) -> bool {
 
 /// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct LoadTurn {
     /// The monotonic time at its beginning.
     pub now_ns: u64,
     /// Frames were received or sent.
@@ -163,12 +163,12 @@ pub struct Turn {
 /// [`conclude`](LoadWorker::conclude).
 pub struct LoadWorker {
     spec: LoadSpec,
-    machine: Machine<Times>,
-    pace: Pace,
+    machine: Machine<TimeCollector>,
+    pace: LaunchSchedule,
     /// Schedule of requests over persistent connections.
-    asks: Pace,
+    asks: LaunchSchedule,
     /// Schedule of an HTTP job, used in place of `asks`.
-    http: Option<HttpPace>,
+    http: Option<HttpRequestSchedule>,
     responder: ResponderCounters,
     /// Longer frames are ignored: an answer to them would not fit a slot.
     longest: usize,
@@ -229,9 +229,9 @@ impl LoadWorker {
     /// Fails if the configuration is invalid.
     pub fn new(spec: LoadSpec, frame_capacity: usize) -> Result<Self, ConfigError> {
         let task = spec.http.as_ref();
-        let times = Times {
-            http: task.map(|task| Box::new(Account::new(task))),
-            ..Times::default()
+        let times = TimeCollector {
+            http: task.map(|task| Box::new(HttpAccount::new(task))),
+            ..TimeCollector::default()
         };
         let machine = Machine::new(spec.config.clone(), times)?;
         let echoes = spec.config.transport == Transport::Udp
@@ -245,8 +245,8 @@ impl LoadWorker {
                 high: u64::MAX,
             });
         }
-        let pace = Pace::new(&spec.shape, spec.limits, spec.grouping, spec.catch_up_ns);
-        let asks = Pace::new(
+        let pace = LaunchSchedule::new(&spec.shape, spec.limits, spec.grouping, spec.catch_up_ns);
+        let asks = LaunchSchedule::new(
             &spec.shape,
             requests_of(&spec.limits),
             Grouping::Even(1),
@@ -265,7 +265,7 @@ impl LoadWorker {
             http: spec
                 .http
                 .as_ref()
-                .map(|task| HttpPace::new(task, spec.worker, spec.workers)),
+                .map(|task| HttpRequestSchedule::new(task, spec.worker, spec.workers)),
             responder: ResponderCounters::default(),
             zero: None,
             phase: LoadStage::Ready,
@@ -314,7 +314,7 @@ impl LoadWorker {
         control: &LoadControl,
         slot: &LoadSlot,
         clock: &C,
-    ) -> Result<Turn, PortError> {
+    ) -> Result<LoadTurn, PortError> {
         let mono = clock.monotonic_ns();
         let start = control.start_at_mono_ns.load(Ordering::Acquire);
         if self.zero.is_none() {
@@ -353,7 +353,7 @@ impl LoadWorker {
             if received > 0 && self.machine.counters().rx_of_load().0 > of_load {
                 self.active = Some((self.active.map_or(at, |(first, _)| first), at));
             }
-            self.follow(at, now, control, &mut sink);
+            self.advance_phases(at, now, control, &mut sink);
         }
         // Frames that arrived during a stall must not cause timeouts: they are read before any timer expires.
         if self.behind_until.is_none() || received < self.spec.batch {
@@ -370,7 +370,7 @@ impl LoadWorker {
         self.publish(mono, tx, rx, slot);
         self.busy_turns += u64::from(busy);
         self.last = Some((mono, busy));
-        let mut turn = Turn {
+        let mut turn = LoadTurn {
             now_ns: mono,
             busy,
             next_ns: mono + POLL_INTERVAL_NS,
@@ -539,7 +539,7 @@ impl LoadWorker {
             });
             stamped = Some(by_kernel);
             if machine.receive_known(now, frame.bytes, known, sink) == Received::NotOurs
-                && let Some(len) = answer(responder, counters, frame, || sink.lend())
+                && let Some(len) = answer_frame(responder, counters, frame, || sink.lend())
             {
                 sink.commit(len);
             }
@@ -590,7 +590,7 @@ impl LoadWorker {
 
     /// Advances through the phases and opens due connections.
     #[inline]
-    fn follow<T: TxQueue>(
+    fn advance_phases<T: TxQueue>(
         &mut self,
         at: u64,
         now: u64,
@@ -612,31 +612,33 @@ impl LoadWorker {
         };
         if let Some(rate) = control.changed_rate(&mut self.rate_version) {
             let (worker, workers) = (self.spec.worker, self.spec.workers);
-            let limits = Limits::of(&rate, self.spec.cost, worker, workers);
+            let limits = WorkerLimits::for_worker(&rate, self.spec.cost, worker, workers);
             self.pace.set(limits, Some(at));
             self.asks.set(requests_of(&limits), Some(at));
             let paced = self.spec.is_paced(&limits);
             self.machine.set_paced(now, paced);
         }
         if phase != self.phase && phase != LoadStage::Drain {
-            self.enter(phase, at, now, stopped);
+            self.enter_phase(phase, at, now, stopped);
         }
         if self.spec.end == LoadEnd::Client && !stopped {
             // Launches due before the end are still made then, and belong to the ending phase.
-            self.launch(at, now, sink);
-            self.ask(at, now, sink);
+            self.open_due_connections(at, now, sink);
+            self.send_due_requests(at, now, sink);
             if let Some(most) = self.pace.open_limit(at) {
                 self.machine.close_down_to(now, most);
             }
         }
         if phase == LoadStage::Drain {
-            self.enter(phase, at, now, stopped);
+            self.enter_phase(phase, at, now, stopped);
         }
     }
 
     #[inline]
-    fn launch<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
-        let wanted = self.pace.wanted(at, self.machine.counters().open);
+    fn open_due_connections<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+        let wanted = self
+            .pace
+            .connections_to_open(at, self.machine.counters().open);
         if wanted == 0 {
             return;
         }
@@ -655,9 +657,9 @@ impl LoadWorker {
         };
         let n = u32::try_from(wanted).unwrap_or(u32::MAX);
         let busy = self.machine.counters().tuples_busy;
-        let late = self.pace.late(at);
+        let late = self.pace.due_lateness(at);
         let launched = self.machine.launch_late(now, n, late, sink);
-        self.pace.launched(launched.into());
+        self.pace.record_launches(launched.into());
         let full = self.machine.held() >= self.machine.config().most_open;
         if launched < n && (full || self.machine.counters().tuples_busy > busy) {
             self.pace.no_tuple(u64::from(n - launched));
@@ -676,16 +678,16 @@ impl LoadWorker {
 
     /// Sends due requests over idle connections.
     #[inline]
-    fn ask<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
+    fn send_due_requests<T: TxQueue>(&mut self, at: u64, now: u64, sink: &mut Sink<'_, T>) {
         if self.http.is_some() {
             return self.ask_http(at, now, sink);
         }
-        let due = self.asks.wanted(at, 0);
+        let due = self.asks.connections_to_open(at, 0);
         if due > 0 {
             let n = u32::try_from(due).unwrap_or(u32::MAX);
-            let late = self.asks.late(at);
+            let late = self.asks.due_lateness(at);
             let asked = self.machine.ask_late(now, n, late, sink);
-            self.asks.launched(asked.into());
+            self.asks.record_launches(asked.into());
             self.asks.set_waits(asked < n && !self.machine.can_ask());
         }
     }
@@ -698,7 +700,7 @@ impl LoadWorker {
         };
         loop {
             let mut unsent = 0;
-            let late = http.due(at, end, &mut unsent);
+            let late = http.due_requests(at, end, &mut unsent);
             let n = match late.is_empty() {
                 true => 0,
                 false => self.machine.ask_each(now, late, sink),
@@ -709,7 +711,7 @@ impl LoadWorker {
             if n == 0 {
                 return;
             }
-            http.asked(n);
+            http.mark_sent(n);
         }
     }
 
@@ -755,7 +757,7 @@ impl LoadWorker {
     }
 
     #[cold]
-    fn enter(&mut self, phase: LoadStage, at: u64, now: u64, stopped: bool) {
+    fn enter_phase(&mut self, phase: LoadStage, at: u64, now: u64, stopped: bool) {
         if phase == LoadStage::Drain && self.spec.end == LoadEnd::Client {
             self.pace.finish();
             self.asks.finish();
@@ -794,7 +796,7 @@ impl LoadWorker {
         let Some(http) = &mut self.http else { return };
         let mut counted = ended;
         if all_asked && let Some(account) = &self.machine.observer().http {
-            let nominal = account.amount().map_or(0, |n| http.nominal_end(n));
+            let nominal = account.request_limit().map_or(0, |n| http.nominal_end(n));
             counted = ended.max(nominal);
         }
         let unsent = http.finish(ended, self.machine.left());
@@ -802,7 +804,7 @@ impl LoadWorker {
         let counters = *self.machine.counters();
         if let Some(account) = &mut self.machine.observer_mut().http {
             account.out.totals.unsent += unsent;
-            account.end(&counters, counted);
+            account.end_requests(&counters, counted);
         }
     }
 
@@ -888,7 +890,7 @@ impl LoadWorker {
             true => mono - last >= self.spec.tick_ns,
             false => mono - last >= IDLE_TICK_NS,
         });
-        if is_due && slot.publish(&self.snapshot(tx, rx)) {
+        if is_due && slot.try_publish(&self.snapshot(tx, rx)) {
             self.published = Some(mono);
             self.unpublished = false;
             if slot.connect.is_wanted() {
@@ -932,7 +934,7 @@ impl LoadWorker {
             asks: *self.asks.counters(),
             tx: tx.counters(),
             rx: rx.counters(),
-            share: self.pace.share(self.at),
+            share: self.pace.current_share(self.at),
             connect: times.connect,
             first_byte: times.first_byte,
             request: times.http.as_ref().map_or(times.request, |http| http.live),
@@ -971,7 +973,7 @@ impl LoadWorker {
     }
 
     /// Sends RST to the peers of connections that are still open, while the port accepts frames.
-    fn part<T: TxQueue>(&mut self, tx: &mut T) {
+    fn reset_peers<T: TxQueue>(&mut self, tx: &mut T) {
         let mut idle = 0;
         while idle < MOST_IDLE {
             let mut sink = Sink::new(tx, self.spec.batch);
@@ -994,7 +996,7 @@ impl LoadWorker {
     ) -> LoadOutcome {
         let (tx, rx) = queue.split();
         if fault.is_none() && self.spec.parts {
-            self.part(tx);
+            self.reset_peers(tx);
         }
         tx.take_refused(|_| ());
         tx.withdraw(|_| ());
@@ -1006,7 +1008,7 @@ impl LoadWorker {
             self.link_down_ns += mono.saturating_sub(since);
         }
         // A reader holds the lock only for the time of a copy.
-        while !slot.publish(&self.snapshot(tx, rx)) {
+        while !slot.try_publish(&self.snapshot(tx, rx)) {
             std::hint::spin_loop();
         }
         while !self.show_connect(slot) || !self.show_request(slot) {
@@ -1064,8 +1066,8 @@ fn exposing_ns(config: &Config) -> u64 {
 }
 
 /// The request rate as a launch rate; without one, as many as there is room for.
-fn requests_of(limits: &Limits) -> Limits {
-    Limits {
+fn requests_of(limits: &WorkerLimits) -> WorkerLimits {
+    WorkerLimits {
         launches: limits.requests,
         unlimited: false,
         open: limits.requests.is_none().then_some(u64::MAX),
@@ -1107,7 +1109,7 @@ pub fn run_load_worker<Q: QueuePair, C: Clock>(
 
 /// Sleeps until a frame arrives or an event is due; busy-waits for the last part before a launch.
 #[inline]
-fn wait<R: RxQueue>(rx: &mut R, turn: &Turn, spin_ns: u64) -> Result<(), PortError> {
+fn wait<R: RxQueue>(rx: &mut R, turn: &LoadTurn, spin_ns: u64) -> Result<(), PortError> {
     let mut gap = turn.next_ns.saturating_sub(turn.now_ns);
     if turn.exact {
         gap = gap.saturating_sub(spin_ns);

@@ -131,7 +131,7 @@ pub(crate) fn resolve_jobs(
             }
             spec.parts = clients.is_empty() || !has_servers;
             match job.end {
-                LoadEnd::Server if !clients.is_empty() => spec.beside(clients.iter()),
+                LoadEnd::Server if !clients.is_empty() => spec.serve_clients(clients.iter()),
                 LoadEnd::Server if job.shape.duration == Span::default() => spec.until_stopped(),
                 _ => spec,
             }

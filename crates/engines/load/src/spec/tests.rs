@@ -208,9 +208,9 @@ fn bits_are_of_layer_2() {
 
 #[test]
 fn windows_are_scaled() {
-    assert_eq!(window(58_400), (58_400, 0));
-    assert_eq!(window(1 << 20), (1 << 15, 5));
-    assert_eq!(window(1 << 30), (65_535, 14));
+    assert_eq!(window_field(58_400), (58_400, 0));
+    assert_eq!(window_field(1 << 20), (1 << 15, 5));
+    assert_eq!(window_field(1 << 30), (65_535, 14));
 }
 
 #[test]

@@ -131,7 +131,12 @@ fn what_waited_while_nobody_looked_did_not_time_out() {
     assert!(late.exposed_connections >= 190, "{late:?}");
     assert!(late.late_reads >= 190, "{late:?}");
     let (client, _) = both.totals();
-    assert_eq!(client.failed_connections, 0, "{:?}", client.failures());
+    assert_eq!(
+        client.failed_connections,
+        0,
+        "{:?}",
+        client.failures_by_cause()
+    );
     assert_eq!(client.completed_connections, client.attempted_connections);
     assert_eq!(
         late.missed_departures, client.unsent_connections,
@@ -246,7 +251,7 @@ fn an_answer_that_came_while_the_thread_was_away_is_no_faster() {
     let client_turn = client.turn(near, &lab.client, &lab.slots[0], &Away(&lab.clock));
     assert!(client_turn.unwrap().busy);
     let outcome = client.conclude(near, &lab.slots[0], None);
-    let totals = LoadTotals::of([&outcome]);
+    let totals = LoadTotals::sum_workers([&outcome]);
     assert_eq!(totals.responses, 1);
     let fastest = outcome
         .phases
@@ -373,7 +378,7 @@ fn a_server_beside_its_clients_has_their_phases() {
     job.shape.drain = Span::from_millis(1000);
     let mut lab = Lab::new(|_| ());
     let (client, server) = lab.specs(&job, &server_of(&job));
-    let server = server.beside([&job.shape].into_iter());
+    let server = server.serve_clients([&job.shape].into_iter());
     let (client, server) = lab.run_specs(client, server, &[]).totals();
     assert_eq!(duration_of(&client), (500, 1500, 1000.0));
     let (from, to, cps) = duration_of(&server);
@@ -392,7 +397,7 @@ fn a_server_beside_its_clients_stays_until_it_is_told_to_stop() {
     planned.duration = Span::from_millis(150);
     let mut lab = Lab::new(|_| ());
     let (client, server) = lab.specs(&job, &server_of(&job));
-    let server = server.beside([&planned].into_iter());
+    let server = server.serve_clients([&planned].into_iter());
     let (client, server) = lab.run_specs(client, server, &[]).totals();
     assert_eq!(client.completed_connections, 10);
     assert_eq!(server.completed_connections, 10);
@@ -408,7 +413,7 @@ fn a_server_whose_clients_are_stopped_has_their_duration() {
     };
     let mut lab = Lab::new(|_| ());
     let (client, server) = lab.specs(&job, &server_of(&job));
-    let server = server.beside([&job.shape].into_iter());
+    let server = server.serve_clients([&job.shape].into_iter());
     let both = lab.run_specs(client, server, &[(500 * MS, &stop)]);
     let (_, server) = both.totals();
     let (from, to, cps) = duration_of(&server);
@@ -451,7 +456,7 @@ fn a_worker_that_nobody_came_to_does_not_lengthen_the_duration() {
     late.rate.cc = Some(0);
     let idle = lab.run(&late, &server_of(&late), &[]).server;
     for workers in [[&busy, &idle], [&idle, &busy]] {
-        let (from, to, _) = duration_of(&LoadTotals::of(workers));
+        let (from, to, _) = duration_of(&LoadTotals::sum_workers(workers));
         assert!(from >= 1000 && to <= 2003, "{from} {to}");
     }
 }
@@ -779,7 +784,7 @@ proptest! {
             // Duplicates of old SYNs may open one again at the server, never the other way round.
             prop_assert!(client.established_connections <= server.attempted_connections);
         }
-        let sum = LoadTotals::of([&both.client, &both.server]);
+        let sum = LoadTotals::sum_workers([&both.client, &both.server]);
         check(&sum);
     }
 }

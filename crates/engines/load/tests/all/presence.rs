@@ -70,7 +70,10 @@ fn answers(
             .unwrap();
     }
     let outcome = worker.conclude(&mut lab.far.queues[0], &lab.slots[1], None);
-    (arrived(&mut lab.near), wb_load::LoadTotals::of([&outcome]))
+    (
+        arrived(&mut lab.near),
+        wb_load::LoadTotals::sum_workers([&outcome]),
+    )
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl PortHttps {
             let workers = loads.workers_of(number);
             let port = load.server_ports.first;
             let connections = u64::from(task.job.connections);
-            let share = |worker| wb_load::share(connections, worker, workers);
+            let share = |worker| wb_load::worker_share(connections, worker, workers);
             Facts {
                 addresses: load
                     .servers

@@ -80,7 +80,7 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         unsent_requests: totals.unsent_requests,
         waited_requests: totals.waited_requests,
         no_tuple: totals.launch.no_tuple,
-        failures: named(totals.failures().into_iter()),
+        failures: named(totals.failures_by_cause().into_iter()),
         counters: named(totals.counters.fields()),
         tuples: match plan.end {
             LoadEnd::Client => u64::try_from(plan.tuples()).unwrap_or(u64::MAX),

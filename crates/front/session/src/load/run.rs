@@ -581,7 +581,7 @@ pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
 
 /// The account of one job.
 pub(super) fn totals_of(slots: &[WorkerSlot], job: usize) -> LoadTotals {
-    LoadTotals::of(
+    LoadTotals::sum_workers(
         slots
             .iter()
             .filter(|s| s.job == job)

@@ -164,7 +164,7 @@ pub(crate) struct Both {
 
 impl Both {
     pub(crate) fn totals(&self) -> (LoadTotals, LoadTotals) {
-        let totals = [&self.client, &self.server].map(|outcome| LoadTotals::of([outcome]));
+        let totals = [&self.client, &self.server].map(|outcome| LoadTotals::sum_workers([outcome]));
         for totals in &totals {
             check(totals);
         }
@@ -176,7 +176,7 @@ impl Both {
 /// Checks invariants.
 pub(crate) fn check(totals: &LoadTotals) {
     assert!(totals.is_balanced(), "{:?}", totals.counters);
-    let causes: u64 = totals.failures().iter().map(|(_, n)| n).sum();
+    let causes: u64 = totals.failures_by_cause().iter().map(|(_, n)| n).sum();
     assert_eq!(causes, totals.failed_connections);
     let sum = |of: &dyn Fn(&wb_tcp::Counters) -> u64| -> u64 {
         totals.phases.iter().map(|phase| of(&phase.counters)).sum()

@@ -11,7 +11,7 @@ use wb_model::units::Rational;
 use wb_tcp::LatenessSeries;
 
 use crate::curve::{Curve, ONE};
-use crate::rates::Limits;
+use crate::rates::WorkerLimits;
 
 const SECOND: u64 = 1_000_000_000;
 /// Connections opened at once if only the number of open ones is limited.
@@ -45,10 +45,10 @@ pub enum Grouping {
 
 /// Launches of one worker. Times are ns since the start of the run.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct LaunchSchedule {
     curve: Curve,
-    limits: Limits,
-    kind: Kind,
+    limits: WorkerLimits,
+    kind: ScheduleKind,
     grouping: Grouping,
     catch_up: u64,
     /// Ramp and wait of dperf's groups.
@@ -61,18 +61,18 @@ pub(crate) struct Pace {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ScheduleKind {
     /// Limited only by the number of open connections.
     Unlimited,
-    Even(Even),
-    Groups(Groups),
+    Even(EvenLaunches),
+    Groups(LaunchGroups),
     /// No launches.
     Never,
 }
 
 /// Event k is due when the area below the curve reaches k / rate.
 #[derive(Clone, Debug)]
-struct Even {
+struct EvenLaunches {
     num: u128,
     /// Per event, twice the area is `den / num`.
     den: u128,
@@ -89,17 +89,17 @@ struct Even {
 
 /// dperf's groups: each schedules the next one by the interval of its second.
 #[derive(Clone, Debug)]
-struct Groups {
+struct LaunchGroups {
     cps: u64,
     group: u64,
     next: u64,
     owed: u64,
 }
 
-impl Pace {
+impl LaunchSchedule {
     pub(crate) fn new(
         shape: &LoadShape,
-        limits: Limits,
+        limits: WorkerLimits,
         grouping: Grouping,
         catch_up: u64,
     ) -> Self {
@@ -108,7 +108,7 @@ impl Pace {
         let mut pace = Self {
             curve,
             limits,
-            kind: Kind::Never,
+            kind: ScheduleKind::Never,
             grouping,
             catch_up,
             ramp,
@@ -126,7 +126,7 @@ impl Pace {
     }
 
     /// Sets new limits, effective from `now` if the run has begun. An even rate continues from here.
-    pub(crate) fn set(&mut self, limits: Limits, now: Option<u64>) {
+    pub(crate) fn set(&mut self, limits: WorkerLimits, now: Option<u64>) {
         let before = std::mem::replace(&mut self.limits, limits);
         let begun = now.filter(|now| *now > self.curve.begin());
         let is_same = limits.launches == before.launches
@@ -136,58 +136,60 @@ impl Pace {
             return;
         }
         self.kind = match (limits.launches, self.grouping) {
-            (None, _) if limits.open.is_none() && !limits.unlimited => Kind::Never,
-            (None, _) => Kind::Unlimited,
-            (Some(rate), _) if rate.is_zero() => Kind::Never,
+            (None, _) if limits.open.is_none() && !limits.unlimited => ScheduleKind::Never,
+            (None, _) => ScheduleKind::Unlimited,
+            (Some(rate), _) if rate.is_zero() => ScheduleKind::Never,
             (Some(rate), Grouping::Dperf(group)) => {
                 let cps = (rate.numerator() / rate.denominator()).max(1);
-                Kind::Groups(Groups {
+                ScheduleKind::Groups(LaunchGroups {
                     cps,
                     group: dperf_group(group, cps),
                     next: begun.unwrap_or(self.wait),
                     owed: 0,
                 })
             }
-            (Some(rate), Grouping::Even(group)) => Kind::Even(self.even(rate, group, begun)),
+            (Some(rate), Grouping::Even(group)) => {
+                ScheduleKind::Even(self.even_launches(rate, group, begun))
+            }
         };
     }
 
-    fn even(&self, rate: Rational, group: u32, begun: Option<u64>) -> Even {
+    fn even_launches(&self, rate: Rational, group: u32, begun: Option<u64>) -> EvenLaunches {
         let group = u64::from(group.max(1));
-        let mut even = Even {
+        let mut even = EvenLaunches {
             num: u128::from(rate.numerator().min(LARGEST)),
             den: u128::from(rate.denominator())
                 .saturating_mul(u128::from(2 * ONE) * u128::from(SECOND) * u128::from(group)),
             group,
-            from_area: begun.map_or(0, |now| self.curve.area(now)),
+            from_area: begun.map_or(0, |now| self.curve.area_until(now)),
             with_first: begun.is_none(),
             passed: 0,
             owed: 0,
             due: 0,
         };
-        even.seek(&self.curve);
+        even.seek_next(&self.curve);
         even
     }
 
     /// Current share of the rate, in millionths.
-    pub(crate) fn share(&self, now: u64) -> u64 {
-        self.curve.share(now)
+    pub(crate) fn current_share(&self, now: u64) -> u64 {
+        self.curve.share_at(now)
     }
 
     /// Number of connections to open now, given the number of open ones.
     #[inline]
-    pub(crate) fn wanted(&mut self, now: u64, open: u64) -> u64 {
+    pub(crate) fn connections_to_open(&mut self, now: u64, open: u64) -> u64 {
         let room = match self.limits.open {
             Some(most) => self.most_open(most, now).saturating_sub(open),
             None => u64::MAX,
         };
         let (due, given_up) = match &mut self.kind {
-            Kind::Never => return 0,
-            Kind::Unlimited => {
-                let share = now < self.end && self.curve.share(now) > 0;
+            ScheduleKind::Never => return 0,
+            ScheduleKind::Unlimited => {
+                let share = now < self.end && self.curve.share_at(now) > 0;
                 return if share { room.min(AT_ONCE) } else { 0 };
             }
-            Kind::Even(even) => {
+            ScheduleKind::Even(even) => {
                 if now < even.due && even.owed == 0 {
                     return 0;
                 }
@@ -195,7 +197,7 @@ impl Pace {
                 let given_up = even.take_due(&self.curve, now, self.end, self.catch_up, before);
                 (even.owed, given_up)
             }
-            Kind::Groups(groups) => {
+            ScheduleKind::Groups(groups) => {
                 if now < groups.next && groups.owed == 0 {
                     return 0;
                 }
@@ -224,9 +226,9 @@ impl Pace {
 
     /// Lateness of the due launches, the oldest first.
     #[inline]
-    pub(crate) fn late(&self, now: u64) -> LatenessSeries {
+    pub(crate) fn due_lateness(&self, now: u64) -> LatenessSeries {
         match &self.kind {
-            Kind::Even(even) => even.late(&self.curve, now),
+            ScheduleKind::Even(even) => even.due_lateness(&self.curve, now),
             _ => LatenessSeries::NOT,
         }
     }
@@ -235,7 +237,8 @@ impl Pace {
     #[cold]
     pub(crate) fn finish(&mut self) {
         let owed = match &self.kind {
-            Kind::Even(Even { owed, .. }) | Kind::Groups(Groups { owed, .. }) => *owed,
+            ScheduleKind::Even(EvenLaunches { owed, .. })
+            | ScheduleKind::Groups(LaunchGroups { owed, .. }) => *owed,
             _ => 0,
         };
         self.drop_owed(owed);
@@ -256,13 +259,14 @@ impl Pace {
         if self.limits.launches.is_some() {
             return most;
         }
-        let share = u128::from(self.curve.share(now));
+        let share = u128::from(self.curve.share_at(now));
         (u128::from(most) * share).div_ceil(u128::from(ONE)) as u64
     }
 
     fn drop_owed(&mut self, n: u64) {
         match &mut self.kind {
-            Kind::Even(Even { owed, .. }) | Kind::Groups(Groups { owed, .. }) => {
+            ScheduleKind::Even(EvenLaunches { owed, .. })
+            | ScheduleKind::Groups(LaunchGroups { owed, .. }) => {
                 *owed = owed.saturating_sub(n);
             }
             _ => {}
@@ -271,7 +275,7 @@ impl Pace {
 
     /// Records launches among those that were due.
     #[inline]
-    pub(crate) fn launched(&mut self, n: u64) {
+    pub(crate) fn record_launches(&mut self, n: u64) {
         self.counters.launched += n;
         self.drop_owed(n);
     }
@@ -290,22 +294,22 @@ impl Pace {
             return None;
         }
         let due = match &self.kind {
-            Kind::Never => return None,
-            Kind::Unlimited if self.limits.unlimited => self.curve.begin().max(now),
+            ScheduleKind::Never => return None,
+            ScheduleKind::Unlimited if self.limits.unlimited => self.curve.begin().max(now),
             // The limit rises with the curve, so check every millisecond.
-            Kind::Unlimited => self.curve.begin().max(now + 1_000_000),
-            Kind::Even(even) if even.owed > 0 => now,
-            Kind::Groups(groups) if groups.owed > 0 => now,
-            Kind::Even(even) => even.due,
-            Kind::Groups(groups) => groups.next,
+            ScheduleKind::Unlimited => self.curve.begin().max(now + 1_000_000),
+            ScheduleKind::Even(even) if even.owed > 0 => now,
+            ScheduleKind::Groups(groups) if groups.owed > 0 => now,
+            ScheduleKind::Even(even) => even.due,
+            ScheduleKind::Groups(groups) => groups.next,
         };
         (due < self.end).then_some(due)
     }
 }
 
-impl Even {
+impl EvenLaunches {
     /// Computes the due time of the next event.
-    fn seek(&mut self, curve: &Curve) {
+    fn seek_next(&mut self, curve: &Curve) {
         self.due = self.due_of(curve, self.passed);
     }
 
@@ -317,7 +321,7 @@ impl Even {
 
     /// Lateness of the due launches.
     #[inline]
-    fn late(&self, curve: &Curve, now: u64) -> LatenessSeries {
+    fn due_lateness(&self, curve: &Curve, now: u64) -> LatenessSeries {
         let events = self.owed.div_ceil(self.group);
         if events == 0 {
             return LatenessSeries::NOT;
@@ -347,13 +351,15 @@ impl Even {
     /// Collects everything due by `now`. Gives up what is older than `catch_up`, except the `kept` oldest, and returns
     /// the number given up.
     fn take_due(&mut self, curve: &Curve, now: u64, end: u64, catch_up: u64, kept: u64) -> u64 {
-        let area = curve.area(now);
+        let area = curve.area_until(now);
         let mut due = self.count(area);
         // An event due exactly at the end is beyond it.
         due -= u64::from(now >= end && due > 0 && self.is_whole(area, due));
         let mut given_up = 0;
         if let Some(oldest) = now.checked_sub(catch_up) {
-            given_up = self.count(curve.area(oldest)).min(due.saturating_sub(1));
+            given_up = self
+                .count(curve.area_until(oldest))
+                .min(due.saturating_sub(1));
         }
         if due > self.passed {
             self.owed += (due - self.passed) * self.group;
@@ -364,7 +370,7 @@ impl Even {
             .owed
             .saturating_sub((due - given_up.min(due)) * self.group + kept);
         self.owed -= unsent;
-        self.seek(curve);
+        self.seek_next(curve);
         unsent
     }
 
@@ -375,9 +381,9 @@ impl Even {
     }
 }
 
-impl Groups {
+impl LaunchGroups {
     /// Interval between groups at this time.
-    fn interval(&self, at: u64, ramp: u64) -> u64 {
+    fn group_interval(&self, at: u64, ramp: u64) -> u64 {
         let steady = SECOND / (self.cps / self.group).max(1);
         let seconds = ramp / SECOND;
         if at >= ramp || seconds == 0 {
@@ -395,9 +401,9 @@ impl Groups {
             } else {
                 self.owed += self.group;
             }
-            self.next += self.interval(self.next, ramp);
+            self.next += self.group_interval(self.next, ramp);
         }
-        let most = (catch_up / self.interval(now, ramp) + 1) * self.group;
+        let most = (catch_up / self.group_interval(now, ramp) + 1) * self.group;
         unsent += self.owed.saturating_sub(most);
         self.owed = self.owed.min(most);
         unsent
