@@ -11,7 +11,7 @@ use wb_model::{
     http::{Http2Report, Http3Report, HttpFailures, HttpTotals},
 };
 
-use crate::{Load, exact_times::ExactTimes};
+use crate::{HttpLoad, exact_times::ExactTimes};
 
 /// Statuses are three digits.
 pub(crate) const STATUSES: usize = 1000;
@@ -20,7 +20,7 @@ pub(crate) const RATE_INTERVAL_NS: u64 = 100_000_000;
 
 /// Measurements of one thread.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct HttpThreadOutcome {
     /// Totals of the whole run.
     pub totals: HttpTotals,
     /// The part that was complete when the last request had been sent; rates are computed from it.
@@ -42,7 +42,7 @@ pub struct Outcome {
     /// `latency` by class of status: 2 has those from 200 to 299.
     pub classes: BTreeMap<u8, Histogram>,
     /// Results by request of the set; empty if there is only one.
-    pub calls: Vec<CallOutcome>,
+    pub calls: Vec<RequestOutcome>,
     /// Negotiated TLS versions and ciphers, with their number of connections.
     pub agreed: BTreeMap<String, u64>,
     /// Full handshakes, and resumed sessions.
@@ -66,11 +66,11 @@ pub struct Outcome {
     /// Lateness of the thread.
     pub lateness: Lateness,
     /// Counts in the way of wrk.
-    pub exact: Option<Box<Exact>>,
+    pub exact: Option<Box<WrkCounts>>,
 }
 
-impl Outcome {
-    pub(crate) fn new(load: &Load) -> Self {
+impl HttpThreadOutcome {
+    pub(crate) fn new(load: &HttpLoad) -> Self {
         let job = &load.job;
         Self {
             totals: HttpTotals::default(),
@@ -85,7 +85,7 @@ impl Outcome {
             classes: BTreeMap::new(),
             calls: match load.set.calls.len() {
                 1 => Vec::new(),
-                n => (0..n).map(|_| CallOutcome::default()).collect(),
+                n => (0..n).map(|_| RequestOutcome::default()).collect(),
             },
             agreed: BTreeMap::new(),
             handshakes: (0, 0),
@@ -105,9 +105,9 @@ impl Outcome {
             wall_ns: 0,
             lateness: Lateness::default(),
             exact: load.times.as_ref().map(|times| {
-                Box::new(Exact {
+                Box::new(WrkCounts {
                     times: Arc::clone(times),
-                    ..Exact::default()
+                    ..WrkCounts::default()
                 })
             }),
         }
@@ -116,7 +116,7 @@ impl Outcome {
 
 /// One request of a set.
 #[derive(Debug, Default)]
-pub struct CallOutcome {
+pub struct RequestOutcome {
     /// Requests sent.
     pub sent: u64,
     /// Requests with a complete answer.
@@ -129,7 +129,7 @@ pub struct CallOutcome {
 
 /// Counts in the way of wrk: times in whole microseconds.
 #[derive(Clone, Debug, Default)]
-pub struct Exact {
+pub struct WrkCounts {
     /// Number of occurrences of each time, over all threads.
     pub times: Arc<ExactTimes>,
     /// Answers per second in each tenth of a second.
@@ -148,7 +148,7 @@ pub struct Exact {
 
 /// Reason for the end of a request or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum FailureCause {
     Refused,
     NoSocket,
     Exhausted,
@@ -167,7 +167,7 @@ pub(crate) enum Cause {
     Other,
 }
 
-impl Cause {
+impl FailureCause {
     /// Adds `n` to the counter of this cause.
     pub(crate) fn count(self, failures: &mut HttpFailures, n: u64) {
         let place = match self {
@@ -192,7 +192,7 @@ impl Cause {
     }
 
     /// Cause that corresponds to a system error.
-    pub(crate) fn of(errno: rustix::io::Errno) -> Self {
+    pub(crate) fn from_errno(errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
         match errno {
             Errno::CONNREFUSED => Self::Refused,

@@ -13,11 +13,11 @@ use rustls::ClientConnection;
 use wb_http1::Progress;
 use wb_model::http::{HttpVersion, Judge, Seen, source};
 
-use crate::{Load, Server, account::Cause, quic::Http3};
+use crate::{HttpDestination, HttpLoad, account::FailureCause, quic::Http3};
 
 /// A request that was sent, or is about to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     /// Due time and sending time, ns.
     pub(crate) due_ns: u64,
     pub(crate) sent_ns: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum HttpConnectionState {
     /// No socket: not begun, waiting for a retry, or given up.
     Without,
     Connecting,
@@ -45,7 +45,7 @@ pub(crate) enum State {
 
 /// The part of an answer kept while it arrives, if needed.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptAnswer {
     /// The whole answer for scripts; the head for streams.
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
@@ -55,7 +55,7 @@ pub(crate) struct Kept {
     pub(crate) digest: Option<Context>,
 }
 
-impl Kept {
+impl KeptAnswer {
     /// `digest`: a digest is computed. `whole`: the whole answer is kept.
     pub(crate) fn new(digest: bool, whole: bool) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Kept {
     }
 
     /// Adds the next bytes of a head.
-    pub(crate) fn head(&mut self, judge: &Judge, bytes: &[u8]) {
+    pub(crate) fn add_head_bytes(&mut self, judge: &Judge, bytes: &[u8]) {
         judge.head(&mut self.seen, bytes);
         if self.whole {
             self.head.extend_from_slice(bytes);
@@ -83,7 +83,7 @@ impl Kept {
     }
 
     /// Adds the next bytes of a body.
-    pub(crate) fn body(&mut self, judge: &Judge, bytes: &[u8]) {
+    pub(crate) fn add_body_bytes(&mut self, judge: &Judge, bytes: &[u8]) {
         judge.body(&mut self.seen, bytes);
         if let Some(digest) = &mut self.digest {
             digest.update(bytes);
@@ -95,31 +95,31 @@ impl Kept {
 }
 
 /// A request that was sent as a stream.
-pub(crate) struct Pending {
-    pub(crate) asked: Asked,
+pub(crate) struct PendingStream {
+    pub(crate) asked: SentRequest,
     /// Line of the data file used for it, and the number of earlier attempts.
     pub(crate) line: u64,
     pub(crate) tries: u32,
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) kept: Option<Box<KeptAnswer>>,
 }
 
 /// HTTP/2 state of a connection.
 #[derive(Default)]
 pub(crate) struct Http2 {
-    pub(crate) protocol: wb_http2::Http2Connection<Pending>,
+    pub(crate) protocol: wb_http2::Http2Connection<PendingStream>,
     /// Time of the last ping, ns, and the number of earlier replies; 0 if there was none.
     pub(crate) pinged_ns: u64,
     pub(crate) echoes: u32,
 }
 
 pub(crate) struct Connection {
-    pub(crate) state: State,
+    pub(crate) state: HttpConnectionState,
     pub(crate) socket: Option<OwnedFd>,
     /// Start of the current state, and of the first one, ns.
     pub(crate) since_ns: u64,
     pub(crate) begun_ns: u64,
     pub(crate) progress: Progress,
-    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) asked: VecDeque<SentRequest>,
     /// Requests sent over it.
     pub(crate) requests: u32,
     /// Data that the socket has not accepted yet starts here in `out`.
@@ -130,7 +130,7 @@ pub(crate) struct Connection {
     /// A write has failed, and only what the server sent before is read.
     pub(crate) write_failed: bool,
     pub(crate) tls: Option<Box<ClientConnection>>,
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) kept: Option<Box<KeptAnswer>>,
     pub(crate) http2: Option<Box<Http2>>,
     pub(crate) http3: Option<Box<Http3>>,
     /// It waits for a request that is due.
@@ -146,7 +146,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(pipeline: usize) -> Self {
         Self {
-            state: State::Without,
+            state: HttpConnectionState::Without,
             socket: None,
             since_ns: 0,
             begun_ns: 0,
@@ -170,7 +170,7 @@ impl Connection {
 
     /// Removes its socket and resets the state.
     pub(crate) fn clear(&mut self) {
-        self.state = State::Without;
+        self.state = HttpConnectionState::Without;
         self.socket = None;
         self.progress = Progress::NEW;
         self.asked.clear();
@@ -187,10 +187,10 @@ impl Connection {
     }
 
     /// Returns why requests fail that the server left unanswered when it ended the connection.
-    pub(crate) fn cause_of_end(&self) -> Cause {
+    pub(crate) fn cause_of_end(&self) -> FailureCause {
         match self.write_failed {
-            true => Cause::Reset,
-            false => Cause::Closed,
+            true => FailureCause::Reset,
+            false => FailureCause::Closed,
         }
     }
 
@@ -223,15 +223,15 @@ impl Connection {
 }
 
 /// Starts a non-blocking connection to a server, on a new socket or on one that was connected before.
-pub(crate) fn begin(
-    load: &Load,
+pub(crate) fn start_connect(
+    load: &HttpLoad,
     address: Option<SocketAddr>,
     number: u64,
     renewed: Option<OwnedFd>,
 ) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let started = match (&load.server, address) {
-        (Server::Unix(path), None) => {
+        (HttpDestination::Unix(path), None) => {
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             let done = connect(&socket, &SocketAddrUnix::new(path.as_str())?);
             (socket, done)
@@ -241,7 +241,7 @@ pub(crate) fn begin(
                 return Err(Errno::DESTADDRREQ);
             };
             if let Some(socket) = renewed {
-                return underway(connect(&socket, &address)).map(|()| socket);
+                return allow_in_progress(connect(&socket, &address)).map(|()| socket);
             }
             let family = match address {
                 SocketAddr::V4(_) => AddressFamily::INET,
@@ -263,24 +263,24 @@ pub(crate) fn begin(
         }
     };
     let (socket, done) = started;
-    underway(done).map(|()| socket)
+    allow_in_progress(done).map(|()| socket)
 }
 
-fn underway(done: Result<(), Errno>) -> Result<(), Errno> {
+fn allow_in_progress(done: Result<(), Errno>) -> Result<(), Errno> {
     match done {
         Err(Errno::INPROGRESS) => Ok(()),
         done => done,
     }
 }
 
-impl Load {
+impl HttpLoad {
     /// The timeout exceeded by an answer that has been awaited for `took` ns, if any.
-    pub(crate) fn overdue(&self, asked: &Asked, took: u64) -> Option<Cause> {
+    pub(crate) fn exceeded_timeout(&self, asked: &SentRequest, took: u64) -> Option<FailureCause> {
         let first = self.job.first_byte_timeout;
         if asked.first_ns == 0 && first.is_some_and(|most| took >= most.as_nanos()) {
-            return Some(Cause::FirstByteTimeout);
+            return Some(FailureCause::FirstByteTimeout);
         }
-        (took >= self.job.timeout.as_nanos()).then_some(Cause::Timeout)
+        (took >= self.job.timeout.as_nanos()).then_some(FailureCause::Timeout)
     }
 
     /// The shortest of its timeouts, ns.
@@ -292,8 +292,8 @@ impl Load {
     }
 
     /// Returns true if the next connection may reuse the socket of an ended one: for TCP from the same source.
-    pub(crate) fn renews(&self) -> bool {
-        matches!(self.server, Server::Addresses(_))
+    pub(crate) fn reuses_sockets(&self) -> bool {
+        matches!(self.server, HttpDestination::Addresses(_))
             && self.job.version != HttpVersion::V3
             && self.job.sources.is_empty()
     }
@@ -302,12 +302,12 @@ impl Load {
     pub(crate) fn address(&self, number: u64) -> Option<SocketAddr> {
         match &self.server {
             // wrk uses only the first address.
-            Server::Addresses(all) if self.job.as_wrk => all.first().copied(),
-            Server::Addresses(all) => {
+            HttpDestination::Addresses(all) if self.job.as_wrk => all.first().copied(),
+            HttpDestination::Addresses(all) => {
                 let turn = number.checked_rem(all.len() as u64)?;
                 all.get(turn as usize).copied()
             }
-            Server::Unix(_) => None,
+            HttpDestination::Unix(_) => None,
         }
     }
 }
@@ -325,10 +325,10 @@ mod tests {
             ..HttpCheck::default()
         });
         for whole in [false, true] {
-            let mut kept = Kept::new(true, whole);
-            kept.head(&judge, b"HTTP/1.1 200 OK\r\n");
+            let mut kept = KeptAnswer::new(true, whole);
+            kept.add_head_bytes(&judge, b"HTTP/1.1 200 OK\r\n");
             for part in [&[b'x'; 1000][..], b"nee", b"dle"] {
-                kept.body(&judge, part);
+                kept.add_body_bytes(&judge, part);
             }
             assert_eq!(judge.fault(200, &kept.seen), None);
             let held = (kept.head.len(), kept.body.len());

@@ -45,7 +45,7 @@ impl ExactTimes {
 
     /// Times in ascending order, with their counts.
     #[must_use]
-    pub fn counted(&self) -> Vec<(u64, u64)> {
+    pub fn sorted_counts(&self) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         for (d, directory) in self.directories.iter().enumerate() {
             for (p, page) in directory.get().into_iter().flatten().enumerate() {
@@ -63,7 +63,7 @@ impl ExactTimes {
 
     /// Number of allocated counters.
     #[cfg(test)]
-    fn counters(&self) -> usize {
+    fn allocated_counters(&self) -> usize {
         let pages = self.directories.iter().filter_map(OnceLock::get).flatten();
         pages.filter_map(OnceLock::get).map(|page| page.len()).sum()
     }
@@ -81,8 +81,8 @@ mod tests {
                 scope.spawn(|| times.record(9_000_000));
             }
         });
-        assert_eq!(times.counted(), [(9_000_000, 8)]);
-        assert_eq!(times.counters(), 512);
+        assert_eq!(times.sorted_counts(), [(9_000_000, 8)]);
+        assert_eq!(times.allocated_counters(), 512);
     }
 
     #[test]
@@ -94,6 +94,6 @@ mod tests {
             times.record(us);
         }
         let wanted = all.map(|us| (us.min(LONGEST_US), 2));
-        assert_eq!(times.counted(), wanted);
+        assert_eq!(times.sorted_counts(), wanted);
     }
 }

@@ -28,18 +28,18 @@ use std::{
 use wb_measure::ShownOutline;
 use wb_model::http::{HttpJob, HttpTotals, HttpUrl, Scheme};
 
-pub use account::{CallOutcome, Exact, Outcome};
+pub use account::{HttpThreadOutcome, RequestOutcome, WrkCounts};
 pub use exact_times::ExactTimes;
-pub use set::Files;
+pub use set::RequestFiles;
 pub use thread::run;
 pub use wb_http1::script::{Script, ScriptError};
 
-use set::Set;
+use set::RequestSet;
 use tls::Tls;
 
 /// Destination of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum HttpDestination {
     /// These addresses, in turn.
     Addresses(Vec<SocketAddr>),
     /// A Unix domain socket.
@@ -48,30 +48,30 @@ pub enum Server {
 
 /// A job that is ready to run: requests built, keys read.
 #[derive(Debug)]
-pub struct Load {
+pub struct HttpLoad {
     pub(crate) job: HttpJob,
-    pub(crate) set: Set,
-    pub(crate) server: Server,
+    pub(crate) set: RequestSet,
+    pub(crate) server: HttpDestination,
     pub(crate) tls: Option<Tls>,
     pub(crate) seed: u64,
     /// Times of all threads, as wrk counts them.
     pub(crate) times: Option<Arc<ExactTimes>>,
 }
 
-impl Load {
+impl HttpLoad {
     /// Builds the requests of a job.
     ///
     /// # Errors
     /// Fails for a file that cannot be read or used, a variable without value, or unsupported TLS settings.
     pub fn new(
         job: &HttpJob,
-        server: Server,
+        server: HttpDestination,
         seed: u64,
-        files: &dyn Files,
+        files: &dyn RequestFiles,
     ) -> Result<Self, String> {
         let url: HttpUrl = job.url.parse()?;
         Ok(Self {
-            set: Set::new(job, &url, files)?,
+            set: RequestSet::new(job, &url, files)?,
             tls: match url.scheme {
                 Scheme::Http => None,
                 Scheme::Https => Some(Tls::new(&job.tls, job.version, url.known_host(), files)?),
@@ -83,14 +83,14 @@ impl Load {
         })
     }
 
-    /// Names of its requests, in the order of [`Outcome::calls`].
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    /// Names of its requests, in the order of [`HttpThreadOutcome::calls`].
+    pub fn request_names(&self) -> impl Iterator<Item = &str> {
         self.set.calls.iter().map(|call| call.name.as_str())
     }
 
     /// Connections of a thread. The first threads get the remainder, which is left out in wrk mode.
     #[must_use]
-    pub fn connections(&self, thread: u32) -> u32 {
+    pub fn connections_of_thread(&self, thread: u32) -> u32 {
         let share = self.job.connections / self.job.threads;
         let rest = self.job.connections % self.job.threads;
         share + u32::from(thread < rest && !self.job.as_wrk)
@@ -99,16 +99,16 @@ impl Load {
 
 /// Control signals to a thread, and its live counters.
 #[derive(Debug, Default)]
-pub struct Control {
+pub struct HttpThreadControl {
     stop: AtomicU8,
-    live: Mutex<Live>,
-    /// Distribution of [`Outcome::latency`] so far, published on request.
+    live: Mutex<LiveHttpState>,
+    /// Distribution of [`HttpThreadOutcome::latency`] so far, published on request.
     pub latency: ShownOutline,
 }
 
 /// State of a thread at an instant.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live {
+pub struct LiveHttpState {
     /// Totals so far.
     pub totals: HttpTotals,
     /// Sum of the times of all answers, ns.
@@ -119,7 +119,7 @@ pub struct Live {
     pub draining: bool,
 }
 
-impl Control {
+impl HttpThreadControl {
     /// Sends no new requests; waits for those in flight, at most for the job's timeout.
     pub fn drain(&self) {
         self.stop.fetch_max(1, Ordering::Relaxed);
@@ -130,13 +130,13 @@ impl Control {
         self.stop.fetch_max(2, Ordering::Relaxed);
     }
 
-    pub(crate) fn wish(&self) -> u8 {
+    pub(crate) fn stop_level(&self) -> u8 {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Last published state, updated at most 1,000 times per second.
     #[must_use]
-    pub fn live(&self) -> Live {
+    pub fn live(&self) -> LiveHttpState {
         *self
             .live
             .lock()
@@ -144,7 +144,7 @@ impl Control {
     }
 
     /// Publishes the state. Returns false if a reader held the lock.
-    pub(crate) fn tell(&self, live: Live) -> bool {
+    pub(crate) fn publish_live(&self, live: LiveHttpState) -> bool {
         let mut place = match self.live.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -164,5 +164,5 @@ pub struct ThreadTask {
     /// Its instance of the script.
     pub script: Option<Box<dyn Script>>,
     /// Signals from other threads.
-    pub control: Arc<Control>,
+    pub control: Arc<HttpThreadControl>,
 }

@@ -17,7 +17,7 @@ use quinn_proto::{
 use quinn_udp::UdpSocketState;
 use wb_http3::{Decoder, frame};
 
-use crate::connection::Pending;
+use crate::connection::PendingStream;
 
 /// Maximum number of pieces per receive call, each of up to 64 KiB of datagrams of one length.
 pub(crate) const ROOMS: usize = 8;
@@ -77,29 +77,29 @@ impl Quic {
         }
     }
 
-    pub(crate) fn certificates(&self) -> u64 {
+    pub(crate) fn verified_certificates(&self) -> u64 {
         self.certificates.load(Ordering::Relaxed)
     }
 
     /// Converts a CLOCK_MONOTONIC time for QUIC.
-    pub(crate) fn instant(&self, ns: u64) -> Instant {
+    pub(crate) fn to_instant(&self, ns: u64) -> Instant {
         self.origin.0 + Duration::from_nanos(ns.saturating_sub(self.origin.1))
     }
 
-    fn ns(&self, instant: Instant) -> u64 {
+    fn to_ns(&self, instant: Instant) -> u64 {
         let after = instant.saturating_duration_since(self.origin.0).as_nanos();
         self.origin.1 + after as u64
     }
 
     /// Time of the connection's next timer.
-    pub(crate) fn due(&self, http3: &mut Http3) -> Option<u64> {
-        http3.quic.poll_timeout().map(|at| self.ns(at))
+    pub(crate) fn next_timer(&self, http3: &mut Http3) -> Option<u64> {
+        http3.quic.poll_timeout().map(|at| self.to_ns(at))
     }
 
     /// Sets a timer for the connection.
-    pub(crate) fn arm(&mut self, http3: &mut Http3, index: usize, number: u64) {
+    pub(crate) fn arm_timer(&mut self, http3: &mut Http3, index: usize, number: u64) {
         // An early timer is simply set again.
-        if let Some(due) = self.due(http3)
+        if let Some(due) = self.next_timer(http3)
             && (http3.timer_ns == 0 || due < http3.timer_ns)
         {
             http3.timer_ns = due.max(1);
@@ -109,33 +109,33 @@ impl Quic {
 }
 
 /// A part of a request that waits for flow control.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRequestPart {
     id: StreamId,
     text: Vec<u8>,
     at: usize,
 }
 
 /// Datagrams that the socket has not accepted.
-pub(crate) struct Unsent {
+pub(crate) struct UnsentDatagrams {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) how: How,
+    pub(crate) how: DatagramLayout,
 }
 
 /// Length of each datagram if there are several, and the ECN bits.
-pub(crate) type How = (Option<usize>, Option<u8>);
+pub(crate) type DatagramLayout = (Option<usize>, Option<u8>);
 
 /// HTTP/3 state of a connection.
 pub(crate) struct Http3 {
     pub(crate) quic: quinn_proto::Connection,
     pub(crate) handle: ConnectionHandle,
     pub(crate) udp: UdpSocketState,
-    pub(crate) protocol: wb_http3::Http3Connection<Pending>,
+    pub(crate) protocol: wb_http3::Http3Connection<PendingStream>,
     /// Stream of the next request.
     ahead: Option<StreamId>,
     /// The server allows no more streams.
     limited: bool,
-    waiting: Vec<Waiting>,
-    pub(crate) unsent: Option<Unsent>,
+    waiting: Vec<WaitingRequestPart>,
+    pub(crate) unsent: Option<UnsentDatagrams>,
     /// Time of the next timer, ns; 0: none.
     pub(crate) timer_ns: u64,
     /// Time of the last ping, ns, and the number of earlier replies; 0 if there was none.
@@ -148,11 +148,11 @@ pub(crate) struct Http3 {
 }
 
 /// Stream ID of the request with this number.
-pub(crate) fn stream(number: u64) -> StreamId {
+pub(crate) fn stream_id(number: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Bi, number)
 }
 
-pub(crate) fn code(code: u64) -> VarInt {
+pub(crate) fn error_code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }
 
@@ -179,9 +179,9 @@ impl Http3 {
     }
 
     /// Opens the control stream and sends the settings.
-    pub(crate) fn greet(&mut self) -> u64 {
+    pub(crate) fn send_settings(&mut self) -> u64 {
         let mut text = Vec::new();
-        wb_http3::Http3Connection::<Pending>::greet(&mut text);
+        wb_http3::Http3Connection::<PendingStream>::greet(&mut text);
         match self.quic.streams().open(Dir::Uni) {
             // This stream never ends.
             Some(id) => self.quic.send_stream(id).write(&text).unwrap_or(0) as u64,
@@ -205,14 +205,14 @@ impl Http3 {
     }
 
     /// Sends a request; a stream must be available. Returns the number of bytes accepted by QUIC.
-    pub(crate) fn ask(&mut self, of: Pending, head: bool, text: &[u8]) -> u64 {
+    pub(crate) fn send_request(&mut self, of: PendingStream, head: bool, text: &[u8]) -> u64 {
         let Some(id) = self.ahead.take() else {
             return 0;
         };
         self.protocol.open(of, head);
         let taken = self.write(id, text);
         if taken < text.len() {
-            self.waiting.push(Waiting {
+            self.waiting.push(WaitingRequestPart {
                 id,
                 text: text[taken..].to_vec(),
                 at: 0,
@@ -262,13 +262,13 @@ impl Http3 {
     /// Drops the unsent rest of a request after its answer is complete.
     pub(crate) fn forget_rest(&mut self, id: StreamId) {
         if self.waiting.iter().any(|one| one.id == id) {
-            self.stop_asking(id, code(frame::code::NO_ERROR));
+            self.stop_asking(id, error_code(frame::code::NO_ERROR));
         }
     }
 
     /// Ends a stream in both directions.
-    pub(crate) fn cancel(&mut self, id: StreamId, why: u64) {
-        let why = code(why);
+    pub(crate) fn cancel_stream(&mut self, id: StreamId, why: u64) {
+        let why = error_code(why);
         self.stop_asking(id, why);
         let _ = self.quic.recv_stream(id).stop(why);
     }

@@ -1,13 +1,13 @@
 //! The requests of a job in wire format, except for their variable parts.
 
-mod coded;
+mod encoded_headers;
 
 use wb_model::http::{HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme};
 
-use coded::Coded;
+use encoded_headers::EncodedHeaders;
 
 /// Reads the files that a job names.
-pub trait Files {
+pub trait RequestFiles {
     /// Returns the contents of a file.
     ///
     /// # Errors
@@ -17,94 +17,98 @@ pub trait Files {
 
 /// A part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TextPiece {
     Text(Vec<u8>),
     /// The value of this column.
     Column(usize),
 }
 
-impl Piece {
+impl TextPiece {
     const fn is_text(&self) -> bool {
         matches!(self, Self::Text(_))
     }
 }
 
 /// Appends pieces with the values of a line.
-fn put(pieces: &[Piece], values: Option<&[String]>, out: &mut Vec<u8>) {
+fn append_pieces(pieces: &[TextPiece], values: Option<&[String]>, out: &mut Vec<u8>) {
     for piece in pieces {
         match (piece, values) {
-            (Piece::Text(text), _) => out.extend_from_slice(text),
-            (Piece::Column(i), Some(values)) => out.extend_from_slice(values[*i].as_bytes()),
-            (Piece::Column(_), None) => {}
+            (TextPiece::Text(text), _) => out.extend_from_slice(text),
+            (TextPiece::Column(i), Some(values)) => out.extend_from_slice(values[*i].as_bytes()),
+            (TextPiece::Column(_), None) => {}
         }
     }
 }
 
 /// Length of the pieces with the values of a line.
-fn span(pieces: &[Piece], values: Option<&[String]>) -> usize {
-    let len = |piece: &Piece| match (piece, values) {
-        (Piece::Text(text), _) => text.len(),
-        (Piece::Column(i), Some(values)) => values[*i].len(),
-        (Piece::Column(_), None) => 0,
+fn pieces_len(pieces: &[TextPiece], values: Option<&[String]>) -> usize {
+    let len = |piece: &TextPiece| match (piece, values) {
+        (TextPiece::Text(text), _) => text.len(),
+        (TextPiece::Column(i), Some(values)) => values[*i].len(),
+        (TextPiece::Column(_), None) => 0,
     };
     pieces.iter().map(len).sum()
 }
 
 /// One request of the set.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct PreparedRequest {
     pub(crate) name: String,
     /// An answer to it has no body.
     pub(crate) head: bool,
     weight: u32,
-    head_pieces: Vec<Piece>,
-    body_pieces: Vec<Piece>,
+    head_pieces: Vec<TextPiece>,
+    body_pieces: Vec<TextPiece>,
     /// The whole request, if it has no variable parts.
     fixed: Option<Vec<u8>>,
     has_body: bool,
     /// The request in the form of HTTP/2 or HTTP/3.
-    coded: Option<Coded>,
+    coded: Option<EncodedHeaders>,
 }
 
 /// Values of variables, by line.
 #[derive(Clone, Debug, Default)]
-struct Table {
+struct VariableTable {
     names: Vec<String>,
     lines: Vec<Vec<String>>,
 }
 
 /// All requests of a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
-    pub(crate) calls: Vec<Call>,
-    table: Table,
+pub(crate) struct RequestSet {
+    pub(crate) calls: Vec<PreparedRequest>,
+    table: VariableTable,
     total: u64,
 }
 
 /// The request, if it is the only one and has no variable parts.
-pub(crate) fn only_fixed(set: &Set) -> Option<&[u8]> {
+pub(crate) fn only_fixed(set: &RequestSet) -> Option<&[u8]> {
     match set.calls.as_slice() {
         [call] => call.fixed.as_deref(),
         _ => None,
     }
 }
 
-impl Set {
+impl RequestSet {
     /// # Errors
     /// Fails for a file that cannot be read or used, or a variable without a value.
-    pub(crate) fn new(job: &HttpJob, url: &HttpUrl, files: &dyn Files) -> Result<Self, String> {
+    pub(crate) fn new(
+        job: &HttpJob,
+        url: &HttpUrl,
+        files: &dyn RequestFiles,
+    ) -> Result<Self, String> {
         let table = match &job.data {
-            Some(path) => Table::parse(path, &files.read(path)?)?,
-            None => Table::default(),
+            Some(path) => VariableTable::parse(path, &files.read(path)?)?,
+            None => VariableTable::default(),
         };
         let only = [HttpCall::default()];
         let wanted = match job.requests.is_empty() {
             true => &only[..],
             false => &job.requests,
         };
-        let calls: Result<Vec<Call>, String> = wanted
+        let calls: Result<Vec<PreparedRequest>, String> = wanted
             .iter()
-            .map(|call| Call::new(call, job, url, &table, files))
+            .map(|call| PreparedRequest::new(call, job, url, &table, files))
             .collect();
         let calls = calls?;
         Ok(Self {
@@ -115,7 +119,7 @@ impl Set {
     }
 
     /// Selects the next request, evenly spread in proportion to the weights.
-    pub(crate) fn choose(&self, credit: &mut [i64]) -> usize {
+    pub(crate) fn choose_next(&self, credit: &mut [i64]) -> usize {
         if self.calls.len() == 1 {
             return 0;
         }
@@ -137,19 +141,19 @@ impl Set {
             out.extend_from_slice(fixed);
             return;
         }
-        let values = self.values(line);
-        put(&call.head_pieces, values, out);
+        let values = self.line_values(line);
+        append_pieces(&call.head_pieces, values, out);
         if call.has_body {
             out.extend_from_slice(b"Content-Length: ");
-            decimal(span(&call.body_pieces, values), out);
+            append_decimal(pieces_len(&call.body_pieces, values), out);
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
-        put(&call.body_pieces, values, out);
+        append_pieces(&call.body_pieces, values, out);
     }
 
     /// Values of a line; the first line follows the last.
-    fn values(&self, line: u64) -> Option<&[String]> {
+    fn line_values(&self, line: u64) -> Option<&[String]> {
         let lines = self.table.lines.len().max(1) as u64;
         let values = self.table.lines.get((line % lines) as usize);
         values.map(Vec::as_slice)
@@ -157,7 +161,7 @@ impl Set {
 }
 
 /// Appends a number without allocation.
-fn decimal(mut n: usize, out: &mut Vec<u8>) {
+fn append_decimal(mut n: usize, out: &mut Vec<u8>) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     loop {
@@ -171,13 +175,13 @@ fn decimal(mut n: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-impl Call {
+impl PreparedRequest {
     fn new(
         call: &HttpCall,
         job: &HttpJob,
         url: &HttpUrl,
-        table: &Table,
-        files: &dyn Files,
+        table: &VariableTable,
+        files: &dyn RequestFiles,
     ) -> Result<Self, String> {
         let path = match call.path.is_empty() {
             true => &url.target,
@@ -215,8 +219,8 @@ impl Call {
         if job.per_connection == 1 && !given("connection") {
             text.push_str("Connection: close\r\n");
         }
-        for piece in table.pieces(path.as_bytes())? {
-            if let Piece::Column(i) = piece
+        for piece in table.cut_pieces(path.as_bytes())? {
+            if let TextPiece::Column(i) = piece
                 && let Some(bad) = table.lines.iter().find(|values| values[i].contains(' '))
             {
                 return Err(format!(
@@ -225,9 +229,12 @@ impl Call {
                 ));
             }
         }
-        let head_pieces = table.pieces(text.as_bytes())?;
-        let body_pieces = table.pieces(&body)?;
-        let fixed = head_pieces.iter().chain(&body_pieces).all(Piece::is_text);
+        let head_pieces = table.cut_pieces(text.as_bytes())?;
+        let body_pieces = table.cut_pieces(&body)?;
+        let fixed = head_pieces
+            .iter()
+            .chain(&body_pieces)
+            .all(TextPiece::is_text);
         let coded = || {
             let authority = url.authority();
             let mut authority = authority.as_str();
@@ -251,7 +258,7 @@ impl Call {
             ];
             all.append(&mut fields);
             let body = has_body.then_some(&body_pieces[..]);
-            Coded::new(job.version, &all, body, table)
+            EncodedHeaders::new(job.version, &all, body, table)
         };
         let coded = match job.version {
             HttpVersion::V11 => None,
@@ -273,9 +280,9 @@ impl Call {
         };
         if fixed {
             let mut out = Vec::new();
-            let set = Set {
+            let set = RequestSet {
                 calls: vec![made.clone()],
-                table: Table::default(),
+                table: VariableTable::default(),
                 total: 1,
             };
             set.write(0, 0, &mut out);
@@ -285,7 +292,7 @@ impl Call {
     }
 }
 
-impl Table {
+impl VariableTable {
     fn parse(path: &str, bytes: &[u8]) -> Result<Self, String> {
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::Headers)
@@ -314,7 +321,7 @@ impl Table {
     }
 
     /// Cuts a text at `{{NAME}}`.
-    fn pieces(&self, text: &[u8]) -> Result<Vec<Piece>, String> {
+    fn cut_pieces(&self, text: &[u8]) -> Result<Vec<TextPiece>, String> {
         let find = |text: &[u8], mark: &[u8]| text.windows(2).position(|w| w == mark);
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -331,12 +338,12 @@ impl Table {
                     self.names.join(", ")
                 )
             })?;
-            pieces.push(Piece::Text(rest[..from].to_vec()));
-            pieces.push(Piece::Column(column));
+            pieces.push(TextPiece::Text(rest[..from].to_vec()));
+            pieces.push(TextPiece::Column(column));
             rest = &rest[from + len + 2..];
         }
-        pieces.push(Piece::Text(rest.to_vec()));
-        pieces.retain(|piece| *piece != Piece::Text(Vec::new()));
+        pieces.push(TextPiece::Text(rest.to_vec()));
+        pieces.retain(|piece| *piece != TextPiece::Text(Vec::new()));
         Ok(pieces)
     }
 }
@@ -347,17 +354,17 @@ mod tests {
 
     struct File(&'static str);
 
-    impl Files for File {
+    impl RequestFiles for File {
         fn read(&self, _: &str) -> Result<Vec<u8>, String> {
             Ok(self.0.as_bytes().to_vec())
         }
     }
 
-    fn set(job: &HttpJob, file: &'static str) -> Result<Set, String> {
-        Set::new(job, &"http://h:81/p?q".parse().unwrap(), &File(file))
+    fn set(job: &HttpJob, file: &'static str) -> Result<RequestSet, String> {
+        RequestSet::new(job, &"http://h:81/p?q".parse().unwrap(), &File(file))
     }
 
-    fn text(set: &Set, call: usize, line: u64) -> String {
+    fn text(set: &RequestSet, call: usize, line: u64) -> String {
         let mut out = Vec::new();
         set.write(call, line, &mut out);
         String::from_utf8(out).unwrap()
@@ -382,7 +389,7 @@ mod tests {
             let mut field = Vec::new();
             wb_http2::encode::field(":authority", authority, &mut field);
             let mut block = (Vec::new(), Vec::new());
-            let (head, _) = set.coded(0, 0, &mut block);
+            let (head, _) = set.encoded_request(0, 0, &mut block);
             let has = head.windows(field.len()).any(|bytes| bytes == field);
             assert!(has, "{authority}: {head:?}");
         }
@@ -436,7 +443,7 @@ mod tests {
         };
         let set = set(&job, "").unwrap();
         let mut credit = vec![0; 3];
-        let chosen: Vec<usize> = (0..8).map(|_| set.choose(&mut credit)).collect();
+        let chosen: Vec<usize> = (0..8).map(|_| set.choose_next(&mut credit)).collect();
         let count = |i| chosen.iter().filter(|c| **c == i).count();
         assert_eq!((count(0), count(1), count(2)), (5, 1, 2));
         assert!(chosen.windows(3).all(|w| w != [0, 0, 0]) || chosen[..2] != [0, 0]);

@@ -2,8 +2,8 @@
 
 mod accounts;
 mod connecting;
-mod listening;
-mod nap;
+mod effective_wait;
+mod idle_sleep;
 mod quic;
 mod reading;
 mod sending;
@@ -32,12 +32,12 @@ use wb_model::{
 };
 
 use crate::{
-    Load, ThreadTask,
-    account::{Cause, Outcome, RATE_INTERVAL_NS, STATUSES},
-    connection::{Asked, Connection, Kept, State},
+    HttpLoad, ThreadTask,
+    account::{FailureCause, HttpThreadOutcome, RATE_INTERVAL_NS, STATUSES},
+    connection::{Connection, HttpConnectionState, KeptAnswer, SentRequest},
     quic::Quic,
     set::only_fixed,
-    thread::{listening::Listening, nap::Nap, streams::Unprocessed},
+    thread::{effective_wait::EffectiveWait, idle_sleep::IdleSleep, streams::UnprocessedRequest},
 };
 
 /// Maximum events per epoll call: few enough that a turn is no stall.
@@ -53,19 +53,19 @@ const TELL_NS: u64 = 1_000_000;
 /// Interval between adaptations of the length of naps.
 const ADAPT_NS: u64 = 20_000_000;
 
-fn clock(id: ClockId) -> u64 {
+fn clock_ns(id: ClockId) -> u64 {
     let time = clock_gettime(id);
     // Neither is negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn now() -> u64 {
-    clock(ClockId::Monotonic)
+fn now_ns() -> u64 {
+    clock_ns(ClockId::Monotonic)
 }
 
 /// Result of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Goes {
+enum ConnectionTurn {
     On,
     /// It has no socket any more.
     Ended,
@@ -79,8 +79,8 @@ struct WarmBytes {
     body: u64,
 }
 
-struct Thread<'a> {
-    load: &'a Load,
+struct HttpThread<'a> {
+    load: &'a HttpLoad,
     task: ThreadTask,
     epoll: OwnedFd,
     connections: Vec<Connection>,
@@ -100,7 +100,7 @@ struct Thread<'a> {
     keeps: bool,
     /// Reusable memory for kept answers of streams, boxed so that moves are cheap.
     #[allow(clippy::vec_box)]
-    spare: Vec<Box<Kept>>,
+    spare: Vec<Box<KeptAnswer>>,
     tls: Option<Arc<ClientConfig>>,
     schedule: Option<Schedule>,
     /// Connections that wait for a request that is due.
@@ -114,7 +114,7 @@ struct Thread<'a> {
     /// Pending events of connections: time, index, and number at that time.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     /// Requests that a server has not processed, to be sent over other connections.
-    unprocessed: VecDeque<Unprocessed>,
+    unprocessed: VecDeque<UnprocessedRequest>,
     /// Requests still to be sent.
     budget: u64,
     credit: Vec<i64>,
@@ -142,32 +142,32 @@ struct Thread<'a> {
     rate_responses: u64,
     latency_ns: u64,
     answers: u64,
-    nap: Nap,
+    nap: IdleSleep,
     turns: Turns,
-    listening: Listening,
+    listening: EffectiveWait,
     /// Start of the last stall, and the time until which requests delayed by it should have been sent, ns.
     behind: (u64, u64),
     statuses: Box<[u64; STATUSES]>,
-    out: Outcome,
+    out: HttpThreadOutcome,
 }
 
 /// Runs one thread's share of the load. Returns its measurements.
 #[must_use]
-pub fn run(load: &Load, task: ThreadTask) -> Outcome {
-    match Thread::new(load, task) {
+pub fn run(load: &HttpLoad, task: ThreadTask) -> HttpThreadOutcome {
+    match HttpThread::new(load, task) {
         Ok(mut thread) => {
-            thread.work();
+            thread.run_loop();
             thread.finish()
         }
-        Err(why) => Outcome {
+        Err(why) => HttpThreadOutcome {
             error: Some(format!("epoll: {why}")),
-            ..Outcome::new(load)
+            ..HttpThreadOutcome::new(load)
         },
     }
 }
 
-impl<'a> Thread<'a> {
-    fn new(load: &'a Load, task: ThreadTask) -> Result<Self, Errno> {
+impl<'a> HttpThread<'a> {
+    fn new(load: &'a HttpLoad, task: ThreadTask) -> Result<Self, Errno> {
         let job = &load.job;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let judge = Judge::new(&job.check);
@@ -181,7 +181,7 @@ impl<'a> Thread<'a> {
         let start = task.start_ns;
         let tls = load.tls.as_ref();
         let quic = match job.version {
-            HttpVersion::V3 => tls.and_then(|tls| tls.quic_of_thread(job.tls.resume, now())),
+            HttpVersion::V3 => tls.and_then(|tls| tls.quic_of_thread(job.tls.resume, now_ns())),
             _ => None,
         };
         let end = job
@@ -189,7 +189,7 @@ impl<'a> Thread<'a> {
             .map_or(u64::MAX, |after| start.saturating_add(after.as_nanos()));
         Ok(Self {
             epoll,
-            connections: (0..load.connections(task.index))
+            connections: (0..load.connections_of_thread(task.index))
                 .map(|_| Connection::new(job.pipeline as usize))
                 .collect(),
             begun: 0,
@@ -213,7 +213,7 @@ impl<'a> Thread<'a> {
             }),
             idle: VecDeque::new(),
             unread: Vec::new(),
-            renews: load.renews(),
+            renews: load.reuses_sockets(),
             renews_after: 0,
             timers: BinaryHeap::new(),
             unprocessed: VecDeque::new(),
@@ -239,18 +239,18 @@ impl<'a> Thread<'a> {
             rate_responses: 0,
             latency_ns: 0,
             answers: 0,
-            nap: Nap::default(),
+            nap: IdleSleep::default(),
             turns: Turns::default(),
-            listening: Listening::default(),
+            listening: EffectiveWait::default(),
             behind: (0, 0),
             statuses: Box::new([0; STATUSES]),
-            out: Outcome::new(load),
+            out: HttpThreadOutcome::new(load),
             load,
             task,
         })
     }
 
-    fn work(&mut self) {
+    fn run_loop(&mut self) {
         // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut buffer = vec![0_u8; BUFFER];
@@ -267,33 +267,36 @@ impl<'a> Thread<'a> {
             for (index, number) in unread.drain(..) {
                 if self.connections[index].number == number {
                     let flags = EventFlags::IN | EventFlags::RDHUP;
-                    self.handle(index, flags, &mut buffer, &mut plain);
+                    self.handle_events(index, flags, &mut buffer, &mut plain);
                 }
             }
-            let now = now();
+            let now = now_ns();
             let away = self.turns.begin(now);
             let stalled = self.out.lateness.away(now, away) && away > LATE_NS;
-            if stalled && away >= self.exposing() {
-                let open = self.connections.iter().filter(|c| c.state == State::Open);
+            if stalled && away >= self.exposing_stall_ns() {
+                let open = self
+                    .connections
+                    .iter()
+                    .filter(|c| c.state == HttpConnectionState::Open);
                 self.out.lateness.exposed_connections += open.count() as u64;
                 self.listening.was_away(now, away);
             }
             if stalled {
                 self.behind = (now - away, now.saturating_add(away));
             }
-            self.look_at_the_time(now);
-            if self.over(now) {
+            self.check_clock(now);
+            if self.is_over(now) {
                 return;
             }
             self.begin_more(now);
-            self.fire(now);
-            self.fire_quic(now);
+            self.run_due_timers(now);
+            self.run_due_quic_timers(now);
             let sent = self.send_what_is_due(now);
             if stalled {
                 self.out.lateness.made_up(sent, u64::MAX);
             }
             if self.next_scan <= now {
-                self.scan(now);
+                self.scan_timeouts(now);
             }
             let until = self.next_look(now);
             self.turns.sleep_until(until);
@@ -304,10 +307,10 @@ impl<'a> Thread<'a> {
             }
             for event in &events {
                 let index = event.data.u64() as usize;
-                self.handle(index, event.flags, &mut buffer, &mut plain);
+                self.handle_events(index, event.flags, &mut buffer, &mut plain);
             }
             let (all, more) = (events.len() < EVENTS, self.connections.len() / EVENTS);
-            self.listening.looked(asked_at, all, more);
+            self.listening.record_read(asked_at, all, more);
         }
     }
 
@@ -316,12 +319,12 @@ impl<'a> Thread<'a> {
         events.clear();
         let mut wait_ns = most_ns;
         // At a set rate, the time of an answer is the result.
-        if self.nap.ns() > 0 && self.schedule.is_none() {
+        if self.nap.sleep_ns() > 0 && self.schedule.is_none() {
             self.poll(events, 0)?;
             if !events.is_empty() {
                 return Ok(());
             }
-            let nap_ns = self.nap.ns().min(wait_ns);
+            let nap_ns = self.nap.sleep_ns().min(wait_ns);
             std::thread::sleep(std::time::Duration::from_nanos(nap_ns));
             wait_ns -= nap_ns;
         }
@@ -342,10 +345,10 @@ impl<'a> Thread<'a> {
     /// Waits for the start. Returns false if the run ends before it.
     fn wait_for_start(&self) -> bool {
         loop {
-            if self.task.control.wish() > 0 {
+            if self.task.control.stop_level() > 0 {
                 return false;
             }
-            let left = self.task.start_ns.saturating_sub(now()).min(LOOK_NS);
+            let left = self.task.start_ns.saturating_sub(now_ns()).min(LOOK_NS);
             if left == 0 {
                 return true;
             }
@@ -354,20 +357,20 @@ impl<'a> Thread<'a> {
     }
 
     /// Length of a stall that may cause connections to fail, ns.
-    fn exposing(&self) -> u64 {
+    fn exposing_stall_ns(&self) -> u64 {
         (self.load.shortest_timeout() / 2).clamp(1, 100_000_000)
     }
 
-    fn look_at_the_time(&mut self, now: u64) {
+    fn check_clock(&mut self, now: u64) {
         if self.warm_up.is_none() && now >= self.warm_until {
             self.end_warm_up();
         }
         let stopped = self.task.script.as_ref().is_some_and(|s| s.stopped());
         let now = match stopped && !self.closing {
-            true => self.rest_until_end(),
+            true => self.idle_until_end(),
             false => now,
         };
-        let wish = self.task.control.wish();
+        let wish = self.task.control.stop_level();
         let spent = self.budget == 0 && self.in_flight == 0 && self.nothing_waits();
         let deserted = self.is_deserted(now);
         if !self.closing
@@ -414,7 +417,7 @@ impl<'a> Thread<'a> {
         }
         if now >= self.next_tell {
             self.next_tell = now + TELL_NS;
-            self.tell();
+            self.publish();
         }
         if now >= self.next_adapt {
             self.next_adapt = now + ADAPT_NS;
@@ -424,12 +427,12 @@ impl<'a> Thread<'a> {
     }
 
     /// Waits until the end of the run, like a wrk thread with a stopped script. Returns the time.
-    fn rest_until_end(&mut self) -> u64 {
-        self.tell();
+    fn idle_until_end(&mut self) -> u64 {
+        self.publish();
         loop {
-            let now = now();
+            let now = now_ns();
             let left = self.end.saturating_sub(now).min(LOOK_NS);
-            if left == 0 || self.task.control.wish() > 0 {
+            if left == 0 || self.task.control.stop_level() > 0 {
                 return now;
             }
             std::thread::sleep(std::time::Duration::from_nanos(left));
@@ -454,13 +457,13 @@ impl<'a> Thread<'a> {
     }
 
     /// Returns true if no connection is needed any more: the time is over, and no request has to be repeated.
-    fn asks_no_more(&self) -> bool {
+    fn stops_asking(&self) -> bool {
         self.closing && self.unprocessed.is_empty()
     }
 
     /// Returns true if the run must end at once.
     fn gives_up(&self) -> bool {
-        self.task.control.wish() > 1 || self.out.error.is_some()
+        self.task.control.stop_level() > 1 || self.out.error.is_some()
     }
 
     /// With a count of requests: returns true if all connections have had their turn.
@@ -468,11 +471,11 @@ impl<'a> Thread<'a> {
         self.connecting == 0 || self.budget == 0
     }
 
-    fn over(&self, now: u64) -> bool {
+    fn is_over(&self, now: u64) -> bool {
         self.closing
             && (self.in_flight == 0
                 || now >= self.give_up
-                || self.task.control.wish() > 1
+                || self.task.control.stop_level() > 1
                 || self.out.error.is_some())
     }
 
@@ -489,7 +492,7 @@ impl<'a> Thread<'a> {
                 until = until.min(self.task.start_ns.saturating_add(schedule.due()));
             }
         }
-        if !self.asks_no_more()
+        if !self.stops_asking()
             && let Some(Reverse((at, ..))) = self.timers.peek()
         {
             until = until.min(*at);
@@ -498,10 +501,10 @@ impl<'a> Thread<'a> {
     }
 
     /// Runs postponed events that are due now.
-    fn fire(&mut self, now: u64) {
+    fn run_due_timers(&mut self, now: u64) {
         while let Some(Reverse((at, index, number))) = self.timers.peek().copied()
             && at <= now
-            && !self.asks_no_more()
+            && !self.stops_asking()
         {
             self.timers.pop();
             let connection = &self.connections[index];
@@ -509,19 +512,25 @@ impl<'a> Thread<'a> {
                 continue;
             }
             match connection.state {
-                State::Without if self.budget > 0 || !self.unprocessed.is_empty() => {
+                HttpConnectionState::Without if self.budget > 0 || !self.unprocessed.is_empty() => {
                     self.connect(index, now, None);
                 }
-                State::Open if connection.asked.is_empty() && !self.closing => {
-                    self.ask(index, at, now)
+                HttpConnectionState::Open if connection.asked.is_empty() && !self.closing => {
+                    self.send_next_requests(index, at, now)
                 }
                 _ => {}
             }
         }
     }
 
-    fn handle(&mut self, index: usize, flags: EventFlags, buffer: &mut [u8], plain: &mut [u8]) {
-        let now = now();
+    fn handle_events(
+        &mut self,
+        index: usize,
+        flags: EventFlags,
+        buffer: &mut [u8],
+        plain: &mut [u8],
+    ) {
+        let now = now_ns();
         let readable = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         if let Some(http3) = &self.connections[index].http3 {
             if flags.contains(EventFlags::OUT) && http3.unsent.is_some() {
@@ -532,8 +541,8 @@ impl<'a> Thread<'a> {
             }
             return;
         }
-        if self.connections[index].state == State::Connecting {
-            if self.connected(index, flags, now) == Goes::Ended {
+        if self.connections[index].state == HttpConnectionState::Connecting {
+            if self.finish_tcp_handshake(index, flags, now) == ConnectionTurn::Ended {
                 return;
             }
         } else if flags.contains(EventFlags::OUT) && self.connections[index].has_output() {
@@ -546,13 +555,13 @@ impl<'a> Thread<'a> {
     }
 
     /// The timeout exceeded by the answer to a request, if any.
-    fn overdue(&self, asked: &Asked) -> Option<Cause> {
-        let waited = self.listening.waited(asked.sent_ns);
-        self.load.overdue(asked, waited)
+    fn exceeded_timeout(&self, asked: &SentRequest) -> Option<FailureCause> {
+        let waited = self.listening.effective_wait(asked.sent_ns);
+        self.load.exceeded_timeout(asked, waited)
     }
 
     /// Checks for exceeded timeouts.
-    fn scan(&mut self, now: u64) {
+    fn scan_timeouts(&mut self, now: u64) {
         let shortest = self.load.shortest_timeout();
         self.next_scan = now + (shortest / 50).clamp(1_000_000, LOOK_NS);
         let job = &self.load.job;
@@ -562,39 +571,45 @@ impl<'a> Thread<'a> {
         let timeout = job.timeout.as_nanos();
         for index in 0..self.begun {
             let connection = &self.connections[index];
-            if connection.state == State::Open {
+            if connection.state == HttpConnectionState::Open {
                 self.reached_ns = now;
             }
             let overdue = match connection.state {
-                State::Without => None,
-                State::Connecting | State::Handshake | State::Greeting => {
+                HttpConnectionState::Without => None,
+                HttpConnectionState::Connecting
+                | HttpConnectionState::Handshake
+                | HttpConnectionState::Greeting => {
                     let (since, most, cause) = match job.connect_timeout {
-                        Some(most) => (connection.begun_ns, most.as_nanos(), Cause::ConnectTimeout),
-                        None => (connection.since_ns, timeout, Cause::Timeout),
+                        Some(most) => (
+                            connection.begun_ns,
+                            most.as_nanos(),
+                            FailureCause::ConnectTimeout,
+                        ),
+                        None => (connection.since_ns, timeout, FailureCause::Timeout),
                     };
-                    (self.listening.waited(since) >= most).then_some(cause)
+                    (self.listening.effective_wait(since) >= most).then_some(cause)
                 }
-                State::Open if self.http2 => {
+                HttpConnectionState::Open if self.http2 => {
                     self.scan_streams(index, now);
                     None
                 }
-                State::Open if self.quic.is_some() => {
+                HttpConnectionState::Open if self.quic.is_some() => {
                     self.scan_quic(index, now);
                     None
                 }
-                State::Open => {
+                HttpConnectionState::Open => {
                     let asked = connection.asked.front();
-                    asked.and_then(|asked| self.overdue(asked))
+                    asked.and_then(|asked| self.exceeded_timeout(asked))
                 }
             };
             if let Some(cause) = overdue {
-                self.fail(index, cause, now);
+                self.count_failed_connection(index, cause, now);
             }
         }
     }
 }
 
 #[cold]
-fn tally(names: &mut BTreeMap<String, u64>, name: &str) {
+fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
     *names.entry(name.to_owned()).or_insert(0) += 1;
 }

@@ -19,7 +19,7 @@ use rustls::{
 };
 use wb_model::http::{HttpTls, HttpVersion, TlsVersion};
 
-use crate::{Files, quic::Quic};
+use crate::{RequestFiles, quic::Quic};
 
 /// Sessions that a thread keeps for later connections.
 const SESSIONS: usize = 4096;
@@ -40,12 +40,12 @@ pub(crate) struct Tls {
 
 /// Counts verified certificates. A resumed session verifies none; QUIC shows resumption in no other way.
 #[derive(Debug)]
-struct Counted {
+struct CountingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
     seen: Arc<AtomicU64>,
 }
 
-impl ServerCertVerifier for Counted {
+impl ServerCertVerifier for CountingVerifier {
     fn verify_server_cert(
         &self,
         end: &CertificateDer<'_>,
@@ -86,9 +86,9 @@ impl ServerCertVerifier for Counted {
 
 /// Accepts any certificate, for servers with self-signed ones.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -135,7 +135,10 @@ fn provider() -> CryptoProvider {
 }
 
 /// The certificates of a PEM file, the client's first.
-fn certificates(path: &str, files: &dyn Files) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(
+    path: &str,
+    files: &dyn RequestFiles,
+) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = files.read(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match chain.map_err(|e| format!("{path}: {e}"))? {
@@ -151,7 +154,7 @@ impl Tls {
         job: &HttpTls,
         version: HttpVersion,
         host: &str,
-        files: &dyn Files,
+        files: &dyn RequestFiles,
     ) -> Result<Self, String> {
         let provider = Arc::new(provider());
         let versions = match job.version {
@@ -180,7 +183,7 @@ impl Tls {
                     .build()
                     .map_err(|e| format!("{path}: {e}"))?
             }
-            false => Arc::new(Anyone(provider)),
+            false => Arc::new(AcceptAnyVerifier(provider)),
         };
         let builder = builder
             .dangerous()
@@ -239,7 +242,7 @@ impl Tls {
         let mut config = ClientConfig::clone(&self.of_thread(resume));
         config
             .dangerous()
-            .set_certificate_verifier(Arc::new(Counted {
+            .set_certificate_verifier(Arc::new(CountingVerifier {
                 verifier: Arc::clone(&self.verifier),
                 seen: Arc::clone(&seen),
             }));

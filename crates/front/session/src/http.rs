@@ -12,7 +12,10 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use wb_http::{Control, Files, Live, Load, Outcome, Script, Server, ThreadTask};
+use wb_http::{
+    HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, LiveHttpState, RequestFiles,
+    Script, ThreadTask,
+};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
     http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion, ServerAddress},
@@ -45,9 +48,9 @@ pub type Scripts = Vec<Box<dyn Script>>;
 
 /// One job, ready to run.
 struct Job {
-    load: Arc<Load>,
+    load: Arc<HttpLoad>,
     addresses: Vec<String>,
-    controls: Vec<Arc<Control>>,
+    controls: Vec<Arc<HttpThreadControl>>,
     scripts: Scripts,
 }
 
@@ -55,14 +58,14 @@ struct Job {
 pub(crate) struct Https {
     plan: Plan,
     jobs: Vec<Job>,
-    workers: Workers<Outcome>,
+    workers: Workers<HttpThreadOutcome>,
     starts: Vec<Sender<u64>>,
     start_ns: u64,
     /// SYN segments that were sent again before the run.
     repeated_syns: Option<u64>,
-    last: (u64, Live),
+    last: (u64, LiveHttpState),
     asked: Asked,
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<HttpThreadOutcome>>,
     /// What was found out before the run.
     warnings: Vec<String>,
 }
@@ -78,7 +81,7 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
 /// Files of a plan, from its folder on.
 struct Folder(Option<PathBuf>);
 
-impl Files for Folder {
+impl RequestFiles for Folder {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let place = match &self.0 {
             Some(base) => base.join(path),
@@ -101,9 +104,9 @@ fn in_zone(server: &ServerAddress) -> Result<SocketAddr, String> {
 }
 
 /// Where the connections of a job go.
-fn server(job: &HttpJob) -> Result<Server, String> {
+fn server(job: &HttpJob) -> Result<HttpDestination, String> {
     if let Some(path) = &job.unix {
-        return Ok(Server::Unix(path.clone()));
+        return Ok(HttpDestination::Unix(path.clone()));
     }
     let url: HttpUrl = job.url.parse()?;
     let port = url.port_or_default();
@@ -144,7 +147,7 @@ fn server(job: &HttpJob) -> Result<Server, String> {
             "{} has no address of the family of sources",
             url.host
         )),
-        false => Ok(Server::Addresses(addresses)),
+        false => Ok(HttpDestination::Addresses(addresses)),
     }
 }
 
@@ -227,13 +230,13 @@ impl Https {
         for job in &part.http_jobs {
             let wrong = |what: String| StartError::stream(job.name.clone(), what);
             let mut place = server(job).map_err(wrong)?;
-            if let Server::Addresses(all) = &mut place {
+            if let HttpDestination::Addresses(all) = &mut place {
                 guard.servers(all).map_err(wrong)?;
                 warnings.extend(leave_out(job, all));
             }
             let addresses = match &place {
-                Server::Addresses(all) => all.iter().map(ToString::to_string).collect(),
-                Server::Unix(path) => vec![path.clone()],
+                HttpDestination::Addresses(all) => all.iter().map(ToString::to_string).collect(),
+                HttpDestination::Unix(path) => vec![path.clone()],
             };
             let scripts = scripts.next().unwrap_or_default();
             if job.script.is_some() && scripts.len() != job.threads as usize {
@@ -242,7 +245,7 @@ impl Https {
                 ));
             }
             jobs.push(Job {
-                load: Arc::new(Load::new(job, place, plan.seed, &files).map_err(wrong)?),
+                load: Arc::new(HttpLoad::new(job, place, plan.seed, &files).map_err(wrong)?),
                 addresses,
                 controls: (0..job.threads).map(|_| Arc::default()).collect(),
                 scripts,
@@ -265,21 +268,21 @@ impl Https {
             starts: Vec::new(),
             start_ns: 0,
             repeated_syns: None,
-            last: (0, Live::default()),
+            last: (0, LiveHttpState::default()),
             asked: Asked::default(),
             outcomes: Vec::new(),
             warnings,
         })
     }
 
-    fn controls(&self) -> impl Iterator<Item = &Arc<Control>> {
+    fn controls(&self) -> impl Iterator<Item = &Arc<HttpThreadControl>> {
         self.jobs.iter().flat_map(|job| &job.controls)
     }
 
-    fn live(&self) -> Live {
+    fn live(&self) -> LiveHttpState {
         self.controls()
             .map(|c| c.live())
-            .fold(Live::default(), |a, b| Live {
+            .fold(LiveHttpState::default(), |a, b| LiveHttpState {
                 totals: a.totals + b.totals,
                 latency_ns: a.latency_ns + b.latency_ns,
                 answers: a.answers + b.answers,
@@ -425,7 +428,8 @@ impl Engine for Https {
 
     fn sample(&mut self, now: u64) -> Sample {
         let at = (now, self.live());
-        let of = |(at, live): (u64, Live)| (at, live.totals, (live.answers, live.latency_ns));
+        let of =
+            |(at, live): (u64, LiveHttpState)| (at, live.totals, (live.answers, live.latency_ns));
         let http = between(of(self.last), of(at));
         let phase = match at.1.draining {
             true => Phase::Drain,
@@ -463,7 +467,7 @@ impl Engine for Https {
 
     fn settle(&mut self, ended: &Ended) -> Settled {
         let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
-        let by_job: Vec<Vec<Outcome>> = self
+        let by_job: Vec<Vec<HttpThreadOutcome>> = self
             .jobs
             .iter()
             .map(|job| {
@@ -479,10 +483,10 @@ impl Engine for Https {
             .iter()
             .map(|job| Facts {
                 addresses: job.addresses.clone(),
-                names: job.load.names().map(str::to_owned).collect(),
+                names: job.load.request_names().map(str::to_owned).collect(),
                 connections: (0..)
                     .take(job.controls.len())
-                    .map(|thread| job.load.connections(thread))
+                    .map(|thread| job.load.connections_of_thread(thread))
                     .collect(),
                 via: Via::Sockets,
             })
@@ -539,7 +543,7 @@ mod tests {
             of("http://[fe80::2]/", &["[fe80::1%lo]:0"]),
             of("http://[fe80::2]/", &["[fe80::1%25lo]:80"]),
         ] {
-            let Ok(Server::Addresses(found)) = zoned else {
+            let Ok(HttpDestination::Addresses(found)) = zoned else {
                 panic!("no addresses");
             };
             assert_eq!(found, ["[fe80::1%1]:80".parse().unwrap()]);

@@ -8,14 +8,14 @@ use wb_http1::Progress;
 use wb_measure::Histogram;
 use wb_model::http::{HttpTotals, Seen};
 
-use super::{Thread, clock, now};
+use super::{HttpThread, clock_ns, now_ns};
 use crate::{
-    Live,
-    account::{Cause, Outcome},
-    connection::{Asked, Kept, State},
+    LiveHttpState,
+    account::{FailureCause, HttpThreadOutcome},
+    connection::{HttpConnectionState, KeptAnswer, SentRequest},
 };
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     /// Ends the warm-up: saves its counts and restarts the time measurements.
     pub(super) fn end_warm_up(&mut self) {
         self.warm_up = Some(self.out.totals);
@@ -52,21 +52,21 @@ impl Thread<'_> {
         })
     }
 
-    pub(super) fn tell(&self) {
-        self.tell_counts();
+    pub(super) fn publish(&self) {
+        self.publish_counts();
         if self.task.control.latency.is_wanted() {
-            self.show_latency();
+            self.publish_latency();
         }
     }
 
     /// Publishes the counts. Returns false if a reader held the lock.
-    fn tell_counts(&self) -> bool {
+    fn publish_counts(&self) -> bool {
         let mut totals = self.out.totals;
         totals.connecting = self.connecting as u64;
         let ended = totals.closed_connections + totals.broken_connections;
         totals.open_connections = totals.established_connections - ended;
         totals.in_flight = totals.sent - totals.completed - totals.failed.sum();
-        self.task.control.tell(Live {
+        self.task.control.publish_live(LiveHttpState {
             totals,
             latency_ns: self.latency_ns,
             answers: self.answers,
@@ -75,7 +75,7 @@ impl Thread<'_> {
     }
 
     /// Publishes the latency. Returns false if a reader held the lock.
-    fn show_latency(&self) -> bool {
+    fn publish_latency(&self) -> bool {
         let shown = &self.task.control.latency;
         shown.show(|outline| outline.add(&self.out.latency))
     }
@@ -107,7 +107,7 @@ impl Thread<'_> {
     }
 
     #[cold]
-    pub(super) fn complain(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn record_first_complaint(&mut self, what: impl FnOnce() -> String) {
         if self.out.first_failure.is_none() {
             self.out.first_failure = Some(what());
         }
@@ -132,7 +132,7 @@ impl Thread<'_> {
     }
 
     /// Counts a complete answer.
-    pub(super) fn completed(&mut self, index: usize, status: u16, now: u64) {
+    pub(super) fn count_completed(&mut self, index: usize, status: u16, now: u64) {
         let connection = &mut self.connections[index];
         let Some(asked) = connection.asked.pop_front() else {
             return;
@@ -143,16 +143,16 @@ impl Thread<'_> {
         }
         let last = connection.asked.is_empty();
         let mut kept = connection.kept.take();
-        self.answered(asked, status, kept.as_deref_mut(), last, now);
+        self.count_answer(asked, status, kept.as_deref_mut(), last, now);
         self.connections[index].kept = kept;
     }
 
     /// Counts a complete answer. `last`: no other pipelined request waits for its answer.
-    pub(super) fn answered(
+    pub(super) fn count_answer(
         &mut self,
-        asked: Asked,
+        asked: SentRequest,
         status: u16,
-        mut kept: Option<&mut Kept>,
+        mut kept: Option<&mut KeptAnswer>,
         last: bool,
         now: u64,
     ) {
@@ -192,8 +192,8 @@ impl Thread<'_> {
                 .calls
                 .get(asked.call as usize)
                 .map(|c| c.name.clone());
-            self.complain(|| format!("{}: {fault}", name.unwrap_or_default()));
-            Cause::Check.count(&mut self.out.totals.failed, 1);
+            self.record_first_complaint(|| format!("{}: {fault}", name.unwrap_or_default()));
+            FailureCause::Check.count(&mut self.out.totals.failed, 1);
             if let Some(one) = self.out.calls.get_mut(asked.call as usize) {
                 one.failed += 1;
             }
@@ -226,69 +226,71 @@ impl Thread<'_> {
 
     /// Closes the connection in order, and begins another one.
     pub(super) fn close(&mut self, index: usize, now: u64) {
-        self.drop_asked(index, Cause::Closed);
+        self.drop_asked(index, FailureCause::Closed);
         self.out.totals.closed_connections += 1;
-        self.say_goodbye(index, now);
-        let renewed = self.renewed(index);
+        self.send_goaway(index, now);
+        let renewed = self.renew_socket(index);
         self.connections[index].clear();
-        self.again(index, now, renewed);
+        self.reconnect(index, now, renewed);
     }
 
     /// Counts the requests in flight on it as failed.
-    pub(super) fn drop_asked(&mut self, index: usize, cause: Cause) {
+    pub(super) fn drop_asked(&mut self, index: usize, cause: FailureCause) {
         let connection = &mut self.connections[index];
         for asked in connection.asked.drain(..) {
-            lost(&mut self.out, &mut self.in_flight, asked, cause);
+            count_unfinished(&mut self.out, &mut self.in_flight, asked, cause);
         }
         if let Some(http2) = &mut connection.http2 {
             for pending in http2.protocol.drain() {
-                lost(&mut self.out, &mut self.in_flight, pending.asked, cause);
+                count_unfinished(&mut self.out, &mut self.in_flight, pending.asked, cause);
             }
         }
         if let Some(http3) = &mut connection.http3 {
             for pending in http3.protocol.drain() {
-                lost(&mut self.out, &mut self.in_flight, pending.asked, cause);
+                count_unfinished(&mut self.out, &mut self.in_flight, pending.asked, cause);
             }
         }
     }
 
     /// Counts a failed request on a connection that continues.
-    pub(super) fn failed(&mut self, asked: Asked, cause: Cause) {
-        lost(&mut self.out, &mut self.in_flight, asked, cause);
+    pub(super) fn count_failed_request(&mut self, asked: SentRequest, cause: FailureCause) {
+        count_unfinished(&mut self.out, &mut self.in_flight, asked, cause);
     }
 
-    fn again(&mut self, index: usize, now: u64, renewed: Option<OwnedFd>) {
-        if !self.asks_no_more() && self.needs_connection() {
+    fn reconnect(&mut self, index: usize, now: u64, renewed: Option<OwnedFd>) {
+        if !self.stops_asking() && self.needs_connection() {
             self.connect(index, now, renewed);
         }
     }
 
     /// Counts a connection that broke or could not be established.
-    pub(super) fn fail(&mut self, index: usize, cause: Cause, now: u64) {
+    pub(super) fn count_failed_connection(&mut self, index: usize, cause: FailureCause, now: u64) {
         let was = self.connections[index].state;
         let connection = &self.connections[index];
         let answered = connection.requests as usize > connection.under_way();
         self.drop_asked(index, cause);
         match was {
-            State::Without => return,
-            State::Connecting | State::Handshake | State::Greeting => {
+            HttpConnectionState::Without => return,
+            HttpConnectionState::Connecting
+            | HttpConnectionState::Handshake
+            | HttpConnectionState::Greeting => {
                 self.connecting -= 1;
                 cause.count(&mut self.out.totals.refused_connections, 1);
             }
-            State::Open => self.out.totals.broken_connections += 1,
+            HttpConnectionState::Open => self.out.totals.broken_connections += 1,
         }
-        self.say_goodbye(index, now);
+        self.send_goaway(index, now);
         self.connections[index].clear();
         match answered {
             // It has served before.
-            true => self.again(index, now, None),
-            false if !self.asks_no_more() => self.retry(index, now),
+            true => self.reconnect(index, now, None),
+            false if !self.stops_asking() => self.retry_later(index, now),
             false => {}
         }
     }
 
-    pub(super) fn finish(mut self) -> Outcome {
-        let now = now();
+    pub(super) fn finish(mut self) -> HttpThreadOutcome {
+        let now = now_ns();
         if !self.closing {
             self.closing = true;
             self.out.in_time = self.without_warm_up();
@@ -301,11 +303,11 @@ impl Thread<'_> {
         self.out.totals.in_flight += again.count() as u64;
         for connection in &self.connections {
             match connection.state {
-                State::Without => {}
-                State::Connecting | State::Handshake | State::Greeting => {
-                    self.out.totals.connecting += 1
-                }
-                State::Open => self.out.totals.open_connections += 1,
+                HttpConnectionState::Without => {}
+                HttpConnectionState::Connecting
+                | HttpConnectionState::Handshake
+                | HttpConnectionState::Greeting => self.out.totals.connecting += 1,
+                HttpConnectionState::Open => self.out.totals.open_connections += 1,
             }
             let of_http2 = connection.http2.iter().flat_map(|h| h.protocol.requests());
             let of_http3 = connection.http3.iter().flat_map(|h| h.protocol.requests());
@@ -315,14 +317,14 @@ impl Thread<'_> {
             self.out.totals.in_flight += left.count() as u64;
         }
         for index in 0..self.connections.len() {
-            self.say_goodbye(index, now);
+            self.send_goaway(index, now);
         }
         let statuses = self.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
         self.out.statuses = statuses.map(|(s, n)| (s as u16, *n)).collect();
-        self.out.cpu_ns = clock(ClockId::ThreadCPUTime);
+        self.out.cpu_ns = clock_ns(ClockId::ThreadCPUTime);
         self.out.wall_ns = now.saturating_sub(self.task.start_ns);
         // A reader holds the lock only for the time of a copy.
-        while !self.tell_counts() || !self.show_latency() {
+        while !self.publish_counts() || !self.publish_latency() {
             std::hint::spin_loop();
         }
         self.out.totals = self.without_warm_up();
@@ -331,7 +333,12 @@ impl Thread<'_> {
 }
 
 /// Counts a request under the cause of its end.
-fn lost(out: &mut Outcome, in_flight: &mut u64, asked: Asked, cause: Cause) {
+fn count_unfinished(
+    out: &mut HttpThreadOutcome,
+    in_flight: &mut u64,
+    asked: SentRequest,
+    cause: FailureCause,
+) {
     *in_flight -= 1;
     if asked.warm_up {
         return;

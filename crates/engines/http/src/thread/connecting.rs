@@ -9,10 +9,10 @@ use rustix::{
 };
 use rustls::HandshakeKind;
 
-use super::{Goes, Thread, now};
+use super::{ConnectionTurn, HttpThread, now_ns};
 use crate::{
-    account::Cause,
-    connection::{State, begin},
+    account::FailureCause,
+    connection::{HttpConnectionState, start_connect},
     tls::ALPN,
 };
 
@@ -25,17 +25,17 @@ const LONGEST_BACKOFF_NS: u64 = 1_000_000_000;
 const RENEWS_AFTER: u32 = 63;
 
 /// Shuts down sending. Returns true if both ends have finished.
-fn ended(socket: &OwnedFd) -> bool {
+fn shut_down_sending(socket: &OwnedFd) -> bool {
     let say = || shutdown(socket, Shutdown::Write) == Err(Errno::NOTCONN);
     say() || say()
 }
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     /// Begins further connections, a limited number at a time: those that do not fit into a server's queue would cost a
     /// second each.
     pub(super) fn begin_more(&mut self, now: u64) {
         while self.begun < self.connections.len()
-            && !self.asks_no_more()
+            && !self.stops_asking()
             && self.needs_connection()
             && (self.connecting < CONNECTING || self.load.job.as_wrk)
         {
@@ -70,7 +70,7 @@ impl Thread<'_> {
         let renewed = renewed.filter(|_| self.connections[index].ipv6 == ipv6);
         // It is registered with epoll.
         let known = renewed.is_some();
-        let begun = begin(self.load, address, number, renewed).and_then(|socket| {
+        let begun = start_connect(self.load, address, number, renewed).and_then(|socket| {
             if known {
                 return Ok(socket);
             }
@@ -89,7 +89,7 @@ impl Thread<'_> {
         match begun {
             Ok(socket) => {
                 connection.socket = Some(socket);
-                connection.state = State::Connecting;
+                connection.state = HttpConnectionState::Connecting;
                 self.connecting += 1;
                 if self.quic.is_some() {
                     self.begin_quic(index, now);
@@ -99,23 +99,23 @@ impl Thread<'_> {
                 if let Some(exact) = &mut self.out.exact {
                     exact.errors[0] += 1;
                 }
-                Cause::of(why).count(&mut self.out.totals.refused_connections, 1);
+                FailureCause::from_errno(why).count(&mut self.out.totals.refused_connections, 1);
                 // Errors from the network arrive later: this one comes from the local kernel.
                 let unrouted = matches!(
                     why,
                     Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NODEV
                 );
                 self.out.unrouted += u64::from(unrouted);
-                self.complain(|| format!("no connection: {why}"));
-                self.retry(index, now);
+                self.record_first_complaint(|| format!("no connection: {why}"));
+                self.retry_later(index, now);
             }
         }
     }
 
     /// Ends a connection as closing its socket would. Returns the socket if this is complete at once, as with a nearby
     /// server. Reconnecting a socket costs the kernel a fifth less than a new one.
-    pub(super) fn renewed(&mut self, index: usize) -> Option<OwnedFd> {
-        if !self.renews || self.asks_no_more() || !self.needs_connection() {
+    pub(super) fn renew_socket(&mut self, index: usize) -> Option<OwnedFd> {
+        if !self.renews || self.stops_asking() || !self.needs_connection() {
             return None;
         }
         if self.renews_after > 0 {
@@ -124,7 +124,7 @@ impl Thread<'_> {
         }
         let socket = self.connections[index].socket.take()?;
         // Do not wait for a distant server to close its side.
-        if !ended(&socket) || connect_unspec(&socket).is_err() {
+        if !shut_down_sending(&socket) || connect_unspec(&socket).is_err() {
             self.renews_after = RENEWS_AFTER;
             return None;
         }
@@ -132,7 +132,7 @@ impl Thread<'_> {
     }
 
     /// Retries after an increasing delay.
-    pub(super) fn retry(&mut self, index: usize, now: u64) {
+    pub(super) fn retry_later(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         connection.clear();
         connection.backoff_ns = (connection.backoff_ns * 2).clamp(BACKOFF_NS, LONGEST_BACKOFF_NS);
@@ -141,19 +141,24 @@ impl Thread<'_> {
     }
 
     /// The TCP handshake has succeeded or failed.
-    pub(super) fn connected(&mut self, index: usize, flags: EventFlags, now: u64) -> Goes {
+    pub(super) fn finish_tcp_handshake(
+        &mut self,
+        index: usize,
+        flags: EventFlags,
+        now: u64,
+    ) -> ConnectionTurn {
         if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
             let socket = self.connections[index].socket.as_ref();
             let why = match socket.map(sockopt::socket_error) {
                 Some(Ok(Err(why)) | Err(why)) => why,
                 _ => Errno::CONNRESET,
             };
-            self.complain(|| format!("no connection: {why}"));
-            self.fail(index, Cause::of(why), now);
-            return Goes::Ended;
+            self.record_first_complaint(|| format!("no connection: {why}"));
+            self.count_failed_connection(index, FailureCause::from_errno(why), now);
+            return ConnectionTurn::Ended;
         }
         if !flags.contains(EventFlags::OUT) {
-            return Goes::On;
+            return ConnectionTurn::On;
         }
         let connection = &mut self.connections[index];
         self.out
@@ -161,56 +166,56 @@ impl Thread<'_> {
             .record(now.saturating_sub(connection.since_ns));
         connection.since_ns = now;
         let (Some(tls), Some(config)) = (&self.load.tls, &self.tls) else {
-            self.made(index, now);
-            return Goes::On;
+            self.start_protocol(index, now);
+            return ConnectionTurn::On;
         };
         match tls.connect(config) {
             Ok(session) => {
                 connection.tls = Some(Box::new(session));
-                connection.state = State::Handshake;
+                connection.state = HttpConnectionState::Handshake;
                 self.flush(index, now);
-                Goes::On
+                ConnectionTurn::On
             }
             Err(_) => {
-                self.fail(index, Cause::Tls, now);
-                Goes::Ended
+                self.count_failed_connection(index, FailureCause::Tls, now);
+                ConnectionTurn::Ended
             }
         }
     }
 
     /// The TCP and TLS handshakes are complete.
-    fn made(&mut self, index: usize, now: u64) {
+    fn start_protocol(&mut self, index: usize, now: u64) {
         match self.http2 {
-            true => self.greet(index, now),
-            false => self.ready(index, now),
+            true => self.send_preface(index, now),
+            false => self.mark_ready(index, now),
         }
     }
 
     /// The connection may carry requests.
-    pub(super) fn ready(&mut self, index: usize, now: u64) {
+    pub(super) fn mark_ready(&mut self, index: usize, now: u64) {
         self.reached_ns = now;
         self.connecting -= 1;
         self.out.totals.established_connections += 1;
         let keeps = self.keeps && !self.load.job.version.has_streams();
         if keeps && self.connections[index].kept.is_none() {
-            self.connections[index].kept = Some(self.keeping());
+            self.connections[index].kept = Some(self.kept_answer());
         }
         let connection = &mut self.connections[index];
-        connection.state = State::Open;
+        connection.state = HttpConnectionState::Open;
         connection.backoff_ns = 0;
         self.next(index, now);
     }
 
     /// Checks if the handshake is complete.
-    pub(super) fn agreed(&mut self, index: usize) -> Goes {
+    pub(super) fn check_tls_handshake(&mut self, index: usize) -> ConnectionTurn {
         let connection = &mut self.connections[index];
         let Some(tls) = &connection.tls else {
-            return Goes::Ended;
+            return ConnectionTurn::Ended;
         };
-        if connection.state != State::Handshake || tls.is_handshaking() {
-            return Goes::On;
+        if connection.state != HttpConnectionState::Handshake || tls.is_handshaking() {
+            return ConnectionTurn::On;
         }
-        let now = now();
+        let now = now_ns();
         self.out
             .handshake
             .record(now.saturating_sub(connection.since_ns));
@@ -240,16 +245,16 @@ impl Thread<'_> {
                 || "nothing".to_owned(),
                 |name| String::from_utf8_lossy(name).into_owned(),
             );
-            self.complain(|| {
+            self.record_first_complaint(|| {
                 format!("the server does not speak HTTP/2: it chose {protocol} in the TLS handshake (ALPN)")
             });
-            self.fail(index, Cause::Tls, now);
-            return Goes::Ended;
+            self.count_failed_connection(index, FailureCause::Tls, now);
+            return ConnectionTurn::Ended;
         }
-        self.made(index, now);
+        self.start_protocol(index, now);
         match self.connections[index].socket {
-            Some(_) => Goes::On,
-            None => Goes::Ended,
+            Some(_) => ConnectionTurn::On,
+            None => ConnectionTurn::Ended,
         }
     }
 }
@@ -273,13 +278,13 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let socket = OwnedFd::from(client.try_clone().unwrap());
         assert!(
-            !ended(&socket),
+            !shut_down_sending(&socket),
             "the server may still have something to say"
         );
         assert_eq!(server.read(&mut [0]).unwrap(), 0);
-        assert!(!ended(&socket));
+        assert!(!shut_down_sending(&socket));
         drop(server);
-        while !ended(&socket) {
+        while !shut_down_sending(&socket) {
             std::thread::yield_now();
         }
         connect_unspec(&socket).unwrap();

@@ -11,11 +11,11 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
 use wb_http3::{Http3Fault, Http3Step, StreamFailure, frame};
 
-use super::{CALLS, Goes, Thread, now, streams::Answers, tally};
+use super::{CALLS, ConnectionTurn, HttpThread, count_name, now_ns, streams::StreamAnswers};
 use crate::{
-    account::Cause,
-    connection::{Pending, State},
-    quic::{How, Http3, ROOMS, Unsent, code, stream},
+    account::FailureCause,
+    connection::{HttpConnectionState, PendingStream},
+    quic::{DatagramLayout, Http3, ROOMS, UnsentDatagrams, error_code, stream_id},
 };
 
 /// Error codes of QUIC that are TLS alerts: RFC 9001 section 4.8.
@@ -23,25 +23,26 @@ const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 /// The alert of a server that does not speak HTTP/3.
 const NO_PROTOCOL: u64 = 0x178;
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     /// Begins QUIC's handshake over an open socket.
     pub(super) fn begin_quic(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let remote = self.load.address(connection.number);
         let (Some(quic), Some(socket), Some(remote)) = (&mut self.quic, &connection.socket, remote)
         else {
-            return self.fail(index, Cause::Other, now);
+            return self.count_failed_connection(index, FailureCause::Other, now);
         };
-        connection.state = State::Handshake;
-        let begun = UdpSocketState::new(socket.into()).map_err(|e| (cause(&e), e.to_string()));
+        connection.state = HttpConnectionState::Handshake;
+        let begun =
+            UdpSocketState::new(socket.into()).map_err(|e| (failure_cause(&e), e.to_string()));
         let begun = begun.and_then(|udp| {
-            let at = quic.instant(now);
+            let at = quic.to_instant(now);
             let connected = quic
                 .endpoint
                 .connect(at, quic.config.clone(), remote, &quic.name);
             let connected = connected.map_err(|e| match e {
-                ConnectError::CidsExhausted => (Cause::Exhausted, e.to_string()),
-                _ => (Cause::Other, e.to_string()),
+                ConnectError::CidsExhausted => (FailureCause::Exhausted, e.to_string()),
+                _ => (FailureCause::Other, e.to_string()),
             });
             Ok((connected?, udp))
         });
@@ -51,8 +52,8 @@ impl Thread<'_> {
                 self.transmit(index, now);
             }
             Err((cause, why)) => {
-                self.complain(|| format!("no connection: {why}"));
-                self.fail(index, cause, now);
+                self.record_first_complaint(|| format!("no connection: {why}"));
+                self.count_failed_connection(index, cause, now);
             }
         }
     }
@@ -70,15 +71,15 @@ impl Thread<'_> {
             let mut metas = [RecvMeta::default(); ROOMS];
             let mut rooms = quic.rooms.each_mut().map(|room| IoSliceMut::new(room));
             let came = http3.udp.recv(socket.into(), &mut rooms, &mut metas);
-            let now = now();
-            let at = quic.instant(now);
+            let now = now_ns();
+            let at = quic.to_instant(now);
             let came = match came {
                 Ok(came) => came,
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(why) => return self.quic_broken(index, &why, now),
             };
-            let (seen, remote) = (quic.certificates(), http3.quic.remote_address());
+            let (seen, remote) = (quic.verified_certificates(), http3.quic.remote_address());
             for (meta, room) in metas[..came].iter().zip(&quic.rooms) {
                 let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
                 for datagram in room[..meta.len].chunks(meta.stride.max(1)) {
@@ -96,8 +97,8 @@ impl Thread<'_> {
                     }
                 }
             }
-            http3.full |= quic.certificates() != seen;
-            self.turn_of_quic(index, now);
+            http3.full |= quic.verified_certificates() != seen;
+            self.take_quic_turn(index, now);
             if came < ROOMS || self.connections[index].number != number {
                 return;
             }
@@ -107,15 +108,15 @@ impl Thread<'_> {
 
     /// Processes a connection after events: reports results of requests, ends a completed connection, sends as many
     /// requests as it has room for, and transmits pending data.
-    pub(super) fn turn_of_quic(&mut self, index: usize, now: u64) {
-        if self.quic_events(index, now) == Goes::Ended {
+    pub(super) fn take_quic_turn(&mut self, index: usize, now: u64) {
+        if self.quic_events(index, now) == ConnectionTurn::Ended {
             return;
         }
         let connection = &mut self.connections[index];
         let Some(http3) = &mut connection.http3 else {
             return;
         };
-        if connection.state == State::Open {
+        if connection.state == HttpConnectionState::Open {
             let most = self.load.job.per_connection;
             let spent = most > 0 && connection.requests >= most;
             if http3.protocol.open_streams() == 0 && (spent || http3.protocol.is_over()) {
@@ -123,7 +124,7 @@ impl Thread<'_> {
             }
             self.look_ahead(index);
             self.ask_again(index, now);
-            if self.room(index) > 0 {
+            if self.sendable_requests(index) > 0 {
                 self.next(index, now);
             }
         }
@@ -136,12 +137,12 @@ impl Thread<'_> {
         }
     }
 
-    fn quic_events(&mut self, index: usize, now: u64) -> Goes {
+    fn quic_events(&mut self, index: usize, now: u64) -> ConnectionTurn {
         let number = self.connections[index].number;
         loop {
             let (Some(quic), Some(http3)) = (&mut self.quic, &mut self.connections[index].http3)
             else {
-                return Goes::Ended;
+                return ConnectionTurn::Ended;
             };
             while let Some(event) = http3.quic.poll_endpoint_events() {
                 http3.drained |= event.is_drained();
@@ -150,23 +151,23 @@ impl Thread<'_> {
                 }
             }
             let goes = match http3.quic.poll() {
-                None => return Goes::On,
-                Some(Event::Connected) => self.quic_made(index, now),
+                None => return ConnectionTurn::On,
+                Some(Event::Connected) => self.finish_quic_handshake(index, now),
                 Some(Event::ConnectionLost { reason }) => self.quic_lost(index, &reason, now),
                 Some(Event::Stream(event)) => self.stream_event(index, event, now),
-                Some(_) => Goes::On,
+                Some(_) => ConnectionTurn::On,
             };
-            if goes == Goes::Ended || self.connections[index].number != number {
-                return Goes::Ended;
+            if goes == ConnectionTurn::Ended || self.connections[index].number != number {
+                return ConnectionTurn::Ended;
             }
         }
     }
 
     /// The handshake is complete.
-    fn quic_made(&mut self, index: usize, now: u64) -> Goes {
+    fn finish_quic_handshake(&mut self, index: usize, now: u64) -> ConnectionTurn {
         let connection = &mut self.connections[index];
         let Some(http3) = &mut connection.http3 else {
-            return Goes::Ended;
+            return ConnectionTurn::Ended;
         };
         self.out
             .connect
@@ -179,18 +180,18 @@ impl Thread<'_> {
             Some(n) => *n += 1,
             None => drop(self.out.agreed.insert(QUIC_TLS.to_owned(), 1)),
         }
-        self.out.totals.sent_bytes += http3.greet();
+        self.out.totals.sent_bytes += http3.send_settings();
         self.look_ahead(index);
-        self.ready(index, now);
+        self.mark_ready(index, now);
         match self.connections[index].http3 {
-            Some(_) => Goes::On,
-            None => Goes::Ended,
+            Some(_) => ConnectionTurn::On,
+            None => ConnectionTurn::Ended,
         }
     }
 
-    fn stream_event(&mut self, index: usize, event: StreamEvent, now: u64) -> Goes {
+    fn stream_event(&mut self, index: usize, event: StreamEvent, now: u64) -> ConnectionTurn {
         let Some(http3) = &mut self.connections[index].http3 else {
-            return Goes::Ended;
+            return ConnectionTurn::Ended;
         };
         match event {
             StreamEvent::Readable { id } => match id.dir() {
@@ -201,8 +202,8 @@ impl Thread<'_> {
                 while let Some(http3) = &mut self.connections[index].http3
                     && let Some(id) = http3.quic.streams().accept(Dir::Uni)
                 {
-                    if self.read_uni(index, id, now) == Goes::Ended {
-                        return Goes::Ended;
+                    if self.read_uni(index, id, now) == ConnectionTurn::Ended {
+                        return ConnectionTurn::Ended;
                     }
                 }
             }
@@ -211,20 +212,20 @@ impl Thread<'_> {
             StreamEvent::Stopped { id, error_code } => http3.stop_asking(id, error_code),
             _ => {}
         }
-        Goes::On
+        ConnectionTurn::On
     }
 
     /// Parses answers from received data.
-    fn read_answer(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
+    fn read_answer(&mut self, index: usize, id: StreamId, now: u64) -> ConnectionTurn {
         let (Some(quic), Some(http3)) = (&mut self.quic, &mut self.connections[index].http3) else {
-            return Goes::Ended;
+            return ConnectionTurn::Ended;
         };
         let mut received = http3.quic.recv_stream(id);
         // It was ended from here.
         let Ok(mut chunks) = received.read(true) else {
-            return Goes::On;
+            return ConnectionTurn::On;
         };
-        let mut answers = Answers {
+        let mut answers = StreamAnswers {
             bytes: &mut self.out.totals.body_bytes,
             warm_bytes: &mut self.warm_bytes.body,
             judge: &self.judge,
@@ -260,26 +261,26 @@ impl Thread<'_> {
             Ok(Some(Http3Step::Ended { of, status })) => {
                 http3.forget_rest(id);
                 let mut kept = of.kept;
-                self.answered(of.asked, status, kept.as_deref_mut(), true, now);
+                self.count_answer(of.asked, status, kept.as_deref_mut(), true, now);
                 self.spare.extend(kept);
             }
             Ok(Some(Http3Step::Failed { of, why })) => {
-                http3.cancel(id, frame::code::MESSAGE_ERROR);
+                http3.cancel_stream(id, frame::code::MESSAGE_ERROR);
                 self.request_failed(of, why);
             }
-            Err(fault) => return self.against_http3(index, fault, now),
+            Err(fault) => return self.handle_http3_fault(index, fault, now),
         }
-        Goes::On
+        ConnectionTurn::On
     }
 
     /// Reads a unidirectional stream of the server.
-    fn read_uni(&mut self, index: usize, id: StreamId, now: u64) -> Goes {
+    fn read_uni(&mut self, index: usize, id: StreamId, now: u64) -> ConnectionTurn {
         let Some(http3) = &mut self.connections[index].http3 else {
-            return Goes::Ended;
+            return ConnectionTurn::Ended;
         };
         let mut received = http3.quic.recv_stream(id);
         let Ok(mut chunks) = received.read(true) else {
-            return Goes::On;
+            return ConnectionTurn::On;
         };
         let mut away = false;
         let read = loop {
@@ -294,67 +295,74 @@ impl Thread<'_> {
         };
         let _ = chunks.finalize();
         if let Err(fault) = read {
-            return self.against_http3(index, fault, now);
+            return self.handle_http3_fault(index, fault, now);
         }
         if away {
             self.out.http3.goaways += 1;
             while let Some(http3) = &mut self.connections[index].http3
                 && let Some((number, of)) = http3.protocol.unprocessed()
             {
-                http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
+                http3.cancel_stream(stream_id(number), frame::code::REQUEST_CANCELLED);
                 self.request_failed(of, StreamFailure::Unprocessed);
             }
         }
-        Goes::On
+        ConnectionTurn::On
     }
 
     /// Handles a protocol violation: informs the server, and ends the connection.
     #[cold]
-    fn against_http3(&mut self, index: usize, fault: Http3Fault, now: u64) -> Goes {
+    fn handle_http3_fault(&mut self, index: usize, fault: Http3Fault, now: u64) -> ConnectionTurn {
         let Http3Fault { what, code: number } = fault;
         let name = frame::code_name(number);
-        self.complain(|| format!("this is no HTTP/3: {what} ({name})"));
+        self.record_first_complaint(|| format!("this is no HTTP/3: {what} ({name})"));
         if let (Some(quic), Some(http3)) = (&self.quic, &mut self.connections[index].http3) {
             let reason = Bytes::from_static(what.as_bytes());
-            http3.quic.close(quic.instant(now), code(number), reason);
+            http3
+                .quic
+                .close(quic.to_instant(now), error_code(number), reason);
         }
-        self.fail(index, Cause::Malformed, now);
-        Goes::Ended
+        self.count_failed_connection(index, FailureCause::Malformed, now);
+        ConnectionTurn::Ended
     }
 
     #[cold]
-    fn request_failed(&mut self, mut pending: Pending, why: StreamFailure) {
+    fn request_failed(&mut self, mut pending: PendingStream, why: StreamFailure) {
         let cause = match why {
             StreamFailure::Reset(code) => {
-                tally(&mut self.out.http3.resets, frame::code_name(code));
+                count_name(&mut self.out.http3.resets, frame::code_name(code));
                 if code == frame::code::REQUEST_REJECTED {
-                    return self.put_back(pending, Cause::StreamReset);
+                    return self.put_back(pending, FailureCause::StreamReset);
                 }
-                Cause::StreamReset
+                FailureCause::StreamReset
             }
-            StreamFailure::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
+            StreamFailure::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
             StreamFailure::Malformed(what) => {
-                self.complain(|| format!("the answer is no HTTP/3: {what}"));
-                Cause::Malformed
+                self.record_first_complaint(|| format!("the answer is no HTTP/3: {what}"));
+                FailureCause::Malformed
             }
         };
-        self.failed(pending.asked, cause);
+        self.count_failed_request(pending.asked, cause);
         self.keep_spare(pending.kept.take());
     }
 
     /// Handles the loss of the connection reported by QUIC.
     #[cold]
-    fn quic_lost(&mut self, index: usize, reason: &ConnectionError, now: u64) -> Goes {
+    fn quic_lost(&mut self, index: usize, reason: &ConnectionError, now: u64) -> ConnectionTurn {
         let mut in_order = false;
-        let mut closed = |name: &str| tally(&mut self.out.http3.closes, name);
+        let mut closed = |name: &str| count_name(&mut self.out.http3.closes, name);
         let (cause, said) = match reason {
             ConnectionError::VersionMismatch => (
-                Cause::Version,
+                FailureCause::Version,
                 Some("the server speaks no version of QUIC that this does (RFC 9000)".to_owned()),
             ),
             ConnectionError::TransportError(error) => match u64::from(error.code) {
-                code if ALERTS.contains(&code) => (Cause::Tls, Some(format!("TLS: {error}"))),
-                _ => (Cause::Malformed, Some(format!("this is no QUIC: {error}"))),
+                code if ALERTS.contains(&code) => {
+                    (FailureCause::Tls, Some(format!("TLS: {error}")))
+                }
+                _ => (
+                    FailureCause::Malformed,
+                    Some(format!("this is no QUIC: {error}")),
+                ),
             },
             ConnectionError::ConnectionClosed(close) => {
                 let number = u64::from(close.error_code);
@@ -364,18 +372,18 @@ impl Thread<'_> {
                 }
                 match number {
                     NO_PROTOCOL => (
-                        Cause::Tls,
+                        FailureCause::Tls,
                         Some("the server does not speak HTTP/3: it refused it in the TLS handshake (ALPN)".to_owned()),
                     ),
                     code if ALERTS.contains(&code) => {
-                        (Cause::Tls, Some(format!("TLS: the server says: {close}")))
+                        (FailureCause::Tls, Some(format!("TLS: the server says: {close}")))
                     }
                     0 => {
                         in_order = true;
-                        (Cause::Closed, None)
+                        (FailureCause::Closed, None)
                     }
-                    2 => (Cause::Refused, Some(format!("the server says: {close}"))),
-                    _ => (Cause::Closed, Some(format!("the server says: {close}"))),
+                    2 => (FailureCause::Refused, Some(format!("the server says: {close}"))),
+                    _ => (FailureCause::Closed, Some(format!("the server says: {close}"))),
                 }
             }
             ConnectionError::ApplicationClosed(close) => {
@@ -384,33 +392,36 @@ impl Thread<'_> {
                 closed(name);
                 in_order = number == frame::code::NO_ERROR;
                 let said = (!in_order).then(|| format!("the server says: {name}: {close}"));
-                (Cause::Closed, said)
+                (FailureCause::Closed, said)
             }
-            ConnectionError::Reset => (Cause::Reset, None),
+            ConnectionError::Reset => (FailureCause::Reset, None),
             ConnectionError::TimedOut => {
                 in_order = true;
-                (Cause::IdleTimeout, None)
+                (FailureCause::IdleTimeout, None)
             }
             ConnectionError::LocallyClosed | ConnectionError::CidsExhausted => {
-                (Cause::Other, Some(reason.to_string()))
+                (FailureCause::Other, Some(reason.to_string()))
             }
         };
         if let Some(said) = said {
-            self.complain(|| said);
+            self.record_first_complaint(|| said);
         }
         let connection = &self.connections[index];
-        match in_order && connection.state == State::Open && connection.under_way() == 0 {
+        match in_order
+            && connection.state == HttpConnectionState::Open
+            && connection.under_way() == 0
+        {
             true => self.close(index, now),
-            false => self.fail(index, cause, now),
+            false => self.count_failed_connection(index, cause, now),
         }
-        Goes::Ended
+        ConnectionTurn::Ended
     }
 
     /// Handles a socket error that ends the connection.
     #[cold]
     fn quic_broken(&mut self, index: usize, why: &std::io::Error, now: u64) {
-        self.complain(|| format!("no connection: {why}"));
-        self.fail(index, cause(why), now);
+        self.record_first_complaint(|| format!("no connection: {why}"));
+        self.count_failed_connection(index, failure_cause(why), now);
     }
 
     /// Transmits pending QUIC data.
@@ -421,7 +432,7 @@ impl Thread<'_> {
         else {
             return;
         };
-        let at = quic.instant(now);
+        let at = quic.to_instant(now);
         let remote = http3.quic.remote_address();
         let broken = loop {
             if let Some(unsent) = http3.unsent.take() {
@@ -445,20 +456,20 @@ impl Thread<'_> {
                 Ok(true) => {}
                 Ok(false) => {
                     let bytes = bytes.to_vec();
-                    http3.unsent = Some(Unsent { bytes, how });
+                    http3.unsent = Some(UnsentDatagrams { bytes, how });
                     break None;
                 }
                 Err(why) => break Some(why),
             }
         };
-        quic.arm(http3, index, connection.number);
+        quic.arm_timer(http3, index, connection.number);
         if let Some(why) = broken {
             self.quic_broken(index, &why, now);
         }
     }
 
     /// Runs connection timers that are due.
-    pub(super) fn fire_quic(&mut self, now: u64) {
+    pub(super) fn run_due_quic_timers(&mut self, now: u64) {
         while let Some(quic) = &mut self.quic
             && let Some(Reverse((at, index, number))) = quic.timers.peek().copied()
             && at <= now
@@ -472,12 +483,12 @@ impl Thread<'_> {
                 continue;
             }
             http3.timer_ns = 0;
-            match quic.due(http3) {
+            match quic.next_timer(http3) {
                 Some(due) if due <= now => {
-                    http3.quic.handle_timeout(quic.instant(now));
-                    self.turn_of_quic(index, now);
+                    http3.quic.handle_timeout(quic.to_instant(now));
+                    self.take_quic_turn(index, now);
                 }
-                _ => quic.arm(http3, index, number),
+                _ => quic.arm_timer(http3, index, number),
             }
         }
     }
@@ -490,14 +501,14 @@ impl Thread<'_> {
     }
 
     /// Ends a connection: informs the server if necessary, and adds the QUIC statistics.
-    pub(super) fn say_goodbye(&mut self, index: usize, now: u64) {
+    pub(super) fn send_goaway(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let (Some(quic), Some(mut http3)) = (&mut self.quic, connection.http3.take()) else {
             return;
         };
-        let at = quic.instant(now);
+        let at = quic.to_instant(now);
         if !http3.quic.is_closed() {
-            let code = code(frame::code::NO_ERROR);
+            let code = error_code(frame::code::NO_ERROR);
             http3.quic.close(at, code, Bytes::new());
         }
         quic.out.clear();
@@ -530,9 +541,9 @@ impl Thread<'_> {
             };
             let any = self.load.job.first_byte_timeout.is_some();
             let (load, ears) = (self.load, &self.listening);
-            let late = |of: &Pending| {
-                let waited = ears.waited(of.asked.sent_ns);
-                load.overdue(&of.asked, waited).is_some()
+            let late = |of: &PendingStream| {
+                let waited = ears.effective_wait(of.asked.sent_ns);
+                load.exceeded_timeout(&of.asked, waited).is_some()
             };
             let Some(number) = http3.protocol.find(any, late) else {
                 break;
@@ -540,11 +551,11 @@ impl Thread<'_> {
             let Some(pending) = http3.protocol.remove_request(number) else {
                 break;
             };
-            http3.cancel(stream(number), frame::code::REQUEST_CANCELLED);
+            http3.cancel_stream(stream_id(number), frame::code::REQUEST_CANCELLED);
             expired = true;
             self.out.http3.cancelled += 1;
-            let cause = self.overdue(&pending.asked);
-            self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
+            let cause = self.exceeded_timeout(&pending.asked);
+            self.count_failed_request(pending.asked, cause.unwrap_or(FailureCause::Timeout));
             self.keep_spare(pending.kept);
         }
         let timeout = self.load.job.timeout.as_nanos();
@@ -558,15 +569,15 @@ impl Thread<'_> {
         if acks != http3.acks {
             (http3.pinged_ns, http3.acks) = (0, acks);
         }
-        if http3.pinged_ns > 0 && self.listening.waited(http3.pinged_ns) >= timeout {
-            return self.fail(index, Cause::Timeout, now);
+        if http3.pinged_ns > 0 && self.listening.effective_wait(http3.pinged_ns) >= timeout {
+            return self.count_failed_connection(index, FailureCause::Timeout, now);
         }
         if expired {
             if http3.pinged_ns == 0 {
                 http3.pinged_ns = now;
                 http3.quic.ping();
             }
-            self.turn_of_quic(index, now);
+            self.take_quic_turn(index, now);
         }
     }
 }
@@ -574,9 +585,11 @@ impl Thread<'_> {
 /// The only TLS version of QUIC; the library does not expose the cipher.
 const QUIC_TLS: &str = "TLSv1_3";
 
-fn cause(why: &std::io::Error) -> Cause {
+fn failure_cause(why: &std::io::Error) -> FailureCause {
     let errno = why.raw_os_error();
-    errno.map_or(Cause::Other, |n| Cause::of(Errno::from_raw_os_error(n)))
+    errno.map_or(FailureCause::Other, |n| {
+        FailureCause::from_errno(Errno::from_raw_os_error(n))
+    })
 }
 
 /// Sends datagrams. Returns false if there is no room for them. Datagrams that can only be lost count as sent.
@@ -585,7 +598,7 @@ fn send(
     socket: &OwnedFd,
     destination: SocketAddr,
     contents: &[u8],
-    (segment_size, ecn): How,
+    (segment_size, ecn): DatagramLayout,
 ) -> std::io::Result<bool> {
     let sent = udp.try_send(
         socket.into(),

@@ -10,24 +10,24 @@ use rustls::AlertDescription;
 use wb_http1::{MessageSink, Progress, Read};
 use wb_model::http::Judge;
 
-use super::{CALLS, Goes, Thread, now};
+use super::{CALLS, ConnectionTurn, HttpThread, now_ns};
 use crate::{
-    account::Cause,
-    connection::{Kept, State},
+    account::FailureCause,
+    connection::{HttpConnectionState, KeptAnswer},
 };
 
 /// Processing of the pieces of an answer.
-struct Pieces<'a> {
+struct AnswerProcessor<'a> {
     bytes: &'a mut u64,
     judge: &'a Judge,
-    kept: Option<&'a mut Kept>,
+    kept: Option<&'a mut KeptAnswer>,
 }
 
-impl MessageSink for Pieces<'_> {
+impl MessageSink for AnswerProcessor<'_> {
     #[inline]
     fn head(&mut self, bytes: &[u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.head(self.judge, bytes);
+            kept.add_head_bytes(self.judge, bytes);
         }
     }
 
@@ -35,7 +35,7 @@ impl MessageSink for Pieces<'_> {
     fn body(&mut self, bytes: &[u8]) {
         *self.bytes += bytes.len() as u64;
         if let Some(kept) = &mut self.kept {
-            kept.body(self.judge, bytes);
+            kept.add_body_bytes(self.judge, bytes);
         }
     }
 
@@ -47,7 +47,7 @@ impl MessageSink for Pieces<'_> {
     }
 }
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     pub(super) fn receive(
         &mut self,
         index: usize,
@@ -61,16 +61,17 @@ impl Thread<'_> {
                 return;
             };
             match recv(socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((_, 0)) => return self.ended(index),
+                Ok((_, 0)) => return self.handle_server_close(index),
                 Ok((_, n)) => {
                     let goes = match self.connections[index].tls {
                         Some(_) => self.decrypt(index, &buffer[..n], plain),
                         None => self.read(index, &buffer[..n]),
                     };
-                    if self.http2 && goes == Goes::On {
-                        self.turn_of_streams(index, now());
+                    if self.http2 && goes == ConnectionTurn::On {
+                        self.take_streams_turn(index, now_ns());
                     }
-                    let gone = goes == Goes::Ended || self.connections[index].number != number;
+                    let gone =
+                        goes == ConnectionTurn::Ended || self.connections[index].number != number;
                     // Less than the buffer size: no more is pending, except perhaps the end.
                     if gone || n < buffer.len() && !ends {
                         return;
@@ -80,19 +81,28 @@ impl Thread<'_> {
                 Err(Errno::INTR) => {}
                 Err(why) => {
                     self.wrk_read_error();
-                    return self.fail(index, Cause::of(why), now());
+                    return self.count_failed_connection(
+                        index,
+                        FailureCause::from_errno(why),
+                        now_ns(),
+                    );
                 }
             }
         }
         self.unread.push((index, self.connections[index].number));
     }
 
-    pub(super) fn decrypt(&mut self, index: usize, mut bytes: &[u8], plain: &mut [u8]) -> Goes {
+    pub(super) fn decrypt(
+        &mut self,
+        index: usize,
+        mut bytes: &[u8],
+        plain: &mut [u8],
+    ) -> ConnectionTurn {
         let number = self.connections[index].number;
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(tls) = &mut connection.tls else {
-                return Goes::Ended;
+                return ConnectionTurn::Ended;
             };
             let taken = tls.read_tls(&mut bytes);
             let state = match taken.map(|_| tls.process_new_packets()) {
@@ -100,51 +110,54 @@ impl Thread<'_> {
                 bad => {
                     if let Ok(Err(why)) = bad {
                         let none = AlertDescription::NoApplicationProtocol;
-                        self.complain(|| match why == rustls::Error::AlertReceived(none) {
+                        self.record_first_complaint(|| match why == rustls::Error::AlertReceived(none) {
                             true => "the server does not speak HTTP/2: it refused it in the TLS handshake (ALPN)".to_owned(),
                             false => format!("TLS: {why}"),
                         });
                     }
                     // The alert with the reason is sent if possible.
-                    self.flush(index, now());
+                    self.flush(index, now_ns());
                     if self.connections[index].number == number
                         && self.connections[index].socket.is_some()
                     {
                         match self.connections[index].state {
-                            State::Open => self.wrk_read_error(),
+                            HttpConnectionState::Open => self.wrk_read_error(),
                             _ => self.wrk_connect_error(),
                         }
-                        self.fail(index, Cause::Tls, now());
+                        self.count_failed_connection(index, FailureCause::Tls, now_ns());
                     }
-                    return Goes::Ended;
+                    return ConnectionTurn::Ended;
                 }
             };
             if tls.wants_write() {
-                self.flush(index, now());
+                self.flush(index, now_ns());
             }
-            if self.agreed(index) == Goes::Ended {
-                return Goes::Ended;
+            if self.check_tls_handshake(index) == ConnectionTurn::Ended {
+                return ConnectionTurn::Ended;
             }
             let mut left = state.plaintext_bytes_to_read();
             while left > 0 {
                 let Some(tls) = &mut self.connections[index].tls else {
-                    return Goes::Ended;
+                    return ConnectionTurn::Ended;
                 };
                 let Ok(n) = tls.reader().read(plain) else {
                     break;
                 };
                 left -= n.min(left);
                 let goes = self.read(index, &plain[..n]);
-                if goes == Goes::Ended || self.connections[index].number != number || n == 0 {
+                if goes == ConnectionTurn::Ended
+                    || self.connections[index].number != number
+                    || n == 0
+                {
                     return goes;
                 }
             }
         }
-        Goes::On
+        ConnectionTurn::On
     }
 
     /// Parses answers from received data.
-    pub(super) fn read(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
+    pub(super) fn read(&mut self, index: usize, mut bytes: &[u8]) -> ConnectionTurn {
         if self.http2 {
             return self.read_streams(index, bytes);
         }
@@ -152,7 +165,7 @@ impl Thread<'_> {
         if let Some(exact) = &mut self.out.exact {
             exact.bytes += bytes.len() as u64;
         }
-        let now = now();
+        let now = now_ns();
         let mut answered = false;
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
@@ -160,15 +173,17 @@ impl Thread<'_> {
                 Some(front) if front.first_ns == 0 => front.first_ns = now,
                 // wrk counts unrequested answers.
                 None if !self.load.job.as_wrk => {
-                    self.complain(|| "the server sent what nobody had asked for".to_owned());
-                    self.fail(index, Cause::Malformed, now);
-                    return Goes::Ended;
+                    self.record_first_complaint(|| {
+                        "the server sent what nobody had asked for".to_owned()
+                    });
+                    self.count_failed_connection(index, FailureCause::Malformed, now);
+                    return ConnectionTurn::Ended;
                 }
                 _ => {}
             }
             let warm_up = connection.asked.front().is_some_and(|asked| asked.warm_up);
             let before = self.out.totals.body_bytes;
-            let mut pieces = Pieces {
+            let mut pieces = AnswerProcessor {
                 bytes: &mut self.out.totals.body_bytes,
                 judge: &self.judge,
                 kept: connection.kept.as_deref_mut(),
@@ -198,7 +213,7 @@ impl Thread<'_> {
                         connection.progress = Progress::NEW;
                         self.count_exact(status, None);
                     } else {
-                        self.completed(index, status, now);
+                        self.count_completed(index, status, now);
                         answered = true;
                     }
                     let connection = &mut self.connections[index];
@@ -206,21 +221,21 @@ impl Thread<'_> {
                     let last = job.per_connection > 0 && connection.requests >= job.per_connection;
                     if end.close || last && connection.asked.is_empty() {
                         self.close(index, now);
-                        return Goes::Ended;
+                        return ConnectionTurn::Ended;
                     }
                 }
                 Read::Expects { used } => bytes = &bytes[used..],
                 Read::Bad => {
                     self.wrk_read_error();
                     let begin = bytes[..bytes.len().min(40)].to_vec();
-                    self.complain(|| {
+                    self.record_first_complaint(|| {
                         format!(
                             "the answer is no HTTP: {:?}",
                             String::from_utf8_lossy(&begin)
                         )
                     });
-                    self.fail(index, Cause::Malformed, now);
-                    return Goes::Ended;
+                    self.count_failed_connection(index, FailureCause::Malformed, now);
+                    return ConnectionTurn::Ended;
                 }
             }
         }
@@ -230,8 +245,8 @@ impl Thread<'_> {
         }
         let connection = &self.connections[index];
         match connection.number != number || connection.socket.is_none() {
-            true => Goes::Ended,
-            false => Goes::On,
+            true => ConnectionTurn::Ended,
+            false => ConnectionTurn::On,
         }
     }
 
@@ -244,8 +259,8 @@ impl Thread<'_> {
     }
 
     /// The server has ended the connection.
-    pub(super) fn ended(&mut self, index: usize) {
-        let now = now();
+    pub(super) fn handle_server_close(&mut self, index: usize) {
+        let now = now_ns();
         self.wrk_read_error();
         if self.http2 {
             return self.streams_ended(index, now);
@@ -253,13 +268,13 @@ impl Thread<'_> {
         let connection = &self.connections[index];
         let whole = connection.progress.end();
         match (connection.state, connection.asked.is_empty(), whole) {
-            (State::Open, true, _) => self.close(index, now),
+            (HttpConnectionState::Open, true, _) => self.close(index, now),
             // Its end is that of the answer.
-            (State::Open, false, Some(status)) if !connection.write_failed => {
-                self.completed(index, status, now);
+            (HttpConnectionState::Open, false, Some(status)) if !connection.write_failed => {
+                self.count_completed(index, status, now);
                 self.close(index, now);
             }
-            _ => self.fail(index, connection.cause_of_end(), now),
+            _ => self.count_failed_connection(index, connection.cause_of_end(), now),
         }
     }
 }

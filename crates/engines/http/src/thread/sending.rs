@@ -7,13 +7,13 @@ use rustix::{
     net::{SendFlags, send},
 };
 
-use super::Thread;
+use super::HttpThread;
 use crate::{
-    account::Cause,
-    connection::{Asked, State},
+    account::FailureCause,
+    connection::{HttpConnectionState, SentRequest},
 };
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     /// Sends due requests over idle connections. Returns the number sent.
     pub(super) fn send_what_is_due(&mut self, now: u64) -> u64 {
         let mut sent = 0;
@@ -51,14 +51,15 @@ impl Thread<'_> {
                 break;
             };
             let connection = &mut self.connections[index];
-            let waits = std::mem::take(&mut connection.idle) && connection.state == State::Open;
-            if !waits || self.room(index) == 0 {
+            let waits = std::mem::take(&mut connection.idle)
+                && connection.state == HttpConnectionState::Open;
+            if !waits || self.sendable_requests(index) == 0 {
                 continue;
             }
             if let Some(schedule) = &mut self.schedule {
                 schedule.take();
             }
-            self.ask(index, due, now);
+            self.send_next_requests(index, due, now);
             sent += 1;
         }
         sent
@@ -91,7 +92,7 @@ impl Thread<'_> {
                 Err(why) => return self.give_up_for(why.to_string()),
             }
         }
-        self.ask(index, now, now);
+        self.send_next_requests(index, now, now);
     }
 
     pub(super) fn give_up_for(&mut self, why: String) {
@@ -99,12 +100,12 @@ impl Thread<'_> {
     }
 
     /// Number of requests that may be sent over a connection now.
-    pub(super) fn room(&self, index: usize) -> u64 {
-        self.free(index).min(self.budget)
+    pub(super) fn sendable_requests(&self, index: usize) -> u64 {
+        self.free_request_slots(index).min(self.budget)
     }
 
     /// Number of requests that a connection has room for, including repeated ones.
-    pub(super) fn free(&self, index: usize) -> u64 {
+    pub(super) fn free_request_slots(&self, index: usize) -> u64 {
         let (job, connection) = (&self.load.job, &self.connections[index]);
         let last = match job.per_connection {
             0 => u32::MAX,
@@ -126,7 +127,7 @@ impl Thread<'_> {
     }
 
     /// Sends the next request over a connection, or as many as may be in flight on it.
-    pub(super) fn ask(&mut self, index: usize, due: u64, now: u64) {
+    pub(super) fn send_next_requests(&mut self, index: usize, due: u64, now: u64) {
         let job = &self.load.job;
         if let Some(script) = &mut self.task.script {
             let connection = &mut self.connections[index];
@@ -156,13 +157,13 @@ impl Thread<'_> {
             }
             let head = text.starts_with(b"HEAD ");
             for _ in 0..self.batch_len {
-                self.note(index, due, now, 0, head);
+                self.record_sent_request(index, due, now, 0, head);
             }
             return self.flush(index, now);
         }
         let mut due = due;
         let mut wrote = false;
-        while self.room(index) > 0 {
+        while self.sendable_requests(index) > 0 {
             let connection = &mut self.connections[index];
             match &self.batch {
                 _ if job.version.has_streams() => self.open_stream(index, due, now),
@@ -174,24 +175,24 @@ impl Thread<'_> {
                         && job.pipeline == 1 =>
                 {
                     let (len, head) = (fixed.len(), self.load.set.calls[0].head);
-                    self.note(index, due, now, 0, head);
+                    self.record_sent_request(index, due, now, 0, head);
                     return self.send_fixed(index, now, len);
                 }
                 Some(fixed) => {
                     connection.out.extend_from_slice(fixed);
                     let head = self.load.set.calls[0].head;
-                    self.note(index, due, now, 0, head);
+                    self.record_sent_request(index, due, now, 0, head);
                 }
                 None => {
-                    let call = self.load.set.choose(&mut self.credit);
+                    let call = self.load.set.choose_next(&mut self.credit);
                     self.load.set.write(call, self.line, &mut connection.out);
                     self.line += u64::from(job.threads);
                     let head = self.load.set.calls[call].head;
-                    self.note(index, due, now, call as u32, head);
+                    self.record_sent_request(index, due, now, call as u32, head);
                 }
             }
             wrote = true;
-            let room = self.room(index) > 0;
+            let room = self.sendable_requests(index) > 0;
             // With a schedule each has a separate due time.
             if let Some(schedule) = &mut self.schedule {
                 let next = self.task.start_ns.saturating_add(schedule.due());
@@ -207,19 +208,26 @@ impl Thread<'_> {
         if wrote {
             self.flush(index, now);
         }
-        if self.schedule.is_some() && self.room(index) > 0 {
+        if self.schedule.is_some() && self.sendable_requests(index) > 0 {
             self.next(index, now);
         }
     }
 
     /// Counts a request as sent.
-    pub(super) fn note(&mut self, index: usize, due_ns: u64, now: u64, call: u32, head: bool) {
+    pub(super) fn record_sent_request(
+        &mut self,
+        index: usize,
+        due_ns: u64,
+        now: u64,
+        call: u32,
+        head: bool,
+    ) {
         let connection = &mut self.connections[index];
         let warm_up = now < self.warm_until;
         if connection.asked.is_empty() {
             connection.progress.expect(head);
         }
-        connection.asked.push_back(Asked {
+        connection.asked.push_back(SentRequest {
             due_ns,
             sent_ns: now,
             first_ns: 0,
@@ -275,11 +283,11 @@ impl Thread<'_> {
         if let Some(exact) = &mut self.out.exact {
             exact.errors[2] += 1;
         }
-        let cause = Cause::of(why);
+        let cause = FailureCause::from_errno(why);
         let connection = &mut self.connections[index];
-        let may_have_answer = cause == Cause::Reset
+        let may_have_answer = cause == FailureCause::Reset
             && !self.load.job.as_wrk
-            && connection.state == State::Open
+            && connection.state == HttpConnectionState::Open
             && !connection.write_failed;
         if may_have_answer {
             // The server may have answered before it closed the connection: RFC 9112 section 9.5.
@@ -288,7 +296,7 @@ impl Thread<'_> {
             self.unread.push((index, connection.number));
             return;
         }
-        self.fail(index, cause, now);
+        self.count_failed_connection(index, cause, now);
     }
 
     /// Sends pending data.
@@ -301,7 +309,7 @@ impl Thread<'_> {
             connection.warm_out = connection.out.len();
         }
         if connection.out_at < connection.out.len()
-            && connection.state != State::Handshake
+            && connection.state != HttpConnectionState::Handshake
             && let Some(tls) = &mut connection.tls
         {
             let text = &connection.out[connection.out_at..];
@@ -317,7 +325,7 @@ impl Thread<'_> {
         };
         if let Some(tls) = &mut connection.tls {
             while tls.wants_write() {
-                match tls.write_tls(&mut To(socket)) {
+                match tls.write_tls(&mut TlsOutput(socket)) {
                     Ok(_) => {}
                     Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
                     Err(e) => {
@@ -350,9 +358,9 @@ impl Thread<'_> {
 }
 
 /// Output of TLS.
-struct To<'a>(&'a OwnedFd);
+struct TlsOutput<'a>(&'a OwnedFd);
 
-impl std::io::Write for To<'_> {
+impl std::io::Write for TlsOutput<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         Ok(send(self.0, bytes, SendFlags::NOSIGNAL)?)
     }

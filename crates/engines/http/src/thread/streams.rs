@@ -3,14 +3,14 @@
 use wb_http2::{FailureReason, Http2Connection as Protocol, Http2Step, ResponseSink, frame};
 use wb_model::http::Judge;
 
-use super::{Goes, Thread, tally};
+use super::{ConnectionTurn, HttpThread, count_name};
 use crate::{
-    account::Cause,
-    connection::{Asked, Kept, Pending, State},
+    account::FailureCause,
+    connection::{HttpConnectionState, KeptAnswer, PendingStream, SentRequest},
 };
 
 /// Processing of answers.
-pub(super) struct Answers<'a> {
+pub(super) struct StreamAnswers<'a> {
     pub(super) bytes: &'a mut u64,
     /// Bytes of answers to requests of the warm-up; part of `bytes`.
     pub(super) warm_bytes: &'a mut u64,
@@ -18,9 +18,9 @@ pub(super) struct Answers<'a> {
     pub(super) now: u64,
 }
 
-impl ResponseSink<Pending> for Answers<'_> {
+impl ResponseSink<PendingStream> for StreamAnswers<'_> {
     #[inline]
-    fn head<'a>(&mut self, of: &'a mut Pending) -> Option<&'a mut Vec<u8>> {
+    fn head<'a>(&mut self, of: &'a mut PendingStream) -> Option<&'a mut Vec<u8>> {
         if of.asked.first_ns == 0 {
             of.asked.first_ns = self.now;
         }
@@ -31,13 +31,13 @@ impl ResponseSink<Pending> for Answers<'_> {
     }
 
     #[inline]
-    fn body(&mut self, of: &mut Pending, bytes: &[u8]) {
+    fn body(&mut self, of: &mut PendingStream, bytes: &[u8]) {
         *self.bytes += bytes.len() as u64;
         if of.asked.warm_up {
             *self.warm_bytes += bytes.len() as u64;
         }
         if let Some(kept) = &mut of.kept {
-            kept.body(self.judge, bytes);
+            kept.add_body_bytes(self.judge, bytes);
         }
     }
 }
@@ -48,7 +48,7 @@ const MOST_TRIES: u32 = 10;
 
 /// A request that a server has not processed, or that has not been sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unprocessed {
+pub(super) struct UnprocessedRequest {
     /// Original due time.
     due_ns: u64,
     call: u32,
@@ -59,23 +59,23 @@ pub(super) struct Unprocessed {
     pub(super) warm_up: bool,
 }
 
-impl Thread<'_> {
+impl HttpThread<'_> {
     /// Sends the preface; requests wait for the server's settings.
-    pub(super) fn greet(&mut self, index: usize, now: u64) {
+    pub(super) fn send_preface(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
-        connection.state = State::Greeting;
+        connection.state = HttpConnectionState::Greeting;
         connection.http2 = Some(Box::default());
-        Protocol::<Pending>::greet(&mut connection.out);
+        Protocol::<PendingStream>::greet(&mut connection.out);
         self.flush(index, now);
     }
 
     /// Sends the next request as a stream; a stream must be available.
     pub(super) fn open_stream(&mut self, index: usize, due_ns: u64, now: u64) {
-        let call = self.load.set.choose(&mut self.credit);
+        let call = self.load.set.choose_next(&mut self.credit);
         let warm_up = now < self.warm_until;
         let line = self.line;
         self.line += u64::from(self.load.job.threads);
-        let request = Unprocessed {
+        let request = UnprocessedRequest {
             due_ns,
             call: call as u32,
             line,
@@ -88,8 +88,8 @@ impl Thread<'_> {
     }
 
     /// Sends a request as a stream. Returns false if its connection has ended.
-    fn write_stream(&mut self, index: usize, request: &Unprocessed, now: u64) -> bool {
-        let Unprocessed {
+    fn write_stream(&mut self, index: usize, request: &UnprocessedRequest, now: u64) -> bool {
+        let UnprocessedRequest {
             due_ns,
             call,
             line,
@@ -97,15 +97,15 @@ impl Thread<'_> {
             warm_up,
         } = *request;
         let kept = match self.keeps {
-            true => self.spare.pop().or_else(|| Some(self.keeping())),
+            true => self.spare.pop().or_else(|| Some(self.kept_answer())),
             false => None,
         };
         let set = &self.load.set;
-        let (block, body) = set.coded(call as usize, line, &mut self.making);
+        let (block, body) = set.encoded_request(call as usize, line, &mut self.making);
         let connection = &mut self.connections[index];
         let head = set.calls[call as usize].head;
-        let pending = Pending {
-            asked: Asked {
+        let pending = PendingStream {
+            asked: SentRequest {
                 due_ns,
                 sent_ns: now,
                 first_ns: 0,
@@ -127,7 +127,7 @@ impl Thread<'_> {
             quic.text.clear();
             wb_http3::request(block, body.len(), &mut quic.text);
             quic.text.extend_from_slice(body);
-            self.out.totals.sent_bytes += http3.ask(pending, head, &quic.text);
+            self.out.totals.sent_bytes += http3.send_request(pending, head, &quic.text);
             let out = &mut self.out.http3;
             out.most_streams = out.most_streams.max(http3.protocol.open_streams() as u32);
             out.stream_waits += u64::from(http3.look_ahead());
@@ -139,17 +139,17 @@ impl Thread<'_> {
 
     /// Queues a request for repetition if the server reports that it was not processed (RFC 9113 section 8.7), unless
     /// that has happened too often.
-    pub(super) fn put_back(&mut self, pending: Pending, cause: Cause) {
-        let Asked {
+    pub(super) fn put_back(&mut self, pending: PendingStream, cause: FailureCause) {
+        let SentRequest {
             due_ns,
             call,
             warm_up,
             ..
         } = pending.asked;
         if pending.tries >= MOST_TRIES || self.gives_up() {
-            self.failed(pending.asked, cause);
+            self.count_failed_request(pending.asked, cause);
         } else {
-            self.unprocessed.push_back(Unprocessed {
+            self.unprocessed.push_back(UnprocessedRequest {
                 due_ns,
                 call,
                 line: pending.line,
@@ -162,7 +162,9 @@ impl Thread<'_> {
 
     /// Sends unprocessed requests of other connections, as far as this one has room.
     pub(super) fn ask_again(&mut self, index: usize, now: u64) {
-        while self.connections[index].state == State::Open && self.free(index) > 0 {
+        while self.connections[index].state == HttpConnectionState::Open
+            && self.free_request_slots(index) > 0
+        {
             let Some(request) = self.unprocessed.pop_front() else {
                 return;
             };
@@ -180,7 +182,9 @@ impl Thread<'_> {
             if self.unprocessed.is_empty() {
                 return;
             }
-            if self.connections[index].state == State::Open && self.free(index) > 0 {
+            if self.connections[index].state == HttpConnectionState::Open
+                && self.free_request_slots(index) > 0
+            {
                 self.ask_again(index, now);
                 self.flush(index, now);
             }
@@ -188,15 +192,15 @@ impl Thread<'_> {
     }
 
     /// Parses answers from received data.
-    pub(super) fn read_streams(&mut self, index: usize, mut bytes: &[u8]) -> Goes {
+    pub(super) fn read_streams(&mut self, index: usize, mut bytes: &[u8]) -> ConnectionTurn {
         self.out.totals.received_bytes += bytes.len() as u64;
-        let now = super::now();
+        let now = super::now_ns();
         loop {
             let connection = &mut self.connections[index];
             let Some(http2) = &mut connection.http2 else {
-                return Goes::Ended;
+                return ConnectionTurn::Ended;
             };
-            let mut answers = Answers {
+            let mut answers = StreamAnswers {
                 bytes: &mut self.out.totals.body_bytes,
                 warm_bytes: &mut self.warm_bytes.body,
                 judge: &self.judge,
@@ -209,61 +213,61 @@ impl Thread<'_> {
                 &mut answers,
             );
             match step {
-                Ok(Http2Step::More) => return Goes::On,
-                Ok(Http2Step::Ready) => self.ready(index, now),
+                Ok(Http2Step::More) => return ConnectionTurn::On,
+                Ok(Http2Step::Ready) => self.mark_ready(index, now),
                 Ok(Http2Step::Ended { of, status }) => {
                     let mut kept = of.kept;
-                    self.answered(of.asked, status, kept.as_deref_mut(), true, now);
+                    self.count_answer(of.asked, status, kept.as_deref_mut(), true, now);
                     self.spare.extend(kept);
                 }
                 Ok(Http2Step::Failed { of, why }) => self.stream_failed(of, why),
                 Ok(Http2Step::GoingAway { code }) => {
-                    tally(&mut self.out.http2.goaways, frame::code_name(code))
+                    count_name(&mut self.out.http2.goaways, frame::code_name(code))
                 }
                 Err(fault) => {
                     let (what, code) = (fault.what, frame::code_name(fault.code));
-                    Protocol::<Pending>::farewell(fault.code, &mut connection.out);
-                    self.complain(|| format!("this is no HTTP/2: {what} ({code})"));
+                    Protocol::<PendingStream>::farewell(fault.code, &mut connection.out);
+                    self.record_first_complaint(|| format!("this is no HTTP/2: {what} ({code})"));
                     self.flush(index, now);
                     if self.connections[index].http2.is_some() {
-                        self.fail(index, Cause::Malformed, now);
+                        self.count_failed_connection(index, FailureCause::Malformed, now);
                     }
-                    return Goes::Ended;
+                    return ConnectionTurn::Ended;
                 }
             }
         }
     }
 
     #[cold]
-    fn stream_failed(&mut self, mut pending: Pending, why: FailureReason) {
+    fn stream_failed(&mut self, mut pending: PendingStream, why: FailureReason) {
         let cause = match why {
             FailureReason::Reset(code) => {
-                tally(&mut self.out.http2.resets, frame::code_name(code));
+                count_name(&mut self.out.http2.resets, frame::code_name(code));
                 if code == frame::code::REFUSED_STREAM {
-                    return self.put_back(pending, Cause::StreamReset);
+                    return self.put_back(pending, FailureCause::StreamReset);
                 }
-                Cause::StreamReset
+                FailureCause::StreamReset
             }
-            FailureReason::Unprocessed => return self.put_back(pending, Cause::Unprocessed),
+            FailureReason::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
             FailureReason::Malformed(what) => {
-                self.complain(|| format!("the answer is no HTTP/2: {what}"));
-                Cause::Malformed
+                self.record_first_complaint(|| format!("the answer is no HTTP/2: {what}"));
+                FailureCause::Malformed
             }
         };
-        self.failed(pending.asked, cause);
+        self.count_failed_request(pending.asked, cause);
         self.keep_spare(pending.kept.take());
     }
 
-    pub(super) fn keeping(&self) -> Box<Kept> {
+    pub(super) fn kept_answer(&self) -> Box<KeptAnswer> {
         let whole = self
             .task
             .script
             .as_ref()
             .is_some_and(|s| s.wants_responses());
-        Box::new(Kept::new(self.load.job.digest, whole))
+        Box::new(KeptAnswer::new(self.load.job.digest, whole))
     }
 
-    pub(super) fn keep_spare(&mut self, kept: Option<Box<Kept>>) {
+    pub(super) fn keep_spare(&mut self, kept: Option<Box<KeptAnswer>>) {
         self.spare.extend(kept.map(|mut kept| {
             kept.clear();
             kept
@@ -272,7 +276,7 @@ impl Thread<'_> {
 
     /// Processes a connection after events: ends a completed connection, sends as many requests as it has room for, and
     /// transmits pending data.
-    pub(super) fn turn_of_streams(&mut self, index: usize, now: u64) {
+    pub(super) fn take_streams_turn(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let Some(http2) = &mut connection.http2 else {
             return;
@@ -283,9 +287,10 @@ impl Thread<'_> {
         }
         let most = self.load.job.per_connection;
         let spent = most > 0 && connection.requests >= most;
-        let idle = http2.protocol.open_streams() == 0 && connection.state == State::Open;
+        let idle =
+            http2.protocol.open_streams() == 0 && connection.state == HttpConnectionState::Open;
         if idle && (spent || http2.protocol.is_over()) {
-            Protocol::<Pending>::farewell(frame::code::NO_ERROR, &mut connection.out);
+            Protocol::<PendingStream>::farewell(frame::code::NO_ERROR, &mut connection.out);
             self.flush(index, now);
             if self.connections[index].http2.is_some() {
                 self.close(index, now);
@@ -293,7 +298,9 @@ impl Thread<'_> {
             return;
         }
         self.ask_again(index, now);
-        if self.connections[index].state == State::Open && self.room(index) > 0 {
+        if self.connections[index].state == HttpConnectionState::Open
+            && self.sendable_requests(index) > 0
+        {
             self.next(index, now);
         }
         self.flush(index, now);
@@ -309,15 +316,15 @@ impl Thread<'_> {
     pub(super) fn streams_ended(&mut self, index: usize, now: u64) {
         let connection = &self.connections[index];
         match (connection.state, connection.under_way()) {
-            (State::Open, 0) => self.close(index, now),
+            (HttpConnectionState::Open, 0) => self.close(index, now),
             (state, _) => {
-                if state == State::Greeting {
-                    self.complain(|| {
+                if state == HttpConnectionState::Greeting {
+                    self.record_first_complaint(|| {
                         "the server ended the connection before it said a word of HTTP/2".to_owned()
                     });
                 }
                 let cause = self.connections[index].cause_of_end();
-                self.fail(index, cause, now);
+                self.count_failed_connection(index, cause, now);
             }
         }
     }
@@ -333,17 +340,17 @@ impl Thread<'_> {
             };
             let any = self.load.job.first_byte_timeout.is_some();
             let (load, ears) = (self.load, &self.listening);
-            let late = |of: &Pending| {
-                let waited = ears.waited(of.asked.sent_ns);
-                load.overdue(&of.asked, waited).is_some()
+            let late = |of: &PendingStream| {
+                let waited = ears.effective_wait(of.asked.sent_ns);
+                load.exceeded_timeout(&of.asked, waited).is_some()
             };
             let Some(pending) = http2.protocol.expire(any, late, &mut connection.out) else {
                 break;
             };
             expired = true;
             self.out.http2.cancelled += 1;
-            let cause = self.overdue(&pending.asked);
-            self.failed(pending.asked, cause.unwrap_or(Cause::Timeout));
+            let cause = self.exceeded_timeout(&pending.asked);
+            self.count_failed_request(pending.asked, cause.unwrap_or(FailureCause::Timeout));
             self.keep_spare(pending.kept);
         }
         let connection = &mut self.connections[index];
@@ -353,15 +360,15 @@ impl Thread<'_> {
         if http2.protocol.echoes() != http2.echoes {
             (http2.pinged_ns, http2.echoes) = (0, http2.protocol.echoes());
         }
-        if http2.pinged_ns > 0 && self.listening.waited(http2.pinged_ns) >= timeout {
-            return self.fail(index, Cause::Timeout, now);
+        if http2.pinged_ns > 0 && self.listening.effective_wait(http2.pinged_ns) >= timeout {
+            return self.count_failed_connection(index, FailureCause::Timeout, now);
         }
         if expired {
             if http2.pinged_ns == 0 {
                 http2.pinged_ns = now;
-                Protocol::<Pending>::ping(&mut connection.out);
+                Protocol::<PendingStream>::ping(&mut connection.out);
             }
-            self.turn_of_streams(index, now);
+            self.take_streams_turn(index, now);
         }
     }
 }

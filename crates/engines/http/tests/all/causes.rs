@@ -3,7 +3,7 @@
 use std::{io::Write as _, net::TcpListener, time::Duration};
 
 use rustix::net::sockopt::set_socket_linger;
-use wb_http::{Outcome, Server};
+use wb_http::{HttpDestination, HttpThreadOutcome};
 use wb_model::{
     http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpVersion},
     units::Span,
@@ -26,7 +26,7 @@ fn once(parts: &[&[u8]]) -> std::net::SocketAddr {
     })
 }
 
-fn failed(outcomes: &[Outcome]) -> HttpFailures {
+fn failed(outcomes: &[HttpThreadOutcome]) -> HttpFailures {
     totals(outcomes).failed
 }
 
@@ -163,7 +163,7 @@ fn a_reset_and_a_closed_port_are_told_apart() {
 
 #[test]
 fn a_socket_that_does_not_exist_is_named() {
-    let server = Server::Unix("/no/such/socket".to_owned());
+    let server = HttpDestination::Unix("/no/such/socket".to_owned());
     let outcomes = carry_out_with(&job(), server, |_| None);
     let refused = totals(&outcomes).refused_connections;
     assert!(

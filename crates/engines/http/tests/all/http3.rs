@@ -9,7 +9,7 @@ use std::{
 };
 
 use quinn_proto::{ConnectionError, Dir, StreamId};
-use wb_http::Outcome;
+use wb_http::HttpThreadOutcome;
 use wb_http3::frame::{self, code, kind};
 use wb_model::{
     http::{HttpCall, HttpCheck, HttpFailures, HttpJob, HttpStage, HttpTotals, HttpVersion},
@@ -46,7 +46,7 @@ fn only(all: &HttpTotals, of: fn(&HttpFailures) -> u64) {
     assert_eq!(all.failed.sum(), of(&all.failed), "{all:?}");
 }
 
-fn said(outcomes: &[Outcome]) -> &str {
+fn said(outcomes: &[HttpThreadOutcome]) -> &str {
     outcomes[0].first_failure.as_deref().unwrap_or_default()
 }
 

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_http::{Control, Files, Load, Outcome, Script, Server, ThreadTask, run};
+use wb_http::{
+    HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, RequestFiles, Script,
+    ThreadTask, run,
+};
 use wb_model::{
     http::{HttpJob, HttpTotals},
     units::Span,
@@ -72,7 +75,7 @@ pub(crate) fn answers(
 
 struct NoFiles;
 
-impl Files for NoFiles {
+impl RequestFiles for NoFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("{path} is not there"))
     }
@@ -90,25 +93,28 @@ pub(crate) fn job() -> HttpJob {
 }
 
 /// Runs it and checks its invariants.
-pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<Outcome> {
+pub(crate) fn carry_out(job: &HttpJob, address: SocketAddr) -> Vec<HttpThreadOutcome> {
     carry_out_in_turn(job, vec![address])
 }
 
 /// Runs it with several addresses in turn.
-pub(crate) fn carry_out_in_turn(job: &HttpJob, addresses: Vec<SocketAddr>) -> Vec<Outcome> {
-    carry_out_with(job, Server::Addresses(addresses), |_| None)
+pub(crate) fn carry_out_in_turn(
+    job: &HttpJob,
+    addresses: Vec<SocketAddr>,
+) -> Vec<HttpThreadOutcome> {
+    carry_out_with(job, HttpDestination::Addresses(addresses), |_| None)
 }
 
 /// Carries out a job with a script for each thread.
 pub(crate) fn carry_out_with(
     job: &HttpJob,
-    server: Server,
+    server: HttpDestination,
     script: impl Fn(u32) -> Option<Box<dyn Script>>,
-) -> Vec<Outcome> {
+) -> Vec<HttpThreadOutcome> {
     assert_eq!(job.problems(), []);
-    let load = Load::new(job, server, 1, &NoFiles).unwrap();
+    let load = HttpLoad::new(job, server, 1, &NoFiles).unwrap();
     let began = Instant::now();
-    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+    let outcomes: Vec<HttpThreadOutcome> = std::thread::scope(|scope| {
         let load = &load;
         let threads: Vec<_> = (0..job.threads)
             .map(|index| {
@@ -116,7 +122,7 @@ pub(crate) fn carry_out_with(
                     index,
                     start_ns: now(),
                     script: script(index),
-                    control: Arc::<Control>::default(),
+                    control: Arc::<HttpThreadControl>::default(),
                 };
                 scope.spawn(move || run(load, task))
             })
@@ -135,7 +141,7 @@ pub(crate) fn carry_out_with(
     outcomes
 }
 
-pub(crate) fn totals(outcomes: &[Outcome]) -> HttpTotals {
+pub(crate) fn totals(outcomes: &[HttpThreadOutcome]) -> HttpTotals {
     outcomes
         .iter()
         .fold(HttpTotals::default(), |sum, o| sum + o.totals)

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use wb_http::{Outcome, Script, ScriptError, Server};
+use wb_http::{HttpDestination, HttpThreadOutcome, Script, ScriptError};
 use wb_model::{
     http::{Arrivals, HttpCall, HttpJob, HttpStage},
     units::Span,
@@ -378,7 +378,7 @@ fn scripted(
     address: SocketAddr,
     texts: &[Vec<u8>],
     stops_after: Option<usize>,
-) -> Outcome {
+) -> HttpThreadOutcome {
     let job = HttpJob {
         as_wrk: true,
         ..job.clone()
@@ -390,7 +390,7 @@ fn scripted(
         });
         Some(script)
     };
-    let mut outcomes = carry_out_with(&job, Server::Addresses(vec![address]), script);
+    let mut outcomes = carry_out_with(&job, HttpDestination::Addresses(vec![address]), script);
     outcomes.remove(0)
 }
 
@@ -549,7 +549,7 @@ fn as_wrk_counts_what_wrk_counts() {
         twice,
     );
     let exact = outcomes[0].exact.as_ref().unwrap();
-    let times: u64 = exact.times.counted().iter().map(|(_, n)| n).sum();
+    let times: u64 = exact.times.sorted_counts().iter().map(|(_, n)| n).sum();
     assert_eq!((exact.responses, exact.errors), (2 * times, [0; 3]));
     assert!(heads.lock().unwrap().len() as u64 - times <= 1);
 
@@ -562,7 +562,7 @@ fn as_wrk_counts_what_wrk_counts() {
     let outcomes = carry_out(&job, slow);
     let exact = outcomes[0].exact.as_ref().unwrap();
     assert!(exact.responses >= 3 && exact.timeouts == exact.responses);
-    assert_eq!(exact.times.counted().len(), 0);
+    assert_eq!(exact.times.sorted_counts().len(), 0);
 
     let ends = server(|mut stream, _| {
         if asked(&mut stream).is_some() {

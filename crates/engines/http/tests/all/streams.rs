@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use wb_http::Outcome;
+use wb_http::HttpThreadOutcome;
 use wb_http2::{
     encode,
     frame::{self, FrameHeader, HEAD_LEN, code, flag, kind, setting},
@@ -126,7 +126,7 @@ fn only(all: &HttpTotals, of: fn(&HttpFailures) -> u64) {
     assert_eq!(all.failed.sum(), of(&all.failed), "{all:?}");
 }
 
-fn said(outcomes: &[Outcome]) -> &str {
+fn said(outcomes: &[HttpThreadOutcome]) -> &str {
     outcomes[0].first_failure.as_deref().unwrap_or_default()
 }
 

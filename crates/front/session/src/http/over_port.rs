@@ -2,7 +2,7 @@
 
 use std::{os::fd::BorrowedFd, sync::Arc};
 
-use wb_http::Outcome;
+use wb_http::HttpThreadOutcome;
 use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
 use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals, timeline::Row};
 
@@ -32,7 +32,7 @@ pub(crate) fn tasks(
 ) -> Result<Vec<Arc<HttpTask>>, StartError> {
     let files = Folder(environment.base.clone());
     let jobs = plan.http_jobs.iter().filter(|job| job.port.is_some());
-    let read = |path: &str| wb_http::Files::read(&files, path);
+    let read = |path: &str| wb_http::RequestFiles::read(&files, path);
     jobs.map(|job| {
         HttpTask::new(job, plan.seed, read)
             .map(Arc::new)
@@ -78,7 +78,7 @@ impl PortHttps {
 }
 
 /// What a worker measured, as threads of sockets tell it.
-fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<Outcome> {
+fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<HttpThreadOutcome> {
     let load = slot.outcome.as_mut()?;
     let HttpOutcome {
         totals,
@@ -94,13 +94,13 @@ fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<Ou
         first_failure,
         digests,
     } = load.http.take()?;
-    let calls = calls.into_iter().map(|call| wb_http::CallOutcome {
+    let calls = calls.into_iter().map(|call| wb_http::RequestOutcome {
         sent: call.sent,
         completed: call.completed,
         failed: call.failed,
         latency: call.latency,
     });
-    Some(Outcome {
+    Some(HttpThreadOutcome {
         totals,
         in_time,
         duration_ns,
@@ -219,7 +219,7 @@ impl Engine for PortHttps {
                 .filter_map(|slot| outcome(slot, with_service, ended.elapsed_ns))
                 .collect()
         });
-        let outcomes: Vec<Vec<Outcome>> = outcomes.collect();
+        let outcomes: Vec<Vec<HttpThreadOutcome>> = outcomes.collect();
         let http = report::settle(&self.plan, &self.facts, outcomes, ended);
         let mut warnings = http.warnings;
         // Answers that are errors are counted by both.

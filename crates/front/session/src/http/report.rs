@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wb_http::Outcome;
+use wb_http::HttpThreadOutcome;
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limit, Limiter, Plan, Totals,
@@ -56,7 +56,7 @@ struct Told {
 pub(super) fn settle(
     plan: &Plan,
     jobs: &[Facts],
-    outcomes: Vec<Vec<Outcome>>,
+    outcomes: Vec<Vec<HttpThreadOutcome>>,
     ended: &Ended,
 ) -> Settled {
     let told: Vec<Told> = plan
@@ -208,7 +208,7 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
 fn limits(
     plan: &Plan,
     told: &[Told],
-    outcomes: &[Vec<Outcome>],
+    outcomes: &[Vec<HttpThreadOutcome>],
     via: Via,
     late: &Lateness,
 ) -> (Limit, Vec<String>) {
@@ -306,8 +306,8 @@ fn limits(
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told {
-    let merged = |of: fn(&Outcome) -> &Histogram| {
+fn tell(plan: &HttpJob, job: &Facts, threads: &[HttpThreadOutcome], ended: &Ended) -> Told {
+    let merged = |of: fn(&HttpThreadOutcome) -> &Histogram| {
         let mut all = Histogram::new();
         threads.iter().for_each(|o| all.merge(of(o)));
         all
@@ -434,7 +434,7 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[Outcome], ended: &Ended) -> Told
 }
 
 /// What HTTP/2 did on all threads.
-fn http2(threads: &[Outcome]) -> Http2Report {
+fn http2(threads: &[HttpThreadOutcome]) -> Http2Report {
     let mut all = Http2Report::default();
     for one in threads.iter().map(|o| &o.http2) {
         all.streams = one.streams;
@@ -457,7 +457,7 @@ fn http2(threads: &[Outcome]) -> Http2Report {
 }
 
 /// What HTTP/3 did on all threads.
-fn http3(threads: &[Outcome]) -> Http3Report {
+fn http3(threads: &[HttpThreadOutcome]) -> Http3Report {
     let mut all = Http3Report::default();
     for one in threads.iter().map(|o| &o.http3) {
         all.streams = one.streams;
@@ -482,15 +482,15 @@ fn http3(threads: &[Outcome]) -> Http3Report {
 }
 
 /// Sums of what each thread counted as wrk does.
-fn exact(threads: &[Outcome], ended: &Ended) -> Option<ExactTimes> {
+fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
     let parts: Vec<_> = threads.iter().filter_map(|o| o.exact.as_deref()).collect();
     // The times of all threads are in one place.
-    let latency_us = parts.first()?.times.counted();
+    let latency_us = parts.first()?.times.sorted_counts();
     let mut rates: BTreeMap<u64, u64> = BTreeMap::new();
     for rate in parts.iter().flat_map(|p| &p.rates) {
         *rates.entry(*rate).or_insert(0) += 1;
     }
-    let add = |of: fn(&wb_http::Exact) -> u64| parts.iter().map(|p| of(p)).sum();
+    let add = |of: fn(&wb_http::WrkCounts) -> u64| parts.iter().map(|p| of(p)).sum();
     Some(ExactTimes {
         latency_us,
         rates: rates.into_iter().collect(),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const REMEMBERED: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Listening {
+pub(super) struct EffectiveWait {
     /// All data received by this time has been read, ns.
     heard_ns: u64,
     /// Start of the current round of reads, ns, and the number of reads left in it.
@@ -18,7 +18,7 @@ pub(super) struct Listening {
     absences: VecDeque<(u64, u64)>,
 }
 
-impl Listening {
+impl EffectiveWait {
     /// Records a stall of `ns` that ended at `now`.
     pub(super) fn was_away(&mut self, now: u64, ns: u64) {
         if self.absences.len() == REMEMBERED {
@@ -28,7 +28,7 @@ impl Listening {
     }
 
     /// Records a read that began at `now`: of everything, or of a part, after which at most `more` reads are needed.
-    pub(super) fn looked(&mut self, now: u64, all: bool, more: usize) {
+    pub(super) fn record_read(&mut self, now: u64, all: bool, more: usize) {
         let (began, left) = match all {
             true => (now, 0),
             false => self.round.unwrap_or((now, more)),
@@ -40,7 +40,7 @@ impl Listening {
     }
 
     /// Time without an answer since then, ns, during which the thread has listened.
-    pub(super) fn waited(&self, since: u64) -> u64 {
+    pub(super) fn effective_wait(&self, since: u64) -> u64 {
         let waited = self.heard_ns.saturating_sub(since);
         let away = self.absences.iter().rev().map_while(|(until, ns)| {
             let within = until.checked_sub(since).filter(|n| *n > 0)?;
@@ -56,36 +56,36 @@ mod tests {
 
     #[test]
     fn time_goes_by_as_far_as_all_was_read() {
-        let mut ears = Listening::default();
-        ears.looked(100, true, 2);
-        assert_eq!(ears.waited(30), 70);
-        assert_eq!(ears.waited(300), 0);
+        let mut ears = EffectiveWait::default();
+        ears.record_read(100, true, 2);
+        assert_eq!(ears.effective_wait(30), 70);
+        assert_eq!(ears.effective_wait(300), 0);
         // More is pending than one read returns: three reads return everything that was pending at the first.
         for (now, heard) in [(200, 100), (210, 100), (220, 200), (230, 200), (240, 200)] {
-            ears.looked(now, false, 2);
-            assert_eq!(ears.waited(0), heard, "at {now}");
+            ears.record_read(now, false, 2);
+            assert_eq!(ears.effective_wait(0), heard, "at {now}");
         }
-        ears.looked(250, true, 2);
-        assert_eq!(ears.waited(0), 250);
+        ears.record_read(250, true, 2);
+        assert_eq!(ears.effective_wait(0), 250);
     }
 
     #[test]
     fn who_was_away_has_not_waited() {
-        let mut ears = Listening::default();
+        let mut ears = EffectiveWait::default();
         ears.was_away(200, 50);
         ears.was_away(400, 100);
-        ears.looked(500, true, 1);
-        let waited = [0, 160, 200, 250, 350, 400, 450].map(|since| ears.waited(since));
+        ears.record_read(500, true, 1);
+        let waited = [0, 160, 200, 250, 350, 400, 450].map(|since| ears.effective_wait(since));
         assert_eq!(waited, [350, 200, 200, 150, 100, 100, 50]);
     }
 
     #[test]
     fn who_is_away_all_the_time_still_sees_it_go_by() {
-        let mut ears = Listening::default();
+        let mut ears = EffectiveWait::default();
         for n in 1..=1_000 {
             ears.was_away(n * 10, 10);
-            ears.looked(n * 10, false, 3);
+            ears.record_read(n * 10, false, 3);
         }
-        assert!(ears.waited(0) > 9_000);
+        assert!(ears.effective_wait(0) > 9_000);
     }
 }

@@ -4,27 +4,27 @@ use wb_http2::encode;
 use wb_http3::qpack;
 use wb_model::http::HttpVersion;
 
-use super::{Piece, Set, Table, decimal, put, span};
+use super::{RequestSet, TextPiece, VariableTable, append_decimal, append_pieces, pieces_len};
 
 /// A part of a header block.
 #[derive(Clone, Debug)]
-enum Part {
+enum HeaderPart {
     Bytes(Vec<u8>),
     /// A value with parts from the data file.
-    Value(Vec<Piece>),
+    Value(Vec<TextPiece>),
     /// Length of a variable body.
     BodyLength,
 }
 
 /// A header block, except for its variable parts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Coded {
-    parts: Vec<Part>,
+pub(super) struct EncodedHeaders {
+    parts: Vec<HeaderPart>,
     /// The block and the body, if they have no variable parts.
     fixed: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Coded {
+impl EncodedHeaders {
     /// Encodes `fields` in their order, then the length of a body.
     ///
     /// # Errors
@@ -32,8 +32,8 @@ impl Coded {
     pub(super) fn new(
         version: HttpVersion,
         fields: &[(String, &str)],
-        body: Option<&[Piece]>,
-        table: &Table,
+        body: Option<&[TextPiece]>,
+        table: &VariableTable,
     ) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut bytes = Vec::new();
@@ -46,29 +46,29 @@ impl Coded {
             _ => (encode::field, encode::name),
         };
         for (name, value) in fields {
-            let pieces = table.pieces(value.as_bytes())?;
-            if pieces.iter().all(Piece::is_text) {
+            let pieces = table.cut_pieces(value.as_bytes())?;
+            if pieces.iter().all(TextPiece::is_text) {
                 write(name, value, &mut bytes);
                 continue;
             }
             begin_field(name, &mut bytes);
-            parts.push(Part::Bytes(std::mem::take(&mut bytes)));
-            parts.push(Part::Value(pieces));
+            parts.push(HeaderPart::Bytes(std::mem::take(&mut bytes)));
+            parts.push(HeaderPart::Value(pieces));
         }
         if let Some(body) = body {
             begin_field("content-length", &mut bytes);
-            if body.iter().all(Piece::is_text) {
-                length(span(body, None), &mut bytes);
+            if body.iter().all(TextPiece::is_text) {
+                append_length(pieces_len(body, None), &mut bytes);
             } else {
-                parts.push(Part::Bytes(std::mem::take(&mut bytes)));
-                parts.push(Part::BodyLength);
+                parts.push(HeaderPart::Bytes(std::mem::take(&mut bytes)));
+                parts.push(HeaderPart::BodyLength);
             }
         }
-        parts.push(Part::Bytes(bytes));
+        parts.push(HeaderPart::Bytes(bytes));
         let mut made = Self { parts, fixed: None };
         let body = body.unwrap_or_default();
-        let varies = |part: &Part| !matches!(part, Part::Bytes(_));
-        if !made.parts.iter().any(varies) && body.iter().all(Piece::is_text) {
+        let varies = |part: &HeaderPart| !matches!(part, HeaderPart::Bytes(_));
+        if !made.parts.iter().any(varies) && body.iter().all(TextPiece::is_text) {
             let mut whole = (Vec::new(), Vec::new());
             made.write(body, None, &mut whole.0, &mut whole.1);
             made.fixed = Some(whole);
@@ -78,35 +78,35 @@ impl Coded {
 
     fn write(
         &self,
-        body_pieces: &[Piece],
+        body_pieces: &[TextPiece],
         values: Option<&[String]>,
         block: &mut Vec<u8>,
         body: &mut Vec<u8>,
     ) {
-        put(body_pieces, values, body);
+        append_pieces(body_pieces, values, body);
         for part in &self.parts {
             match part {
-                Part::Bytes(bytes) => block.extend_from_slice(bytes),
-                Part::Value(pieces) => {
-                    encode::length(span(pieces, values), block);
-                    put(pieces, values, block);
+                HeaderPart::Bytes(bytes) => block.extend_from_slice(bytes),
+                HeaderPart::Value(pieces) => {
+                    encode::length(pieces_len(pieces, values), block);
+                    append_pieces(pieces, values, block);
                 }
-                Part::BodyLength => length(body.len(), block),
+                HeaderPart::BodyLength => append_length(body.len(), block),
             }
         }
     }
 }
 
 /// Appends a number as a string.
-fn length(n: usize, block: &mut Vec<u8>) {
+fn append_length(n: usize, block: &mut Vec<u8>) {
     let digits = n.checked_ilog10().unwrap_or(0) as usize + 1;
     encode::length(digits, block);
-    decimal(n, block);
+    append_decimal(n, block);
 }
 
-impl Set {
+impl RequestSet {
     /// Header block and body of request number `call` with the values of line `line`; built in `room` if they vary.
-    pub(crate) fn coded<'a>(
+    pub(crate) fn encoded_request<'a>(
         &'a self,
         call: usize,
         line: u64,
@@ -121,7 +121,7 @@ impl Set {
         }
         room.0.clear();
         room.1.clear();
-        let values = self.values(line);
+        let values = self.line_values(line);
         coded.write(&call.body_pieces, values, &mut room.0, &mut room.1);
         (&room.0, &room.1)
     }

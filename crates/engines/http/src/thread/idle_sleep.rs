@@ -15,15 +15,15 @@ const LEAST_NS: u64 = 5_000;
 
 /// Answers so far, and the resulting sleep.
 #[derive(Default)]
-pub(super) struct Nap {
+pub(super) struct IdleSleep {
     latency_ns: u64,
     answers: u64,
     ns: u64,
 }
 
-impl Nap {
+impl IdleSleep {
     /// Time to sleep if no events are pending, ns; 0: do not sleep.
-    pub(super) fn ns(&self) -> u64 {
+    pub(super) fn sleep_ns(&self) -> u64 {
         self.ns
     }
 
@@ -48,10 +48,10 @@ mod tests {
 
     /// The sleep for a mean of this number of answers.
     fn of(in_flight: u64, mean_ns: u64, answers: u64) -> u64 {
-        let mut nap = Nap::default();
+        let mut nap = IdleSleep::default();
         nap.adapt(1000, 7_000_000, 3);
         nap.adapt(in_flight, 7_000_000 + mean_ns * answers, 3 + answers);
-        nap.ns()
+        nap.sleep_ns()
     }
 
     #[test]
