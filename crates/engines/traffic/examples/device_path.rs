@@ -17,7 +17,8 @@ use wb_model::device::{Defaults, DeviceConfig, Flags, Interface, JitterRule, Mod
 use wb_pktgen_device::{Start, Walker};
 use wb_port::memory;
 use wb_traffic::{
-    Clock, Control, DeviceHandle, Next, WatchHandle, WatchSettings, device_sender, run_watcher,
+    Clock, DeviceHandle, DeviceNext, TrafficControl, WatchHandle, WatchSettings, device_sender,
+    run_watcher,
 };
 
 /// The clocks of the standard library.
@@ -80,12 +81,12 @@ fn main() -> ExitCode {
     };
     let walker = Walker::new(config(kind, frames), &start).expect("frames that fit");
     let clock = StdClock(Instant::now());
-    let control = Control::new();
+    let control = TrafficControl::new();
     control.start_at_mono_ns.store(0, Ordering::Relaxed);
     let handle = Arc::new(DeviceHandle::new());
     let mut sender = device_sender(near.queues.remove(0), walker, handle, None, clock.clone());
     let begin = Instant::now();
-    while sender.turn(&control) != Next::Done {}
+    while sender.turn(&control) != DeviceNext::Done {}
     let took = begin.elapsed();
     let sent = sender.finish().offered_frames;
     println!(

@@ -14,7 +14,7 @@ use wb_port::Notify;
 /// The session sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until `senders_running` is
 /// 0 (or sets `stop`). After the drain it sets `end_wall_ns` and `finish`.
 #[derive(Debug)]
-pub struct Control {
+pub struct TrafficControl {
     /// Start of the senders, monotonic. `u64::MAX` means not known yet.
     pub start_at_mono_ns: AtomicU64,
     /// Start on the wall clock: tags with an earlier timestamp belong to an earlier run. 0 if unknown or if no clock is
@@ -42,7 +42,7 @@ pub struct Control {
     pub ended: Notify,
 }
 
-impl Control {
+impl TrafficControl {
     /// Initial state: nothing started or stopped, no senders.
     #[must_use]
     pub const fn new() -> Self {
@@ -80,7 +80,7 @@ impl Control {
     }
 }
 
-impl Default for Control {
+impl Default for TrafficControl {
     fn default() -> Self {
         Self::new()
     }
@@ -158,7 +158,7 @@ impl ShownFlows {
     pub const MOST: u32 = 8;
 
     /// Publishes the flows unless a reader holds the lock. Returns true if published.
-    pub fn show(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
+    pub fn try_publish(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
         let mut place = match self.0.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_last_sender_begins_the_drain() {
-        let control = Control::new();
+        let control = TrafficControl::new();
         control.senders_running.store(2, Ordering::Relaxed);
         control.sender_ended(70);
         assert_eq!(

@@ -69,21 +69,24 @@ mod watch;
 mod worker;
 
 pub use clock::VirtualClock;
-pub use control::{Control, CounterValues, SharedCounters};
+pub use control::{CounterValues, SharedCounters, TrafficControl};
 pub use device::{
-    DeviceEnd, DeviceHandle, DeviceOffload, DeviceOutcome, DeviceTurn, Load, Loaded, Next,
-    device_sender, device_table, run_devices,
+    DeviceEnd, DeviceHandle, DeviceNext, DeviceOffload, DeviceOutcome, DeviceTurn, LoadedPort,
+    TableLoader, device_sender, device_table, run_devices,
 };
 pub use error::CompileError;
-pub use frames::extensions;
+pub use frames::extension_headers;
 pub use offload::{OffloadedWorker, run_offloaded};
-pub use ramp::Lead;
+pub use ramp::RampUp;
 pub use receiver::{
-    FlowSpace, OPEN_FLOWS, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec, Run, range_around,
+    FlowSpace, FollowedRun, OPEN_FLOWS, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec,
+    range_around,
 };
-pub use sender::{OffloadTables, OffloadedSender, Sender, SenderOutcome, Step, StreamOutcome};
+pub use sender::{
+    OffloadTables, OffloadedSender, Sender, SenderOutcome, SenderStep, StreamOutcome,
+};
 pub use spec::{RecordedFrame, Recording, SenderSpec, StreamSpec};
-pub use watch::{Extra, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
+pub use watch::{WatchExtras, WatchHandle, WatchOutcome, WatchSettings, run_watcher};
 pub use wb_port::clock::WorkerClock as Clock;
 pub use worker::{Worker, WorkerOutcome, run_worker};
 

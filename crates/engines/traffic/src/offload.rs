@@ -11,7 +11,8 @@ use wb_port::{PortError, RxCounters, StampSource, TxCounters};
 use crate::control::ShownFlows;
 use crate::sender::OffloadedSender;
 use crate::{
-    Clock, Control, CounterValues, ReceiverOutcome, SenderOutcome, SharedCounters, WorkerOutcome,
+    Clock, CounterValues, ReceiverOutcome, SenderOutcome, SharedCounters, TrafficControl,
+    WorkerOutcome,
 };
 
 /// Interval between checks of the session's signals.
@@ -32,7 +33,7 @@ pub struct OffloadedWorker {
 impl OffloadedWorker {
     /// Starts counting of received frames. Call it for all workers of a run before any of them may send: a thread that
     /// starts late must not miss frames that others already sent, because no socket stores them.
-    pub fn begin<C: Clock>(&mut self, control: &Control, clock: &C) {
+    pub fn start_counting<C: Clock>(&mut self, control: &TrafficControl, clock: &C) {
         let offset = wall_minus_mono(control, clock);
         if let Some(receiver) = &mut self.receiver {
             receiver.begin(offset);
@@ -44,7 +45,7 @@ impl OffloadedWorker {
 }
 
 /// Offset from the monotonic to the wall clock, the same for all workers of a run.
-fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
+fn wall_minus_mono<C: Clock>(control: &TrafficControl, clock: &C) -> u64 {
     let look = || {
         let before = clock.monotonic_ns();
         let wall = clock.wall_ns();
@@ -61,16 +62,16 @@ fn wall_minus_mono<C: Clock>(control: &Control, clock: &C) -> u64 {
 }
 
 /// Runs one worker until everything is sent and, if it receives, the session sets `finish`. Calls
-/// [`begin`](OffloadedWorker::begin) if that has not been done.
+/// [`start_counting`](OffloadedWorker::start_counting) if that has not been done.
 pub fn run_offloaded<C: Clock>(
     mut worker: OffloadedWorker,
-    control: &Control,
+    control: &TrafficControl,
     shared: &SharedCounters,
     clock: &C,
 ) -> WorkerOutcome {
-    worker.begin(control, clock);
+    worker.start_counting(control, clock);
     let OffloadedWorker { sender, receiver } = worker;
-    let mut run = Run {
+    let mut run = OffloadedRun {
         running: sender.is_some(),
         sender,
         receiver,
@@ -84,14 +85,14 @@ pub fn run_offloaded<C: Clock>(
         link_down_ns: 0,
         link_downs: 0,
     };
-    let fault = run.work().err();
+    let fault = run.run_until_end().err();
     run.conclude(fault)
 }
 
-struct Run<'a, C: Clock> {
+struct OffloadedRun<'a, C: Clock> {
     sender: Option<OffloadedSender>,
     receiver: Option<Box<dyn ReceiveOffload>>,
-    control: &'a Control,
+    control: &'a TrafficControl,
     shared: &'a SharedCounters,
     clock: &'a C,
     sent: Option<SenderOutcome>,
@@ -105,7 +106,7 @@ struct Run<'a, C: Clock> {
     link_downs: u64,
 }
 
-impl<C: Clock> Drop for Run<'_, C> {
+impl<C: Clock> Drop for OffloadedRun<'_, C> {
     fn drop(&mut self) {
         // Also if the worker panics.
         if self.running {
@@ -114,8 +115,8 @@ impl<C: Clock> Drop for Run<'_, C> {
     }
 }
 
-impl<C: Clock> Run<'_, C> {
-    fn work(&mut self) -> Result<(), PortError> {
+impl<C: Clock> OffloadedRun<'_, C> {
+    fn run_until_end(&mut self) -> Result<(), PortError> {
         while !self.control.finish.load(Ordering::Acquire) {
             let until_ns = match self.sender.is_some() {
                 true => self.send()?,
@@ -218,14 +219,14 @@ impl<C: Clock> Run<'_, C> {
     fn publish(&mut self) {
         let mut values = CounterValues::default();
         match (&self.sender, &self.sent) {
-            (Some(sender), _) => values.sending(&sender.progress()),
-            (None, Some(outcome)) => values.sent(outcome),
+            (Some(sender), _) => values.set_sending(&sender.progress()),
+            (None, Some(outcome)) => values.set_sent(outcome),
             (None, None) => {}
         }
         if let Some(receiver) = &self.receiver {
-            values.received(&receiver.counters(), receiver.latency());
+            values.set_received(&receiver.counters(), receiver.latency());
             if self.shared.latency.is_wanted() {
-                self.show(receiver.as_ref());
+                self.publish_statistics(receiver.as_ref());
             }
         }
         values.link_down = self.down.is_some().into();
@@ -233,10 +234,10 @@ impl<C: Clock> Run<'_, C> {
     }
 
     /// Publishes latencies and flows. Returns false if a reader held a lock.
-    fn show(&self, receiver: &dyn ReceiveOffload) -> bool {
+    fn publish_statistics(&self, receiver: &dyn ReceiveOffload) -> bool {
         let flows = receiver.first_flows(ShownFlows::MOST).into_iter();
         let latencies = receiver.latencies();
-        self.shared.flows.show(flows)
+        self.shared.flows.try_publish(flows)
             && (self.shared.latency).show(|outline| latencies.iter().for_each(|l| outline.add(l)))
     }
 
@@ -246,7 +247,7 @@ impl<C: Clock> Run<'_, C> {
         self.publish();
         if let Some(receiver) = &self.receiver {
             // A reader holds the lock only for the time of a copy.
-            while !self.show(receiver.as_ref()) {
+            while !self.publish_statistics(receiver.as_ref()) {
                 std::hint::spin_loop();
             }
         }

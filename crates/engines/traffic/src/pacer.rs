@@ -30,7 +30,7 @@ impl Schedule {
     }
 
     /// Due time of event `k`, and the remainder of the division, if any.
-    fn due(&self, k: u64) -> (u64, u64) {
+    fn due_time(&self, k: u64) -> (u64, u64) {
         match self {
             Self::Even(rate) => {
                 let num = u128::from(rate.numerator());
@@ -119,13 +119,13 @@ impl Pacer {
             workers: u64::from(workers),
             schedule,
         };
-        pacer.seek();
+        pacer.find_next();
         pacer
     }
 
     /// Due time of the next event; `u64::MAX` if none is left.
     #[inline]
-    pub(crate) fn due(&self) -> u64 {
+    pub(crate) fn next_due(&self) -> u64 {
         self.due
     }
 
@@ -142,12 +142,12 @@ impl Pacer {
                     self.due = self.due.saturating_add(1);
                 }
             }
-            _ => self.seek(),
+            _ => self.find_next(),
         }
     }
 
     /// The schedule as a table, with times from `start_ns` on; `None` if its steps are not even.
-    pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
+    pub(crate) fn to_pace(&self, start_ns: u64) -> Option<Pace> {
         let (rest, whole_ns, part, parts, carry_ns) = match (&self.schedule, self.stride) {
             (Schedule::Even(_), Some((whole, part))) => (self.rest, whole, part, self.num, 1),
             (Schedule::Bursts { size, gap_ns }, _) => {
@@ -168,14 +168,14 @@ impl Pacer {
     }
 
     /// Advances by events that a port sent from that table.
-    pub(crate) fn pass(&mut self, events: u64) {
+    pub(crate) fn advance_by(&mut self, events: u64) {
         self.passed += events;
         if !self.is_done() {
-            self.seek();
+            self.find_next();
         }
     }
 
-    fn seek(&mut self) {
+    fn find_next(&mut self) {
         if self.passed >= self.limit {
             self.due = u64::MAX;
             return;
@@ -183,7 +183,7 @@ impl Pacer {
         let k = self
             .worker
             .saturating_add(self.workers.saturating_mul(self.passed));
-        (self.due, self.rest) = self.schedule.due(k);
+        (self.due, self.rest) = self.schedule.due_time(k);
         self.due = self.due.saturating_add(self.delay);
     }
 
@@ -210,28 +210,28 @@ impl Pacer {
     }
 
     /// Number of this worker's events.
-    pub(crate) fn limit(&self) -> u64 {
+    pub(crate) fn event_limit(&self) -> u64 {
         self.limit
     }
 
     /// Limits this worker to `events` events.
     pub(crate) fn limit_to(&mut self, events: u64) {
         self.limit = self.limit.min(events);
-        self.seek();
+        self.find_next();
     }
 
     /// Number of this worker's events that were sent or given up.
-    pub(crate) fn passed(&self) -> u64 {
+    pub(crate) fn events_passed(&self) -> u64 {
         self.passed
     }
 
     /// Number of this worker's events that were given up.
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(crate) fn events_skipped(&self) -> u64 {
         self.skipped
     }
 
     /// Number of waiting events due by `offset_ns`.
-    pub(crate) fn waiting(&self, offset_ns: u64) -> u64 {
+    pub(crate) fn events_waiting(&self, offset_ns: u64) -> u64 {
         let due = self
             .ours_before(offset_ns.saturating_add(1).saturating_sub(self.delay))
             .min(self.limit);
@@ -246,7 +246,7 @@ impl Pacer {
         if to > self.passed {
             self.skipped += to - self.passed;
             self.passed = to;
-            self.seek();
+            self.find_next();
         }
     }
 
@@ -262,7 +262,7 @@ impl Pacer {
     }
 
     /// Stops the schedule and reduces the planned number of events accordingly.
-    pub(crate) fn cut(&mut self) {
+    pub(crate) fn truncate(&mut self) {
         self.limit = self.limit.min(self.passed);
         self.stop();
     }
@@ -356,22 +356,22 @@ mod tests {
         }
         // k = 1 + 3 × 10^6; k × 10^9 / 14880952.38.
         assert_eq!(
-            pacer.due(),
+            pacer.next_due(),
             (3_000_001u128 * 100 * 1_000_000_000 / 1_488_095_238) as u64
         );
         let mut slow = even("1/3", 0, 1);
         slow.advance();
         slow.advance();
-        assert_eq!(slow.due(), 6 * S);
+        assert_eq!(slow.next_due(), 6 * S);
     }
 
     #[test]
     fn the_limit_ends_it() {
         let mut pacer = even("1kpps", 0, 1);
         pacer.limit_to(2);
-        assert_eq!(pacer.due(), 0);
+        assert_eq!(pacer.next_due(), 0);
         pacer.advance();
-        assert_eq!((pacer.due(), pacer.waiting(S)), (1_000_000, 1));
+        assert_eq!((pacer.next_due(), pacer.events_waiting(S)), (1_000_000, 1));
         pacer.advance();
         assert!(pacer.is_done());
         let mut none = even("1kpps", 0, 1);
@@ -386,15 +386,23 @@ mod tests {
         pacer.advance();
         pacer.skip_before(10_000_000, 15_000_000);
         assert_eq!(
-            (pacer.due(), pacer.skipped(), pacer.passed()),
+            (
+                pacer.next_due(),
+                pacer.events_skipped(),
+                pacer.events_passed()
+            ),
             (10_000_000, 9, 10)
         );
-        assert_eq!(pacer.waiting(15_000_000), 6);
+        assert_eq!(pacer.events_waiting(15_000_000), 6);
         pacer.skip_before(15_500_001, 15_500_001);
-        assert_eq!((pacer.due(), pacer.skipped()), (15_000_000, 14));
+        assert_eq!((pacer.next_due(), pacer.events_skipped()), (15_000_000, 14));
         pacer.skip_before(5 * S, 6 * S);
         assert_eq!(
-            (pacer.is_done(), pacer.skipped(), pacer.passed()),
+            (
+                pacer.is_done(),
+                pacer.events_skipped(),
+                pacer.events_passed()
+            ),
             (true, 99, 100)
         );
     }
@@ -411,7 +419,7 @@ mod tests {
         );
         let dues: Vec<u64> = (0..5)
             .map(|_| {
-                let due = pacer.due();
+                let due = pacer.next_due();
                 pacer.advance();
                 due
             })
@@ -431,7 +439,7 @@ mod tests {
         let mut pacer = Pacer::new(schedule, 0, 1);
         let mut dues = Vec::new();
         for _ in 0..6 {
-            dues.push(pacer.due());
+            dues.push(pacer.next_due());
             pacer.advance();
         }
         assert_eq!(dues, [0, 10, 10, 70, 100, 110]);
@@ -451,18 +459,18 @@ mod tests {
         let mut slow = even("1kpps", 0, 1);
         share_out(&mut [&mut fast, &mut slow], 6);
         // 0 0 333 666 1000 1000 …
-        assert_eq!((fast.limit(), slow.limit()), (4, 2));
+        assert_eq!((fast.event_limit(), slow.event_limit()), (4, 2));
         let (mut a, mut b) = (even("1kpps", 0, 1), even("1kpps", 0, 1));
         share_out(&mut [&mut a, &mut b], 5);
-        assert_eq!((a.limit(), b.limit()), (3, 2));
+        assert_eq!((a.event_limit(), b.event_limit()), (3, 2));
         let (mut a, mut b) = (even("1kpps", 0, 1), even("2kpps", 0, 1));
         b.limit_to(2);
         share_out(&mut [&mut a, &mut b], 8);
-        assert_eq!((a.limit(), b.limit()), (6, 2));
+        assert_eq!((a.event_limit(), b.event_limit()), (6, 2));
         let mut plenty = even("1kpps", 0, 1);
         plenty.limit_to(5);
         share_out(&mut [&mut plenty], 9);
-        assert_eq!(plenty.limit(), 5);
+        assert_eq!(plenty.event_limit(), 5);
     }
 
     #[test]
@@ -493,20 +501,20 @@ mod tests {
             for worker in 0..workers {
                 let mut pacer = Pacer::new(schedule.clone(), worker, workers);
                 for _ in 0..40 {
-                    let due = pacer.due();
-                    prop_assert_eq!(pacer.ours_before(due) <= pacer.passed(), true);
-                    prop_assert_eq!(pacer.ours_before(due + 1) > pacer.passed(), true);
+                    let due = pacer.next_due();
+                    prop_assert_eq!(pacer.ours_before(due) <= pacer.events_passed(), true);
+                    prop_assert_eq!(pacer.ours_before(due + 1) > pacer.events_passed(), true);
                     dues.push(due);
                     pacer.advance();
                 }
-                let before = pacer.passed();
-                let to = pacer.due() + skip * 100;
+                let before = pacer.events_passed();
+                let to = pacer.next_due() + skip * 100;
                 pacer.skip_before(to, u64::MAX / 4);
-                prop_assert_eq!(pacer.skipped(), pacer.passed() - before);
-                prop_assert!(pacer.due() >= to);
+                prop_assert_eq!(pacer.events_skipped(), pacer.events_passed() - before);
+                prop_assert!(pacer.next_due() >= to);
             }
             dues.sort_unstable();
-            let all: Vec<u64> = (0..u64::from(workers) * 40).map(|k| schedule.due(k).0).collect();
+            let all: Vec<u64> = (0..u64::from(workers) * 40).map(|k| schedule.due_time(k).0).collect();
             prop_assert_eq!(dues, all);
         }
     }

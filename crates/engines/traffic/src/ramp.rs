@@ -7,7 +7,7 @@ use wb_port::offload::Pace;
 
 /// The ramp-up before the counted schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lead {
+pub struct RampUp {
     /// Time in which the rate rises from 0.
     pub rise_ns: u64,
     /// Time for which it is held afterwards.
@@ -16,10 +16,10 @@ pub struct Lead {
     pub times: f64,
 }
 
-impl Lead {
+impl RampUp {
     /// A ramp without a hold time.
     #[must_use]
-    pub const fn ramp(rise_ns: u64) -> Self {
+    pub const fn without_hold(rise_ns: u64) -> Self {
         Self {
             rise_ns,
             hold_ns: 0,
@@ -34,9 +34,9 @@ impl Lead {
     }
 }
 
-impl Default for Lead {
+impl Default for RampUp {
     fn default() -> Self {
-        Self::ramp(0)
+        Self::without_hold(0)
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Ramp {
 }
 
 impl Ramp {
-    pub(crate) fn new(pps: f64, lead: Lead, worker: u32, workers: u32) -> Self {
+    pub(crate) fn new(pps: f64, lead: RampUp, worker: u32, workers: u32) -> Self {
         let pps = pps * lead.times;
         let rise = lead.rise_ns as f64;
         let mut ramp = Self {
@@ -70,12 +70,12 @@ impl Ramp {
             due: 0,
             end: lead.whole_ns(),
         };
-        ramp.seek();
+        ramp.find_next();
         ramp
     }
 
     /// Due time of frame `k`.
-    fn at(&self, k: f64) -> f64 {
+    fn due_time(&self, k: f64) -> f64 {
         if k < self.risen {
             (k * self.scale).sqrt()
         } else {
@@ -84,7 +84,7 @@ impl Ramp {
     }
 
     /// Number of frames due by then.
-    fn passed(&self, at: f64) -> f64 {
+    fn frames_due_by(&self, at: f64) -> f64 {
         if at < self.rise {
             at.powi(2) / self.scale
         } else {
@@ -92,27 +92,27 @@ impl Ramp {
         }
     }
 
-    fn seek(&mut self) {
-        let due = self.at(self.k) as u64;
+    fn find_next(&mut self) {
+        let due = self.due_time(self.k) as u64;
         self.due = if due < self.end { due } else { u64::MAX };
     }
 
     /// This worker's frames per second at the full rate.
-    pub(crate) fn pps(&self) -> f64 {
+    pub(crate) fn full_rate_pps(&self) -> f64 {
         1e9 / self.gap / self.workers
     }
 
     /// Frames from now on that are due before `until_ns`, at least one, approximated as evenly spaced, and their
     /// number. Times are from `start_ns` on. `None` if no frame is left.
-    pub(crate) fn pace(&self, start_ns: u64, until_ns: u64) -> Option<(Pace, u64)> {
+    pub(crate) fn even_pace(&self, start_ns: u64, until_ns: u64) -> Option<(Pace, u64)> {
         /// Parts of a nanosecond.
         const PARTS: u64 = 1_000_000;
         if self.due == u64::MAX {
             return None;
         }
-        let passed = self.passed(until_ns.min(self.end) as f64) - self.k;
+        let passed = self.frames_due_by(until_ns.min(self.end) as f64) - self.k;
         let frames = (passed / self.workers).ceil().max(1.0);
-        let gap = (self.at(self.k + frames * self.workers) - self.at(self.k)) / frames;
+        let gap = (self.due_time(self.k + frames * self.workers) - self.due_time(self.k)) / frames;
         let pace = Pace {
             due_ns: start_ns.saturating_add(self.due),
             rest: 0,
@@ -125,27 +125,27 @@ impl Ramp {
     }
 
     /// Advances by frames that a port sent from that table.
-    pub(crate) fn pass(&mut self, frames: u64) {
+    pub(crate) fn advance_by(&mut self, frames: u64) {
         self.k += frames as f64 * self.workers;
-        self.seek();
+        self.find_next();
     }
 
     /// Due time of the next frame, from the start of the ramp; `u64::MAX` if none is left.
-    pub(crate) fn due(&self) -> u64 {
+    pub(crate) fn next_due(&self) -> u64 {
         self.due
     }
 
     pub(crate) fn advance(&mut self) {
         self.k += self.workers;
-        self.seek();
+        self.find_next();
     }
 
     /// Gives up frames due before `offset_ns`.
     pub(crate) fn skip_before(&mut self, offset_ns: u64) {
         if self.due < offset_ns {
-            let passed = self.passed(offset_ns as f64);
+            let passed = self.frames_due_by(offset_ns as f64);
             self.k += ((passed - self.k) / self.workers).floor().max(0.0) * self.workers;
-            self.seek();
+            self.find_next();
         }
     }
 }
@@ -156,8 +156,8 @@ mod tests {
 
     fn dues(mut ramp: Ramp) -> Vec<u64> {
         let mut dues = Vec::new();
-        while ramp.due() != u64::MAX {
-            dues.push(ramp.due());
+        while ramp.next_due() != u64::MAX {
+            dues.push(ramp.next_due());
             ramp.advance();
         }
         dues
@@ -165,20 +165,25 @@ mod tests {
 
     #[test]
     fn half_the_frames_of_the_full_rate() {
-        let all = dues(Ramp::new(1000.0, Lead::ramp(1_000_000_000), 0, 1));
+        let all = dues(Ramp::new(1000.0, RampUp::without_hold(1_000_000_000), 0, 1));
         assert_eq!(all.len(), 499);
         assert!(all.is_sorted());
         let first_half = all.iter().filter(|d| **d < 500_000_000).count();
         assert_eq!(first_half, 124);
-        let mut both = dues(Ramp::new(1000.0, Lead::ramp(1_000_000_000), 0, 2));
-        both.extend(dues(Ramp::new(1000.0, Lead::ramp(1_000_000_000), 1, 2)));
+        let mut both = dues(Ramp::new(1000.0, RampUp::without_hold(1_000_000_000), 0, 2));
+        both.extend(dues(Ramp::new(
+            1000.0,
+            RampUp::without_hold(1_000_000_000),
+            1,
+            2,
+        )));
         both.sort_unstable();
         assert_eq!(both, all);
     }
 
     #[test]
     fn a_rate_is_held_after_it_has_risen() {
-        let lead = Lead {
+        let lead = RampUp {
             rise_ns: 1_000_000_000,
             hold_ns: 2_000_000_000,
             times: 2.0,
@@ -190,7 +195,7 @@ mod tests {
         assert!(held.iter().all(|gap| (999_999..=1_000_001).contains(gap)));
         let only_held = dues(Ramp::new(
             1000.0,
-            Lead {
+            RampUp {
                 rise_ns: 0,
                 hold_ns: 1_000_000_000,
                 times: 1.0,
@@ -202,15 +207,15 @@ mod tests {
         let mut late = Ramp::new(500.0, lead, 0, 1);
         late.skip_before(2_000_000_000);
         assert!(
-            (1_999_000_000..=2_001_000_000).contains(&late.due()),
+            (1_999_000_000..=2_001_000_000).contains(&late.next_due()),
             "{}",
-            late.due()
+            late.next_due()
         );
     }
 
     #[test]
     fn even_parts_of_a_ramp_follow_it() {
-        let lead = Lead {
+        let lead = RampUp {
             rise_ns: 1_000_000_000,
             hold_ns: 500_000_000,
             times: 3.0,
@@ -219,15 +224,15 @@ mod tests {
         let mut ramp = Ramp::new(3333.0, lead, 1, 2);
         let mut all = Vec::new();
         let mut now = 0;
-        while ramp.due() != u64::MAX {
+        while ramp.next_due() != u64::MAX {
             now += 5_000_000;
-            let Some((pace, frames)) = ramp.pace(7, now).filter(|(p, _)| p.due_ns - 7 <= now)
+            let Some((pace, frames)) = ramp.even_pace(7, now).filter(|(p, _)| p.due_ns - 7 <= now)
             else {
                 continue;
             };
             let way = |k: u64| k * pace.whole_ns + k * pace.part / pace.parts * pace.carry_ns;
             all.extend((0..frames).map(|k| pace.due_ns - 7 + way(k)));
-            ramp.pass(frames);
+            ramp.advance_by(frames);
         }
         assert_eq!(all.len(), exact.len());
         // Within a part the rate is the mean; at the start of the ramp, gaps between frames are longer than parts.
@@ -238,14 +243,14 @@ mod tests {
 
     #[test]
     fn a_stall_is_not_made_up() {
-        let mut ramp = Ramp::new(1000.0, Lead::ramp(1_000_000_000), 0, 1);
+        let mut ramp = Ramp::new(1000.0, RampUp::without_hold(1_000_000_000), 0, 1);
         ramp.skip_before(500_000_000);
         assert!(
-            (499_000_000..=502_000_000).contains(&ramp.due()),
+            (499_000_000..=502_000_000).contains(&ramp.next_due()),
             "{}",
-            ramp.due()
+            ramp.next_due()
         );
         ramp.skip_before(2_000_000_000);
-        assert_eq!(ramp.due(), u64::MAX);
+        assert_eq!(ramp.next_due(), u64::MAX);
     }
 }

@@ -27,14 +27,14 @@ pub enum FlowSpace {
         /// Number of flows.
         count: u32,
     },
-    /// Flows of one run from another sender, see [`Run`]. Gaps are counted from the first sequence number seen.
+    /// Flows of one run from another sender, see [`FollowedRun`]. Gaps are counted from the first sequence number seen.
     Open,
 }
 
 /// Flows of a run from another sender, shared by all receivers of a job. The run is that of the first tagged frame that
 /// one of them sees. Frames of other runs are foreign.
 #[derive(Debug)]
-pub struct Run {
+pub struct FollowedRun {
     /// Maximum number of flows of the run.
     flows: u32,
     /// One more than the flow of the first tagged frame; 0 before it.
@@ -43,7 +43,7 @@ pub struct Run {
     first: Option<u32>,
 }
 
-impl Run {
+impl FollowedRun {
     /// A run of at most `flows` flows, of which `first` is the first if that is known.
     #[must_use]
     pub const fn new(first: Option<u32>, flows: u32) -> Self {
@@ -62,7 +62,7 @@ impl Run {
 
     /// Range of flows that may belong to the run, as first flow and count, after a frame of `flow`. If the first flow is
     /// unknown, these are all flows near the first tagged frame that can belong to the same run.
-    fn range(&self, flow: u32) -> (u32, u32) {
+    fn flow_range(&self, flow: u32) -> (u32, u32) {
         if let Some(first) = self.first {
             return (first, self.flows.min(PKTGEN_FLOW.saturating_sub(first)));
         }
@@ -93,7 +93,7 @@ pub struct ReceiverSpec {
     /// The flows to follow.
     pub flows: FlowSpace,
     /// The run of an [open](FlowSpace::Open) receiver, which all receivers of a job share.
-    pub run: Arc<Run>,
+    pub run: Arc<FollowedRun>,
     /// Streams without a tag are sent: every untagged frame counts, except control traffic of neighbours and bridges.
     pub untagged_is_ours: bool,
     /// Recordings that are sent: all their frames count as test frames.
@@ -106,7 +106,7 @@ impl Default for ReceiverSpec {
     fn default() -> Self {
         Self {
             flows: FlowSpace::Open,
-            run: Arc::new(Run::new(None, OPEN_FLOWS)),
+            run: Arc::new(FollowedRun::new(None, OPEN_FLOWS)),
             untagged_is_ours: false,
             recordings: Vec::new(),
             pktgen_flow: None,
@@ -155,7 +155,7 @@ struct Sorter {
     /// First published flow, without `first_flow`.
     shown: u32,
     /// The run to follow, if the receiver does not know the sender.
-    run: Option<Arc<Run>>,
+    run: Option<Arc<FollowedRun>>,
     /// Tags with an earlier timestamp belong to an earlier run.
     since_wall_ns: u64,
     untagged_is_ours: bool,
@@ -201,7 +201,7 @@ impl Receiver {
         self.turns += 1;
         let n = if let [sorter] = self.sorters.as_mut_slice() {
             sorter.analyser.drain_since(drain_since_wall_ns);
-            rx.receive(max, |frame| sorter.take(frame))?
+            rx.receive(max, |frame| sorter.process_frame(frame))?
         } else {
             self.step_lanes(rx, max, drain_since_wall_ns)?
         };
@@ -220,7 +220,7 @@ impl Receiver {
         let mut n = 0;
         for (lane, sorter) in self.sorters.iter_mut().enumerate() {
             sorter.analyser.drain_since(drain_since_wall_ns);
-            n += rx.receive_from(lane, max, |frame| sorter.take_of_lane(frame))?;
+            n += rx.receive_from(lane, max, |frame| sorter.process_of_lane(frame))?;
         }
         Ok(n)
     }
@@ -244,7 +244,7 @@ impl Receiver {
                 if tells_arrival(frame.stamp_source) {
                     *oldest_ns = (*oldest_ns).max(now_wall_ns.saturating_sub(frame.stamp_ns));
                 }
-                sorter.take_of_lane(frame);
+                sorter.process_of_lane(frame);
             })?;
         }
         self.busy_turns += u64::from(n > 0);
@@ -261,7 +261,7 @@ impl Receiver {
 
     /// Frames whose tag has an earlier timestamp of the same clock belong to an earlier run and are foreign. 0, the
     /// initial value, disables this check.
-    pub fn since(&mut self, wall_ns: u64) {
+    pub fn ignore_before(&mut self, wall_ns: u64) {
         for sorter in &mut self.sorters {
             sorter.since_wall_ns = wall_ns;
         }
@@ -281,7 +281,7 @@ impl Receiver {
 
     /// Number and sum of the latencies so far.
     #[must_use]
-    pub fn latency(&self) -> (u64, u128) {
+    pub fn latency_sum(&self) -> (u64, u128) {
         self.latencies().fold((0, 0), |(count, sum), latency| {
             (count + latency.count(), sum + latency.sum())
         })
@@ -361,7 +361,7 @@ impl Sorter {
                 .iter()
                 .flat_map(|r| &r.frames)
                 .filter(|f| is_chatter(&f.bytes))
-                .map(|f| unpadded(&f.bytes).into())
+                .map(|f| trim_padding(&f.bytes).into())
                 .collect(),
             pktgen_flow: spec.pktgen_flow,
             end_wall_ns: u64::MAX,
@@ -372,13 +372,13 @@ impl Sorter {
     }
 
     #[inline(never)]
-    fn take_of_lane(&mut self, frame: &RxFrame<'_>) {
-        self.take(frame);
+    fn process_of_lane(&mut self, frame: &RxFrame<'_>) {
+        self.process_frame(frame);
     }
 
     /// Always inlined: with two callers it would be a separate call, 12 instructions a frame.
     #[inline(always)]
-    fn take(&mut self, frame: &RxFrame<'_>) {
+    fn process_frame(&mut self, frame: &RxFrame<'_>) {
         if frame.stamp_ns > self.end_wall_ns && tells_arrival(frame.stamp_source) {
             self.saw_the_end = true;
             return;
@@ -388,24 +388,24 @@ impl Sorter {
         match find_tag(frame.bytes) {
             Some((at, TagFormat::Native)) => {
                 if let Some(tag) = Tag::read(&frame.bytes[at..]) {
-                    self.take_tagged(frame, tag);
+                    self.process_tagged(frame, tag);
                 }
             }
-            Some((at, TagFormat::Pktgen)) => self.take_pktgen(frame, at),
-            None => self.take_unknown(frame, Analyser::on_foreign),
+            Some((at, TagFormat::Pktgen)) => self.process_pktgen(frame, at),
+            None => self.process_unknown(frame, Analyser::on_foreign),
         }
     }
 
     #[inline]
-    fn take_tagged(&mut self, frame: &RxFrame<'_>, tag: Tag) {
+    fn process_tagged(&mut self, frame: &RxFrame<'_>, tag: Tag) {
         // A flow before the first one wraps to beyond the last.
         let flow = tag.flow.wrapping_sub(self.first_flow);
         // Two calls, because one call would make the compiler compute both conditions for every frame.
         if flow >= self.flows {
-            return self.take_stranger(frame);
+            return self.process_unknown_flow(frame);
         }
         if tag.time_ns < self.since_wall_ns {
-            return self.take_unknown(frame, Analyser::on_stale);
+            return self.process_unknown(frame, Analyser::on_stale);
         }
         self.sources[source_index(frame.stamp_source)] += 1;
         self.analyser.on_frame(
@@ -421,7 +421,7 @@ impl Sorter {
     /// cost instructions for every frame.
     #[cold]
     #[inline(never)]
-    fn take_stranger(&mut self, frame: &RxFrame<'_>) {
+    fn process_unknown_flow(&mut self, frame: &RxFrame<'_>) {
         let found = find_tag(frame.bytes);
         let Some(tag) = found.and_then(|(at, _)| Tag::read(&frame.bytes[at..])) else {
             return;
@@ -433,24 +433,25 @@ impl Sorter {
         // Flow numbers from this one on belong to no run, so a first frame with one does not identify the run.
         let is_of_a_run = tag.flow < PKTGEN_FLOW;
         if let Some(run) = self.run.as_ref().filter(|_| self.flows == 0 && is_of_a_run) {
-            (self.first_flow, self.flows) = run.range(tag.flow);
+            (self.first_flow, self.flows) = run.flow_range(tag.flow);
             if tag.flow.wrapping_sub(self.first_flow) < self.flows {
                 if run.first.is_none() {
                     self.shown = tag.flow - self.first_flow;
                 }
-                return self.take_tagged(frame, tag);
+                return self.process_tagged(frame, tag);
             }
         }
-        self.take_unknown(frame, Analyser::on_unplanned);
+        self.process_unknown(frame, Analyser::on_unplanned);
     }
 
     /// Processes a frame without a tag or with a tag of another run, which a replayed recording may contain.
     /// `otherwise`: how to count it if it belongs to no recording.
     #[cold]
     #[inline(never)]
-    fn take_unknown(&mut self, frame: &RxFrame<'_>, otherwise: fn(&mut Analyser, u32)) {
-        let ours =
-            || !is_chatter(frame.bytes) || self.recorded_chatter.contains(unpadded(frame.bytes));
+    fn process_unknown(&mut self, frame: &RxFrame<'_>, otherwise: fn(&mut Analyser, u32)) {
+        let ours = || {
+            !is_chatter(frame.bytes) || self.recorded_chatter.contains(trim_padding(frame.bytes))
+        };
         if self.untagged_is_ours && ours() {
             self.sources[source_index(frame.stamp_source)] += 1;
             self.analyser.on_untagged(frame.stamp_ns, frame.size());
@@ -459,14 +460,14 @@ impl Sorter {
         }
     }
 
-    fn take_pktgen(&mut self, frame: &RxFrame<'_>, at: usize) {
+    fn process_pktgen(&mut self, frame: &RxFrame<'_>, at: usize) {
         let (Some(flow), Some(tag)) = (self.pktgen_flow, PktgenTag::read(&frame.bytes[at..]))
         else {
-            return self.take_unknown(frame, Analyser::on_pktgen);
+            return self.process_unknown(frame, Analyser::on_pktgen);
         };
         let time_ns = match tag.guess_time(frame.stamp_ns) {
             PktgenTime::Wall(ns) if ns < self.since_wall_ns => {
-                return self.take_unknown(frame, Analyser::on_stale);
+                return self.process_unknown(frame, Analyser::on_stale);
             }
             PktgenTime::Wall(ns) => ns,
             PktgenTime::Monotonic(_) | PktgenTime::None => 0,
@@ -500,7 +501,7 @@ pub(crate) const fn source_index(source: StampSource) -> usize {
 }
 
 /// A frame without trailing zeros, which may be padding of short frames.
-fn unpadded(frame: &[u8]) -> &[u8] {
+fn trim_padding(frame: &[u8]) -> &[u8] {
     let end = frame.iter().rposition(|byte| *byte != 0);
     &frame[..end.map_or(0, |at| at + 1)]
 }
@@ -645,7 +646,7 @@ mod tests {
 
     fn open(first: Option<u32>, flows: u32) -> ReceiverSpec {
         ReceiverSpec {
-            run: Arc::new(Run::new(first, flows)),
+            run: Arc::new(FollowedRun::new(first, flows)),
             pktgen_flow: Some(PKTGEN_FLOW),
             ..ReceiverSpec::default()
         }
@@ -717,7 +718,7 @@ mod tests {
         };
         for (since, ours) in [(SENT, 3), (SENT + 1, 0)] {
             let mut receiver = Receiver::new(&spec);
-            receiver.since(since);
+            receiver.ignore_before(since);
             let mut rx = Frames(vec![tagged(&[], 10, 0), pktgen(1), tagged(&[], 11, 0)]);
             while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
             let c = receiver.counters();
@@ -890,7 +891,7 @@ mod tests {
         let mut receiver = Receiver::for_lanes(&planned(0, 3), rx.lanes());
         while receiver.step(&mut rx, 4, u64::MAX).unwrap() > 0 {}
         assert_eq!(receiver.counters().received_frames, 40);
-        assert_eq!(receiver.latency().0, 40);
+        assert_eq!(receiver.latency_sum().0, 40);
         // Flows published during the run include both lanes.
         let first = |flow: u32| -> u64 {
             let flows = receiver.first_flows(2).filter(|f| f.flow == flow);

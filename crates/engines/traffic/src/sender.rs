@@ -12,7 +12,7 @@ use wb_port::{PortError, TxCounters, TxQueue};
 
 use crate::frames::MOST_FRAMES;
 use crate::pacer::share_out;
-use crate::stream_sender::{Batch, Claim, Departures, Return, StreamSender};
+use crate::stream_sender::{DepartureIntervals, FrameOwner, ReturnReason, SlotBatch, StreamSender};
 use crate::{Clock, CompileError, SenderSpec};
 
 /// Minimum time for frames in flight after the last submission.
@@ -20,7 +20,7 @@ const FLIGHT_NS: u64 = 20_000_000;
 
 /// Result of a turn of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct SenderStep {
     /// Monotonic time at its beginning.
     pub now_ns: u64,
     /// Frames handed to the port.
@@ -89,7 +89,7 @@ pub(crate) struct Progress {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SenderPhase {
     Ramp,
     Run,
     /// Waits for frames in flight until then; no more frames are due.
@@ -105,7 +105,7 @@ enum Phase {
 /// [`finish`](Sender::finish). [`abort`](Sender::abort) ends it early.
 pub struct Sender {
     streams: Vec<StreamSender>,
-    phase: Phase,
+    phase: SenderPhase,
     /// Start of the ramp, or of the counted schedule without one.
     begin_ns: u64,
     /// Start of the counted schedule.
@@ -124,7 +124,7 @@ pub struct Sender {
     /// Index of the next full-speed stream.
     turn: usize,
     link_down: bool,
-    departures: Option<Departures>,
+    departures: Option<DepartureIntervals>,
     wall_minus_mono: u64,
     last_departure_ns: Option<u64>,
     ramp_submitted: u64,
@@ -171,7 +171,7 @@ impl Sender {
         let budget = share_count(&mut streams, spec);
         Ok(Self {
             streams,
-            phase: Phase::Ramp,
+            phase: SenderPhase::Ramp,
             begin_ns: u64::MAX,
             run_ns: u64::MAX,
             end_ns: u64::MAX,
@@ -184,7 +184,7 @@ impl Sender {
             by_count: false,
             turn: 0,
             link_down: false,
-            departures: spec.departures.then(Departures::default),
+            departures: spec.departures.then(DepartureIntervals::default),
             wall_minus_mono: 0,
             last_departure_ns: None,
             ramp_submitted: 0,
@@ -214,7 +214,11 @@ impl Sender {
     /// Returns the error of the port. After [`PortError::LinkDown`] continue to take turns; frames that fall due
     /// meanwhile are sent later, within the catch-up time.
     #[inline]
-    pub fn step<T: TxQueue, C: Clock>(&mut self, tx: &mut T, clock: &C) -> Result<Step, PortError> {
+    pub fn step<T: TxQueue, C: Clock>(
+        &mut self,
+        tx: &mut T,
+        clock: &C,
+    ) -> Result<SenderStep, PortError> {
         let now_ns = clock.monotonic_ns();
         self.turns += 1;
         let away_ns = self.expected.begin(now_ns);
@@ -227,13 +231,13 @@ impl Sender {
             if tx.in_flight() > 0 {
                 self.flush(tx, clock)?;
             }
-            return Ok(self.report(tx, now_ns, 0));
+            return Ok(self.step_result(tx, now_ns, 0));
         }
         match self.phase {
-            Phase::Ramp if now_ns < self.run_ns => self.rise(tx, clock, now_ns),
-            Phase::Ramp | Phase::Run => self.run(tx, clock, now_ns),
-            Phase::Flight { until_ns } => self.fly(tx, clock, now_ns, until_ns),
-            Phase::Done => Ok(self.report(tx, now_ns, 0)),
+            SenderPhase::Ramp if now_ns < self.run_ns => self.send_ramp(tx, clock, now_ns),
+            SenderPhase::Ramp | SenderPhase::Run => self.run(tx, clock, now_ns),
+            SenderPhase::Flight { until_ns } => self.wait_in_flight(tx, clock, now_ns, until_ns),
+            SenderPhase::Done => Ok(self.step_result(tx, now_ns, 0)),
         }
     }
 
@@ -247,7 +251,7 @@ impl Sender {
     #[cold]
     fn was_away(&mut self, now_ns: u64, away_ns: u64) {
         self.lateness.away(now_ns, away_ns);
-        let over = matches!(self.phase, Phase::Flight { .. } | Phase::Done);
+        let over = matches!(self.phase, SenderPhase::Flight { .. } | SenderPhase::Done);
         if over || now_ns < self.run_ns {
             return;
         }
@@ -267,14 +271,14 @@ impl Sender {
         streams.map(|stream| stream.frames_within(USUAL_NS)).sum()
     }
 
-    fn report<T: TxQueue>(&self, tx: &T, now_ns: u64, sent: usize) -> Step {
-        let done = self.phase == Phase::Done;
+    fn step_result<T: TxQueue>(&self, tx: &T, now_ns: u64, sent: usize) -> SenderStep {
+        let done = self.phase == SenderPhase::Done;
         let next = if tx.in_flight() > 0 {
             now_ns
         } else {
             self.wake_ns
         };
-        Step {
+        SenderStep {
             now_ns,
             sent,
             next_due_ns: (!done && next != u64::MAX).then_some(next),
@@ -283,17 +287,17 @@ impl Sender {
     }
 
     /// Sends the ramp.
-    fn rise<T: TxQueue, C: Clock>(
+    fn send_ramp<T: TxQueue, C: Clock>(
         &mut self,
         tx: &mut T,
         clock: &C,
         now_ns: u64,
-    ) -> Result<Step, PortError> {
+    ) -> Result<SenderStep, PortError> {
         if self.link_down {
             self.flush(tx, clock)?;
         }
         let room = tx.lend(tx.batch_hint());
-        let mut batch = Batch {
+        let mut batch = SlotBatch {
             tx: &mut *tx,
             clock,
             filled: 0,
@@ -322,17 +326,17 @@ impl Sender {
         tx: &mut T,
         clock: &C,
         now_ns: u64,
-    ) -> Result<Step, PortError> {
-        self.phase = Phase::Run;
+    ) -> Result<SenderStep, PortError> {
+        self.phase = SenderPhase::Run;
         if now_ns >= self.end_ns {
             // In this order: a sender that gives up frames now must not catch up after the end.
             for stream in &mut self.streams {
                 stream.give_up(now_ns - self.run_ns);
-                stream.end(now_ns - self.end_ns);
+                stream.handle_end(now_ns - self.end_ns);
             }
         }
         if self.streams.iter().all(StreamSender::is_done) {
-            return self.fly(tx, clock, now_ns, u64::MAX);
+            return self.wait_in_flight(tx, clock, now_ns, u64::MAX);
         }
         if self.link_down {
             self.flush(tx, clock)?;
@@ -341,7 +345,7 @@ impl Sender {
         let room = tx
             .lend(tx.batch_hint())
             .min(usize::try_from(self.budget).unwrap_or(usize::MAX));
-        let mut batch = Batch {
+        let mut batch = SlotBatch {
             tx: &mut *tx,
             clock,
             filled: 0,
@@ -362,14 +366,14 @@ impl Sender {
         };
         if self.budget == 0 {
             self.by_count = true;
-            self.streams.iter_mut().for_each(StreamSender::cut);
+            self.streams.iter_mut().for_each(StreamSender::truncate);
         }
         self.wake_ns = self.next_wake(now_ns);
         self.hand_over(tx, clock, now_ns, filled, stamp_ns)
     }
 
     fn next_wake(&self, now_ns: u64) -> u64 {
-        match self.streams.iter().map(StreamSender::due).min() {
+        match self.streams.iter().map(StreamSender::next_due).min() {
             // All are done: next, wait for frames in flight.
             None | Some(u64::MAX) => now_ns,
             Some(due) => self.run_ns.saturating_add(due).min(self.end_ns),
@@ -380,7 +384,7 @@ impl Sender {
         let left = if full {
             self.streams
                 .iter()
-                .map(|stream| stream.backlog(elapsed_ns))
+                .map(|stream| stream.backlog_frames(elapsed_ns))
                 .sum()
         } else {
             0
@@ -395,39 +399,39 @@ impl Sender {
         now_ns: u64,
         filled: usize,
         stamp_ns: u64,
-    ) -> Result<Step, PortError> {
+    ) -> Result<SenderStep, PortError> {
         if filled > 0 {
             self.busy_turns += 1;
             self.wall_minus_mono = stamp_ns.wrapping_sub(now_ns);
         }
         tx.submit(filled);
         self.flush(tx, clock)?;
-        Ok(self.report(tx, now_ns, filled))
+        Ok(self.step_result(tx, now_ns, filled))
     }
 
     /// Waits for frames in flight for a limited time.
     #[cold]
-    fn fly<T: TxQueue, C: Clock>(
+    fn wait_in_flight<T: TxQueue, C: Clock>(
         &mut self,
         tx: &mut T,
         clock: &C,
         now_ns: u64,
         until_ns: u64,
-    ) -> Result<Step, PortError> {
+    ) -> Result<SenderStep, PortError> {
         let until_ns = match until_ns {
             u64::MAX => now_ns.saturating_add(self.catch_up_ns.max(FLIGHT_NS)),
             set => set,
         };
-        self.phase = Phase::Flight { until_ns };
+        self.phase = SenderPhase::Flight { until_ns };
         if tx.in_flight() > 0 && now_ns < until_ns {
             self.flush(tx, clock)?;
         }
         if tx.in_flight() == 0 || now_ns >= until_ns {
-            self.phase = Phase::Done;
+            self.phase = SenderPhase::Done;
             let mono_ns = clock.monotonic_ns();
             self.wall_minus_mono = clock.wall_ns().wrapping_sub(mono_ns);
         }
-        Ok(self.report(tx, now_ns, 0))
+        Ok(self.step_result(tx, now_ns, 0))
     }
 
     #[inline]
@@ -439,27 +443,27 @@ impl Sender {
         }
         self.link_down = matches!(result, Err(PortError::LinkDown { .. }));
         let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(streams, ramp, frame, Return::Refused));
+        tx.take_refused(|frame| take_back(streams, ramp, frame, ReturnReason::Refused));
         result
     }
 
     /// Schedules no further frames. Frames in flight are still flushed, so continue to take turns.
     pub fn abort(&mut self) {
-        self.streams.iter_mut().for_each(StreamSender::cut);
-        if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
-            self.phase = Phase::Flight { until_ns: u64::MAX };
+        self.streams.iter_mut().for_each(StreamSender::truncate);
+        if !matches!(self.phase, SenderPhase::Flight { .. } | SenderPhase::Done) {
+            self.phase = SenderPhase::Flight { until_ns: u64::MAX };
             self.wake_ns = 0;
         }
     }
 
     /// Takes back all frames in flight and returns the final results.
     pub fn finish<T: TxQueue>(mut self, tx: &mut T) -> SenderOutcome {
-        if !matches!(self.phase, Phase::Flight { .. } | Phase::Done) {
-            self.streams.iter_mut().for_each(StreamSender::cut);
+        if !matches!(self.phase, SenderPhase::Flight { .. } | SenderPhase::Done) {
+            self.streams.iter_mut().for_each(StreamSender::truncate);
         }
         let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(streams, ramp, frame, Return::Refused));
-        tx.withdraw(|frame| take_back(streams, ramp, frame, Return::Withdrawn));
+        tx.take_refused(|frame| take_back(streams, ramp, frame, ReturnReason::Refused));
+        tx.withdraw(|frame| take_back(streams, ramp, frame, ReturnReason::Withdrawn));
         SenderOutcome {
             streams: self
                 .streams
@@ -522,7 +526,7 @@ fn share_count(streams: &mut [StreamSender], spec: &SenderSpec) -> u64 {
 #[inline]
 fn fill_due<T: TxQueue, C: Clock>(
     streams: &mut [StreamSender],
-    batch: &mut Batch<'_, T, C>,
+    batch: &mut SlotBatch<'_, T, C>,
     elapsed_ns: u64,
 ) -> u64 {
     let mut late = 0;
@@ -530,14 +534,14 @@ fn fill_due<T: TxQueue, C: Clock>(
         .iter_mut()
         .for_each(|stream| stream.give_up(elapsed_ns));
     while batch.filled < batch.room {
-        let Some((stream, until_ns)) = earliest(streams) else {
+        let Some((stream, until_ns)) = earliest_stream(streams) else {
             break;
         };
-        if stream.due() > elapsed_ns {
+        if stream.next_due() > elapsed_ns {
             break;
         }
         let before = batch.filled;
-        stream.fill(batch, until_ns.min(elapsed_ns));
+        stream.fill_batch(batch, until_ns.min(elapsed_ns));
         late += if stream.counts_as_catch_up() {
             (batch.filled - before) as u64
         } else {
@@ -549,17 +553,17 @@ fn fill_due<T: TxQueue, C: Clock>(
 
 /// The stream with the earliest due frame, and the time until which it stays the earliest.
 #[inline]
-fn earliest(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
+fn earliest_stream(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
     let (mut first, mut due, mut second) = (None, u64::MAX, u64::MAX);
     for (i, stream) in streams
         .iter()
         .enumerate()
         .filter(|(_, stream)| stream.is_paced())
     {
-        if stream.due() < due {
-            (first, second, due) = (Some(i), due, stream.due());
+        if stream.next_due() < due {
+            (first, second, due) = (Some(i), due, stream.next_due());
         } else {
-            second = second.min(stream.due());
+            second = second.min(stream.next_due());
         }
     }
     first.map(|i| (&mut streams[i], second))
@@ -569,13 +573,13 @@ fn earliest(streams: &mut [StreamSender]) -> Option<(&mut StreamSender, u64)> {
 #[inline]
 fn fill_free<T: TxQueue, C: Clock>(
     streams: &mut [StreamSender],
-    batch: &mut Batch<'_, T, C>,
+    batch: &mut SlotBatch<'_, T, C>,
     turn: usize,
 ) -> usize {
     for i in 0..streams.len() {
         let at = (turn + i) % streams.len();
         if !streams[at].is_paced() && !streams[at].is_done() {
-            streams[at].fill(batch, 0);
+            streams[at].fill_batch(batch, 0);
             return at + 1;
         }
     }
@@ -585,13 +589,13 @@ fn fill_free<T: TxQueue, C: Clock>(
 /// Attributes a returned frame to its stream. Without a tag only length or content identify it, so the sum is correct
 /// but the stream may not be.
 #[cold]
-fn take_back(streams: &mut [StreamSender], ramp_frames: &mut u64, frame: &[u8], how: Return) {
+fn take_back(streams: &mut [StreamSender], ramp_frames: &mut u64, frame: &[u8], how: ReturnReason) {
     let claimed = streams
         .iter_mut()
-        .find_map(|stream| stream.claims(frame).map(|claim| (stream, claim)));
+        .find_map(|stream| stream.frame_owner(frame).map(|claim| (stream, claim)));
     match claimed {
-        Some((_, Claim::Ramp)) => *ramp_frames += 1,
-        Some((stream, Claim::Flow(flow))) => stream.take_back(flow, frame.len(), how),
+        Some((_, FrameOwner::Ramp)) => *ramp_frames += 1,
+        Some((stream, FrameOwner::Flow(flow))) => stream.take_back(flow, frame.len(), how),
         None => {
             if let Some(stream) = streams.iter_mut().find(|stream| stream.may_own(frame)) {
                 stream.take_back(0, frame.len(), how);

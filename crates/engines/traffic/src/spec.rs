@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wb_model::{Stream, units::Rational};
 
-use crate::ramp::Lead;
+use crate::ramp::RampUp;
 
 /// A stream with the values that the session determined for it.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub struct SenderSpec {
     /// Frames to send, over all streams and workers, without the ramp.
     pub count: Option<u64>,
     /// Ramp-up before the counted schedule.
-    pub lead: Lead,
+    pub lead: RampUp,
     /// Maximum lateness that a sender makes up for. 0: only the latest due frame is sent.
     pub catch_up_ns: u64,
     /// Measure the time between departures; every frame then gets a separate timestamp.
@@ -105,7 +105,7 @@ impl Default for SenderSpec {
             start_offset_ns: 0,
             duration_ns: None,
             count: None,
-            lead: Lead::default(),
+            lead: RampUp::default(),
             catch_up_ns: 100_000_000,
             departures: false,
         }

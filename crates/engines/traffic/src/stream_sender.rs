@@ -13,10 +13,10 @@ use wb_model::{
 use wb_port::offload::{Pace, SendCounters, StreamProgram};
 use wb_port::{Slot, TxQueue};
 
-use crate::frames::{Build, FlowCursor, Frames, Mark, Stamp, cursor_of};
-use crate::modify::Share;
+use crate::frames::{BuildContext, CookieMark, FlowCursor, StreamFrames, TagContents, cursor_of};
+use crate::modify::WorkerShare;
 use crate::pacer::{Pacer, Schedule};
-use crate::ramp::{Lead, Ramp};
+use crate::ramp::{Ramp, RampUp};
 use crate::{
     Clock, CompileError, RAMP_FLOW, RecordedFrame, Recording, SenderSpec, StreamOutcome, StreamSpec,
 };
@@ -26,13 +26,13 @@ const STAMP_GROUP: usize = 8;
 
 /// Histogram of the times between frames, and the last departure.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Departures {
+pub(crate) struct DepartureIntervals {
     pub(crate) histogram: Histogram,
     last_ns: Option<u64>,
 }
 
-impl Departures {
-    fn note(&mut self, time_ns: u64) {
+impl DepartureIntervals {
+    fn record(&mut self, time_ns: u64) {
         if let Some(last) = self.last_ns.replace(time_ns) {
             self.histogram.record(time_ns.saturating_sub(last));
         }
@@ -40,20 +40,20 @@ impl Departures {
 }
 
 /// Context for filling slots.
-pub(crate) struct Batch<'a, T, C> {
+pub(crate) struct SlotBatch<'a, T, C> {
     pub(crate) tx: &'a mut T,
     pub(crate) clock: &'a C,
     pub(crate) filled: usize,
     pub(crate) room: usize,
     /// Last timestamp; 0 before the first.
     pub(crate) stamp_ns: u64,
-    pub(crate) departures: Option<&'a mut Departures>,
+    pub(crate) departures: Option<&'a mut DepartureIntervals>,
 }
 
-impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
+impl<T: TxQueue, C: Clock> SlotBatch<'_, T, C> {
     /// Fills slots while there is room and `next` permits it. Returns the octets written.
     #[inline]
-    fn pour(
+    fn fill_slots(
         &mut self,
         mut next: impl FnMut() -> bool,
         mut write: impl FnMut(Slot<'_>, u64) -> u32,
@@ -66,7 +66,7 @@ impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
             }
             group -= 1;
             if let Some(departures) = &mut self.departures {
-                departures.note(self.stamp_ns);
+                departures.record(self.stamp_ns);
                 group = 0;
             }
             octets += u64::from(write(self.tx.slot(self.filled), self.stamp_ns));
@@ -77,9 +77,9 @@ impl<T: TxQueue, C: Clock> Batch<'_, T, C> {
 }
 
 /// Source of a stream's frames.
-enum Source {
+enum FrameSource {
     Built {
-        frames: Box<Frames>,
+        frames: Box<StreamFrames>,
         cursor: FlowCursor,
         tag: TagKind,
         first_flow: u32,
@@ -90,7 +90,7 @@ enum Source {
 /// Frames of a recording, unchanged.
 struct Replay {
     recording: Arc<Recording>,
-    mark: Mark,
+    mark: CookieMark,
     at: usize,
     advance: usize,
 }
@@ -99,7 +99,7 @@ impl Replay {
     #[inline]
     fn write(&mut self, slot: Slot<'_>) -> u32 {
         let bytes = &self.recording.frames[self.at].bytes;
-        let cookie = self.mark.numbered(self.at);
+        let cookie = self.mark.numbered_cookie(self.at);
         if *slot.cookie != cookie {
             slot.bytes[..bytes.len()].copy_from_slice(bytes);
             *slot.cookie = cookie;
@@ -114,23 +114,23 @@ impl Replay {
 }
 
 /// Frames of the ramp. Their walk is separate, so that the counted frames are the same with and without a ramp.
-struct Rise {
+struct RampFrames {
     ramp: Ramp,
-    frames: Box<Frames>,
+    frames: Box<StreamFrames>,
     cursor: FlowCursor,
     sequence: u32,
 }
 
 /// Reason why a submitted frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Return {
+pub(crate) enum ReturnReason {
     Refused,
     Withdrawn,
 }
 
 /// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum FrameOwner {
     /// A frame of the counted schedule, with its flow.
     Flow(u32),
     Ramp,
@@ -138,10 +138,10 @@ pub(crate) enum Claim {
 
 /// See the module.
 pub(crate) struct StreamSender {
-    source: Source,
+    source: FrameSource,
     /// `None`: full speed.
     pacer: Option<Pacer>,
-    rise: Option<Rise>,
+    rise: Option<RampFrames>,
     /// Lateness at which this stream gives events up or postpones them.
     allowance_ns: u64,
     /// It ends with a number of frames and not at a time, so all are sent, even if later.
@@ -167,20 +167,20 @@ impl StreamSender {
         marks: u64,
         capacity: usize,
     ) -> Result<Self, CompileError> {
-        let share = Share {
+        let share = WorkerShare {
             worker: sender.worker,
             workers: sender.workers,
         };
         let name = || spec.name.clone();
-        let schedule = schedule(spec)?;
+        let schedule = stream_schedule(spec)?;
         let bursts = matches!(schedule, Some(Schedule::Bursts { .. }));
         let burst_ns = match &schedule {
             // The frames of a burst cannot leave all at once: they have until the next burst.
             Some(Schedule::Bursts { gap_ns, .. }) => *gap_ns,
             _ => 0,
         };
-        let build = Build {
-            mark: Mark::new(marks, 2 * number),
+        let build = BuildContext {
+            mark: CookieMark::new(marks, 2 * number),
             share,
             seed: sender.seed,
             number,
@@ -188,8 +188,8 @@ impl StreamSender {
             tag: spec.stream.tag,
         };
         let source = match &spec.replay {
-            Some(recording) => Source::Recorded(replay(spec, recording, &build)?),
-            None => built(spec, &build)?,
+            Some(recording) => FrameSource::Recorded(build_replay(spec, recording, &build)?),
+            None => build_source(spec, &build)?,
         };
         let mut pacer = schedule.map(|schedule| Pacer::new(schedule, share.worker, share.workers));
         if let Some(pacer) = &mut pacer {
@@ -202,7 +202,7 @@ impl StreamSender {
         }
         let rise = match sender.lead.whole_ns() {
             0 => None,
-            _ => Some(rise(spec, sender.lead, &build)?),
+            _ => Some(build_ramp_frames(spec, sender.lead, &build)?),
         };
         if spec.flows < share.workers
             && spec.stream.tag == TagKind::Wirebench
@@ -238,35 +238,35 @@ impl StreamSender {
     }
 
     /// The stream as tables, for a port that sends autonomously. Returns the reason if there are none.
-    pub(crate) fn table(&self) -> Result<StreamProgram, &'static str> {
+    pub(crate) fn program(&self) -> Result<StreamProgram, &'static str> {
         match (&self.source, &self.pacer) {
-            (Source::Recorded(_), _) => Err("replays are not made of fields"),
-            (Source::Built { .. }, Some(pacer)) if pacer.pace(0).is_none() => {
+            (FrameSource::Recorded(_), _) => Err("replays are not made of fields"),
+            (FrameSource::Built { .. }, Some(pacer)) if pacer.to_pace(0).is_none() => {
                 Err("its schedule has no even steps")
             }
             (
-                Source::Built {
+                FrameSource::Built {
                     frames,
                     cursor,
                     first_flow,
                     ..
                 },
                 pacer,
-            ) => frames.table(cursor, *first_flow, pacer.is_some()),
+            ) => frames.program(cursor, *first_flow, pacer.is_some()),
         }
     }
 
     /// The frames of its ramp as tables.
     pub(crate) fn ramp_table(&self) -> Option<Result<StreamProgram, &'static str>> {
         let rise = self.rise.as_ref()?;
-        let table = rise.frames.table(&rise.cursor, RAMP_FLOW, true);
+        let table = rise.frames.program(&rise.cursor, RAMP_FLOW, true);
         Some(table.map(|mut table| {
             table.walk.one_flow = true;
             table
         }))
     }
 
-    /// The ramp from now on, and its number of frames due by `until_ns`, an offset as in [`Ramp::pace`].
+    /// The ramp from now on, and its number of frames due by `until_ns`, an offset as in [`Ramp::even_pace`].
     pub(crate) fn ramp_pace(
         &mut self,
         start_ns: u64,
@@ -275,31 +275,33 @@ impl StreamSender {
     ) -> Option<(Pace, u64)> {
         let ramp = &mut self.rise.as_mut()?.ramp;
         ramp.skip_before(elapsed_ns.saturating_sub(self.allowance_ns));
-        ramp.pace(start_ns, until_ns)
+        ramp.even_pace(start_ns, until_ns)
     }
 
     /// Advances by ramp frames that a port sent.
     pub(crate) fn pass_ramp(&mut self, frames: u64) {
         if let Some(rise) = &mut self.rise {
-            rise.ramp.pass(frames);
+            rise.ramp.advance_by(frames);
         }
     }
 
     /// This worker's frames per second at the end of the ramp.
     pub(crate) fn ramp_pps(&self) -> f64 {
-        self.rise.as_ref().map_or(0.0, |rise| rise.ramp.pps())
+        self.rise
+            .as_ref()
+            .map_or(0.0, |rise| rise.ramp.full_rate_pps())
     }
 
     /// Due times from now on, for a schedule that began at `start_ns`; `None` at full speed.
-    pub(crate) fn pace(&self, start_ns: u64) -> Option<Pace> {
-        self.pacer.as_ref()?.pace(start_ns)
+    pub(crate) fn due_pace(&self, start_ns: u64) -> Option<Pace> {
+        self.pacer.as_ref()?.to_pace(start_ns)
     }
 
     /// Number of planned frames that are neither sent nor given up.
     pub(crate) fn frames_left(&self) -> u64 {
         match &self.pacer {
             _ if self.is_done() => 0,
-            Some(pacer) => pacer.limit() - pacer.passed(),
+            Some(pacer) => pacer.event_limit() - pacer.events_passed(),
             None => u64::MAX,
         }
     }
@@ -310,8 +312,10 @@ impl StreamSender {
     }
 
     /// Number of waiting frames due by then; 0 without a rate.
-    pub(crate) fn waiting(&self, elapsed_ns: u64) -> u64 {
-        self.pacer.as_ref().map_or(0, |p| p.waiting(elapsed_ns))
+    pub(crate) fn waiting_frames(&self, elapsed_ns: u64) -> u64 {
+        self.pacer
+            .as_ref()
+            .map_or(0, |p| p.events_waiting(elapsed_ns))
     }
 
     /// Number of this worker's frames due within this time.
@@ -328,17 +332,17 @@ impl StreamSender {
         self.refused_frames = counters.refused_frames;
         self.returned_octets = counters.refused_octets;
         if let Some(pacer) = &mut self.pacer {
-            pacer.pass(sent);
+            pacer.advance_by(sent);
         }
         sent
     }
 
     /// Final state of such a port: its position in the flows, and the refused frames of each.
     pub(crate) fn end_offload(&mut self, (flow, round): (u32, u64), refused: &[u64]) {
-        let Source::Built { cursor, tag, .. } = &mut self.source else {
+        let FrameSource::Built { cursor, tag, .. } = &mut self.source else {
             return;
         };
-        cursor.resume(flow, round);
+        cursor.resume_at(flow, round);
         self.returned.clear();
         for (flow, frames) in (0..).zip(refused).filter(|(_, frames)| **frames > 0) {
             // Without a tag there is only one flow.
@@ -361,18 +365,18 @@ impl StreamSender {
 
     /// Due time of the next frame; `u64::MAX` if there is none, 0 at full speed.
     #[inline]
-    pub(crate) fn due(&self) -> u64 {
+    pub(crate) fn next_due(&self) -> u64 {
         match &self.pacer {
-            Some(pacer) => pacer.due(),
+            Some(pacer) => pacer.next_due(),
             None if self.stopped => u64::MAX,
             None => 0,
         }
     }
 
     /// Number of waiting frames that form a backlog; the frames of a burst do not.
-    pub(crate) fn backlog(&self, elapsed_ns: u64) -> u64 {
+    pub(crate) fn backlog_frames(&self, elapsed_ns: u64) -> u64 {
         match &self.pacer {
-            Some(pacer) if !self.bursts && !pacer.is_done() => pacer.waiting(elapsed_ns),
+            Some(pacer) if !self.bursts && !pacer.is_done() => pacer.events_waiting(elapsed_ns),
             _ => 0,
         }
     }
@@ -395,21 +399,21 @@ impl StreamSender {
             return (0, 0);
         };
         let before = match elapsed_ns.checked_sub(away_ns) {
-            Some(since_ns) => pacer.waiting(since_ns),
+            Some(since_ns) => pacer.events_waiting(since_ns),
             None => 0,
         };
-        let due = pacer.waiting(elapsed_ns) - before;
-        let skipped = pacer.skipped();
+        let due = pacer.events_waiting(elapsed_ns) - before;
+        let skipped = pacer.events_skipped();
         self.give_up(elapsed_ns);
         if let Some(since_end_ns) = since_end_ns {
-            self.end(since_end_ns);
+            self.handle_end(since_end_ns);
         }
         if self.is_done() {
             return (0, due);
         }
         let missed = (self.skipped_frames() - skipped).min(due);
         // Postponed frames are due later.
-        let waiting = self.waiting(elapsed_ns);
+        let waiting = self.waiting_frames(elapsed_ns);
         ((due - missed).min(waiting), missed)
     }
 
@@ -418,7 +422,7 @@ impl StreamSender {
     pub(crate) fn give_up(&mut self, elapsed_ns: u64) {
         let oldest = elapsed_ns.saturating_sub(self.allowance_ns);
         if let Some(pacer) = &mut self.pacer
-            && pacer.due() < oldest
+            && pacer.next_due() < oldest
         {
             match self.patient {
                 true => pacer.put_off(oldest),
@@ -429,27 +433,27 @@ impl StreamSender {
 
     /// Handles the time after the duration, which ended `since_end_ns` ago: a backlog is sent for a while, unless
     /// frames were given up before.
-    pub(crate) fn end(&mut self, since_end_ns: u64) {
+    pub(crate) fn handle_end(&mut self, since_end_ns: u64) {
         self.stopped = true;
         if let Some(pacer) = &mut self.pacer
-            && (pacer.skipped() > 0 || since_end_ns > self.allowance_ns)
+            && (pacer.events_skipped() > 0 || since_end_ns > self.allowance_ns)
         {
             pacer.stop();
         }
     }
 
     /// Ends as if no more had been planned.
-    pub(crate) fn cut(&mut self) {
+    pub(crate) fn truncate(&mut self) {
         self.stopped = true;
         if let Some(pacer) = &mut self.pacer {
-            pacer.cut();
+            pacer.truncate();
         }
     }
 
     /// Fills slots with frames due by `until_ns`; at full speed, all slots.
-    pub(crate) fn fill<T: TxQueue, C: Clock>(
+    pub(crate) fn fill_batch<T: TxQueue, C: Clock>(
         &mut self,
-        batch: &mut Batch<'_, T, C>,
+        batch: &mut SlotBatch<'_, T, C>,
         until_ns: u64,
     ) {
         let before = batch.filled;
@@ -459,7 +463,7 @@ impl StreamSender {
             None => true,
             Some(pacer) => {
                 // If nothing is left, the due time is after all others.
-                let due = pacer.due() <= until_ns;
+                let due = pacer.next_due() <= until_ns;
                 if due {
                     pacer.advance();
                 }
@@ -467,19 +471,19 @@ impl StreamSender {
             }
         };
         let octets = match &mut self.source {
-            Source::Recorded(replay) => batch.pour(next, |slot, _| replay.write(slot)),
-            Source::Built {
+            FrameSource::Recorded(replay) => batch.fill_slots(next, |slot, _| replay.write(slot)),
+            FrameSource::Built {
                 frames,
                 cursor,
                 tag: TagKind::Pktgen,
                 ..
-            } => batch.pour(next, |slot, time_ns| {
+            } => batch.fill_slots(next, |slot, time_ns| {
                 // Flows do not matter here: one sequence, from 1, distributed over the workers.
                 let sequence = cursor.pktgen_sequence();
                 let size = frames.write(
                     slot,
                     cursor,
-                    Stamp {
+                    TagContents {
                         flow: 0,
                         sequence,
                         time_ns,
@@ -488,17 +492,17 @@ impl StreamSender {
                 cursor.advance();
                 size
             }),
-            Source::Built {
+            FrameSource::Built {
                 frames,
                 cursor,
                 first_flow,
                 ..
-            } => batch.pour(next, |slot, time_ns| {
+            } => batch.fill_slots(next, |slot, time_ns| {
                 let (flow, sequence) = (*first_flow + cursor.flow(), cursor.sequence());
                 let size = frames.write(
                     slot,
                     cursor,
-                    Stamp {
+                    TagContents {
                         flow,
                         sequence,
                         time_ns,
@@ -514,16 +518,18 @@ impl StreamSender {
 
     /// Due time of the next ramp frame, from the ramp's start.
     pub(crate) fn ramp_due(&self) -> u64 {
-        self.rise.as_ref().map_or(u64::MAX, |rise| rise.ramp.due())
+        self.rise
+            .as_ref()
+            .map_or(u64::MAX, |rise| rise.ramp.next_due())
     }
 
     /// Fills slots with due frames of the ramp.
     pub(crate) fn fill_ramp<T: TxQueue, C: Clock>(
         &mut self,
-        batch: &mut Batch<'_, T, C>,
+        batch: &mut SlotBatch<'_, T, C>,
         elapsed_ns: u64,
     ) {
-        let Some(Rise {
+        let Some(RampFrames {
             ramp,
             frames,
             cursor,
@@ -534,14 +540,14 @@ impl StreamSender {
         };
         ramp.skip_before(elapsed_ns.saturating_sub(self.allowance_ns));
         let next = || {
-            let due = ramp.due() <= elapsed_ns;
+            let due = ramp.next_due() <= elapsed_ns;
             if due {
                 ramp.advance();
             }
             due
         };
-        batch.pour(next, |slot, time_ns| {
-            let stamp = Stamp {
+        batch.fill_slots(next, |slot, time_ns| {
+            let stamp = TagContents {
                 flow: RAMP_FLOW,
                 sequence: *sequence,
                 time_ns,
@@ -554,27 +560,27 @@ impl StreamSender {
     }
 
     /// Claims a returned frame for this stream, if its tag shows that it belongs here.
-    pub(crate) fn claims(&self, frame: &[u8]) -> Option<Claim> {
+    pub(crate) fn frame_owner(&self, frame: &[u8]) -> Option<FrameOwner> {
         if let Some(rise) = &self.rise
             && rise.frames.flow_of(frame) == Some(RAMP_FLOW)
         {
-            return Some(Claim::Ramp);
+            return Some(FrameOwner::Ramp);
         }
         match &self.source {
-            Source::Built {
+            FrameSource::Built {
                 frames,
                 tag: TagKind::Wirebench,
                 first_flow,
                 ..
             } => {
                 let flow = frames.flow_of(frame)?.checked_sub(*first_flow)?;
-                (flow < self.flows).then_some(Claim::Flow(flow))
+                (flow < self.flows).then_some(FrameOwner::Flow(flow))
             }
-            Source::Built {
+            FrameSource::Built {
                 frames,
                 tag: TagKind::Pktgen,
                 ..
-            } => frames.has_pktgen_tag(frame).then_some(Claim::Flow(0)),
+            } => frames.has_pktgen_tag(frame).then_some(FrameOwner::Flow(0)),
             _ => None,
         }
     }
@@ -582,21 +588,23 @@ impl StreamSender {
     /// Returns true if a frame without a tag may belong to this stream.
     pub(crate) fn may_own(&self, frame: &[u8]) -> bool {
         match &self.source {
-            Source::Built {
+            FrameSource::Built {
                 frames,
                 tag: TagKind::None,
                 ..
             } => frames.has_len(frame.len()),
-            Source::Recorded(replay) => replay.recording.frames.iter().any(|f| f.bytes == frame),
-            Source::Built { .. } => false,
+            FrameSource::Recorded(replay) => {
+                replay.recording.frames.iter().any(|f| f.bytes == frame)
+            }
+            FrameSource::Built { .. } => false,
         }
     }
 
     /// Records that a frame of this stream was not sent.
-    pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: Return) {
+    pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: ReturnReason) {
         match how {
-            Return::Refused => self.refused_frames += 1,
-            Return::Withdrawn => self.withdrawn_frames += 1,
+            ReturnReason::Refused => self.refused_frames += 1,
+            ReturnReason::Withdrawn => self.withdrawn_frames += 1,
         }
         self.returned_octets += len as u64 + 4;
         *self.returned.entry(flow).or_default() += 1;
@@ -616,18 +624,18 @@ impl StreamSender {
     }
 
     pub(crate) fn skipped_frames(&self) -> u64 {
-        self.pacer.as_ref().map_or(0, Pacer::skipped)
+        self.pacer.as_ref().map_or(0, Pacer::events_skipped)
     }
 
     /// Final results. `by_count`: the stream ended after the planned number of frames.
     pub(crate) fn outcome(&self, by_count: bool) -> StreamOutcome {
         let intended = match &self.pacer {
-            Some(pacer) if pacer.limit() == u64::MAX => Some(pacer.passed()),
-            Some(pacer) => Some(pacer.limit()),
+            Some(pacer) if pacer.event_limit() == u64::MAX => Some(pacer.events_passed()),
+            Some(pacer) => Some(pacer.event_limit()),
             None => by_count.then_some(self.submitted_frames),
         };
         let mut flow_frames = match &self.source {
-            Source::Built {
+            FrameSource::Built {
                 cursor,
                 tag: TagKind::Wirebench,
                 ..
@@ -659,7 +667,7 @@ impl StreamSender {
 }
 
 /// `None` at full speed.
-fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
+fn stream_schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
     let stream = || spec.name.clone();
     if let (Some(size), Some(gap)) = (spec.stream.burst, spec.stream.gap) {
         let gap_ns = gap.as_nanos();
@@ -672,7 +680,7 @@ fn schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> {
         }));
     }
     if let (Some(recording), Some(speed)) = (&spec.replay, spec.stream.speed) {
-        return Ok(Some(recorded(recording, speed)));
+        return Ok(Some(recorded_schedule(recording, speed)));
     }
     let Some(pps) = spec.pps else { return Ok(None) };
     let overhead = match spec.stream.rate {
@@ -723,7 +731,7 @@ fn by_length(recording: &Recording, pps: f64, overhead: u64) -> Option<Schedule>
 
 /// Recorded times at a speed. The mean gap of the recording separates two passes; a recording without duration repeats
 /// every second.
-fn recorded(recording: &Recording, speed: f64) -> Schedule {
+fn recorded_schedule(recording: &Recording, speed: f64) -> Schedule {
     let scaled = |ns: u64| (ns as f64 / speed) as u64;
     let mut offsets: Vec<u64> = recording
         .frames
@@ -744,20 +752,20 @@ fn recorded(recording: &Recording, speed: f64) -> Schedule {
     }
 }
 
-fn built(spec: &StreamSpec, build: &Build) -> Result<Source, CompileError> {
+fn build_source(spec: &StreamSpec, build: &BuildContext) -> Result<FrameSource, CompileError> {
     let cursor = cursor_of(spec, build.share);
-    Ok(Source::Built {
-        frames: Box::new(Frames::new(spec, &cursor, build)?),
+    Ok(FrameSource::Built {
+        frames: Box::new(StreamFrames::new(spec, &cursor, build)?),
         cursor,
         tag: spec.stream.tag,
         first_flow: spec.first_flow,
     })
 }
 
-fn replay(
+fn build_replay(
     spec: &StreamSpec,
     recording: &Arc<Recording>,
-    build: &Build,
+    build: &BuildContext,
 ) -> Result<Replay, CompileError> {
     let len = recording.frames.len();
     if len == 0 {
@@ -787,7 +795,11 @@ fn replay(
     })
 }
 
-fn rise(spec: &StreamSpec, lead: Lead, build: &Build) -> Result<Rise, CompileError> {
+fn build_ramp_frames(
+    spec: &StreamSpec,
+    lead: RampUp,
+    build: &BuildContext,
+) -> Result<RampFrames, CompileError> {
     let error = |cause| CompileError::Ramp {
         stream: spec.name.clone(),
         cause,
@@ -811,19 +823,19 @@ fn rise(spec: &StreamSpec, lead: Lead, build: &Build) -> Result<Rise, CompileErr
     } else {
         build.mark.next()
     };
-    let build = Build {
+    let build = BuildContext {
         tag: TagKind::Wirebench,
         mark,
         ..*build
     };
     let cursor = cursor_of(spec, build.share);
-    let frames = Frames::new(spec, &cursor, &build).map_err(|e| match e {
+    let frames = StreamFrames::new(spec, &cursor, &build).map_err(|e| match e {
         CompileError::TooShort { .. } => {
             error("its frames have no room for the tag that would tell them apart")
         }
         other => other,
     })?;
-    Ok(Rise {
+    Ok(RampFrames {
         ramp: Ramp::new(pps, lead, build.share.worker, build.share.workers),
         frames: Box::new(frames),
         cursor,

@@ -11,8 +11,8 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
 
 use crate::{
-    Clock, Control, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome,
-    SharedCounters, control::ShownFlows, sender::Progress,
+    Clock, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome, SharedCounters,
+    TrafficControl, control::ShownFlows, sender::Progress,
 };
 
 /// Maximum wake-up delay of a sleep: a sender is awake this long before a departure.
@@ -76,16 +76,16 @@ impl WorkerOutcome {
 pub fn run_worker<Q: QueuePair, C: Clock>(
     pair: &mut Q,
     worker: Worker,
-    control: &Control,
+    control: &TrafficControl,
     shared: &SharedCounters,
     clock: &C,
 ) -> WorkerOutcome {
     let (tx, rx) = pair.split();
-    let running = worker.sender.as_ref().map(|_| Running {
+    let running = worker.sender.as_ref().map(|_| RunningSender {
         control,
         last_departure_wall_ns: 0,
     });
-    let mut run = Run {
+    let mut run = WorkerRun {
         tx,
         rx,
         sender: worker.sender,
@@ -109,13 +109,13 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         lateness: Lateness::default(),
         stalled: false,
     };
-    let fault = run.work().err();
+    let fault = run.run_until_end().err();
     run.conclude(fault)
 }
 
 impl CounterValues {
     /// Sets the counters of a running sender.
-    pub(crate) fn sending(&mut self, progress: &Progress) {
+    pub(crate) fn set_sending(&mut self, progress: &Progress) {
         self.offered_frames = progress.offered_frames;
         self.offered_octets = progress.offered_octets;
         self.refused_frames = progress.refused_frames;
@@ -124,7 +124,7 @@ impl CounterValues {
     }
 
     /// Sets the counters of a sender that has ended.
-    pub(crate) fn sent(&mut self, outcome: &SenderOutcome) {
+    pub(crate) fn set_sent(&mut self, outcome: &SenderOutcome) {
         for stream in &outcome.streams {
             let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
             self.offered_frames += stream.offered_frames;
@@ -136,7 +136,7 @@ impl CounterValues {
     }
 
     /// Sets the counters of a receiver, with number and sum of its latencies.
-    pub(crate) fn received(&mut self, counters: &Counters, (samples, sum): (u64, u128)) {
+    pub(crate) fn set_received(&mut self, counters: &Counters, (samples, sum): (u64, u128)) {
         self.received_frames = counters.received_frames;
         self.received_octets = counters.received_octets;
         self.duplicate_frames = counters.duplicate_frames;
@@ -148,13 +148,13 @@ impl CounterValues {
     }
 }
 
-struct Run<'a, T, R, C> {
+struct WorkerRun<'a, T, R, C> {
     tx: &'a mut T,
     rx: &'a mut R,
     sender: Option<Sender>,
     receiver: Option<Receiver>,
-    running: Option<Running<'a>>,
-    control: &'a Control,
+    running: Option<RunningSender<'a>>,
+    control: &'a TrafficControl,
     shared: &'a SharedCounters,
     clock: &'a C,
     sent: Option<SenderOutcome>,
@@ -168,7 +168,7 @@ struct Run<'a, T, R, C> {
     waited_ns: u64,
     /// Frames have arrived since.
     came: bool,
-    down: Option<Down>,
+    down: Option<DownLink>,
     link_down_ns: u64,
     link_downs: u64,
     /// Expected turns without a sender.
@@ -179,12 +179,12 @@ struct Run<'a, T, R, C> {
 }
 
 /// A sender that the session waits for. Decrements the sender count even if the worker panics.
-struct Running<'a> {
-    control: &'a Control,
+struct RunningSender<'a> {
+    control: &'a TrafficControl,
     last_departure_wall_ns: u64,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningSender<'_> {
     fn drop(&mut self) {
         self.control.sender_ended(self.last_departure_wall_ns);
     }
@@ -192,7 +192,7 @@ impl Drop for Running<'_> {
 
 /// A link that accepts no frames.
 #[derive(Clone, Copy)]
-struct Down {
+struct DownLink {
     since_ns: u64,
     /// Frames that had left at the last check.
     sent_frames: u64,
@@ -200,7 +200,7 @@ struct Down {
 
 /// Next action requested by the sending half.
 #[derive(Clone, Copy)]
-enum Wish {
+enum NextAction {
     /// Continue at once.
     Turn,
     /// Yield and retry soon: the device is full.
@@ -209,12 +209,12 @@ enum Wish {
     Until(u64),
 }
 
-impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
-    fn work(&mut self) -> Result<(), PortError> {
+impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
+    fn run_until_end(&mut self) -> Result<(), PortError> {
         while !self.control.finish.load(Ordering::Acquire) {
             let wish = match self.sender.is_some() {
                 true => self.send()?,
-                false => self.look(),
+                false => self.idle_turn(),
             };
             if self.sender.is_none() && self.receiver.is_none() {
                 return Ok(());
@@ -234,11 +234,11 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
 
     /// A turn without a sender.
     #[inline]
-    fn look(&mut self) -> Wish {
+    fn idle_turn(&mut self) -> NextAction {
         let now_ns = self.clock.monotonic_ns();
         let away_ns = self.expected.begin(now_ns);
         self.stalled |= self.lateness.away(now_ns, away_ns);
-        Wish::Until(u64::MAX)
+        NextAction::Until(u64::MAX)
     }
 
     /// Reads frames that arrived before the end and have not been delivered yet.
@@ -268,16 +268,16 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
                 break;
             }
             if n == 0 {
-                self.wait(Wish::Until(until_ns))?;
+                self.wait(NextAction::Until(until_ns))?;
             }
         }
         Ok(())
     }
 
     #[inline]
-    fn send(&mut self) -> Result<Wish, PortError> {
+    fn send(&mut self) -> Result<NextAction, PortError> {
         let Some(sender) = &mut self.sender else {
-            return Ok(Wish::Turn);
+            return Ok(NextAction::Turn);
         };
         if !self.started {
             let at = self.control.start_at_mono_ns.load(Ordering::Acquire);
@@ -294,7 +294,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             Err(error) => return Err(error),
         };
         if self.down.is_some() {
-            self.look_whether_link_is_up(step.now_ns);
+            self.check_link_up(step.now_ns);
         }
         self.unpublished += step.sent;
         if step.sent > 0 && step.now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
@@ -303,19 +303,19 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         }
         if step.done {
             self.end_sender();
-            return Ok(Wish::Turn);
+            return Ok(NextAction::Turn);
         }
         Ok(match step.next_due_ns {
-            _ if step.sent > 0 => Wish::Turn,
-            Some(due) if due <= step.now_ns => Wish::Pause,
-            Some(due) if due - step.now_ns <= AWAKE_NS => Wish::Turn,
-            Some(due) => Wish::Until((due - AWAKE_NS).min(step.now_ns + POLL_INTERVAL_NS)),
-            None => Wish::Until(step.now_ns + RETRY_NS),
+            _ if step.sent > 0 => NextAction::Turn,
+            Some(due) if due <= step.now_ns => NextAction::Pause,
+            Some(due) if due - step.now_ns <= AWAKE_NS => NextAction::Turn,
+            Some(due) => NextAction::Until((due - AWAKE_NS).min(step.now_ns + POLL_INTERVAL_NS)),
+            None => NextAction::Until(step.now_ns + RETRY_NS),
         })
     }
 
     #[cold]
-    fn link_is_down(&mut self) -> Wish {
+    fn link_is_down(&mut self) -> NextAction {
         let now_ns = self.clock.monotonic_ns();
         let since_ns = match self.down {
             Some(down) => down.since_ns,
@@ -326,17 +326,17 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
                 now_ns
             }
         };
-        self.down = Some(Down {
+        self.down = Some(DownLink {
             since_ns,
             sent_frames: self.tx.counters().sent_frames,
         });
-        Wish::Until(now_ns + RETRY_NS)
+        NextAction::Until(now_ns + RETRY_NS)
     }
 
     /// Checks for the end of a link outage. A turn without an error does not prove it: perhaps nothing was submitted,
     /// and a device may drop a frame or two before it reports the reason. A frame that left does.
     #[cold]
-    fn look_whether_link_is_up(&mut self, now_ns: u64) {
+    fn check_link_up(&mut self, now_ns: u64) {
         let sent_frames = self.tx.counters().sent_frames;
         if self.down.is_some_and(|down| sent_frames > down.sent_frames) {
             self.link_is_up(now_ns);
@@ -368,7 +368,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
 
     /// Records that the port is exhausted and notifies the session.
     #[cold]
-    fn exhausted(&mut self) {
+    fn mark_exhausted(&mut self) {
         if !self.received_all {
             self.received_all = true;
             self.control
@@ -386,7 +386,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         if self.received_all {
             return Ok(0);
         }
-        receiver.since(self.control.since_wall_ns.load(Ordering::Relaxed));
+        receiver.ignore_before(self.control.since_wall_ns.load(Ordering::Relaxed));
         receiver.end_at(self.control.end_wall_ns.load(Ordering::Relaxed));
         let drain_since = self.control.drain_since_wall_ns.load(Ordering::Relaxed);
         let stepped = match std::mem::take(&mut self.stalled) {
@@ -399,7 +399,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         let n = match stepped {
             Ok(n) => n,
             Err(PortError::EndOfFile { .. }) => {
-                self.exhausted();
+                self.mark_exhausted();
                 0
             }
             Err(error) if error.is_transient() => 0,
@@ -414,17 +414,17 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
     }
 
     #[inline]
-    fn wait(&mut self, wish: Wish) -> Result<(), PortError> {
+    fn wait(&mut self, wish: NextAction) -> Result<(), PortError> {
         let until = match wish {
-            Wish::Turn => {
+            NextAction::Turn => {
                 std::hint::spin_loop();
                 return Ok(());
             }
-            Wish::Pause => {
+            NextAction::Pause => {
                 self.clock.pause();
                 return Ok(());
             }
-            Wish::Until(until) => until,
+            NextAction::Until(until) => until,
         };
         if self.unpublished > 0 || self.shared.latency.is_wanted() {
             self.publish();
@@ -440,7 +440,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
             self.clock.sleep_until(until);
         } else if until > now_ns {
             match self.rx.wait(Duration::from_nanos(until - now_ns)) {
-                Err(PortError::EndOfFile { .. }) => self.exhausted(),
+                Err(PortError::EndOfFile { .. }) => self.mark_exhausted(),
                 Err(error) if !error.is_transient() => return Err(error),
                 _ => {}
             }
@@ -462,12 +462,12 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         self.unpublished = 0;
         let mut values = CounterValues::default();
         match (&self.sender, &self.sent) {
-            (Some(sender), _) => values.sending(&sender.progress(self.tx.in_flight())),
-            (None, Some(outcome)) => values.sent(outcome),
+            (Some(sender), _) => values.set_sending(&sender.progress(self.tx.in_flight())),
+            (None, Some(outcome)) => values.set_sent(outcome),
             (None, None) => {}
         }
         if let Some(receiver) = &self.receiver {
-            values.received(&receiver.counters(), receiver.latency());
+            values.set_received(&receiver.counters(), receiver.latency_sum());
         }
         values.link_down = self.down.is_some().into();
         self.shared.publish(&values);
@@ -484,7 +484,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> Run<'_, T, R, C> {
         let shown = &self.shared.latency;
         self.shared
             .flows
-            .show(receiver.first_flows(ShownFlows::MOST))
+            .try_publish(receiver.first_flows(ShownFlows::MOST))
             && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
     }
 

@@ -18,12 +18,14 @@ use wb_model::{
 use wb_pktgen_device::{Start, Walker};
 use wb_port::{QueuePair, offload::Refusal};
 use wb_traffic::{
-    Control, CounterValues, DeviceOffload, DeviceTurn, WatchOutcome, device_sender, run_devices,
-    run_watcher,
+    CounterValues, DeviceOffload, DeviceTurn, TrafficControl, WatchOutcome, device_sender,
+    run_devices, run_watcher,
 };
 use wb_xdp::consume::Consumer;
 
-pub use wb_traffic::{DeviceEnd, DeviceHandle, DeviceOutcome, Extra, WatchHandle, WatchSettings};
+pub use wb_traffic::{
+    DeviceEnd, DeviceHandle, DeviceOutcome, WatchExtras, WatchHandle, WatchSettings,
+};
 
 use crate::{
     StartError, SystemClock,
@@ -83,7 +85,7 @@ pub(crate) struct Devices {
     consumers: Vec<Consumer>,
     /// They let in at the other end what the kernel makes.
     _passages: Vec<wb_live::PassProgram>,
-    control: Arc<Control>,
+    control: Arc<TrafficControl>,
     /// One for each CPU that has devices, with the numbers of these.
     senders: Workers<Vec<DeviceOutcome>>,
     sent_by: Vec<Vec<usize>>,
@@ -213,7 +215,7 @@ impl Devices {
             slots,
             watch_slots,
             consumers,
-            control: Arc::new(Control::new()),
+            control: Arc::new(TrafficControl::new()),
             senders: Workers::new(&Arc::default()),
             sent_by: Vec::new(),
             watchers: Workers::new(&Arc::default()),
@@ -557,7 +559,9 @@ impl Engine for Devices {
         self.live = Live::new(start_ns);
         if !self.handles.is_empty() {
             let since_ns = wall_of_start(start_ns);
-            self.watches.iter().for_each(|w| w.handle.since(since_ns));
+            self.watches
+                .iter()
+                .for_each(|w| w.handle.ignore_before(since_ns));
         }
         self.control
             .start_at_mono_ns
@@ -606,7 +610,7 @@ impl Engine for Devices {
             row.counter("devices", "offered_octets", "octets", sent.offered_octets);
         }
         for queue in &self.watches {
-            let (seen, _) = queue.handle.row();
+            let (seen, _) = queue.handle.results();
             let octets = seen.bytes + 4 * seen.packets;
             row.counter("devices", "received_frames", "frames", seen.packets);
             row.counter("devices", "received_octets", "octets", octets);
@@ -681,7 +685,7 @@ impl Live {
         }
         let mut watched = (0, 0);
         for queue in watches {
-            let (row, _) = queue.handle.row();
+            let (row, _) = queue.handle.results();
             watched = (
                 watched.0 + row.packets,
                 watched.1 + row.bytes + 4 * row.packets,

@@ -367,7 +367,7 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
             .iter()
             .map(|label| MplsLabel::new(*label))
             .collect(),
-        extensions: wb_traffic::extensions(stream),
+        extensions: wb_traffic::extension_headers(stream),
         ..Stack::over(network)
     };
     let len = stream.sizes().largest().len_without_fcs();

@@ -15,9 +15,9 @@ use wb_model::{
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
 use wb_traffic::{
-    Control, CounterValues, FlowSpace, Lead, OffloadedWorker, PKTGEN_FLOW, Receiver, ReceiverSpec,
-    Run as OwnRun, Sender, SenderSpec, SharedCounters, StreamSpec, Worker, WorkerOutcome,
-    run_offloaded, run_worker,
+    CounterValues, FlowSpace, FollowedRun as OwnRun, OffloadedWorker, PKTGEN_FLOW, RampUp,
+    Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec, TrafficControl, Worker,
+    WorkerOutcome, run_offloaded, run_worker,
 };
 
 use crate::{
@@ -214,7 +214,7 @@ pub(crate) struct Traffic {
     directions: Vec<Direction>,
     flows: RunFlows,
     slots: Vec<WorkerSlot>,
-    control: Arc<Control>,
+    control: Arc<TrafficControl>,
     workers: Workers<WorkerOutcome>,
     /// What ends the turns of ports that send by themselves.
     halts: Vec<Arc<dyn Halt>>,
@@ -246,7 +246,7 @@ impl Traffic {
             directions,
             flows,
             slots: Vec::new(),
-            control: Arc::new(Control::new()),
+            control: Arc::new(TrafficControl::new()),
             workers: Workers::new(&Arc::default()),
             halts: Vec::new(),
             offloaded: Vec::new(),
@@ -325,7 +325,7 @@ fn sender_spec(
         start_offset_ns: job.start.as_nanos(),
         duration_ns: job.duration.map(|d| d.as_nanos()),
         count: job.count,
-        lead: Lead {
+        lead: RampUp {
             rise_ns: job.ramp.as_nanos(),
             hold_ns: job.hold.as_nanos(),
             times: job.hold_load,
@@ -378,7 +378,7 @@ fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
 /// Runs a worker, in a loop compiled for its driver.
 struct Run {
     worker: Worker,
-    control: Arc<Control>,
+    control: Arc<TrafficControl>,
     shared: Arc<SharedCounters>,
 }
 
@@ -503,7 +503,7 @@ impl Engine for Traffic {
         let mut work = self.assign(launch.cpus)?;
         for work in &mut work {
             if let Work::Offload(worker) = work {
-                worker.begin(&self.control, &SystemClock);
+                worker.start_counting(&self.control, &SystemClock);
             }
         }
         self.workers = Workers::new(launch.alarm);

@@ -34,28 +34,28 @@ pub struct DeviceHandle {
     progress: Mutex<DeviceProgress>,
     end: Mutex<Option<DeviceEnd>>,
     counters: Arc<SharedCounters>,
-    halt: Brake,
-    gate: Gate,
+    halt: TurnInterrupter,
+    gate: SettingsGate,
 }
 
 /// Returns the reason if settings must be refused.
-type Judge = dyn Fn(&DeviceConfig) -> Result<(), String> + Send + Sync;
+type SettingsCheck = dyn Fn(&DeviceConfig) -> Result<(), String> + Send + Sync;
 
 /// Optional check of settings that arrive while the device runs.
 #[derive(Default)]
-struct Gate(Option<Box<Judge>>);
+struct SettingsGate(Option<Box<SettingsCheck>>);
 
 /// Interrupts a turn of a port that sends autonomously.
 #[derive(Default)]
-struct Brake(Mutex<Option<Arc<dyn Halt>>>);
+struct TurnInterrupter(Mutex<Option<Arc<dyn Halt>>>);
 
-impl std::fmt::Debug for Brake {
+impl std::fmt::Debug for TurnInterrupter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Brake")
     }
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for SettingsGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "Gate" } else { "open" })
     }
@@ -74,7 +74,7 @@ impl DeviceHandle {
         judge: impl Fn(&DeviceConfig) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            gate: Gate(Some(Box::new(judge))),
+            gate: SettingsGate(Some(Box::new(judge))),
             ..Self::default()
         }
     }
@@ -100,7 +100,7 @@ impl DeviceHandle {
     /// read.
     pub fn reconfigure(&self, config: DeviceConfig) {
         if let Some(Err(why)) = self.gate.0.as_ref().map(|judge| judge(&config)) {
-            return self.refuse(Some(why));
+            return self.record_refusal(Some(why));
         }
         *lock(&self.wanted) = Some(config);
         // Release: a thread that sees the new number also sees the settings.
@@ -121,7 +121,7 @@ impl DeviceHandle {
 
     /// Returns true if the device has ended.
     #[must_use]
-    pub fn ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
@@ -150,7 +150,7 @@ impl DeviceHandle {
         lock(&self.wanted).take()
     }
 
-    pub(super) fn refuse(&self, why: Option<String>) {
+    pub(super) fn record_refusal(&self, why: Option<String>) {
         *lock(&self.refusal) = why;
     }
 
@@ -161,7 +161,7 @@ impl DeviceHandle {
         }
     }
 
-    pub(super) fn show(&self, progress: &DeviceProgress) {
+    pub(super) fn publish(&self, progress: &DeviceProgress) {
         lock(&self.progress).clone_from(progress);
     }
 
@@ -169,7 +169,7 @@ impl DeviceHandle {
         *lock(&self.end) = Some(end);
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn mark_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
 }

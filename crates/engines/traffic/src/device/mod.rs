@@ -33,11 +33,11 @@ mod outcome;
 mod sender;
 
 pub use handle::{DeviceEnd, DeviceHandle};
-pub use offload::{DeviceOffload, Load, Loaded, table as device_table};
+pub use offload::{DeviceOffload, LoadedPort, TableLoader, build_program as device_table};
 pub use outcome::DeviceOutcome;
 pub use sender::device_sender;
 
-use crate::{Clock, Control};
+use crate::{Clock, TrafficControl};
 
 /// Maximum wake-up delay of a sleep: a worker is awake this long before a departure.
 const AWAKE_NS: u64 = 60_000;
@@ -46,7 +46,7 @@ const POLL_INTERVAL_NS: u64 = 10_000_000;
 
 /// Request of a device after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum DeviceNext {
     /// Another turn at once.
     Turn,
     /// Another turn after a yield to other threads, because the port is full.
@@ -60,7 +60,7 @@ pub enum Next {
 /// A device on its worker, on any kind of port.
 pub trait DeviceTurn {
     /// Checks the flags and sends what is due, at most one batch.
-    fn turn(&mut self, control: &Control) -> Next;
+    fn turn(&mut self, control: &TrafficControl) -> DeviceNext;
 
     /// Takes back all frames in flight and returns the results.
     fn finish(self: Box<Self>) -> DeviceOutcome;
@@ -72,7 +72,7 @@ pub trait DeviceTurn {
 /// `stop` ends all of them.
 pub fn run_devices<C: Clock>(
     senders: Vec<Box<dyn DeviceTurn + Send>>,
-    control: &Control,
+    control: &TrafficControl,
     clock: &C,
 ) -> Vec<DeviceOutcome> {
     let mut slots: Vec<_> = senders
@@ -90,12 +90,12 @@ pub fn run_devices<C: Clock>(
             };
             running = true;
             match sender.turn(control) {
-                Next::Turn => at_once = true,
-                Next::Pause => pause = true,
-                Next::Until(at_ns) => until_ns = until_ns.min(at_ns),
+                DeviceNext::Turn => at_once = true,
+                DeviceNext::Pause => pause = true,
+                DeviceNext::Until(at_ns) => until_ns = until_ns.min(at_ns),
                 // If this was the last device, do not wait.
-                Next::Done => {
-                    slot.end();
+                DeviceNext::Done => {
+                    slot.release();
                     at_once = true;
                 }
             }
@@ -131,13 +131,13 @@ fn wait<C: Clock>(clock: &C, until_ns: u64) {
 
 /// A device that the session waits for. Decrements the sender count even if the worker panics.
 struct DeviceSlot<'a> {
-    control: &'a Control,
+    control: &'a TrafficControl,
     sender: Option<Box<dyn DeviceTurn + Send>>,
     outcome: Option<DeviceOutcome>,
 }
 
 impl<'a> DeviceSlot<'a> {
-    fn new(sender: Box<dyn DeviceTurn + Send>, control: &'a Control) -> Self {
+    fn new(sender: Box<dyn DeviceTurn + Send>, control: &'a TrafficControl) -> Self {
         Self {
             control,
             sender: Some(sender),
@@ -145,7 +145,7 @@ impl<'a> DeviceSlot<'a> {
         }
     }
 
-    fn end(&mut self) {
+    fn release(&mut self) {
         if let Some(sender) = self.sender.take() {
             let outcome = sender.finish();
             self.control.sender_ended(outcome.last_departure_wall_ns);

@@ -12,7 +12,7 @@ use wb_port::offload::{
 use wb_wire::checksum;
 use wb_wire::protocol;
 
-use crate::sender::offload::batch;
+use crate::sender::offload::batch_size;
 
 /// Turn at full speed.
 const TURN_NS: u64 = 5_000_000;
@@ -24,14 +24,14 @@ const SPARSE_TURN_NS: u64 = 1_000_000;
 pub(super) const SOON_NS: u64 = 300_000;
 
 /// A loaded port, and the object that interrupts its turns.
-pub type Loaded = (Box<dyn SendOffload>, Arc<dyn Halt>);
+pub type LoadedPort = (Box<dyn SendOffload>, Arc<dyn Halt>);
 
 /// Loads tables into a port.
-pub type Load = dyn FnMut(&StreamProgram) -> Result<Loaded, PortError> + Send;
+pub type TableLoader = dyn FnMut(&StreamProgram) -> Result<LoadedPort, PortError> + Send;
 
 /// A device sent by its port, as long as its settings allow it.
 pub struct DeviceOffload {
-    load: Box<Load>,
+    load: Box<TableLoader>,
     port: Box<dyn SendOffload>,
     pub(super) halt: Arc<dyn Halt>,
     /// Settings from which the tables were built.
@@ -40,18 +40,18 @@ pub struct DeviceOffload {
     pub(super) is_only_way: bool,
     before: SendCounters,
     /// Totals of ports loaded earlier.
-    past: Past,
+    past: PastTotals,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Past {
+struct PastTotals {
     counters: SendCounters,
     calls: u64,
     full: u64,
 }
 
 /// Result of a turn.
-pub(super) struct Taken {
+pub(super) struct OffloadTurn {
     pub(super) frames: u64,
     pub(super) octets: u64,
     pub(super) refused_frames: u64,
@@ -68,39 +68,43 @@ impl DeviceOffload {
     ///
     /// # Errors
     /// Returns the reason if the port cannot send the device.
-    pub fn new(walker: &Walker, is_only_way: bool, mut load: Box<Load>) -> Result<Self, String> {
-        let (port, halt) = give(walker, &mut load)?;
+    pub fn new(
+        walker: &Walker,
+        is_only_way: bool,
+        mut load: Box<TableLoader>,
+    ) -> Result<Self, String> {
+        let (port, halt) = load_walk(walker, &mut load)?;
         Ok(Self {
             load,
             port,
             halt,
-            settings: shape(walker.config()),
+            settings: table_settings(walker.config()),
             is_only_way,
             before: SendCounters::default(),
-            past: Past::default(),
+            past: PastTotals::default(),
         })
     }
 
     /// Returns true if the loaded tables match the current settings.
-    pub(super) fn fits(&self, walker: &Walker) -> bool {
-        self.settings == shape(walker.config())
+    pub(super) fn matches_settings(&self, walker: &Walker) -> bool {
+        self.settings == table_settings(walker.config())
     }
 
     /// Loads the current walk into the port.
     pub(super) fn reload(&mut self, walker: &Walker) -> Result<(), String> {
-        let (port, halt) = give(walker, &mut self.load)?;
+        let (port, halt) = load_walk(walker, &mut self.load)?;
         let (counters, (calls, full)) = (self.port.counters(0), self.port.hand_overs());
-        self.past = self.past.plus(counters, calls, full);
+        self.past = self.past.add_counters(counters, calls, full);
         self.before = SendCounters::default();
         (self.port, self.halt) = (port, halt);
-        self.settings = shape(walker.config());
+        self.settings = table_settings(walker.config());
         Ok(())
     }
 
     /// Totals over all ports.
     pub(super) fn totals(&self) -> (SendCounters, u64, u64) {
         let (calls, full) = self.port.hand_overs();
-        let all = self.past.plus(self.port.counters(0), calls, full);
+        let all = self.past.add_counters(self.port.counters(0), calls, full);
         (all.counters, all.calls, all.full)
     }
 
@@ -111,7 +115,7 @@ impl DeviceOffload {
         (now_ns, started_ns): (u64, u64),
         (frames, until_ns): (u64, u64),
         wall_minus_mono: u64,
-    ) -> (Taken, Result<(), PortError>) {
+    ) -> (OffloadTurn, Result<(), PortError>) {
         let config = walker.config();
         let Delay { shown_ns, exact_ns } = config.delay;
         let is_free = shown_ns == 0;
@@ -143,7 +147,7 @@ impl DeviceOffload {
                 1..=SOON_NS => PACED_TURN_NS,
                 _ => SPARSE_TURN_NS,
             },
-            batch: batch(pps),
+            batch: batch_size(pps),
             overdue: false,
             wall_minus_mono,
         };
@@ -151,7 +155,7 @@ impl DeviceOffload {
         let (now, before) = (self.port.counters(0), self.before);
         let taken = self.port.taken();
         self.before = now;
-        let taken = Taken {
+        let taken = OffloadTurn {
             frames: now.submitted_frames - before.submitted_frames,
             octets: now.submitted_octets - before.submitted_octets,
             refused_frames: now.refused_frames - before.refused_frames,
@@ -169,8 +173,8 @@ impl DeviceOffload {
     }
 }
 
-impl Past {
-    fn plus(self, more: SendCounters, calls: u64, full: u64) -> Self {
+impl PastTotals {
+    fn add_counters(self, more: SendCounters, calls: u64, full: u64) -> Self {
         let c = self.counters;
         Self {
             counters: SendCounters {
@@ -185,14 +189,14 @@ impl Past {
     }
 }
 
-fn give(walker: &Walker, load: &mut Box<Load>) -> Result<Loaded, String> {
+fn load_walk(walker: &Walker, load: &mut Box<TableLoader>) -> Result<LoadedPort, String> {
     let recipe = walker.recipe()?;
     let paced = walker.config().delay.shown_ns != 0;
-    load(&table(&recipe, paced)).map_err(|e| e.reason())
+    load(&build_program(&recipe, paced)).map_err(|e| e.reason())
 }
 
 /// The settings that determine the tables.
-fn shape(config: &DeviceConfig) -> DeviceConfig {
+fn table_settings(config: &DeviceConfig) -> DeviceConfig {
     DeviceConfig {
         count: 0,
         duration_ns: 0,
@@ -204,7 +208,7 @@ fn shape(config: &DeviceConfig) -> DeviceConfig {
 
 /// The frames of a device in the form of a stream.
 #[must_use]
-pub fn table(recipe: &Recipe, paced: bool) -> StreamProgram {
+pub fn build_program(recipe: &Recipe, paced: bool) -> StreamProgram {
     let draws = |turn: &PlaceSelection| match *turn {
         PlaceSelection::Drawn { state, stride, .. } => Some(Draw { state, stride }),
         PlaceSelection::InOrder { .. } => None,

@@ -8,9 +8,11 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_pktgen_device::{DeviceTime, Walker};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue};
 
-use super::offload::{SOON_NS, Taken};
-use super::{AWAKE_NS, DeviceEnd, DeviceHandle, DeviceOffload, DeviceOutcome, DeviceTurn, Next};
-use crate::{Clock, Control, CounterValues};
+use super::offload::{OffloadTurn, SOON_NS};
+use super::{
+    AWAKE_NS, DeviceEnd, DeviceHandle, DeviceNext, DeviceOffload, DeviceOutcome, DeviceTurn,
+};
+use crate::{Clock, CounterValues, TrafficControl};
 
 /// Time for frames in flight after the end, and for late calls after the duration.
 const FLIGHT_NS: u64 = 20_000_000;
@@ -39,7 +41,7 @@ pub fn device_sender<Q: QueuePair + 'static, C: Clock + Send + 'static>(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum DevicePhase {
     /// The start is not known, or not reached.
     Before,
     Run,
@@ -52,14 +54,14 @@ enum Phase {
 
 /// Reason for the end of a device.
 #[derive(Debug, Default)]
-struct End {
+struct DeviceEndReason {
     fault: Option<PortError>,
     link_down: bool,
 }
 
 /// Frames handed to the port and returned by it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct FrameTally {
     handed_frames: u64,
     handed_octets: u64,
     refused_frames: u64,
@@ -68,7 +70,7 @@ struct Tally {
     returned_octets: u64,
 }
 
-impl Tally {
+impl FrameTally {
     const fn offered_frames(&self) -> u64 {
         self.handed_frames - self.refused_frames - self.withdrawn_frames
     }
@@ -79,11 +81,11 @@ impl Tally {
 }
 
 /// Reports the end of the device, even if its worker panics.
-struct Ending(Arc<DeviceHandle>);
+struct DeviceEndGuard(Arc<DeviceHandle>);
 
-impl Drop for Ending {
+impl Drop for DeviceEndGuard {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.mark_ended();
     }
 }
 
@@ -91,14 +93,14 @@ struct DeviceSender<Q, C> {
     pair: Q,
     clock: C,
     walker: Walker,
-    handle: Ending,
+    handle: DeviceEndGuard,
     generation: u64,
-    phase: Phase,
+    phase: DevicePhase,
     started_ns: u64,
     stopped_ns: u64,
     /// Time of the next due event.
     wake_ns: u64,
-    tally: Tally,
+    tally: FrameTally,
     /// Frames in flight after the last turn.
     in_flight: usize,
     /// Start of the current wait.
@@ -112,7 +114,7 @@ struct DeviceSender<Q, C> {
     published_ns: u64,
     /// Progress changed since it was published.
     unpublished: bool,
-    end: End,
+    end: DeviceEndReason,
     expected: Turns,
     lateness: Lateness,
     /// Set while the port sends autonomously.
@@ -127,7 +129,7 @@ struct DeviceSender<Q, C> {
 }
 
 /// Results of a flush.
-struct Flushed {
+struct FlushResult {
     /// Returned frames.
     refused: usize,
     /// Time at which the port had finished.
@@ -141,13 +143,13 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             pair,
             clock,
             walker,
-            handle: Ending(handle),
+            handle: DeviceEndGuard(handle),
             generation: 0,
-            phase: Phase::Before,
+            phase: DevicePhase::Before,
             started_ns: 0,
             stopped_ns: 0,
             wake_ns: u64::MAX,
-            tally: Tally::default(),
+            tally: FrameTally::default(),
             in_flight: 0,
             waiting_since: None,
             idle_ns: 0,
@@ -158,7 +160,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             busy_turns: 0,
             published_ns: 0,
             unpublished: true,
-            end: End::default(),
+            end: DeviceEndReason::default(),
             expected: Turns::default(),
             lateness: Lateness::default(),
             offload: None,
@@ -170,33 +172,33 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     }
 
     #[cold]
-    fn before(&mut self, control: &Control, now_ns: u64) -> Next {
+    fn wait_for_start(&mut self, control: &TrafficControl, now_ns: u64) -> DeviceNext {
         let at_ns = control.start_at_mono_ns.load(Ordering::Acquire);
         if self.handle.0.wants_stop() || control.stop.load(Ordering::Relaxed) {
-            self.begin(now_ns);
-            return self.done(now_ns);
+            self.begin_at(now_ns);
+            return self.finish_sending(now_ns);
         }
         if at_ns == u64::MAX {
-            return Next::Until(now_ns.saturating_add(RETRY_NS + AWAKE_NS));
+            return DeviceNext::Until(now_ns.saturating_add(RETRY_NS + AWAKE_NS));
         }
-        self.begin(at_ns);
+        self.begin_at(at_ns);
         let (len, limit) = (self.walker.config().largest_frame(), self.capacity());
         if len > limit {
             self.fits_not(len, now_ns);
-            return self.done(now_ns.max(at_ns));
+            return self.finish_sending(now_ns.max(at_ns));
         }
         if now_ns < at_ns {
-            Next::Until(at_ns)
+            DeviceNext::Until(at_ns)
         } else {
-            Next::Turn
+            DeviceNext::Turn
         }
     }
 
-    fn begin(&mut self, at_ns: u64) {
+    fn begin_at(&mut self, at_ns: u64) {
         self.started_ns = at_ns;
         self.wake_ns = at_ns;
         self.walker.started(at_ns);
-        self.phase = Phase::Run;
+        self.phase = DevicePhase::Run;
     }
 
     fn capacity(&mut self) -> u64 {
@@ -224,7 +226,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             self.wake_ns = self.wake_ns.min(now_ns).max(self.started_ns);
             self.unpublished = true;
         }
-        self.handle.0.refuse(refusal);
+        self.handle.0.record_refusal(refusal);
     }
 
     fn take_over(&mut self, config: &DeviceConfig, elapsed_ns: u64) -> Result<(), String> {
@@ -242,14 +244,14 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     }
 
     /// Lets the port send autonomously. Returns `None` if the queue pair must send.
-    fn step_offload(&mut self, now_ns: u64) -> Result<Option<Next>, PortError> {
-        if self.phase != Phase::Run || self.in_flight > 0 {
+    fn step_offload(&mut self, now_ns: u64) -> Result<Option<DeviceNext>, PortError> {
+        if self.phase != DevicePhase::Run || self.in_flight > 0 {
             return Ok(None);
         }
         let Some(offload) = &mut self.offload else {
             return Ok(None);
         };
-        if !offload.fits(&self.walker) {
+        if !offload.matches_settings(&self.walker) {
             if self.walker.in_hand() > 0 {
                 // The packet was built with the previous settings and keeps their number of copies.
                 return Ok(None);
@@ -257,7 +259,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             return match offload.reload(&self.walker) {
                 Ok(()) => {
                     self.handle.0.stop_by(&offload.halt);
-                    Ok(Some(Next::Turn))
+                    Ok(Some(DeviceNext::Turn))
                 }
                 Err(why) => self.leave_to_queue(why).map(|()| None),
             };
@@ -271,7 +273,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         let is_free = delay.shown_ns == 0;
         let over = elapsed_ns >= end_ns;
         if over && (is_free || delay.is_never() || elapsed_ns - end_ns >= FLIGHT_NS) {
-            self.let_fly(now_ns);
+            self.wait_in_flight(now_ns);
             return Ok(Some(self.next(now_ns, false)));
         }
         if delay.is_never() {
@@ -284,7 +286,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         }
         if frames == 0 {
             if over {
-                self.let_fly(now_ns);
+                self.wait_in_flight(now_ns);
             }
             self.wake_ns = self.started_ns.saturating_add(end_ns);
             return Ok(Some(self.next(now_ns, false)));
@@ -315,7 +317,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             Ok(()) => {}
             Err(error @ PortError::Unsupported { .. }) => {
                 self.leave_to_queue(error.to_string())?;
-                return Ok(Some(Next::Turn));
+                return Ok(Some(DeviceNext::Turn));
             }
             Err(error) => return Err(error),
         }
@@ -327,7 +329,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     }
 
     /// Accounts for the frames that the port sent.
-    fn note_offload(&mut self, taken: &Taken, wall_minus_mono: u64) {
+    fn note_offload(&mut self, taken: &OffloadTurn, wall_minus_mono: u64) {
         let tally = &mut self.tally;
         tally.handed_frames += taken.frames;
         tally.handed_octets += taken.octets;
@@ -411,14 +413,14 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
 
     /// Sends what is due and handles returned frames.
     #[inline]
-    fn step(&mut self, now_ns: u64) -> Result<Next, PortError> {
+    fn step(&mut self, now_ns: u64) -> Result<DeviceNext, PortError> {
         if self.offload.is_some()
             && let Some(next) = self.step_offload(now_ns)?
         {
             return Ok(next);
         }
         let filled = match self.phase {
-            Phase::Run if now_ns >= self.wake_ns => self.fill(now_ns),
+            DevicePhase::Run if now_ns >= self.wake_ns => self.fill(now_ns),
             _ => 0,
         };
         if filled == 0 && self.in_flight == 0 {
@@ -445,7 +447,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         let is_free = delay.shown_ns == 0;
         if elapsed_ns >= end_ns && (is_free || delay.is_never() || elapsed_ns - end_ns >= FLIGHT_NS)
         {
-            self.let_fly(now_ns);
+            self.wait_in_flight(now_ns);
             return 0;
         }
         if delay.is_never() {
@@ -502,7 +504,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         } else if next_due_ns == 0 {
             self.note_backlog(filled, horizon_ns, is_free);
         } else if next_due_ns >= end_ns && elapsed_ns >= end_ns {
-            self.let_fly(now_ns);
+            self.wait_in_flight(now_ns);
         } else {
             self.wake_ns = self.started_ns.saturating_add(next_due_ns.min(end_ns));
             self.note_caught_up(filled, is_free);
@@ -517,7 +519,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             port: self.walker.config().name.clone(),
             what: format!("packet size {len} exceeds {limit}"),
         });
-        self.let_fly(now_ns);
+        self.wait_in_flight(now_ns);
     }
 
     #[inline]
@@ -537,7 +539,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     }
 
     #[inline]
-    fn flush(&mut self, now_ns: u64, filled: usize) -> Result<Flushed, PortError> {
+    fn flush(&mut self, now_ns: u64, filled: usize) -> Result<FlushResult, PortError> {
         let result = self.pair.tx().flush();
         let refused = self.take_refused();
         // Compared with the state after the last turn: `lend` may have reclaimed frames too.
@@ -552,7 +554,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         if ended > refused {
             self.last_departure_ns = Some(at_ns);
         }
-        result.map(|()| Flushed { refused, at_ns })
+        result.map(|()| FlushResult { refused, at_ns })
     }
 
     #[inline]
@@ -570,14 +572,14 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
 
     /// Selects the next step. `went_well`: the port has just accepted frames.
     #[inline]
-    fn next(&mut self, now_ns: u64, went_well: bool) -> Next {
+    fn next(&mut self, now_ns: u64, went_well: bool) -> DeviceNext {
         match self.phase {
-            Phase::Run if self.walker.has_reached_count() && self.in_flight == 0 => {
-                return self.done(now_ns);
+            DevicePhase::Run if self.walker.has_reached_count() && self.in_flight == 0 => {
+                return self.finish_sending(now_ns);
             }
-            Phase::Run if self.wake_ns <= now_ns && went_well => return Next::Turn,
-            Phase::Flight { until_ns } if self.in_flight == 0 || now_ns >= until_ns => {
-                return self.done(now_ns);
+            DevicePhase::Run if self.wake_ns <= now_ns && went_well => return DeviceNext::Turn,
+            DevicePhase::Flight { until_ns } if self.in_flight == 0 || now_ns >= until_ns => {
+                return self.finish_sending(now_ns);
             }
             _ => {}
         }
@@ -585,9 +587,9 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             .get_or_insert(now_ns.max(self.started_ns));
         if self.in_flight > 0 || self.wake_ns <= now_ns {
             // The port is full: let other threads run before the next attempt.
-            return Next::Pause;
+            return DeviceNext::Pause;
         }
-        Next::Until(self.wake_ns)
+        DeviceNext::Until(self.wake_ns)
     }
 
     fn end_of_wait(&mut self, now_ns: u64) {
@@ -597,8 +599,8 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     }
 
     #[inline]
-    fn expect(&mut self, next: Next) {
-        if let Next::Until(at_ns) = next {
+    fn expect_wake(&mut self, next: DeviceNext) {
+        if let DeviceNext::Until(at_ns) = next {
             self.expected.sleep_until(at_ns);
         }
     }
@@ -607,7 +609,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
     /// end of the duration.
     #[cold]
     fn was_away(&mut self, now_ns: u64, away_ns: u64) {
-        if self.phase != Phase::Run || now_ns < self.started_ns {
+        if self.phase != DevicePhase::Run || now_ns < self.started_ns {
             return;
         }
         let duration_ns = self.walker.config().duration_ns;
@@ -625,18 +627,18 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
 
     /// Stops handing out frames.
     #[cold]
-    fn let_fly(&mut self, now_ns: u64) {
-        if self.phase == Phase::Run {
-            self.phase = Phase::Flight {
+    fn wait_in_flight(&mut self, now_ns: u64) {
+        if self.phase == DevicePhase::Run {
+            self.phase = DevicePhase::Flight {
                 until_ns: now_ns.saturating_add(FLIGHT_NS),
             };
         }
     }
 
     #[cold]
-    fn done(&mut self, now_ns: u64) -> Next {
-        if self.phase != Phase::Done {
-            self.phase = Phase::Done;
+    fn finish_sending(&mut self, now_ns: u64) -> DeviceNext {
+        if self.phase != DevicePhase::Done {
+            self.phase = DevicePhase::Done;
             self.end_of_wait(now_ns);
             self.stopped_ns = now_ns.max(self.started_ns);
             self.take_refused();
@@ -650,17 +652,17 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             walker.withdrawn(withdrawn);
             self.in_flight = 0;
         }
-        Next::Done
+        DeviceNext::Done
     }
 
     #[cold]
-    fn failed(&mut self, error: PortError) -> Next {
+    fn end_with_error(&mut self, error: PortError) -> DeviceNext {
         let now_ns = self.clock.monotonic_ns();
         match error {
             PortError::LinkDown { .. } => self.end.link_down = true,
             error => self.end.fault = Some(error),
         }
-        self.done(now_ns)
+        self.finish_sending(now_ns)
     }
 
     /// Publishes the progress. `lasting`: this is the final update, so it waits for readers.
@@ -676,7 +678,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.walker
             .stopped(if lasting { self.stopped_ns } else { now_ns });
         if lasting {
-            self.handle.0.show(self.walker.progress());
+            self.handle.0.publish(self.walker.progress());
         } else {
             self.handle.0.try_show(self.walker.progress());
         }
@@ -720,7 +722,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
 }
 
 impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
-    fn turn(&mut self, control: &Control) -> Next {
+    fn turn(&mut self, control: &TrafficControl) -> DeviceNext {
         let now_ns = self.clock.monotonic_ns();
         if self.turns == 0 {
             self.expected
@@ -728,12 +730,13 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
         }
         self.turns += 1;
         let away_ns = self.expected.begin(now_ns);
-        let began = (self.phase == Phase::Before).then(|| self.before(control, now_ns));
+        let began =
+            (self.phase == DevicePhase::Before).then(|| self.wait_for_start(control, now_ns));
         if self.lateness.away(now_ns, away_ns) {
             self.was_away(now_ns, away_ns);
         }
         if let Some(next) = began {
-            self.expect(next);
+            self.expect_wake(next);
             return next;
         }
         let generation = self.handle.0.generation();
@@ -742,23 +745,23 @@ impl<Q: QueuePair, C: Clock> DeviceTurn for DeviceSender<Q, C> {
             self.reconfigure(now_ns);
         }
         if self.handle.0.wants_stop() || control.stop.load(Ordering::Relaxed) {
-            self.let_fly(now_ns);
+            self.wait_in_flight(now_ns);
         }
         let next = match self.step(now_ns) {
             Ok(next) => next,
-            Err(error) => self.failed(error),
+            Err(error) => self.end_with_error(error),
         };
-        let sleeps = matches!(next, Next::Until(at_ns) if at_ns > now_ns + AWAKE_NS);
+        let sleeps = matches!(next, DeviceNext::Until(at_ns) if at_ns > now_ns + AWAKE_NS);
         if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS || self.unpublished && sleeps {
             self.publish(now_ns, false);
         }
-        self.expect(next);
+        self.expect_wake(next);
         next
     }
 
     fn finish(mut self: Box<Self>) -> DeviceOutcome {
         let now_ns = self.clock.monotonic_ns();
-        self.done(now_ns);
+        self.finish_sending(now_ns);
         self.publish(self.stopped_ns, true);
         self.handle.0.show_end(DeviceEnd {
             walker: self.walker.clone(),

@@ -16,7 +16,7 @@ use crate::modify::Modifier;
 
 /// Sums over the changing parts of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums {
+pub(crate) struct ChecksumSums {
     /// Sum over the IPv4 header.
     pub(crate) ip: u64,
     /// Sum over the layer-4 segment and its pseudo header.
@@ -25,7 +25,7 @@ pub(crate) struct Sums {
 
 /// Ranges covered by the checksums of a frame, as offsets from its first byte.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Covered {
+pub(crate) struct CoveredRanges {
     ip: Option<Range<usize>>,
     ip_checksum: Option<usize>,
     l4: Option<Range<usize>>,
@@ -33,7 +33,7 @@ pub(crate) struct Covered {
     pseudo: Option<Range<usize>>,
 }
 
-impl Covered {
+impl CoveredRanges {
     /// Ranges according to the layout of a frame.
     pub(crate) fn new(layout: &StackLayout, ipv6: bool, icmp: bool) -> Self {
         let l4 = layout.l4_checksum.and(layout.l4).map(|l4| l4..layout.end);
@@ -71,19 +71,19 @@ impl Covered {
 pub(crate) struct FieldSlot {
     at: usize,
     shift: u32,
-    bits: Bits,
+    bits: FieldBits,
 }
 
 #[derive(Clone, Debug)]
-enum Bits {
+enum FieldBits {
     /// Up to 8 bytes.
-    Narrow(Narrow),
+    Narrow(NarrowField),
     /// The 16 bytes of an IPv6 address, by halves.
-    Wide { high: Narrow, low: Narrow },
+    Wide { high: NarrowField, low: NarrowField },
 }
 
 /// Source of the values of a field.
-pub(crate) trait Values {
+pub(crate) trait ValueSource {
     /// Next value, for a field of up to 64 bits.
     fn next(&mut self) -> u64;
 
@@ -91,7 +91,7 @@ pub(crate) trait Values {
     fn next_wide(&mut self) -> u128;
 }
 
-impl Values for Modifier {
+impl ValueSource for Modifier {
     #[inline]
     fn next(&mut self) -> u64 {
         Self::next(self)
@@ -105,7 +105,7 @@ impl Values for Modifier {
 
 /// Up to 8 bytes as one big-endian number.
 #[derive(Clone, Debug)]
-struct Narrow {
+struct NarrowField {
     width: u8,
     /// Written bits.
     mask: u64,
@@ -119,16 +119,16 @@ struct Narrow {
     odd: u32,
 }
 
-const fn ones(width: u8) -> u64 {
+const fn ones_mask(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * width as u32)
 }
 
-impl Narrow {
+impl NarrowField {
     fn new(width: u8, mask: u64) -> Self {
         Self {
             width,
             mask,
-            whole: mask == ones(width),
+            whole: mask == ones_mask(width),
             ip: 0,
             l4: 0,
             odd: 0,
@@ -140,13 +140,13 @@ impl Narrow {
     }
 
     /// Excludes bits that are already taken, takes the rest, and determines the checksums that cover them.
-    fn settle(&mut self, at: usize, taken: &mut BTreeMap<usize, u8>, covered: &Covered) {
+    fn claim_bits(&mut self, at: usize, taken: &mut BTreeMap<usize, u8>, covered: &CoveredRanges) {
         for i in 0..usize::from(self.width) {
             let bits = taken.entry(at + i).or_default();
             self.mask &= !(u64::from(*bits) << self.byte_shift(i));
             *bits |= (self.mask >> self.byte_shift(i)) as u8;
         }
-        self.whole = self.mask == ones(self.width);
+        self.whole = self.mask == ones_mask(self.width);
         for i in 0..usize::from(self.width) {
             let byte = self.mask & (0xff << self.byte_shift(i));
             self.ip |= if covered.by_ip(at + i) { byte } else { 0 };
@@ -160,30 +160,30 @@ impl Narrow {
     }
 
     #[inline(always)]
-    fn write(&self, frame: &mut [u8], at: usize, value: u64, sums: &mut Sums) {
+    fn write(&self, frame: &mut [u8], at: usize, value: u64, sums: &mut ChecksumSums) {
         let word = value & self.mask;
         // Fields of more than 32 bits under a checksum never get here, so nothing overflows.
         sums.ip += (word & self.ip) << self.odd;
         sums.l4 += (word & self.l4) << self.odd;
         match self.width {
-            1 => self.put::<1>(frame, at, word),
-            2 => self.put::<2>(frame, at, word),
-            4 => self.put::<4>(frame, at, word),
-            _ => self.put::<6>(frame, at, word),
+            1 => self.write_bits::<1>(frame, at, word),
+            2 => self.write_bits::<2>(frame, at, word),
+            4 => self.write_bits::<4>(frame, at, word),
+            _ => self.write_bits::<6>(frame, at, word),
         }
     }
 
     /// Half an IPv6 address.
     #[inline]
-    fn write_half(&self, frame: &mut [u8], at: usize, value: u64, sums: &mut Sums) {
+    fn write_half(&self, frame: &mut [u8], at: usize, value: u64, sums: &mut ChecksumSums) {
         let word = value & self.mask;
         sums.l4 += (word & self.l4) >> 32;
         sums.l4 += word & self.l4 & 0xffff_ffff;
-        self.put::<8>(frame, at, word);
+        self.write_bits::<8>(frame, at, word);
     }
 
     #[inline]
-    fn put<const N: usize>(&self, frame: &mut [u8], at: usize, mut word: u64) {
+    fn write_bits<const N: usize>(&self, frame: &mut [u8], at: usize, mut word: u64) {
         let field: &mut [u8; N] = (&mut frame[at..at + N])
             .try_into()
             .expect("a slice of N bytes");
@@ -208,16 +208,16 @@ impl FieldSlot {
         Self {
             at,
             shift,
-            bits: Bits::Narrow(Narrow::new(width, mask)),
+            bits: FieldBits::Narrow(NarrowField::new(width, mask)),
         }
     }
 
     fn wide(at: usize) -> Self {
-        let half = Narrow::new(8, u64::MAX);
+        let half = NarrowField::new(8, u64::MAX);
         Self {
             at,
             shift: 0,
-            bits: Bits::Wide {
+            bits: FieldBits::Wide {
                 high: half.clone(),
                 low: half,
             },
@@ -226,7 +226,7 @@ impl FieldSlot {
 
     /// The slot of `field` in frames of this layout; `None` if they have no such field. `tcp` and `icmp` select layer
     /// 4.
-    pub(crate) fn of(
+    pub(crate) fn for_field(
         field: Field,
         layout: &StackLayout,
         ipv6: bool,
@@ -287,8 +287,8 @@ impl FieldSlot {
     /// Restricts writes to these bits of the field.
     pub(crate) fn masked(mut self, mask: u128) -> Self {
         match &mut self.bits {
-            Bits::Narrow(bits) => bits.mask &= (mask as u64) << self.shift,
-            Bits::Wide { high, low } => {
+            FieldBits::Narrow(bits) => bits.mask &= (mask as u64) << self.shift,
+            FieldBits::Wide { high, low } => {
                 high.mask &= (mask >> 64) as u64;
                 low.mask &= mask as u64;
             }
@@ -298,15 +298,19 @@ impl FieldSlot {
 
     /// Excludes bits that other slots have taken, takes the rest, and determines the checksums that cover them. Call it
     /// for the last write first, so that this write wins. Returns true if any bit is left.
-    pub(crate) fn settle(&mut self, taken: &mut BTreeMap<usize, u8>, covered: &Covered) -> bool {
+    pub(crate) fn claim_bits(
+        &mut self,
+        taken: &mut BTreeMap<usize, u8>,
+        covered: &CoveredRanges,
+    ) -> bool {
         match &mut self.bits {
-            Bits::Narrow(bits) => {
-                bits.settle(self.at, taken, covered);
+            FieldBits::Narrow(bits) => {
+                bits.claim_bits(self.at, taken, covered);
                 bits.mask != 0
             }
-            Bits::Wide { high, low } => {
-                high.settle(self.at, taken, covered);
-                low.settle(self.at + 8, taken, covered);
+            FieldBits::Wide { high, low } => {
+                high.claim_bits(self.at, taken, covered);
+                low.claim_bits(self.at + 8, taken, covered);
                 high.mask != 0 || low.mask != 0
             }
         }
@@ -315,8 +319,8 @@ impl FieldSlot {
     /// Zeros the bits that will be written, as required for the sums of a template.
     pub(crate) fn clear(&self, frame: &mut [u8]) {
         match &self.bits {
-            Bits::Narrow(bits) => bits.clear(frame, self.at),
-            Bits::Wide { high, low } => {
+            FieldBits::Narrow(bits) => bits.clear(frame, self.at),
+            FieldBits::Wide { high, low } => {
                 high.clear(frame, self.at);
                 low.clear(frame, self.at + 8);
             }
@@ -324,27 +328,27 @@ impl FieldSlot {
     }
 
     /// Offset of the end of the field.
-    pub(crate) fn end(&self) -> usize {
+    pub(crate) fn end_offset(&self) -> usize {
         self.at
             + match &self.bits {
-                Bits::Narrow(bits) => usize::from(bits.width),
-                Bits::Wide { .. } => 16,
+                FieldBits::Narrow(bits) => usize::from(bits.width),
+                FieldBits::Wide { .. } => 16,
             }
     }
 
     /// The field as a table for a port with an offload. Of an IPv6 address this is the lower half; the upper half,
     /// `above`, is the same in all frames and goes into the templates.
-    pub(crate) fn table(
+    pub(crate) fn program(
         &self,
         values: FieldValues,
         above: u64,
         templates: &mut [HeaderTemplate],
     ) -> FieldProgram {
         let (at, bits) = match &self.bits {
-            Bits::Narrow(bits) => (self.at, bits),
-            Bits::Wide { high, low } => {
+            FieldBits::Narrow(bits) => (self.at, bits),
+            FieldBits::Wide { high, low } => {
                 for template in templates {
-                    let mut sums = Sums {
+                    let mut sums = ChecksumSums {
                         ip: 0,
                         l4: template.l4_sum.into(),
                     };
@@ -369,10 +373,17 @@ impl FieldSlot {
     /// Writes the next value and adds it to the sums.
     // Always inlined, like the inner write: calls would take a third of the 60 instructions.
     #[inline(always)]
-    pub(crate) fn write(&self, frame: &mut [u8], values: &mut impl Values, sums: &mut Sums) {
+    pub(crate) fn write(
+        &self,
+        frame: &mut [u8],
+        values: &mut impl ValueSource,
+        sums: &mut ChecksumSums,
+    ) {
         match &self.bits {
-            Bits::Narrow(bits) => bits.write(frame, self.at, values.next() << self.shift, sums),
-            Bits::Wide { high, low } => {
+            FieldBits::Narrow(bits) => {
+                bits.write(frame, self.at, values.next() << self.shift, sums)
+            }
+            FieldBits::Wide { high, low } => {
                 let value = values.next_wide();
                 high.write_half(frame, self.at, (value >> 64) as u64, sums);
                 low.write_half(frame, self.at + 8, value as u64, sums);
@@ -383,24 +394,24 @@ impl FieldSlot {
     /// Returns true if writes change the IPv4 header checksum.
     pub(crate) fn moves_ip(&self) -> bool {
         match &self.bits {
-            Bits::Narrow(bits) => bits.ip != 0,
-            Bits::Wide { high, low } => high.ip | low.ip != 0,
+            FieldBits::Narrow(bits) => bits.ip != 0,
+            FieldBits::Wide { high, low } => high.ip | low.ip != 0,
         }
     }
 
     /// Returns true if writes change the layer-4 checksum.
     pub(crate) fn moves_l4(&self) -> bool {
         match &self.bits {
-            Bits::Narrow(bits) => bits.l4 != 0,
-            Bits::Wide { high, low } => high.l4 | low.l4 != 0,
+            FieldBits::Narrow(bits) => bits.l4 != 0,
+            FieldBits::Wide { high, low } => high.l4 | low.l4 != 0,
         }
     }
 
     /// Returns true if it writes into the checksum field at `at`.
-    pub(crate) fn hits(&self, at: usize) -> bool {
+    pub(crate) fn writes_at(&self, at: usize) -> bool {
         let width = match &self.bits {
-            Bits::Narrow(bits) => usize::from(bits.width),
-            Bits::Wide { .. } => 16,
+            FieldBits::Narrow(bits) => usize::from(bits.width),
+            FieldBits::Wide { .. } => 16,
         };
         self.at < at + 2 && at < self.at + width
     }
@@ -413,7 +424,7 @@ mod tests {
 
     struct Always(u128);
 
-    impl Values for Always {
+    impl ValueSource for Always {
         fn next(&mut self) -> u64 {
             self.0 as u64
         }
@@ -425,18 +436,18 @@ mod tests {
 
     fn settled(fields: &[(Field, u128)]) -> Vec<FieldSlot> {
         let layout = Stack::udp4([1, 2, 3, 4], [5, 6, 7, 8], 9, 10).layout(60);
-        let covered = Covered::new(&layout, false, false);
+        let covered = CoveredRanges::new(&layout, false, false);
         let mut taken = BTreeMap::new();
         let mut slots: Vec<FieldSlot> = fields
             .iter()
             .map(|(field, mask)| {
-                FieldSlot::of(*field, &layout, false, false, false)
+                FieldSlot::for_field(*field, &layout, false, false, false)
                     .unwrap()
                     .masked(*mask)
             })
             .collect();
         for slot in slots.iter_mut().rev() {
-            slot.settle(&mut taken, &covered);
+            slot.claim_bits(&mut taken, &covered);
         }
         slots
     }
@@ -455,7 +466,7 @@ mod tests {
             ),
         ]);
         let mut frame = vec![0xee; 60];
-        let mut sums = Sums { ip: 0, l4: 0 };
+        let mut sums = ChecksumSums { ip: 0, l4: 0 };
         for (slot, value) in slots.iter().zip([0x1234u128, 0xabcd, 0xff]) {
             slot.clear(&mut frame);
             slot.write(&mut frame, &mut Always(value), &mut sums);
@@ -476,7 +487,7 @@ mod tests {
             u128::MAX,
         )]);
         let mut frame = vec![0; 60];
-        let mut sums = Sums { ip: 0, l4: 0 };
+        let mut sums = ChecksumSums { ip: 0, l4: 0 };
         slots[0].write(&mut frame, &mut Always(0x12_34), &mut sums);
         let sum = |range: Range<usize>| wb_wire::checksum::sum(&frame[range]);
         assert_eq!(u64::from(wb_wire::checksum::fold(sums.ip)), sum(14..34));

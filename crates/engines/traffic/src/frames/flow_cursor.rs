@@ -46,7 +46,7 @@ impl FlowCursor {
     }
 
     /// The walk as a table, from the worker's first flow on.
-    pub(crate) fn table(&self, first_flow: u32) -> FlowWalk {
+    pub(crate) fn walk_table(&self, first_flow: u32) -> FlowWalk {
         FlowWalk {
             first_flow,
             worker: self.first,
@@ -62,12 +62,12 @@ impl FlowCursor {
 
     /// Continues from the position that a port reached with that table: this flow, after this number of rounds. The
     /// 5-tuple does not change.
-    pub(crate) fn resume(&mut self, flow: u32, round: u64) {
+    pub(crate) fn resume_at(&mut self, flow: u32, round: u64) {
         (self.flow, self.round) = (flow, round);
     }
 
     /// Maximum value of a digit.
-    pub(crate) fn most(&self, digit: usize) -> u32 {
+    pub(crate) fn max_digit(&self, digit: usize) -> u32 {
         self.radix[digit] - 1
     }
 
@@ -93,12 +93,12 @@ impl FlowCursor {
 
     /// 5-tuple of the next frame, as offsets from the first value of each range.
     #[inline]
-    pub(crate) fn digit(&self, i: usize) -> u32 {
+    pub(crate) fn tuple_offset(&self, i: usize) -> u32 {
         self.digits[i]
     }
 
     /// The offsets that change from flow to flow.
-    pub(crate) fn changing(&self) -> [bool; DIGITS] {
+    pub(crate) fn changing_offsets(&self) -> [bool; DIGITS] {
         self.radix.map(|radix| self.moves && radix > 1)
     }
 
@@ -193,8 +193,8 @@ mod tests {
                 let now = (
                     cursor.flow(),
                     cursor.sequence(),
-                    cursor.digit(0),
-                    cursor.digit(2),
+                    cursor.tuple_offset(0),
+                    cursor.tuple_offset(2),
                 );
                 cursor.advance();
                 now
@@ -213,7 +213,7 @@ mod tests {
             ]
         );
         assert_eq!(cursor.frames_per_flow(), [2, 1, 1, 1, 1, 1]);
-        assert_eq!(cursor.changing(), [true, false, true, false]);
+        assert_eq!(cursor.changing_offsets(), [true, false, true, false]);
     }
 
     #[test]
@@ -221,7 +221,11 @@ mod tests {
         for worker in 0..4 {
             let cursor = FlowCursor::new(&stream("10-19", "10.0.0.1", Some(1)), 4, worker, 4);
             assert_eq!(
-                (cursor.flow(), cursor.digit(0), cursor.changing()),
+                (
+                    cursor.flow(),
+                    cursor.tuple_offset(0),
+                    cursor.changing_offsets()
+                ),
                 (worker, 0, [false; 4])
             );
         }
@@ -240,9 +244,9 @@ mod tests {
                     let flow = worker + (i % ours) * workers;
                     prop_assert_eq!((cursor.flow(), cursor.sequence()), (flow, i / ours));
                     let number = flow % (u32::from(ports) * u32::from(addresses));
-                    prop_assert_eq!(cursor.digit(0), number % u32::from(ports));
-                    prop_assert_eq!(cursor.digit(2), number / u32::from(ports));
-                    tuples.insert((cursor.digit(0), cursor.digit(2)));
+                    prop_assert_eq!(cursor.tuple_offset(0), number % u32::from(ports));
+                    prop_assert_eq!(cursor.tuple_offset(2), number / u32::from(ports));
+                    tuples.insert((cursor.tuple_offset(0), cursor.tuple_offset(2)));
                     cursor.advance();
                 }
             }

@@ -26,15 +26,15 @@ use wb_port::Slot;
 use wb_wire::checksum::{self, finish, fold};
 use wb_wire::{PktgenTag, Tag};
 
-use crate::modify::{Modifier, Share};
+use crate::modify::{Modifier, WorkerShare};
 use crate::random::Random;
 use crate::{CompileError, StreamSpec};
 
-pub use stack::extensions;
+pub use stack::extension_headers;
 
-use field_slot::{Covered, FieldSlot, Sums, Values};
+use field_slot::{ChecksumSums, CoveredRanges, FieldSlot, ValueSource};
 pub(crate) use flow_cursor::FlowCursor;
-use sizes::Sizes;
+use sizes::SizeSequence;
 
 const LEN_BITS: u32 = 15;
 const INDEX_BITS: u32 = 14;
@@ -47,9 +47,9 @@ pub(crate) const MOST_FRAMES: usize = 1 << FRAMES_BITS;
 
 /// Upper part of the cookies of some frames.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark(u64);
+pub(crate) struct CookieMark(u64);
 
-impl Mark {
+impl CookieMark {
     /// Mark for frames number `frames` of the sender with this number (not 0).
     pub(crate) fn new(sender: u64, frames: usize) -> Self {
         let shift = LEN_BITS + INDEX_BITS;
@@ -62,14 +62,14 @@ impl Mark {
     }
 
     /// The cookie of a frame that is identified by its number alone.
-    pub(crate) fn numbered(self, frame: usize) -> u64 {
+    pub(crate) fn numbered_cookie(self, frame: usize) -> u64 {
         self.0 | (frame as u64 & !FRAMES_MASK)
     }
 }
 
 /// Contents of a frame's tag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
+pub(crate) struct TagContents {
     /// Flow, as on the wire.
     pub(crate) flow: u32,
     /// Number in the flow.
@@ -87,12 +87,12 @@ struct TupleField {
 }
 
 /// Value of a 5-tuple field in one frame.
-struct Offset {
+struct TupleOffset {
     first: u128,
     offset: u32,
 }
 
-impl Values for Offset {
+impl ValueSource for TupleOffset {
     #[inline]
     fn next(&mut self) -> u64 {
         self.first as u64 + u64::from(self.offset)
@@ -106,22 +106,22 @@ impl Values for Offset {
 
 /// Template of one size.
 #[derive(Clone, Debug)]
-struct Template {
+struct FrameTemplate {
     len: u32,
-    sums: Sums,
+    sums: ChecksumSums,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Frames {
-    mark: Mark,
+pub(crate) struct StreamFrames {
+    mark: CookieMark,
     /// Bytes up to the end of the tag, for each template.
     headers: Box<[u8]>,
     header_len: usize,
     /// Bytes after the tag, as long as the longest frame needs.
     payload: Box<[u8]>,
-    templates: Box<[Template]>,
-    sizes: Sizes,
+    templates: Box<[FrameTemplate]>,
+    sizes: SizeSequence,
     tuple: Box<[TupleField]>,
     fields: Vec<(FieldSlot, Modifier)>,
     tag: TagKind,
@@ -134,9 +134,9 @@ pub(crate) struct Frames {
 
 /// Parameters for building frames, in addition to the stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Build {
-    pub(crate) mark: Mark,
-    pub(crate) share: Share,
+pub(crate) struct BuildContext {
+    pub(crate) mark: CookieMark,
+    pub(crate) share: WorkerShare,
     pub(crate) seed: u64,
     /// Number of the stream, which selects its random numbers.
     pub(crate) number: usize,
@@ -147,24 +147,24 @@ pub(crate) struct Build {
 }
 
 /// A worker's walk through the flows of a stream.
-pub(crate) fn cursor_of(spec: &StreamSpec, share: Share) -> FlowCursor {
+pub(crate) fn cursor_of(spec: &StreamSpec, share: WorkerShare) -> FlowCursor {
     let flows = match spec.stream.tag {
         TagKind::Wirebench => spec.flows,
         TagKind::Pktgen | TagKind::None => spec.stream.flow_count(),
     };
-    stack::cursor(&spec.stream, flows, share)
+    stack::worker_cursor(&spec.stream, flows, share)
 }
 
-impl Frames {
+impl StreamFrames {
     pub(crate) fn new(
         spec: &StreamSpec,
         cursor: &FlowCursor,
-        build: &Build,
+        build: &BuildContext,
     ) -> Result<Self, CompileError> {
         let stream = &spec.stream;
-        let stack = stack::stack(spec, cursor)?;
+        let stack = stack::layer_stack(spec, cursor)?;
         let random = |path: u64| Random::new(build.seed, &[build.number as u64, path]);
-        let (sizes, order) = Sizes::new(&stream.sizes(), build.share, random(0));
+        let (sizes, order) = SizeSequence::new(&stream.sizes(), build.share, random(0));
 
         let tag_len = match build.tag {
             TagKind::Wirebench => Tag::LEN,
@@ -179,12 +179,12 @@ impl Frames {
         let layout = stack.layout(smallest);
         let (ipv6, icmp) = (stream.is_ipv6(), stream.proto == Proto::Icmp);
         let find = |field| {
-            FieldSlot::of(field, &layout, ipv6, stream.proto == Proto::Tcp, icmp).ok_or_else(|| {
-                CompileError::NoField {
+            FieldSlot::for_field(field, &layout, ipv6, stream.proto == Proto::Tcp, icmp).ok_or_else(
+                || CompileError::NoField {
                     stream: spec.name.clone(),
                     field,
-                }
-            })
+                },
+            )
         };
         let mut tuple = tuple_fields(spec, cursor, find)?;
         let mut fields = Vec::new();
@@ -200,13 +200,13 @@ impl Frames {
             fields.push((slot, modifier));
         }
 
-        let covered = Covered::new(&layout, ipv6, icmp);
+        let covered = CoveredRanges::new(&layout, ipv6, icmp);
         let mut taken: BTreeMap<usize, u8> = (tag_at..header_len).map(|at| (at, 0xff)).collect();
         // The last write of a bit wins, so earlier ones are omitted.
         fields.reverse();
-        fields.retain_mut(|(slot, _)| slot.settle(&mut taken, &covered));
+        fields.retain_mut(|(slot, _)| slot.claim_bits(&mut taken, &covered));
         fields.reverse();
-        tuple.retain_mut(|field| field.at.settle(&mut taken, &covered));
+        tuple.retain_mut(|field| field.at.claim_bits(&mut taken, &covered));
 
         let slots = || {
             fields
@@ -217,7 +217,7 @@ impl Frames {
         let ip_moves = slots().any(FieldSlot::moves_ip);
         let l4_moves = slots().any(FieldSlot::moves_l4) || tag_len > 0;
         // A checksum that a modifier writes is not recomputed.
-        let free = |at: &usize| !slots().any(|slot| slot.hits(*at));
+        let free = |at: &usize| !slots().any(|slot| slot.writes_at(*at));
         let ip_checksum = layout.ip_checksum.filter(free);
         let l4_checksum = layout.l4_checksum.filter(free);
         let udp = stream.proto == Proto::Udp;
@@ -256,7 +256,7 @@ impl Frames {
                 frame[at..at + 2].copy_from_slice(&l4_field(base.l4, udp).to_be_bytes());
             }
             headers.extend_from_slice(&frame[..header_len]);
-            templates.push(Template {
+            templates.push(FrameTemplate {
                 len: frame.len() as u32,
                 sums: base,
             });
@@ -287,7 +287,7 @@ impl Frames {
     /// Writes the next frame with the 5-tuple of `cursor`. Returns its size, with FCS.
     // Always inlined: a call would pass slot and stamp through memory, some 20 instructions of 150.
     #[inline(always)]
-    pub(crate) fn write(&mut self, slot: Slot<'_>, cursor: &FlowCursor, stamp: Stamp) -> u32 {
+    pub(crate) fn write(&mut self, slot: Slot<'_>, cursor: &FlowCursor, stamp: TagContents) -> u32 {
         let index = self.sizes.next();
         let template = &self.templates[index];
         let len = template.len as usize;
@@ -295,14 +295,14 @@ impl Frames {
         let frame = &mut slot.bytes[..len];
         let cookie = self.mark.0 | ((index as u64) << LEN_BITS);
         if *slot.cookie & !LEN_MASK != cookie {
-            *slot.cookie = self.lay(frame, index, *slot.cookie) | cookie;
+            *slot.cookie = self.write_template(frame, index, *slot.cookie) | cookie;
         }
 
         let mut sums = template.sums;
         for field in &self.tuple {
-            let mut value = Offset {
+            let mut value = TupleOffset {
                 first: field.first,
-                offset: cursor.digit(field.digit),
+                offset: cursor.tuple_offset(field.digit),
             };
             field.at.write(frame, &mut value, &mut sums);
         }
@@ -341,7 +341,7 @@ impl Frames {
 
     /// Writes the template with this index into a slot. Returns the length of the valid payload.
     #[cold]
-    fn lay(&self, frame: &mut [u8], index: usize, cookie: u64) -> u64 {
+    fn write_template(&self, frame: &mut [u8], index: usize, cookie: u64) -> u64 {
         let header = self.headers[index * self.header_len..].iter().as_slice();
         frame[..self.header_len].copy_from_slice(&header[..self.header_len]);
         let ours = cookie & FRAMES_MASK == self.mark.0;
@@ -433,7 +433,7 @@ fn tuple_fields(
     ];
     let mut fields = Vec::new();
     for (digit, (field, first)) in ranges.into_iter().enumerate() {
-        if cursor.changing()[digit] {
+        if cursor.changing_offsets()[digit] {
             fields.push(TupleField {
                 at: find(field)?,
                 first,
@@ -445,7 +445,7 @@ fn tuple_fields(
 }
 
 /// Sums of a frame as it stands; its checksum fields are included (0, or a modifier's value).
-fn base_sums(frame: &[u8], layout: &wb_wire::StackLayout) -> Sums {
+fn base_sums(frame: &[u8], layout: &wb_wire::StackLayout) -> ChecksumSums {
     let without = |range: std::ops::Range<usize>, checksum: Option<usize>| {
         let mut bytes = frame[range.clone()].to_vec();
         if let Some(at) = checksum {
@@ -463,7 +463,7 @@ fn base_sums(frame: &[u8], layout: &wb_wire::StackLayout) -> Sums {
         }
         _ => 0,
     };
-    Sums {
+    ChecksumSums {
         ip: fold(ip).into(),
         l4: fold(l4).into(),
     }

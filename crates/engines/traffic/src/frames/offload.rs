@@ -3,11 +3,11 @@
 use wb_model::TagKind;
 use wb_port::offload::{FieldValues, HeaderTemplate, StreamProgram, TagProgram};
 
-use super::{FlowCursor, Frames};
+use super::{FlowCursor, StreamFrames};
 
-impl Frames {
+impl StreamFrames {
     /// These frames as tables. Returns the reason if that is not possible.
-    pub(crate) fn table(
+    pub(crate) fn program(
         &self,
         cursor: &FlowCursor,
         first_flow: u32,
@@ -19,7 +19,7 @@ impl Frames {
         let slots = self.fields.iter().map(|f| &f.0);
         let ends = slots
             .chain(self.tuple.iter().map(|f| &f.at))
-            .map(|slot| slot.end());
+            .map(|slot| slot.end_offset());
         let header_len = ends.fold(self.header_len, usize::max);
         let beyond = header_len - self.header_len;
         let mut templates: Vec<HeaderTemplate> = self
@@ -35,7 +35,7 @@ impl Frames {
             .collect();
         let mut fields = Vec::new();
         for field in &self.tuple {
-            let (first, most) = (field.first, u128::from(cursor.most(field.digit)));
+            let (first, most) = (field.first, u128::from(cursor.max_digit(field.digit)));
             if (first + most) >> 64 != first >> 64 {
                 return Err("the addresses of its flows differ in more than 64 bits");
             }
@@ -43,13 +43,17 @@ impl Frames {
                 digit: field.digit as u8,
                 first: first as u64,
             };
-            fields.push(field.at.table(values, (first >> 64) as u64, &mut templates));
+            fields.push(
+                field
+                    .at
+                    .program(values, (first >> 64) as u64, &mut templates),
+            );
         }
         for (slot, modifier) in &self.fields {
-            let (values, above) = modifier.table()?;
-            fields.push(slot.table(values, above, &mut templates));
+            let (values, above) = modifier.values_table()?;
+            fields.push(slot.program(values, above, &mut templates));
         }
-        let (order, order_at, order_advance) = self.sizes.table();
+        let (order, order_at, order_advance) = self.sizes.order_table();
         Ok(StreamProgram {
             templates,
             payload: self.payload[beyond..].to_vec(),
@@ -58,7 +62,7 @@ impl Frames {
             order_advance,
             order_drawn: None,
             fields,
-            walk: cursor.table(first_flow),
+            walk: cursor.walk_table(first_flow),
             tag_at: (self.tag == TagKind::Wirebench).then_some(self.tag_at),
             tag: TagProgram::Wirebench,
             copies: 1,

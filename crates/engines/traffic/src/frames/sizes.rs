@@ -2,23 +2,23 @@
 
 use wb_model::units::{FrameSize, SizeModel};
 
-use crate::modify::Share;
+use crate::modify::WorkerShare;
 use crate::random::Random;
 
 /// The different sizes of a model and the order in which one worker uses them.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct SizeSequence {
     /// Size index of each frame in a period; empty if there is only one size.
     order: Box<[u16]>,
     at: usize,
     advance: usize,
 }
 
-impl Sizes {
+impl SizeSequence {
     /// Creates the sizes and the order of their indices. The same seed gives the same order.
     pub(crate) fn new(
         model: &SizeModel,
-        share: Share,
+        share: WorkerShare,
         mut random: Random,
     ) -> (Vec<FrameSize>, Self) {
         let sizes: Vec<FrameSize> = match model {
@@ -60,7 +60,7 @@ impl Sizes {
     }
 
     /// Order, position of the next frame in it, and the step to the following frame.
-    pub(crate) fn table(&self) -> (Vec<u16>, u32, u32) {
+    pub(crate) fn order_table(&self) -> (Vec<u16>, u32, u32) {
         (self.order.to_vec(), self.at as u32, self.advance as u32)
     }
 
@@ -93,8 +93,9 @@ mod tests {
     use super::*;
 
     fn order(text: &str, worker: u32, workers: u32, seed: u64, n: usize) -> Vec<u32> {
-        let share = Share { worker, workers };
-        let (sizes, mut order) = Sizes::new(&text.parse().unwrap(), share, Random::new(seed, &[]));
+        let share = WorkerShare { worker, workers };
+        let (sizes, mut order) =
+            SizeSequence::new(&text.parse().unwrap(), share, Random::new(seed, &[]));
         (0..n).map(|_| sizes[order.next()].get()).collect()
     }
 

@@ -8,18 +8,18 @@ use wb_wire::{
     NetworkHeader, Stack, Tcp, TransportHeader, Udp, Vlan, ethertype,
 };
 
-use crate::modify::Share;
+use crate::modify::WorkerShare;
 use crate::{CompileError, StreamSpec};
 
 use super::flow_cursor::FlowCursor;
 
 /// Layers of the first frame of a worker.
-pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, CompileError> {
+pub(crate) fn layer_stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, CompileError> {
     let stream = &spec.stream;
-    let src = stream.source().nth(cursor.digit(2).into());
-    let dst = stream.destination().nth(cursor.digit(3).into());
-    let sport = stream.source_ports().nth(cursor.digit(0));
-    let dport = stream.destination_ports().nth(cursor.digit(1));
+    let src = stream.source().nth(cursor.tuple_offset(2).into());
+    let dst = stream.destination().nth(cursor.tuple_offset(3).into());
+    let sport = stream.source_ports().nth(cursor.tuple_offset(0));
+    let dport = stream.destination_ports().nth(cursor.tuple_offset(1));
     let transport = match stream.proto {
         Proto::Tcp => {
             let mut tcp = Tcp::new(sport, dport);
@@ -78,13 +78,13 @@ pub(crate) fn stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stack, Com
             .iter()
             .map(|label| MplsLabel::new(*label))
             .collect(),
-        extensions: extensions(stream),
+        extensions: extension_headers(stream),
         ..Stack::over(network)
     })
 }
 
 /// Extension headers of its frames.
-pub fn extensions(stream: &Stream) -> Vec<Ipv6Extension> {
+pub fn extension_headers(stream: &Stream) -> Vec<Ipv6Extension> {
     let all = stream.ext.iter().map(|extension| match extension {
         wb_model::Extension::HopByHop => Ipv6Extension::HopByHop,
         wb_model::Extension::Routing => Ipv6Extension::Routing,
@@ -96,7 +96,7 @@ pub fn extensions(stream: &Stream) -> Vec<Ipv6Extension> {
 
 /// Cursor of a worker through the 5-tuples of a stream. A stream without our tag counts as one flow, but uses all its
 /// 5-tuples.
-pub(crate) fn cursor(stream: &Stream, flows: u32, share: Share) -> FlowCursor {
+pub(crate) fn worker_cursor(stream: &Stream, flows: u32, share: WorkerShare) -> FlowCursor {
     FlowCursor::new(
         stream,
         flows.max(share.workers),

@@ -3,25 +3,25 @@
 use wb_model::vary::ValueRange;
 use wb_port::offload::FieldValues;
 
-use super::{Round, Share};
+use super::{OffsetCycle, WorkerShare};
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Increment {
     first: u128,
-    round: Round,
+    round: OffsetCycle,
 }
 
 impl Increment {
-    pub(super) fn new(range: ValueRange, step: u128, share: Share) -> Self {
+    pub(super) fn new(range: ValueRange, step: u128, share: WorkerShare) -> Self {
         Self {
             first: range.first,
-            round: Round::new(range, step, share),
+            round: OffsetCycle::new(range, step, share),
         }
     }
 
-    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
-        self.round.table(self.first, false)
+    pub(super) fn values_table(&self) -> Result<(FieldValues, u64), &'static str> {
+        self.round.values_table(self.first, false)
     }
 
     #[inline]

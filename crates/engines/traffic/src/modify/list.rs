@@ -2,18 +2,18 @@
 
 use wb_port::offload::FieldValues;
 
-use super::{Share, TOO_WIDE};
+use super::{TOO_WIDE, WorkerShare};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct List {
+pub(crate) struct ListedValues {
     values: Box<[u128]>,
     at: usize,
     advance: usize,
 }
 
-impl List {
-    pub(super) fn new(values: &[u128], step: u128, share: Share) -> Option<Self> {
+impl ListedValues {
+    pub(super) fn new(values: &[u128], step: u128, share: WorkerShare) -> Option<Self> {
         let len = values.len() as u128;
         if len == 0 {
             return None;
@@ -27,7 +27,7 @@ impl List {
         })
     }
 
-    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+    pub(super) fn values_table(&self) -> Result<(FieldValues, u64), &'static str> {
         let above = self.values[0] >> 64;
         if self.values.iter().any(|value| value >> 64 != above) {
             return Err(TOO_WIDE);

@@ -15,7 +15,7 @@ use crate::random::Random;
 
 /// Position of a worker among all workers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct WorkerShare {
     pub(crate) worker: u32,
     pub(crate) workers: u32,
 }
@@ -26,12 +26,12 @@ pub(crate) enum Modifier {
     Increment(increment::Increment),
     Decrement(decrement::Decrement),
     Random(random::RandomValue),
-    List(list::List),
+    List(list::ListedValues),
 }
 
 impl Modifier {
     /// `None` if there are no values.
-    pub(crate) fn new(vary: &Vary, share: Share, random: Random) -> Option<Self> {
+    pub(crate) fn new(vary: &Vary, share: WorkerShare, random: Random) -> Option<Self> {
         let step = vary.step.max(1);
         Some(match &vary.pattern {
             Pattern::Increment(range) => {
@@ -41,18 +41,18 @@ impl Modifier {
                 Self::Decrement(decrement::Decrement::new(*range, step, share))
             }
             Pattern::Random(range) => Self::Random(random::RandomValue::new(*range, step, random)),
-            Pattern::List(values) => Self::List(list::List::new(values, step, share)?),
+            Pattern::List(values) => Self::List(list::ListedValues::new(values, step, share)?),
         })
     }
 
     /// The same values as a table of their low 64 bits, and the upper bits that all share. Returns the reason if there
     /// is no table.
-    pub(crate) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+    pub(crate) fn values_table(&self) -> Result<(FieldValues, u64), &'static str> {
         match self {
-            Self::Increment(increment) => increment.table(),
-            Self::Decrement(decrement) => decrement.table(),
-            Self::Random(random) => random.table(),
-            Self::List(list) => list.table(),
+            Self::Increment(increment) => increment.values_table(),
+            Self::Decrement(decrement) => decrement.values_table(),
+            Self::Random(random) => random.values_table(),
+            Self::List(list) => list.values_table(),
         }
     }
 
@@ -85,15 +85,15 @@ pub(crate) const TOO_WIDE: &str = "a modifier has values that differ in more tha
 /// Cycles through the offsets 0, step, 2·step, … of a range. Values beyond the first 2^63 are never reached: that would
 /// take thousands of years.
 #[derive(Clone, Debug)]
-struct Round {
+struct OffsetCycle {
     position: u64,
     advance: u64,
     values: u64,
     step: u128,
 }
 
-impl Round {
-    fn new(range: ValueRange, step: u128, share: Share) -> Self {
+impl OffsetCycle {
+    fn new(range: ValueRange, step: u128, share: WorkerShare) -> Self {
         let values = ((range.last - range.first) / step)
             .saturating_add(1)
             .min(1 << 63) as u64;
@@ -116,7 +116,7 @@ impl Round {
     }
 
     /// Table from the value at position 0, up or down.
-    fn table(&self, base: u128, down: bool) -> Result<(FieldValues, u64), &'static str> {
+    fn values_table(&self, base: u128, down: bool) -> Result<(FieldValues, u64), &'static str> {
         let reach = self.step.saturating_mul(u128::from(self.values - 1));
         let end = if down {
             base.wrapping_sub(reach)
@@ -160,7 +160,7 @@ pub(crate) mod tests {
         let mut all: Vec<Modifier> = (0..workers)
             .map(|worker| {
                 let random = Random::new(7, &[u64::from(worker)]);
-                Modifier::new(&vary, Share { worker, workers }, random).unwrap()
+                Modifier::new(&vary, WorkerShare { worker, workers }, random).unwrap()
             })
             .collect();
         (0..n)
@@ -192,7 +192,7 @@ pub(crate) mod tests {
             pattern: Pattern::List(Vec::new()),
             .."sport=list:1".parse().unwrap()
         };
-        let share = Share {
+        let share = WorkerShare {
             worker: 0,
             workers: 1,
         };

@@ -25,7 +25,7 @@ impl RandomValue {
         }
     }
 
-    pub(super) fn table(&self) -> Result<(FieldValues, u64), &'static str> {
+    pub(super) fn values_table(&self) -> Result<(FieldValues, u64), &'static str> {
         let last = self
             .first
             .wrapping_add(self.values.wrapping_sub(1).wrapping_mul(self.step));

@@ -7,7 +7,7 @@ use wb_model::lateness::LATE_NS;
 use wb_port::offload::{Pace, SendCounters, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{PortError, TxCounters};
 
-use super::{Phase, Sender, SenderOutcome, Step};
+use super::{Sender, SenderOutcome, SenderPhase, SenderStep};
 use crate::stream_sender::StreamSender;
 use crate::{Clock, SenderSpec};
 
@@ -59,7 +59,7 @@ pub struct OffloadedSender {
     /// Sends the ramp.
     ramp: Option<Box<dyn SendOffload>>,
     orders: Vec<StreamOrder>,
-    batches: Batches,
+    batches: BatchSize,
     ramp_batch: u32,
     wall_minus_mono: u64,
     /// Frames that fell due while the port was stalled and have not been sent yet.
@@ -68,7 +68,7 @@ pub struct OffloadedSender {
 
 /// Batch size: as large as the rate requires, and larger if the path is slow for single frames, such as a router that
 /// handles batches more efficiently.
-struct Batches {
+struct BatchSize {
     least: u32,
     most: u32,
     now: u32,
@@ -79,9 +79,9 @@ struct Batches {
     larger_ns: u64,
 }
 
-impl Batches {
+impl BatchSize {
     fn new(pps: f64) -> Self {
-        let least = batch(pps);
+        let least = batch_size(pps);
         let within = pps * MOST_WAIT_NS as f64 / 1e9;
         Self {
             least,
@@ -103,7 +103,7 @@ impl Batches {
     }
 
     /// Evaluates the last turn. `behind`: it fell behind although it never waited.
-    fn judge(&mut self, behind: bool, now_ns: u64) {
+    fn evaluate_turn(&mut self, behind: bool, now_ns: u64) {
         if !(std::mem::replace(&mut self.behind, behind) && behind) {
             return;
         }
@@ -114,7 +114,7 @@ impl Batches {
 }
 
 /// Frames per hand-over at this rate.
-pub(crate) fn batch(pps: f64) -> u32 {
+pub(crate) fn batch_size(pps: f64) -> u32 {
     let fit = BATCHES.iter().find(|(most, _)| pps <= *most);
     fit.map_or(MOST_BATCH, |(_, batch)| *batch)
 }
@@ -130,14 +130,14 @@ impl Sender {
         }
         let ramps = self.streams.iter().filter_map(StreamSender::ramp_table);
         Ok(OffloadTables {
-            streams: (self.streams.iter().map(StreamSender::table)).collect::<Result<_, _>>()?,
+            streams: (self.streams.iter().map(StreamSender::program)).collect::<Result<_, _>>()?,
             ramps: ramps.collect::<Result<_, _>>()?,
         })
     }
 
     /// Continues with ports that were loaded with the tables: of the streams, and of the ramps if there are any.
     #[must_use]
-    pub fn offloaded(
+    pub fn into_offloaded(
         self,
         port: Box<dyn SendOffload>,
         ramp: Option<Box<dyn SendOffload>>,
@@ -148,8 +148,8 @@ impl Sender {
             false => f64::INFINITY,
         });
         OffloadedSender {
-            batches: Batches::new(pps.sum()),
-            ramp_batch: batch(streams.map(StreamSender::ramp_pps).sum()),
+            batches: BatchSize::new(pps.sum()),
+            ramp_batch: batch_size(streams.map(StreamSender::ramp_pps).sum()),
             orders: Vec::with_capacity(self.streams.len()),
             sender: self,
             port,
@@ -193,7 +193,7 @@ impl OffloadedSender {
     }
 
     /// Takes a turn: lets the port send the frames due within some milliseconds.
-    pub(crate) fn step<C: Clock>(&mut self, clock: &C) -> Result<Step, PortError> {
+    pub(crate) fn step<C: Clock>(&mut self, clock: &C) -> Result<SenderStep, PortError> {
         let now_ns = clock.monotonic_ns();
         let sender = &mut self.sender;
         sender.turns += 1;
@@ -203,20 +203,20 @@ impl OffloadedSender {
         } else {
             sender.lateness.away(now_ns, away_ns);
         }
-        let step = |sent, next_due_ns, done| Step {
+        let step = |sent, next_due_ns, done| SenderStep {
             now_ns,
             sent,
             next_due_ns,
             done,
         };
         match sender.phase {
-            Phase::Done => return Ok(step(0, None, true)),
+            SenderPhase::Done => return Ok(step(0, None, true)),
             // No frame is in flight between turns.
-            Phase::Flight { .. } => {
-                sender.phase = Phase::Done;
+            SenderPhase::Flight { .. } => {
+                sender.phase = SenderPhase::Done;
                 return Ok(step(0, None, true));
             }
-            Phase::Ramp | Phase::Run => {}
+            SenderPhase::Ramp | SenderPhase::Run => {}
         }
         if now_ns < sender.run_ns {
             let begin_ns = sender.begin_ns;
@@ -224,37 +224,41 @@ impl OffloadedSender {
                 Some(wait_ns) if wait_ns > AWAKE_NS => {
                     Ok(step(0, Some(begin_ns - AWAKE_NS), false))
                 }
-                _ if self.ramp.is_some() => self.rise(now_ns),
+                _ if self.ramp.is_some() => self.send_ramp(now_ns),
                 _ => Ok(step(0, Some(now_ns), false)),
             };
         }
-        sender.phase = Phase::Run;
-        let (skipped, elapsed_ns) = (skipped(&sender.streams), now_ns - sender.run_ns);
+        sender.phase = SenderPhase::Run;
+        let (skipped, elapsed_ns) = (skipped_frames(&sender.streams), now_ns - sender.run_ns);
         for stream in &mut sender.streams {
             stream.give_up(elapsed_ns);
             if now_ns >= sender.end_ns {
-                stream.end(now_ns - sender.end_ns);
+                stream.handle_end(now_ns - sender.end_ns);
             }
         }
         if self.debt > 0 {
-            let missed = self::skipped(&sender.streams) - skipped;
+            let missed = self::skipped_frames(&sender.streams) - skipped;
             sender.lateness.missed_departures += missed;
             self.debt = self.debt.saturating_sub(missed);
         }
         if sender.budget == 0 {
             sender.by_count = true;
-            sender.streams.iter_mut().for_each(StreamSender::cut);
+            sender.streams.iter_mut().for_each(StreamSender::truncate);
         }
         if sender.streams.iter().all(StreamSender::is_done) {
-            sender.phase = Phase::Done;
+            sender.phase = SenderPhase::Done;
             return Ok(step(0, None, true));
         }
         let all_paced = sender.streams.iter().all(StreamSender::is_paced);
         let waiting = match all_paced {
-            true => sender.streams.iter().map(|s| s.waiting(elapsed_ns)).sum(),
+            true => sender
+                .streams
+                .iter()
+                .map(|s| s.waiting_frames(elapsed_ns))
+                .sum(),
             false => 0,
         };
-        let next_ns = sender.streams.iter().map(StreamSender::due).min();
+        let next_ns = sender.streams.iter().map(StreamSender::next_due).min();
         let next_ns = sender.run_ns.saturating_add(next_ns.unwrap_or(0));
         if next_ns > now_ns.saturating_add(ASLEEP_NS) {
             return Ok(step(0, Some(next_ns - AWAKE_NS), false));
@@ -273,7 +277,7 @@ impl OffloadedSender {
         };
         self.orders.clear();
         self.orders.extend(sender.streams.iter().map(|stream| {
-            let pace = stream.pace(sender.run_ns);
+            let pace = stream.due_pace(sender.run_ns);
             // Frames due before the end may leave after it, unless frames were given up.
             let grace_ns = match &pace {
                 Some(_) if stream.skipped_frames() == 0 => stream.allowance_ns(),
@@ -313,16 +317,19 @@ impl OffloadedSender {
     fn judge_batch(&mut self) {
         let taken = self.port.taken();
         let streams = self.sender.streams.iter();
-        let next_ns = streams.map(StreamSender::due).min().unwrap_or(u64::MAX);
+        let next_ns = streams
+            .map(StreamSender::next_due)
+            .min()
+            .unwrap_or(u64::MAX);
         let next_ns = self.sender.run_ns.saturating_add(next_ns);
         let behind = taken.idle_ns == 0 && next_ns.saturating_add(BEHIND_NS) < taken.seen_ns;
-        self.batches.judge(behind, taken.seen_ns);
+        self.batches.evaluate_turn(behind, taken.seen_ns);
     }
 
     /// Takes a turn of the ramp, in which its rate is constant.
-    fn rise(&mut self, now_ns: u64) -> Result<Step, PortError> {
+    fn send_ramp(&mut self, now_ns: u64) -> Result<SenderStep, PortError> {
         let step = |sent: u64, next_ns| {
-            Ok(Step {
+            Ok(SenderStep {
                 now_ns,
                 sent: sent as usize,
                 next_due_ns: Some(next_ns),
@@ -359,9 +366,9 @@ impl OffloadedSender {
             overdue: false,
             wall_minus_mono: self.wall_minus_mono,
         };
-        let before = totals(port.as_ref(), sender.streams.len());
+        let before = port_totals(port.as_ref(), sender.streams.len());
         let turned = port.turn(&order, &self.orders);
-        let after = totals(port.as_ref(), sender.streams.len());
+        let after = port_totals(port.as_ref(), sender.streams.len());
         for (i, stream) in sender.streams.iter_mut().enumerate() {
             stream.pass_ramp(after[i].submitted_frames - before[i].submitted_frames);
         }
@@ -420,8 +427,8 @@ impl OffloadedSender {
     /// Final results.
     pub(crate) fn finish(mut self) -> SenderOutcome {
         let sender = &mut self.sender;
-        if !matches!(sender.phase, Phase::Flight { .. } | Phase::Done) {
-            sender.streams.iter_mut().for_each(StreamSender::cut);
+        if !matches!(sender.phase, SenderPhase::Flight { .. } | SenderPhase::Done) {
+            sender.streams.iter_mut().for_each(StreamSender::truncate);
         }
         for (i, stream) in sender.streams.iter_mut().enumerate() {
             stream.note_offload(&self.port.counters(i));
@@ -429,7 +436,7 @@ impl OffloadedSender {
         }
         let mut tx = TxCounters::default();
         for port in std::iter::once(&self.port).chain(&self.ramp) {
-            for counters in totals(port.as_ref(), sender.streams.len()) {
+            for counters in port_totals(port.as_ref(), sender.streams.len()) {
                 let sent = counters.submitted_frames - counters.refused_frames;
                 tx.submitted_frames += counters.submitted_frames;
                 tx.sent_frames += sent;
@@ -459,11 +466,11 @@ impl OffloadedSender {
     }
 }
 
-fn totals(port: &dyn SendOffload, streams: usize) -> Vec<SendCounters> {
+fn port_totals(port: &dyn SendOffload, streams: usize) -> Vec<SendCounters> {
     (0..streams).map(|i| port.counters(i)).collect()
 }
 
-fn skipped(streams: &[StreamSender]) -> u64 {
+fn skipped_frames(streams: &[StreamSender]) -> u64 {
     streams.iter().map(StreamSender::skipped_frames).sum()
 }
 
@@ -473,19 +480,19 @@ mod tests {
 
     #[test]
     fn a_batch_grows_where_single_frames_fall_behind_and_smaller_ones_are_tried_ever_less_often() {
-        let mut batches = Batches::new(400e3);
-        batches.judge(true, 0);
-        batches.judge(false, 0);
-        batches.judge(true, 0);
+        let mut batches = BatchSize::new(400e3);
+        batches.evaluate_turn(true, 0);
+        batches.evaluate_turn(false, 0);
+        batches.evaluate_turn(true, 0);
         assert_eq!(batches.next(0), 1);
-        batches.judge(true, 0);
+        batches.evaluate_turn(true, 0);
         assert_eq!(batches.next(LARGER_NS - 1), 4);
         assert_eq!(batches.next(LARGER_NS), 1);
-        batches.judge(true, LARGER_NS);
+        batches.evaluate_turn(true, LARGER_NS);
         assert_eq!(batches.next(3 * LARGER_NS - 1), 4);
         assert_eq!(batches.next(3 * LARGER_NS), 1);
         for _ in 0..20 {
-            batches.judge(true, 0);
+            batches.evaluate_turn(true, 0);
         }
         // 64 us at 400 kpps.
         assert_eq!(batches.next(MOST_LARGER_NS - 1), 25);
@@ -494,13 +501,13 @@ mod tests {
 
     #[test]
     fn frames_far_apart_never_wait_for_each_other() {
-        let mut batches = Batches::new(10e3);
-        batches.judge(true, 0);
-        batches.judge(true, 0);
+        let mut batches = BatchSize::new(10e3);
+        batches.evaluate_turn(true, 0);
+        batches.evaluate_turn(true, 0);
         assert_eq!(batches.next(0), 1);
-        let mut full_speed = Batches::new(f64::INFINITY);
-        full_speed.judge(true, 0);
-        full_speed.judge(true, 0);
+        let mut full_speed = BatchSize::new(f64::INFINITY);
+        full_speed.evaluate_turn(true, 0);
+        full_speed.evaluate_turn(true, 0);
         assert_eq!(full_speed.next(0), MOST_BATCH);
     }
 }

@@ -26,7 +26,7 @@ pub struct WatchSettings {
 
 /// Results that the original module does not provide.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Extra {
+pub struct WatchExtras {
     /// Loss (`missing_frames`), duplicates and reordering by sequence number.
     pub counters: Counters,
     /// True if these counters are meaningful: no clones or bursts were seen. Also false while the last packet is a
@@ -52,7 +52,7 @@ pub struct WatchHandle {
     /// Start of the run, wall clock.
     since_wall_ns: AtomicU64,
     settings: Mutex<WatchSettings>,
-    shown: Mutex<(CpuStatistics, Extra)>,
+    shown: Mutex<(CpuStatistics, WatchExtras)>,
     counters: Arc<SharedCounters>,
 }
 
@@ -68,7 +68,7 @@ impl WatchHandle {
 
     /// Makes packets sent before this wall time foreign, because they belong to an earlier run. Mode `counter` reads no
     /// time.
-    pub fn since(&self, wall_ns: u64) {
+    pub fn ignore_before(&self, wall_ns: u64) {
         self.since_wall_ns.store(wall_ns, Ordering::Relaxed);
     }
 
@@ -90,16 +90,16 @@ impl WatchHandle {
         *lock(&self.settings)
     }
 
-    /// Results so far. While packets arrive they are at most some milliseconds old, and the distributions of `Extra` a
+    /// Results so far. While packets arrive they are at most some milliseconds old, and the distributions of `WatchExtras` a
     /// tenth of a second. During pauses and after the end they are exact.
     #[must_use]
-    pub fn row(&self) -> (CpuStatistics, Extra) {
+    pub fn results(&self) -> (CpuStatistics, WatchExtras) {
         *lock(&self.shown)
     }
 
     /// Requests results that include everything that has arrived until now. Returns the number to pass to
     /// [`WatchHandle::is_settled`].
-    pub fn ask(&self) -> u64 {
+    pub fn request_results(&self) -> u64 {
         self.generation.fetch_add(1, Ordering::Release) + 1
     }
 
@@ -108,18 +108,18 @@ impl WatchHandle {
     #[must_use]
     pub fn is_settled(&self, question: u64, drained: bool) -> bool {
         let reached = if drained { &self.drained } else { &self.obeyed };
-        self.ended() || reached.load(Ordering::Acquire) >= question
+        self.has_ended() || reached.load(Ordering::Acquire) >= question
     }
 
     /// Foreign frames since the watcher began.
     #[must_use]
-    pub fn foreign(&self) -> u64 {
+    pub fn foreign_frames(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 
     /// Returns true if the watcher has ended.
     #[must_use]
-    pub fn ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
@@ -144,22 +144,16 @@ impl WatchHandle {
         self.generation.load(Ordering::Acquire)
     }
 
-    pub(super) fn obey(&self, generation: u64) {
+    pub(super) fn mark_obeyed(&self, generation: u64) {
         self.obeyed.store(generation, Ordering::Release);
     }
 
-    pub(super) fn drain(&self, generation: u64) {
+    pub(super) fn mark_drained(&self, generation: u64) {
         self.drained.store(generation, Ordering::Release);
     }
 
     /// Publishes results. Unless `lasting`, skips this if a reader holds the lock. Returns true if published.
-    pub(super) fn show(
-        &self,
-        row: &CpuStatistics,
-        extra: &Extra,
-        foreign: u64,
-        lasting: bool,
-    ) -> bool {
+    pub(super) fn publish(&self, row: &CpuStatistics, extra: &WatchExtras, foreign: u64, lasting: bool,) -> bool {
         self.foreign.store(foreign, Ordering::Relaxed);
         let mut shown = if lasting {
             lock(&self.shown)
@@ -173,7 +167,7 @@ impl WatchHandle {
         true
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn mark_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
 }

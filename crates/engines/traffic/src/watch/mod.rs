@@ -7,14 +7,14 @@
 //! offset of the two clocks. The offset is read when a batch arrives and kept while it stays within a microsecond, so
 //! that its error does not affect the times between packets. Recorded timestamps are used unchanged for both.
 //!
-//! **Beyond the original**, [`Extra`] has loss, duplicates, reordering and percentiles of all packets as one flow with
+//! **Beyond the original**, [`WatchExtras`] has loss, duplicates, reordering and percentiles of all packets as one flow with
 //! the numbers 1, 2, 3, … They are meaningful if a single device sends and sends no packet twice. Clones and bursts
 //! repeat a number, and the next packet skips the same count: 1 1 1 4 4 4. That looks like duplicates and loss and is
-//! neither; from the first such step on, [`Extra::sequence_is_plain`] is false.
+//! neither; from the first such step on, [`WatchExtras::sequence_is_plain`] is false.
 
 mod handle;
 mod sequence;
 mod watcher;
 
-pub use handle::{Extra, WatchHandle, WatchSettings};
+pub use handle::{WatchExtras, WatchHandle, WatchSettings};
 pub use watcher::{WatchOutcome, run_watcher};

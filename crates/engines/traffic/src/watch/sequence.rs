@@ -14,7 +14,7 @@ pub(super) struct Repetitions {
 
 impl Repetitions {
     #[inline]
-    pub(super) fn see(&mut self, tag: PktgenTag) {
+    pub(super) fn inspect(&mut self, tag: PktgenTag) {
         let Some(last) = self.last.replace(tag) else {
             return;
         };
@@ -39,7 +39,7 @@ mod tests {
     fn is_plain(numbers: &[u32]) -> bool {
         let mut seen = Repetitions::default();
         for sequence in numbers {
-            seen.see(PktgenTag {
+            seen.inspect(PktgenTag {
                 sequence: *sequence,
                 time: [0, *sequence],
             });
@@ -62,7 +62,7 @@ mod tests {
     fn packets_of_two_devices_are_no_clones() {
         let mut seen = Repetitions::default();
         for (sequence, time) in [(1, 5), (1, 6), (2, 7), (2, 8)] {
-            seen.see(PktgenTag {
+            seen.inspect(PktgenTag {
                 sequence,
                 time: [0, time],
             });

@@ -11,7 +11,7 @@ use wb_port::{
 use wb_wire::{PktgenTag, PktgenTime};
 
 use super::sequence::Repetitions;
-use super::{Extra, WatchHandle, WatchSettings};
+use super::{WatchExtras, WatchHandle, WatchSettings};
 use crate::receiver::{SOURCES, source_index, tells_arrival};
 use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
 
@@ -37,7 +37,7 @@ pub struct WatchOutcome {
     /// Results of the original module.
     pub row: CpuStatistics,
     /// Additional results.
-    pub extra: Extra,
+    pub extra: WatchExtras,
     /// The same results with whole distributions, since the counters were last cleared; only frame counts if sequences
     /// were not evaluated.
     pub measurement: Measurement,
@@ -91,11 +91,11 @@ pub fn run_watcher<Q: QueuePair, C: Clock>(
     handle: &WatchHandle,
     clock: &C,
 ) -> WatchOutcome {
-    let ending = Ending(handle);
+    let ending = WatcherEndGuard(handle);
     let mut watcher = Watcher::new(handle, clock);
-    let fault = watcher.work(pair.rx());
+    let fault = watcher.run_until_end(pair.rx());
     let received_all = matches!(fault, Err(PortError::EndOfFile { .. }));
-    watcher.publish(Moment::End);
+    watcher.publish(PublishOccasion::End);
     let (tx, rx) = pair.split();
     let outcome = WatchOutcome {
         fault: fault.err().filter(|_| !received_all),
@@ -108,7 +108,7 @@ pub fn run_watcher<Q: QueuePair, C: Clock>(
 
 /// Occasion for publishing results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
+enum PublishOccasion {
     /// Packets arrive.
     Busy,
     /// No packets for a while.
@@ -118,11 +118,11 @@ enum Moment {
 }
 
 /// Reports the end of the watcher, even if it panics.
-struct Ending<'a>(&'a WatchHandle);
+struct WatcherEndGuard<'a>(&'a WatchHandle);
 
-impl Drop for Ending<'_> {
+impl Drop for WatcherEndGuard<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.mark_ended();
     }
 }
 
@@ -132,13 +132,13 @@ struct Watcher<'a, C> {
     generation: Option<u64>,
     /// Time at which a pending request was first seen, until everything that had arrived by then is published.
     asked_ns: Option<u64>,
-    sight: Sight,
+    sight: WatchAnalysis,
     published_ns: u64,
     summarized_ns: u64,
     unpublished: bool,
     /// The distributions changed since they were published.
     unsummarized: bool,
-    extra: Extra,
+    extra: WatchExtras,
     turns: u64,
     busy_turns: u64,
     expected: Turns,
@@ -148,7 +148,7 @@ struct Watcher<'a, C> {
 }
 
 /// Processing of frames, and the results.
-struct Sight {
+struct WatchAnalysis {
     settings: WatchSettings,
     row: CpuStatistics,
     analyser: Analyser,
@@ -175,7 +175,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             clock,
             generation: None,
             asked_ns: None,
-            sight: Sight {
+            sight: WatchAnalysis {
                 settings: handle.settings(),
                 row: CpuStatistics::default(),
                 analyser: Analyser::planned(1),
@@ -195,7 +195,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             summarized_ns: 0,
             unpublished: true,
             unsummarized: false,
-            extra: Extra::default(),
+            extra: WatchExtras::default(),
             turns: 0,
             busy_turns: 0,
             expected: Turns::default(),
@@ -204,21 +204,21 @@ impl<'a, C: Clock> Watcher<'a, C> {
         }
     }
 
-    fn work<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
+    fn run_until_end<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
         while !self.handle.wants_stop() {
             if self.receive(rx)? > 0 {
                 continue;
             }
             if self.unpublished {
-                self.publish(Moment::Busy);
+                self.publish(PublishOccasion::Busy);
             }
             if self.asked_ns.is_some() {
-                self.answer(rx.longest_hold());
+                self.answer_request(rx.longest_hold());
             }
             self.expected
                 .sleep_until(self.turn_ns.saturating_add(POLL_INTERVAL_NS));
             match rx.wait(POLL_INTERVAL) {
-                Ok(false) if self.unsummarized => self.publish(Moment::Pause),
+                Ok(false) if self.unsummarized => self.publish(PublishOccasion::Pause),
                 Err(error) if !error.is_transient() => return Err(error),
                 _ => {}
             }
@@ -261,8 +261,8 @@ impl<'a, C: Clock> Watcher<'a, C> {
             if self.generation.replace(generation).is_some() {
                 self.asked_ns = Some(self.clock.monotonic_ns());
             }
-            self.settle();
-            self.handle.obey(generation);
+            self.apply_settings();
+            self.handle.mark_obeyed(generation);
         }
         let counts_only = self.sight.settings.mode == Mode::Counter;
         if counts_only {
@@ -277,7 +277,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
         sight.since_wall_ns = self.handle.since_wall_ns();
         let result = match counts_only {
             true => rx.receive(RECEIVE, |frame| sight.count(frame)),
-            false => rx.receive(RECEIVE, |frame| sight.take(frame)),
+            false => rx.receive(RECEIVE, |frame| sight.process_frame(frame)),
         };
         let n = match result {
             Err(error) if error.is_transient() => 0,
@@ -289,7 +289,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             self.unsummarized = true;
             // Use the timestamps to avoid reading the clock.
             if self.sight.latest_ns.wrapping_sub(self.published_ns) >= PUBLISH_NS {
-                self.publish(Moment::Busy);
+                self.publish(PublishOccasion::Busy);
             }
         }
         Ok(n)
@@ -297,7 +297,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
 
     /// Called when the queue is empty: completes a pending request once the device no longer holds frames back.
     #[cold]
-    fn answer(&mut self, longest_hold: Duration) {
+    fn answer_request(&mut self, longest_hold: Duration) {
         let hold_ns = u64::try_from(longest_hold.as_nanos()).unwrap_or(0);
         let waited_ns = self
             .asked_ns
@@ -306,14 +306,14 @@ impl<'a, C: Clock> Watcher<'a, C> {
         {
             // Results that a reader blocked must be published first.
             if !self.unpublished {
-                self.handle.drain(generation);
+                self.handle.mark_drained(generation);
                 self.asked_ns = None;
             }
         }
     }
 
     #[cold]
-    fn settle(&mut self) {
+    fn apply_settings(&mut self) {
         let (old, new) = (self.sight.settings, self.handle.settings());
         self.sight.settings = new;
         if old.clears != new.clears {
@@ -325,7 +325,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
             self.unsummarized = true;
         }
         if self.unpublished {
-            self.publish(Moment::Busy);
+            self.publish(PublishOccasion::Busy);
         }
     }
 
@@ -357,24 +357,24 @@ impl<'a, C: Clock> Watcher<'a, C> {
     }
 
     #[cold]
-    fn publish(&mut self, moment: Moment) {
+    fn publish(&mut self, moment: PublishOccasion) {
         let sight = &self.sight;
         let analyser = &sight.analyser;
         self.extra.counters = sight.counters();
         self.extra.sequence_is_plain = sight.repetitions.is_plain();
         let age_ns = sight.latest_ns.wrapping_sub(self.summarized_ns);
-        if moment != Moment::Busy || age_ns >= SUMMARIZE_NS {
+        if moment != PublishOccasion::Busy || age_ns >= SUMMARIZE_NS {
             self.summarized_ns = sight.latest_ns;
             self.unsummarized = false;
             self.extra.latency_ns = analyser.latency().summary();
             self.extra.inter_arrival_ns = analyser.inter_arrival().summary();
         }
         self.published_ns = sight.latest_ns;
-        let shown = self.handle.show(
+        let shown = self.handle.publish(
             &sight.row,
             &self.extra,
             sight.foreign_frames,
-            moment == Moment::End,
+            moment == PublishOccasion::End,
         );
         self.unpublished = !shown;
         self.handle.counters().publish(&CounterValues {
@@ -412,7 +412,7 @@ impl<'a, C: Clock> Watcher<'a, C> {
     }
 }
 
-impl Sight {
+impl WatchAnalysis {
     /// Returns true if the frame arrived before the end; records its source and timestamp.
     #[inline]
     fn is_in_time(&mut self, frame: &RxFrame<'_>) -> bool {
@@ -431,22 +431,22 @@ impl Sight {
             return;
         }
         let Some(seen) = classify_pktgen(frame.bytes) else {
-            return self.take_foreign(frame);
+            return self.count_foreign(frame);
         };
-        self.note(frame);
+        self.count_frame(frame);
         let rule = self.settings.rule;
         self.row
             .arrival(Mode::Counter, rule, seen.bytes, DeviceTime::default(), None);
-        self.skip(frame);
+        self.count_unanalysed(frame);
     }
 
     #[inline]
-    fn take(&mut self, frame: &RxFrame<'_>) {
+    fn process_frame(&mut self, frame: &RxFrame<'_>) {
         if !self.is_in_time(frame) {
             return;
         }
         let Some(seen) = classify_pktgen(frame.bytes) else {
-            return self.take_foreign(frame);
+            return self.count_foreign(frame);
         };
         let recorded = frame.stamp_source == StampSource::Recorded;
         let wall_minus_mono = if recorded { 0 } else { self.wall_minus_mono };
@@ -458,9 +458,9 @@ impl Sight {
                 wall_minus_mono,
             ))
         {
-            return self.take_foreign(frame);
+            return self.count_foreign(frame);
         }
-        self.note(frame);
+        self.count_frame(frame);
         let now = DeviceTime {
             wall_ns: frame.stamp_ns,
             mono_ns: frame.stamp_ns.wrapping_sub(wall_minus_mono),
@@ -470,7 +470,7 @@ impl Sight {
             .tag
             .filter(|tag| settings.takes_latency && tells_time(tag, frame));
         if let Some(tag) = seen.tag.filter(|_| settings.sequences) {
-            self.repetitions.see(tag);
+            self.repetitions.inspect(tag);
             let sent_ns =
                 timed.map_or(0, |tag| sent_wall_ns(&tag, frame.stamp_ns, wall_minus_mono));
             // pktgen's numbers start at 1.
@@ -478,14 +478,14 @@ impl Sight {
             self.analyser
                 .on_frame(0, sequence, sent_ns, frame.stamp_ns, frame.size());
         } else {
-            self.skip(frame);
+            self.count_unanalysed(frame);
         }
         self.row
             .arrival(settings.mode, settings.rule, seen.bytes, now, timed);
     }
 
     #[inline]
-    fn skip(&mut self, frame: &RxFrame<'_>) {
+    fn count_unanalysed(&mut self, frame: &RxFrame<'_>) {
         self.unanalysed.received_frames += 1;
         self.unanalysed.untagged_frames += 1;
         self.unanalysed.received_octets += u64::from(frame.size());
@@ -498,14 +498,14 @@ impl Sight {
     }
 
     #[inline]
-    fn note(&mut self, frame: &RxFrame<'_>) {
+    fn count_frame(&mut self, frame: &RxFrame<'_>) {
         self.counted_frames += 1;
         self.counted_octets += u64::from(frame.size());
         self.sources[source_index(frame.stamp_source)] += 1;
     }
 
     #[cold]
-    fn take_foreign(&mut self, frame: &RxFrame<'_>) {
+    fn count_foreign(&mut self, frame: &RxFrame<'_>) {
         self.foreign_frames += 1;
         self.analyser.on_foreign(frame.size());
     }

@@ -9,7 +9,7 @@ use wb_model::units::Mac;
 use wb_pktgen_device::{Start, Walker};
 use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue, memory};
 use wb_traffic::{
-    Clock, Control, DeviceHandle, DeviceOutcome, DeviceTurn, VirtualClock, device_sender,
+    Clock, DeviceHandle, DeviceOutcome, DeviceTurn, TrafficControl, VirtualClock, device_sender,
     run_devices,
 };
 use wb_wire::PktgenTag;
@@ -39,8 +39,8 @@ fn walker(config: DeviceConfig) -> Walker {
     Walker::new(config, &start).unwrap()
 }
 
-fn control(devices: usize) -> Control {
-    let control = Control::new();
+fn control(devices: usize) -> TrafficControl {
+    let control = TrafficControl::new();
     control.senders_running.store(devices, Ordering::Relaxed);
     control.start_at_mono_ns.store(START_NS, Ordering::Relaxed);
     control
@@ -90,7 +90,7 @@ impl Lab {
         let sender = device_sender(pair, walker(config), handle, None, clock.clone());
         let outcome = run_devices(vec![sender], &control, &clock).remove(0);
         assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
-        assert!(self.handle.ended());
+        assert!(self.handle.has_ended());
         check(&outcome);
         outcome
     }
@@ -627,7 +627,7 @@ fn refused_frames_are_made_up_by_later_ones() {
     let control = control(1);
     let mut sender = sender;
     let mut turns = 0;
-    while sender.turn(&control) != wb_traffic::Next::Done {
+    while sender.turn(&control) != wb_traffic::DeviceNext::Done {
         turns += 1;
         if turns % 5 == 0 {
             arrived.extend(lab.numbers());
@@ -745,7 +745,7 @@ fn progress_is_shown_while_the_device_runs() {
                 assert_eq!(self.1.progress().sofar, sent, "{now_ns}");
                 assert_eq!(self.1.counters().read().offered_frames, sent);
                 assert_eq!(self.1.progress().imix_counts.len(), 1);
-                assert!(!self.1.ended());
+                assert!(!self.1.has_ended());
                 let idle_ns = self.1.progress().idle_ns;
                 assert!(
                     idle_ns + 11_000_000 > now_ns - START_NS,
@@ -789,7 +789,7 @@ fn a_worker_that_panics_leaves_nobody_waiting() {
     let run = std::panic::AssertUnwindSafe(|| run_devices(vec![sender], &control, &clock));
     assert!(std::panic::catch_unwind(run).is_err());
     assert_eq!(control.senders_running.load(Ordering::Relaxed), 0);
-    assert!(lab.handle.ended());
+    assert!(lab.handle.has_ended());
 }
 
 /// Completes its frames only when new ones are requested or more are submitted, like kernel rings, and periodically
@@ -970,7 +970,7 @@ proptest! {
         let mut turns = 0;
         for (i, mut sender) in senders.into_iter().enumerate() {
             let mut stopped = false;
-            while sender.turn(&control) != wb_traffic::Next::Done {
+            while sender.turn(&control) != wb_traffic::DeviceNext::Done {
                 turns += 1;
                 if turns % every == 0 {
                     arrived[i] += labs[i].arrived().len() as u64;

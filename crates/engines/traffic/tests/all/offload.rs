@@ -9,8 +9,8 @@ use wb_port::{
     offload::{ReceiveOffload, SendCounters, SendOffload, SendOrder, SendTurn, StreamOrder},
 };
 use wb_traffic::{
-    Clock, Control, OffloadedWorker, Sender, SenderOutcome, SenderSpec, SharedCounters, StreamSpec,
-    VirtualClock, run_offloaded,
+    Clock, OffloadedWorker, Sender, SenderOutcome, SenderSpec, SharedCounters, StreamSpec,
+    TrafficControl, VirtualClock, run_offloaded,
 };
 
 const MS: u64 = 1_000_000;
@@ -153,10 +153,10 @@ fn run(spec: &SenderSpec, mut port: Port) -> SenderOutcome {
     port.clock = Some(clock.clone());
     let sender = Sender::new(spec, 2048).unwrap();
     let worker = OffloadedWorker {
-        sender: Some(sender.offloaded(Box::new(port), None)),
+        sender: Some(sender.into_offloaded(Box::new(port), None)),
         receiver: None,
     };
-    let control = Control::new();
+    let control = TrafficControl::new();
     control.start_at_mono_ns.store(MS, Ordering::Release);
     let outcome = run_offloaded(worker, &control, &SharedCounters::default(), &clock);
     outcome.sender.unwrap()
@@ -232,14 +232,14 @@ impl ReceiveOffload for Account {
 #[test]
 fn what_arrives_counts_before_the_threads_run_and_by_one_offset() {
     let clock = VirtualClock::ticking(10);
-    let control = Control::new();
+    let control = TrafficControl::new();
     let accounts = [Account::default(), Account::default()];
     let mut workers = accounts.clone().map(|account| OffloadedWorker {
         sender: None,
         receiver: Some(Box::new(account)),
     });
     for worker in &mut workers {
-        worker.begin(&control, &clock);
+        worker.start_counting(&control, &clock);
     }
     let begun = |account: &Account| account.0.lock().unwrap().clone();
     assert_eq!(begun(&accounts[0]).len(), 1);

@@ -6,7 +6,8 @@ use crate::common::Lab;
 use wb_model::{Stream, units::Rational};
 use wb_port::{PortError, QueuePair};
 use wb_traffic::{
-    Clock, CompileError, Lead, RAMP_FLOW, RecordedFrame, Recording, Sender, SenderSpec, StreamSpec,
+    Clock, CompileError, RAMP_FLOW, RampUp, RecordedFrame, Recording, Sender, SenderSpec,
+    StreamSpec,
 };
 use wb_wire::Tag;
 
@@ -334,7 +335,7 @@ fn full_speed_fills_batches_until_time_or_count() {
 fn the_ramp_comes_before_and_is_counted_apart() {
     let spec = SenderSpec {
         duration_ns: Some(10 * MS),
-        lead: Lead::ramp(20 * MS),
+        lead: RampUp::without_hold(20 * MS),
         ..spec(vec![paced(10_000)])
     };
     let (frames, outcome) = Lab::new(|_| ()).send(&spec);
@@ -356,7 +357,7 @@ fn a_ramp_needs_a_rate_and_a_tag() {
     let error = |stream: StreamSpec| {
         Sender::new(
             &SenderSpec {
-                lead: Lead::ramp(1),
+                lead: RampUp::without_hold(1),
                 ..spec(vec![stream])
             },
             1514,
@@ -379,7 +380,7 @@ fn a_ramp_needs_a_rate_and_a_tag() {
     assert!(
         Sender::new(
             &SenderSpec {
-                lead: Lead::ramp(1),
+                lead: RampUp::without_hold(1),
                 ..spec(vec![tight])
             },
             1514

@@ -11,7 +11,7 @@ use wb_port::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
 };
 use wb_traffic::{
-    Clock, Control, DeviceHandle, VirtualClock, WatchHandle, WatchOutcome, WatchSettings,
+    Clock, DeviceHandle, TrafficControl, VirtualClock, WatchHandle, WatchOutcome, WatchSettings,
     device_sender, run_devices, run_watcher,
 };
 
@@ -136,9 +136,9 @@ fn watch(mut film: Film, settings: WatchSettings) -> WatchOutcome {
     let clock = VirtualClock::ticking(1);
     clock.advance(10_000_000_000);
     let outcome = run_watcher(&mut film, &handle, &clock);
-    assert!(handle.ended() && outcome.received_all && outcome.fault.is_none());
-    assert_eq!(handle.row(), (outcome.row, outcome.extra));
-    assert_eq!(handle.foreign(), outcome.foreign_frames);
+    assert!(handle.has_ended() && outcome.received_all && outcome.fault.is_none());
+    assert_eq!(handle.results(), (outcome.row, outcome.extra));
+    assert_eq!(handle.foreign_frames(), outcome.foreign_frames);
     let shown = handle.counters().read();
     assert_eq!(shown.foreign_frames, outcome.foreign_frames);
     outcome
@@ -312,7 +312,7 @@ fn settings_change_and_counters_are_cleared_between_batches() {
     let handle = WatchHandle::new(everything());
     let seen = std::cell::Cell::new(0);
     let clock = Asked(VirtualClock::ticking(1), 0.into(), |_| {
-        let packets = handle.row().0.packets;
+        let packets = handle.results().0.packets;
         seen.set(seen.get().max(packets));
         if packets >= 12 && handle.settings().clears == 0 {
             handle.set(WatchSettings {
@@ -343,7 +343,7 @@ fn packets_that_were_sent_before_the_run_are_foreign() {
     for form in [TimeForm::Kernel, TimeForm::Osta] {
         let times: Vec<(u64, u64)> = (0..30).map(|i| (1_000_000 * (i + 1), 5000)).collect();
         let handle = WatchHandle::new(everything());
-        handle.since(WALL_NS + 10_500_000);
+        handle.ignore_before(WALL_NS + 10_500_000);
         let clock = VirtualClock::ticking(1);
         let outcome = run_watcher(&mut film(form, &times, |_| ()), &handle, &clock);
         assert_eq!((outcome.row.packets, outcome.foreign_frames), (20, 10));
@@ -451,7 +451,7 @@ fn a_port_that_vanishes_is_a_fault() {
     let handle = WatchHandle::new(everything());
     let outcome = run_watcher(&mut far.queues[0], &handle, &clock);
     assert!(matches!(outcome.fault, Some(PortError::Gone { .. })));
-    assert!(handle.ended());
+    assert!(handle.has_ended());
 }
 
 struct Real(std::time::Instant);
@@ -493,7 +493,7 @@ fn a_watcher_in_its_thread_sees_all_that_devices_send() {
         None,
         Real(epoch),
     );
-    let control = Control::new();
+    let control = TrafficControl::new();
     control.senders_running.store(1, Ordering::Relaxed);
     control.start_at_mono_ns.store(0, Ordering::Relaxed);
     let sent = run_devices(vec![sender], &control, &Real(epoch)).remove(0);

@@ -8,7 +8,7 @@ use wb_model::{
     Proto, Stream, TagKind,
     plan::{HexBytes, VlanSpec},
 };
-use wb_traffic::{Lead, SenderSpec, StreamSpec};
+use wb_traffic::{RampUp, SenderSpec, StreamSpec};
 use wb_wire::{PktgenTag, Tag, checksum, find_tag};
 
 fn frames(stream: Stream, n: u64) -> Vec<Vec<u8>> {
@@ -374,7 +374,7 @@ fn a_modifier_may_spoil_a_checksum_on_purpose() {
 fn the_same_seed_gives_the_same_frames() {
     let spec = |seed, ramp_ns| SenderSpec {
         seed,
-        lead: Lead::ramp(ramp_ns),
+        lead: RampUp::without_hold(ramp_ns),
         streams: vec![StreamSpec {
             stream: Stream {
                 size: Some("imix".parse().unwrap()),

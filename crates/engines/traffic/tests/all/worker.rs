@@ -11,8 +11,8 @@ use wb_port::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
 };
 use wb_traffic::{
-    Clock, Control, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters,
-    StreamSpec, VirtualClock, Worker, run_worker,
+    Clock, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec,
+    TrafficControl, VirtualClock, Worker, run_worker,
 };
 
 fn paced(pps: u64, ms: u64) -> SenderSpec {
@@ -26,8 +26,8 @@ fn paced(pps: u64, ms: u64) -> SenderSpec {
     }
 }
 
-fn control(senders: usize) -> Control {
-    let control = Control::new();
+fn control(senders: usize) -> TrafficControl {
+    let control = TrafficControl::new();
     control.senders_running.store(senders, Ordering::Relaxed);
     control.start_at_mono_ns.store(1_000_000, Ordering::Relaxed);
     control
@@ -75,7 +75,7 @@ fn a_sender_sleeps_between_frames_and_publishes() {
 /// Sets `finish` at a given time, like a session.
 struct Finishing<'a> {
     clock: &'a VirtualClock,
-    control: &'a Control,
+    control: &'a TrafficControl,
     at_ns: u64,
 }
 
@@ -233,7 +233,7 @@ impl QueuePair for Collecting {
 }
 
 /// Final counters of a worker that only receives.
-fn received(pair: &mut impl QueuePair, control: &Control, clock: &VirtualClock) -> Counters {
+fn received(pair: &mut impl QueuePair, control: &TrafficControl, clock: &VirtualClock) -> Counters {
     let worker = Worker {
         sender: None,
         receiver: Some(receiver()),
@@ -282,7 +282,7 @@ fn what_arrived_before_the_end_counts_however_late_it_is_shown() {
 /// A frame arrives periodically and wakes any waiting thread.
 struct Regular<'a> {
     clock: VirtualClock,
-    control: &'a Control,
+    control: &'a TrafficControl,
     gap_ns: u64,
     shown: u64,
     waits: u64,

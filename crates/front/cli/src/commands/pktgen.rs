@@ -532,7 +532,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
     receiver.apply(&pgrx::Command::Rx { device: None });
     receiver.apply(&pgrx::Command::Display(display));
     for queue in &queues {
-        receiver.publish(queue.cpu, queue.handle.row().0);
+        receiver.publish(queue.cpu, queue.handle.results().0);
     }
     deliver(&receiver.show())?;
     for warning in &finished.report.warnings {

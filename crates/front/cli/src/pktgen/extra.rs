@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
 use wb_pktgen::{control::Folder, device::Device};
 use wb_pktgen_device::{CpuSample, CpuStatistics, DeviceProgress};
-use wb_session::devices::{DeviceOutcome, Extra};
+use wb_session::devices::{DeviceOutcome, WatchExtras};
 
 use super::{PlanOptions, rates::Rates, receive::Reception};
 
@@ -225,7 +225,7 @@ fn receiver_json(from: &Sources<'_>) -> Value {
 }
 
 /// One queue of the receiver: what sequence numbers and distributions tell.
-fn extra_json(port: &str, cpu: u32, alone: bool, extra: &Extra) -> Value {
+fn extra_json(port: &str, cpu: u32, alone: bool, extra: &WatchExtras) -> Value {
     let c = &extra.counters;
     let told = |n: u64| (alone && extra.sequence_is_plain).then_some(n);
     json!({

@@ -11,7 +11,7 @@ use wb_pktgen::pgrx::Receiver;
 use wb_pktgen_device::CpuStatistics;
 use wb_session::{
     Environment, Extras, StartError, View,
-    devices::{Extra, WatchHandle, WatchQueue, WatchSettings},
+    devices::{WatchExtras, WatchHandle, WatchQueue, WatchSettings},
     prepare,
 };
 
@@ -111,17 +111,17 @@ impl Reception {
     pub(crate) fn rows(&self) -> BTreeMap<u32, CpuStatistics> {
         let mut rows: BTreeMap<u32, CpuStatistics> = BTreeMap::new();
         for queue in &self.queues {
-            let (row, _) = queue.handle.row();
+            let (row, _) = queue.handle.results();
             rows.entry(queue.cpu).or_default().merge(&row);
         }
         rows
     }
 
     /// What the original never had, for each queue: interface, CPU, account.
-    pub(crate) fn extras(&self) -> Vec<(&str, u32, Extra)> {
+    pub(crate) fn extras(&self) -> Vec<(&str, u32, WatchExtras)> {
         self.queues
             .iter()
-            .map(|q| (q.port.as_str(), q.cpu, q.handle.row().1))
+            .map(|q| (q.port.as_str(), q.cpu, q.handle.results().1))
             .collect()
     }
 
@@ -143,7 +143,10 @@ const DRAINING: Duration = Duration::from_millis(50);
 /// Waits until the workers have obeyed all orders, and shown what has arrived.
 pub(crate) fn settle(queues: &[WatchQueue]) {
     let begin = Instant::now();
-    let questions: Vec<_> = queues.iter().map(|q| (q, q.handle.ask())).collect();
+    let questions: Vec<_> = queues
+        .iter()
+        .map(|q| (q, q.handle.request_results()))
+        .collect();
     let settled = |drained| {
         questions
             .iter()

@@ -418,7 +418,7 @@ impl Service {
         }
         let waiter = move || {
             let deadline = Instant::now() + STOPPING;
-            while Instant::now() < deadline && !handles.iter().all(|h| h.ended()) {
+            while Instant::now() < deadline && !handles.iter().all(|h| h.has_ended()) {
                 std::thread::sleep(Duration::from_millis(2));
             }
             answer.taken();

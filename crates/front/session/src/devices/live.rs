@@ -3,7 +3,7 @@
 use wb_live::{PassProgram, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
 use wb_port::offload::{Refusal, SendOffload};
-use wb_traffic::{DeviceOffload, Loaded};
+use wb_traffic::{DeviceOffload, LoadedPort};
 
 use super::DeviceSlot;
 use crate::{
@@ -127,7 +127,7 @@ fn offload_device(
             what: cause.to_string(),
         })??;
         let halt = sender.halt();
-        Ok::<Loaded, wb_port::PortError>((Box::new(sender) as Box<dyn SendOffload>, halt))
+        Ok::<LoadedPort, wb_port::PortError>((Box::new(sender) as Box<dyn SendOffload>, halt))
     };
     DeviceOffload::new(&slot.walker, is_only_way, Box::new(load))
 }

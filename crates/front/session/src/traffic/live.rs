@@ -378,7 +378,7 @@ impl Traffic {
                     Ok::<Box<dyn SendOffload>, StartError>(Box::new(offload))
                 };
                 let ramp = (!tables.ramps.is_empty()).then(|| load(&tables.ramps));
-                sender = Some(compiled.offloaded(load(&tables.streams)?, ramp.transpose()?));
+                sender = Some(compiled.into_offloaded(load(&tables.streams)?, ramp.transpose()?));
             }
             let receiver = receivers.next();
             workers.push(OffloadedWorker {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wb_model::{Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
-use wb_traffic::{OPEN_FLOWS, Run, StreamSpec, range_around};
+use wb_traffic::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
 use wb_wire::Vlan;
 
 use super::{Direction, RunFlows, Streams, checks, is_tagged};
@@ -203,7 +203,7 @@ pub(super) fn resolve_all(
             let flows = job.flows.unwrap_or(OPEN_FLOWS);
             let known = told.map(|first| (first, flows.min(PAST_LAST_FLOW - first)));
             (direction.first_flow, direction.flows) = known.unwrap_or(range_around(0, flows));
-            direction.from = Some(Arc::new(Run::new(told, flows)));
+            direction.from = Some(Arc::new(FollowedRun::new(told, flows)));
         }
         directions.push(direction);
         if bidir {

@@ -10,8 +10,8 @@ use wb_pktgen_device::{DeviceTime, Start, Walker};
 use wb_port::clock::WorkerClock;
 use wb_port::offload::{SendOffload, StreamProgram};
 use wb_traffic::{
-    Control, DeviceHandle, DeviceOffload, DeviceOutcome, Loaded, device_sender, device_table,
-    run_devices,
+    DeviceHandle, DeviceOffload, DeviceOutcome, LoadedPort, TrafficControl, device_sender,
+    device_table, run_devices,
 };
 
 use crate::lab::{Clock, Lab, send_and_take, take};
@@ -169,7 +169,7 @@ fn run(
     let pair = lab.socket(true);
     let a = lab.at_a(Clone::clone);
     let node = lab.a.clone();
-    let load = move |stream: &StreamProgram| -> Result<Loaded, wb_port::PortError> {
+    let load = move |stream: &StreamProgram| -> Result<LoadedPort, wb_port::PortError> {
         let load = || LiveSender::load(&a, std::slice::from_ref(stream));
         let sender = crate::lab::within(&node, load)?;
         let halt = sender.halt();
@@ -178,7 +178,7 @@ fn run(
     let offload = DeviceOffload::new(&walker, false, Box::new(load)).unwrap();
     let handle = Arc::new(DeviceHandle::new());
     let sender = device_sender(pair, walker, Arc::clone(&handle), Some(offload), Clock);
-    let control = Control::new();
+    let control = TrafficControl::new();
     control.senders_running.store(1, Ordering::Relaxed);
     let start_ns = Clock.monotonic_ns() + 1_000_000;
     control.start_at_mono_ns.store(start_ns, Ordering::Release);

@@ -6,7 +6,7 @@ use wb_model::{Extension, Stream};
 use wb_port::memory::{LinkOptions, link};
 use wb_port::offload::{Pace, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
-use wb_traffic::{Lead, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
+use wb_traffic::{RampUp, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
 use wb_wire::{Tag, TagFormat, find_tag};
 
 use crate::lab::{monotonic_ns, order, run_and_take, send_and_take, send_in_batches, take};
@@ -327,7 +327,7 @@ fn several_streams_send_the_same_frames_each() {
         let mut socket = lab.socket(false);
         let sender = lab.at_a(|a| LiveSender::load(a, &tables.streams)).unwrap();
         let worker = OffloadedWorker {
-            sender: Some(compiled.offloaded(Box::new(sender), None)),
+            sender: Some(compiled.into_offloaded(Box::new(sender), None)),
             receiver: None,
         };
         let (outcome, frames) = run_and_take(worker, FRAMES, &mut socket);
@@ -372,7 +372,7 @@ fn a_ramp_sends_the_same_frames_before_the_counted_ones() {
     let lab = lab_or_skip!("ramp");
     let _passes_on = lab.accept();
     let mut spec = specs(&[("size=64", 3000), ("size=70-900 flows=5 sport=1-5", 6000)]);
-    spec.lead = Lead {
+    spec.lead = RampUp {
         rise_ns: 50_000_000,
         hold_ns: 30_000_000,
         times: 1.5,
@@ -386,7 +386,7 @@ fn a_ramp_sends_the_same_frames_before_the_counted_ones() {
     };
     let mut socket = lab.socket(false);
     let worker = OffloadedWorker {
-        sender: Some(compiled.offloaded(load(&tables.streams), Some(load(&tables.ramps)))),
+        sender: Some(compiled.into_offloaded(load(&tables.streams), Some(load(&tables.ramps)))),
         receiver: None,
     };
     let began = monotonic_ns();

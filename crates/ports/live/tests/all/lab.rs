@@ -11,7 +11,7 @@ use wb_live::Account;
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::offload::{Awaited, SendOffload, SendOrder, StreamOrder};
 use wb_port::{Interface, PortError, QueuePair, RxQueue};
-use wb_traffic::{Control, OffloadedWorker, SharedCounters, WorkerOutcome, run_offloaded};
+use wb_traffic::{OffloadedWorker, SharedCounters, TrafficControl, WorkerOutcome, run_offloaded};
 
 /// Longest time that a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -202,7 +202,7 @@ pub(crate) fn run_and_take(
     frames: u64,
     socket: &mut PacketQueue,
 ) -> (WorkerOutcome, Vec<Vec<u8>>) {
-    let (control, counters) = (Control::new(), SharedCounters::default());
+    let (control, counters) = (TrafficControl::new(), SharedCounters::default());
     let start_at = monotonic_ns() + 1_000_000;
     control.start_at_mono_ns.store(start_at, Ordering::Release);
     std::thread::scope(|scope| {
