@@ -14,29 +14,29 @@ use wb_netperf_wire::{
 const LONGEST: u64 = 100 * 365 * 86_400;
 
 /// A type that shares fields with a message.
-pub(crate) trait Agrees<Message> {
+pub(crate) trait MessageFields<Message> {
     /// Writes the fields into the message.
-    fn say(&self, message: &mut Message);
+    fn write_to(&self, message: &mut Message);
     /// Reads the fields from the message.
-    fn hear(&mut self, message: &Message);
+    fn read_from(&mut self, message: &Message);
 }
 
 /// Declares the shared fields: name in our type, name in the message.
-macro_rules! agrees {
+macro_rules! message_fields {
     ($($ours:ty, $theirs:ty { $($our:ident = $their:ident,)* })*) => {$(
-        impl Agrees<$theirs> for $ours {
-            fn say(&self, message: &mut $theirs) {
+        impl MessageFields<$theirs> for $ours {
+            fn write_to(&self, message: &mut $theirs) {
                 $(message.$their = self.$our;)*
             }
 
-            fn hear(&mut self, message: &$theirs) {
+            fn read_from(&mut self, message: &$theirs) {
                 $(self.$our = message.$their;)*
             }
         }
     )*};
 }
 
-agrees! {
+message_fields! {
     SocketSide, OmniRequest {
         send_buffer = send_buffer, send_size = send_size, send_width = send_width,
         send_align = send_alignment, send_offset = send_offset,
@@ -68,7 +68,7 @@ pub(crate) fn tcp_figures(sample: &TcpSample) -> TcpFigures {
         delivery_rate: sample.delivery_bps / 8,
         ..TcpFigures::default()
     };
-    sample.say(&mut figures);
+    sample.write_to(&mut figures);
     figures
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn tcp_sample(figures: &TcpFigures) -> TcpSample {
         delivery_bps: figures.delivery_rate.saturating_mul(8),
         ..TcpSample::default()
     };
-    sample.hear(figures);
+    sample.read_from(figures);
     sample
 }
 
@@ -118,10 +118,10 @@ pub(crate) fn cpu_use(figures: &CpuFigures) -> CpuUse {
 }
 
 /// Accessor of one boolean option.
-type Switch = fn(&mut SocketOptions) -> &mut bool;
+type FlagAccessor = fn(&mut SocketOptions) -> &mut bool;
 
 /// Boolean options that correspond to one message flag each.
-const SWITCHES: [(Flags, Switch); 7] = [
+const SWITCHES: [(Flags, FlagAccessor); 7] = [
     (Flags::NO_DELAY, |options| &mut options.no_delay),
     (Flags::FAST_OPEN, |options| &mut options.fast_open),
     (Flags::PKT_INFO, |options| &mut options.packet_info),
@@ -134,15 +134,15 @@ const SWITCHES: [(Flags, Switch); 7] = [
 ];
 
 /// The flags of a socket's options.
-pub(crate) fn flags(mut options: SocketOptions) -> Flags {
+pub(crate) fn flags_of_options(mut options: SocketOptions) -> Flags {
     let allowed = Flags::NONE.with_if(!options.dont_route, Flags::ROUTING_ALLOWED);
     SWITCHES.iter().fold(allowed, |flags, (flag, switch)| {
         flags.with_if(*switch(&mut options), *flag)
     })
 }
 
-/// The inverse of [`flags`].
-pub(crate) fn options(flags: Flags) -> SocketOptions {
+/// The inverse of [`flags_of_options`].
+pub(crate) fn options_of_flags(flags: Flags) -> SocketOptions {
     let mut options = SocketOptions {
         dont_route: !flags.contains(Flags::ROUTING_ALLOWED),
         ..SocketOptions::default()
@@ -155,7 +155,7 @@ pub(crate) fn options(flags: Flags) -> SocketOptions {
 
 /// Length of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum StreamLength {
     /// Ends after this time.
     Time(Duration),
     /// Ends after this number of bytes or transactions.
@@ -164,9 +164,9 @@ pub(crate) enum Length {
     Open,
 }
 
-impl Length {
+impl StreamLength {
     /// The length as a message field, and the count if it does not fit there.
-    pub(crate) fn wire(self) -> (TestLength, u64) {
+    pub(crate) fn to_message(self) -> (TestLength, u64) {
         match self {
             // The server's clock must not end the test before ours does.
             Self::Time(time) => {
@@ -182,8 +182,8 @@ impl Length {
         }
     }
 
-    /// The inverse of [`Length::wire`], in whole seconds.
-    pub(crate) fn of(length: TestLength, count: u64) -> Self {
+    /// The inverse of [`StreamLength::to_message`], in whole seconds.
+    pub(crate) fn from_message(length: TestLength, count: u64) -> Self {
         match length {
             TestLength::Seconds(seconds) => {
                 Self::Time(Duration::from_secs(u64::from(seconds).min(LONGEST)))
@@ -194,7 +194,7 @@ impl Length {
         }
     }
 
-    pub(crate) fn time(self) -> Option<Duration> {
+    pub(crate) fn time_limit(self) -> Option<Duration> {
         match self {
             Self::Time(time) => Some(time),
             Self::Amount(_) | Self::Open => None,
@@ -202,7 +202,7 @@ impl Length {
     }
 
     /// Number of bytes or transactions that ends the test, if one is set.
-    pub(crate) fn amount(self) -> Option<u64> {
+    pub(crate) fn unit_limit(self) -> Option<u64> {
         match self {
             Self::Amount(amount) => Some(amount),
             Self::Time(_) | Self::Open => None,
@@ -217,10 +217,10 @@ mod tests {
     use super::*;
 
     /// The value after a round trip through the message.
-    fn heard<M: Default, O: Agrees<M> + Default>(ours: &O) -> O {
+    fn heard<M: Default, O: MessageFields<M> + Default>(ours: &O) -> O {
         let (mut message, mut heard) = (M::default(), O::default());
-        ours.say(&mut message);
-        heard.hear(&message);
+        ours.write_to(&mut message);
+        heard.read_from(&message);
         heard
     }
 
@@ -284,20 +284,20 @@ mod tests {
             for ((_, switch), on) in SWITCHES.iter().zip(switches) {
                 *switch(&mut said) = on;
             }
-            prop_assert_eq!(options(flags(said.clone())), said);
+            prop_assert_eq!(options_of_flags(flags_of_options(said.clone())), said);
         }
 
         #[test]
         fn a_length_is_heard_in_whole_seconds(amount in 1_u64.., ns in 0..LONGEST) {
-            for length in [Length::Amount(amount), Length::Open] {
-                let (said, count) = length.wire();
-                prop_assert_eq!(Length::of(said, count), length);
+            for length in [StreamLength::Amount(amount), StreamLength::Open] {
+                let (said, count) = length.to_message();
+                prop_assert_eq!(StreamLength::from_message(said, count), length);
             }
-            let (said, count) = Length::Time(Duration::from_nanos(ns)).wire();
-            let heard = Length::of(said, count).time().expect("a time");
+            let (said, count) = StreamLength::Time(Duration::from_nanos(ns)).to_message();
+            let heard = StreamLength::from_message(said, count).time_limit().expect("a time");
             prop_assert!(heard >= Duration::from_nanos(ns));
             prop_assert!(heard < Duration::from_nanos(ns) + Duration::from_secs(2));
-            prop_assert_eq!(Length::Time(heard).wire().0, said);
+            prop_assert_eq!(StreamLength::Time(heard).to_message().0, said);
         }
     }
 }

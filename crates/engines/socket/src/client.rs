@@ -15,15 +15,15 @@ use wb_model::{
 };
 use wb_netperf_wire::{Calibration, Passphrase, Request};
 
-use crate::{StopRequest, agreement::Length, host::Host};
+use crate::{StopRequest, agreement::StreamLength, host::Host};
 use answer::RemoteResults;
-use control::{Control, Silence};
-use failure::{answer, failure};
-use figures::{add_datagrams, datagrams, judged, means, together};
-use role::Role;
-use round::{Round, Settings, Stream, Turn};
-use target::Target;
-use watch::Timeouts;
+use control::{ClientControl, Silence};
+use failure::{answer_failure, stage_failure};
+use figures::{add_datagrams, confidence_result, datagram_report, mean_figures, sum_figures};
+use role::StreamRole;
+use round::{IterationParameters, IterationResult, IterationSettings, JobStream};
+use target::ResolvedTarget;
+use watch::SocketTimeouts;
 use wb_wire::SplitMix64;
 use window::fairness;
 
@@ -70,7 +70,7 @@ pub fn run_job(
     stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
 ) -> SocketJobReport {
-    run_with_timeouts(job, place, host, stop, observe, Timeouts::default())
+    run_with_timeouts(job, place, host, stop, observe, SocketTimeouts::default())
 }
 
 fn run_with_timeouts(
@@ -79,7 +79,7 @@ fn run_with_timeouts(
     host: &dyn Host,
     stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
-    timeouts: Timeouts,
+    timeouts: SocketTimeouts,
 ) -> SocketJobReport {
     let mut report = SocketJobReport {
         name: if job.name.is_empty() {
@@ -92,7 +92,7 @@ fn run_with_timeouts(
         protocol: job.protocol,
         ..SocketJobReport::default()
     };
-    let target = match Target::resolve(job, host) {
+    let target = match ResolvedTarget::resolve(job, host) {
         Ok(target) => target,
         Err(failed) => {
             report.failure = Some(failed);
@@ -100,7 +100,7 @@ fn run_with_timeouts(
         }
     };
     report.server_name.clone_from(&target.name);
-    let settings = Settings {
+    let settings = IterationSettings {
         job,
         place,
         host,
@@ -117,18 +117,18 @@ fn run_with_timeouts(
     };
     match run.connect() {
         Ok(mut streams) => {
-            run.all(&mut streams, observe);
+            run.run_iterations(&mut streams, observe);
             let controls = streams.into_iter().filter_map(|stream| stream.control);
-            Control::close(controls.collect(), timeouts.drain, stop);
+            ClientControl::close(controls.collect(), timeouts.drain, stop);
         }
-        Err(silence) => run.silent(silence),
+        Err(silence) => run.record_silence(silence),
     }
     run.report
 }
 
 /// A running job.
 struct JobRun<'a> {
-    settings: Settings<'a>,
+    settings: IterationSettings<'a>,
     random: SplitMix64,
     report: SocketJobReport,
     /// Operation times over all iterations.
@@ -138,14 +138,14 @@ struct JobRun<'a> {
 }
 
 impl JobRun<'_> {
-    fn silent(&mut self, silence: Silence) {
+    fn record_silence(&mut self, silence: Silence) {
         match silence {
-            Silence::Stopped => self.warn("the test was ended before it had begun"),
+            Silence::Stopped => self.add_warning("the test was ended before it had begun"),
             Silence::Failed(failed) => self.report.failure = Some(failed),
         }
     }
 
-    fn warn(&mut self, what: impl Into<String>) {
+    fn add_warning(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.report.warnings.contains(&what) {
             self.report.warnings.push(what);
@@ -153,38 +153,38 @@ impl JobRun<'_> {
     }
 
     /// Opens all control connections in turn and sends the passphrase on each.
-    fn connect(&mut self) -> Result<Vec<Stream>, Silence> {
+    fn connect(&mut self) -> Result<Vec<JobStream>, Silence> {
         let job = self.settings.job;
         if job.control.none && job.test == SocketTest::Receive && !job.protocol.connects() {
             let what = "a service that answers each datagram with one gives no stream";
-            return Err(Silence::Failed(failure(SocketStage::Data, what)));
+            return Err(Silence::Failed(stage_failure(SocketStage::Data, what)));
         }
         let mut roles = Vec::new();
         for number in 0..job.streams {
-            let of_one = Role::of(job.test).iter();
+            let of_one = StreamRole::of_test(job.test).iter();
             roles.extend(of_one.map(|role| (*role, false, number)));
         }
         // Every second stream loads the return path.
         for number in 0..job.load_streams {
             let role = if number % 2 == 0 {
-                Role::Up
+                StreamRole::Up
             } else {
-                Role::Down
+                StreamRole::Down
             };
             roles.push((role, true, number));
         }
         if roles.is_empty() {
-            roles.push((Role::Cc, false, 0));
+            roles.push((StreamRole::Cc, false, 0));
         }
         let mut streams = Vec::with_capacity(roles.len());
         for (place, (role, load, number)) in roles.into_iter().enumerate() {
             let control = if job.control.none {
                 None
             } else {
-                Some(self.control()?)
+                Some(self.open_control()?)
             };
             let kind = if load { "load " } else { "" };
-            streams.push(Stream {
+            streams.push(JobStream {
                 role,
                 load,
                 // At most 3 · 512.
@@ -196,11 +196,11 @@ impl JobRun<'_> {
         Ok(streams)
     }
 
-    fn control(&mut self) -> Result<Control, Silence> {
-        let Settings {
+    fn open_control(&mut self) -> Result<ClientControl, Silence> {
+        let IterationSettings {
             job, stop, target, ..
         } = self.settings;
-        let mut control = Control::connect(target, stop)?;
+        let mut control = ClientControl::connect(target, stop)?;
         if self.report.server.is_empty() {
             self.report.server = control.peer.to_string();
             self.report.client = control.local.ip().to_string();
@@ -211,18 +211,18 @@ impl JobRun<'_> {
                     "the passphrase is longer than {} bytes",
                     Passphrase::MAX_LEN
                 );
-                Silence::Failed(failure(SocketStage::Control, what))
+                Silence::Failed(stage_failure(SocketStage::Control, what))
             })?;
             control.send(&Request::Passphrase(passphrase), stop)?;
         }
         Ok(control)
     }
 
-    fn all(&mut self, streams: &mut [Stream], observe: &mut dyn FnMut(&SocketLive)) {
+    fn run_iterations(&mut self, streams: &mut [JobStream], observe: &mut dyn FnMut(&SocketLive)) {
         let job = self.settings.job;
         if job.test == SocketTest::ServerCpu {
-            if let Err(silence) = self.calibrate(streams) {
-                self.silent(silence);
+            if let Err(silence) = self.ask_cpu_method(streams) {
+                self.record_silence(silence);
             }
             return;
         }
@@ -237,10 +237,10 @@ impl JobRun<'_> {
             if iteration > 1 && self.settings.stop.is_set() {
                 break;
             }
-            if !self.iteration(streams, iteration, observe) {
+            if !self.run_iteration(streams, iteration, observe) {
                 break;
             }
-            let reached = self.confidence();
+            let reached = self.update_confidence();
             if iteration >= least && reached {
                 break;
             }
@@ -249,46 +249,46 @@ impl JobRun<'_> {
     }
 
     /// Length of a stream of this job.
-    fn length(&self) -> Length {
+    fn stream_length(&self) -> StreamLength {
         let job = self.settings.job;
         match (job.test, job.amount, job.duration) {
-            (_, Some(amount), _) => Length::Amount(amount),
-            (_, None, Some(duration)) => Length::Time(duration.0),
-            (_, None, None) => Length::Open,
+            (_, Some(amount), _) => StreamLength::Amount(amount),
+            (_, None, Some(duration)) => StreamLength::Time(duration.0),
+            (_, None, None) => StreamLength::Open,
         }
     }
 
     /// Runs the warm-up, which is not reported. Returns true if the test continues.
-    fn warm_up(&mut self, streams: &mut [Stream]) -> bool {
-        let turn = Turn {
-            length: Length::Time(self.settings.job.warm_up.0),
+    fn warm_up(&mut self, streams: &mut [JobStream]) -> bool {
+        let turn = IterationParameters {
+            length: StreamLength::Time(self.settings.job.warm_up.0),
             omit: Duration::ZERO,
             interim: None,
             record: false,
             iteration: 0,
         };
-        let chosen = foreground(streams);
+        let chosen = foreground_streams(streams);
         let round = round::run(self.settings, chosen, turn, &mut self.random, &mut |_| {});
         let goes_on = round.failure.is_none() && !round.wished;
         if let Some(mut failed) = round.failure {
             failed.what = format!("warm-up: {}", failed.what);
             self.report.failure = Some(failed);
         } else if round.wished {
-            self.warn("the test was ended before it had begun");
+            self.add_warning("the test was ended before it had begun");
         }
         goes_on
     }
 
     /// Runs one iteration. Returns true if another one may follow.
-    fn iteration(
+    fn run_iteration(
         &mut self,
-        streams: &mut [Stream],
+        streams: &mut [JobStream],
         iteration: u32,
         observe: &mut dyn FnMut(&SocketLive),
     ) -> bool {
         let job = self.settings.job;
-        let turn = Turn {
-            length: self.length(),
+        let turn = IterationParameters {
+            length: self.stream_length(),
             omit: if job.amount.is_some() {
                 Duration::ZERO
             } else {
@@ -299,11 +299,11 @@ impl JobRun<'_> {
             iteration,
         };
         if job.load_streams > 0 {
-            let idle = Turn {
+            let idle = IterationParameters {
                 interim: None,
                 ..turn
             };
-            let chosen = foreground(streams);
+            let chosen = foreground_streams(streams);
             let round = round::run(self.settings, chosen, idle, &mut self.random, &mut |_| {});
             for measured in &round.measured {
                 if let Some(histogram) = &measured.outcome.histogram {
@@ -312,7 +312,7 @@ impl JobRun<'_> {
             }
             self.report.idle_latency_ns = Some(self.idle.summary());
             if round.failure.is_some() || round.wished {
-                self.take(round);
+                self.add_round(round);
                 return false;
             }
         }
@@ -323,32 +323,32 @@ impl JobRun<'_> {
                 self.histogram.merge(histogram);
             }
         }
-        self.take(round);
+        self.add_round(round);
         goes_on
     }
 
     /// Adds an iteration to the report. The partial results of a failed iteration are kept, but it does not count.
-    fn take(&mut self, round: Round) {
+    fn add_round(&mut self, round: IterationResult) {
         let job = self.settings.job;
         for warning in &round.warnings {
-            self.warn(warning.clone());
+            self.add_warning(warning.clone());
         }
         if round.measured.is_empty() {
             // No data moved: keep the results of the iterations before.
             match round.failure {
                 Some(failed) => self.report.failure = Some(failed),
                 None if self.report.iterations.is_empty() => {
-                    self.warn("the test was ended before it had begun");
+                    self.add_warning("the test was ended before it had begun");
                 }
                 None => {}
             }
             return;
         }
-        let figures = together(job.test, &round.measured, round.local_cpu, round.remote_cpu);
+        let figures = sum_figures(job.test, &round.measured, round.local_cpu, round.remote_cpu);
         let report = &mut self.report;
         report.extended = round.extended;
-        report.data_server = text(round.data_server);
-        report.data_client = text(round.data_client);
+        report.data_server = address_text(round.data_server);
+        report.data_client = address_text(round.data_client);
         let mut rows: Vec<SocketStreamReport> = Vec::new();
         let mut shares = Vec::new();
         let mut load = 0.0;
@@ -360,9 +360,9 @@ impl JobRun<'_> {
             let remote = measured.remote.as_ref();
             // For a stream, the sender's TCP statistics matter.
             let (again, tcp) = match measured.role {
-                Role::Down => (
+                StreamRole::Down => (
                     remote.and_then(|remote| remote.retransmissions),
-                    remote.and_then(RemoteResults::tcp),
+                    remote.and_then(RemoteResults::tcp_sample),
                 ),
                 _ => {
                     let tcp = known.and_then(|known| known.tcp);
@@ -371,8 +371,8 @@ impl JobRun<'_> {
             };
             let seen = remote.and_then(|remote| remote.extension?.datagrams);
             let of_one = match (&measured.outcome.tags, remote, seen) {
-                (Some(tags), Some(remote), _) => Some(tags.report(remote.send_calls)),
-                (None, _, Some(seen)) => Some(datagrams(tally.send_calls, &seen)),
+                (Some(tags), Some(remote), _) => Some(tags.datagram_report(remote.send_calls)),
+                (None, _, Some(seen)) => Some(datagram_report(tally.send_calls, &seen)),
                 _ => None,
             };
             rows.push(SocketStreamReport {
@@ -393,7 +393,7 @@ impl JobRun<'_> {
                     .map(Histogram::summary)
                     .unwrap_or_default(),
                 omitted: measured.omitted,
-                remote_omitted: remote.and_then(|remote| remote.omitted(measured.omit)),
+                remote_omitted: remote.and_then(|remote| remote.omitted_part(measured.omit)),
             });
             if measured.load {
                 load += share.bits_per_second;
@@ -429,7 +429,7 @@ impl JobRun<'_> {
     }
 
     /// Returns true if the means are known well enough, or no confidence was requested.
-    fn confidence(&mut self) -> bool {
+    fn update_confidence(&mut self) -> bool {
         let job = self.settings.job;
         let Some(asked) = &job.confidence else {
             return true;
@@ -444,7 +444,7 @@ impl JobRun<'_> {
         };
         let use_of = |cpu: &Option<CpuUse>| cpu.map_or(-1.0, |cpu| cpu.total);
         let found = (
-            width(&|figures| judged(job.test, figures)),
+            width(&|figures| confidence_result(job.test, figures)),
             width(&|figures| use_of(&figures.local_cpu)),
             width(&|figures| use_of(&figures.remote_cpu)),
         );
@@ -468,7 +468,7 @@ impl JobRun<'_> {
     fn finish(&mut self) {
         let report = &mut self.report;
         if !report.iterations.is_empty() {
-            report.result = means(&report.iterations);
+            report.result = mean_figures(&report.iterations);
         }
         report.latency_ns = self.histogram.summary();
         let p95 = self.histogram.percentile(95.0);
@@ -476,21 +476,21 @@ impl JobRun<'_> {
     }
 
     /// Asks the server how it measures its CPUs.
-    fn calibrate(&mut self, streams: &mut [Stream]) -> Result<(), Silence> {
-        let Settings { stop, timeouts, .. } = self.settings;
+    fn ask_cpu_method(&mut self, streams: &mut [JobStream]) -> Result<(), Silence> {
+        let IterationSettings { stop, timeouts, .. } = self.settings;
         let Some(control) = streams
             .first_mut()
             .and_then(|stream| stream.control.as_mut())
         else {
             let what = "the server's CPUs are asked for on the control connection";
-            return Err(Silence::Failed(failure(SocketStage::Control, what)));
+            return Err(Silence::Failed(stage_failure(SocketStage::Control, what)));
         };
         control.send(&Request::CpuCalibrate, stop)?;
         // netperf 2.7 waits longer for this message, because old machines took long to calibrate.
         let wait = timeouts.answer + timeouts.answer / 3;
         let message = control.receive("calibration", wait, stop)?;
         let said = Calibration::parse(&message)
-            .map_err(|error| Silence::Failed(answer("calibration", &error)))?;
+            .map_err(|error| Silence::Failed(answer_failure("calibration", &error)))?;
         let figures = SocketFigures {
             remote_cpu: Some(CpuUse {
                 // netperf prints the rate of an idle CPU; on Linux this is ticks per second.
@@ -508,12 +508,12 @@ impl JobRun<'_> {
 }
 
 /// The streams without the load streams, which are last.
-fn foreground(streams: &mut [Stream]) -> &mut [Stream] {
+fn foreground_streams(streams: &mut [JobStream]) -> &mut [JobStream] {
     let count = streams.iter().filter(|stream| !stream.load).count();
     &mut streams[..count]
 }
 
-fn text(address: Option<SocketAddr>) -> String {
+fn address_text(address: Option<SocketAddr>) -> String {
     address
         .map(|address| address.to_string())
         .unwrap_or_default()

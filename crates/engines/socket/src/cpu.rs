@@ -62,7 +62,7 @@ pub(crate) fn cpu_use(before: &CpuTimes, after: &CpuTimes) -> CpuUse {
 
 /// Clamps all shares to 0 to 100 % and reports if that changed anything. A server that waited longer than the test
 /// scales its figures up, so unrelated load inflates them.
-pub(crate) fn clamped(mut cpu: CpuUse) -> (CpuUse, bool) {
+pub(crate) fn clamp_shares(mut cpu: CpuUse) -> (CpuUse, bool) {
     let mut changed = false;
     for share in cpu.shares_mut() {
         // A peer may send NaN.
@@ -139,13 +139,13 @@ mod tests {
             peak: 99.0,
             ..CpuUse::default()
         };
-        let (cpu, changed) = clamped(wild);
+        let (cpu, changed) = clamp_shares(wild);
         assert!(changed);
         assert_eq!((cpu.total, cpu.user, cpu.peak), (100.0, 0.0, 99.0));
         let fine = CpuUse {
             total: 100.000_01,
             ..CpuUse::default()
         };
-        assert!(!clamped(fine).1);
+        assert!(!clamp_shares(fine).1);
     }
 }

@@ -20,9 +20,10 @@ mod waker;
 pub use client::{JobPlace, run_job};
 pub use host::{CpuTimes, Host, Resolved};
 pub use open::{
-    Effective, Opened, SocketPlan, accept, connect, effective, errno, listen, local_address, open,
+    EffectiveSettings, OpenSocket, SocketPlan, accept, connect, effective_settings, errno, listen,
+    local_address, open,
 };
-pub use server::{Server, ServerError, serve_one};
-pub use stop::{StopGuard, Stopper};
+pub use server::{ServerError, SocketServer, serve_one};
+pub use stop::{InterruptRegistration, Stopper};
 pub use sys::tcp_sample;
 pub use waker::StopRequest;

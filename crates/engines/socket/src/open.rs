@@ -64,7 +64,7 @@ pub struct SocketPlan<'a> {
 
 /// An open socket and its settings in effect.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenSocket {
     /// The socket.
     pub fd: OwnedFd,
     /// SO_SNDBUF as the kernel reports it.
@@ -78,34 +78,34 @@ pub struct Opened {
 /// A failed system call.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {cause}")]
-struct Refused {
+struct FailedCall {
     call: &'static str,
     cause: io::Error,
 }
 
-fn refused(call: &'static str, cause: impl Into<io::Error>) -> io::Error {
+fn failed_call(call: &'static str, cause: impl Into<io::Error>) -> io::Error {
     let cause = cause.into();
-    io::Error::new(cause.kind(), Refused { call, cause })
+    io::Error::new(cause.kind(), FailedCall { call, cause })
 }
 
 /// Number of the system's error, also if the text names the call.
 #[must_use]
 pub fn errno(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| {
-        let refused = error.get_ref()?.downcast_ref::<Refused>()?;
+        let refused = error.get_ref()?.downcast_ref::<FailedCall>()?;
         refused.cause.raw_os_error()
     })
 }
 
 /// Sets options and collects warnings for the report.
-struct Setter<'a> {
+struct OptionSetter<'a> {
     fd: BorrowedFd<'a>,
     warnings: Vec<String>,
 }
 
-impl Setter<'_> {
+impl OptionSetter<'_> {
     fn int(&self, call: &'static str, level: i32, name: i32, value: i32) -> io::Result<()> {
-        set_int(self.fd, level, name, value).map_err(|error| refused(call, error))
+        set_int(self.fd, level, name, value).map_err(|error| failed_call(call, error))
     }
 
     /// Sets an option that the test can do without.
@@ -122,10 +122,10 @@ impl Setter<'_> {
 ///
 /// # Errors
 /// Fails if the kernel refuses an option or call; the text names it, and [`errno`] returns the number.
-pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
+pub fn open(plan: &SocketPlan<'_>) -> io::Result<OpenSocket> {
     let ipv6 = plan.bind.map_or(plan.ipv6, |address| address.is_ipv6());
-    let fd = make(plan.protocol, plan.socket_type, ipv6)?;
-    let mut set = Setter {
+    let fd = create_socket(plan.protocol, plan.socket_type, ipv6)?;
+    let mut set = OptionSetter {
         fd: fd.as_fd(),
         warnings: Vec::new(),
     };
@@ -145,7 +145,7 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
     if !plan.only_from.is_empty() && !plan.protocol.connects() {
         // Before binding, so that the queue is empty.
         crate::sys::take_only_from(set.fd, plan.only_from)
-            .map_err(|e| refused("SO_ATTACH_FILTER", e))?;
+            .map_err(|e| failed_call("SO_ATTACH_FILTER", e))?;
     }
     if let Some(address) = plan.bind {
         // Permits a port with old connections in TIME_WAIT. Datagram sockets would share the port and take each other's
@@ -153,14 +153,14 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
         if plan.protocol.connects() || plan.join.is_some() {
             set.int("SO_REUSEADDR", libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         }
-        rustix::net::bind(&fd, &address).map_err(|error| refused("bind", error))?;
+        rustix::net::bind(&fd, &address).map_err(|error| failed_call("bind", error))?;
     }
     if let Some(group) = plan.join {
-        join(&fd, group, plan.bind)?;
+        join_group(&fd, group, plan.bind)?;
     }
     let warnings = set.warnings;
-    let (send_buffer, receive_buffer) = buffers(fd.as_fd());
-    Ok(Opened {
+    let (send_buffer, receive_buffer) = buffer_sizes(fd.as_fd());
+    Ok(OpenSocket {
         fd,
         send_buffer,
         receive_buffer,
@@ -168,7 +168,11 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<Opened> {
     })
 }
 
-fn make(protocol: SocketProtocol, kind: Option<SocketType>, ipv6: bool) -> io::Result<OwnedFd> {
+fn create_socket(
+    protocol: SocketProtocol,
+    kind: Option<SocketType>,
+    ipv6: bool,
+) -> io::Result<OwnedFd> {
     let family = if ipv6 {
         AddressFamily::INET6
     } else {
@@ -187,10 +191,10 @@ fn make(protocol: SocketProtocol, kind: Option<SocketType>, ipv6: bool) -> io::R
     } as u32);
     let number = std::num::NonZeroU32::new(protocol.number() as u32).map(Protocol::from_raw);
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, number)
-        .map_err(|error| refused("socket", error))
+        .map_err(|error| failed_call("socket", error))
 }
 
-fn set_buffers(set: &Setter<'_>, side: &SocketSide) -> io::Result<()> {
+fn set_buffers(set: &OptionSetter<'_>, side: &SocketSide) -> io::Result<()> {
     let clamp = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
     if let Some(bytes) = side.send_buffer {
         set.int("SO_SNDBUF", libc::SOL_SOCKET, libc::SO_SNDBUF, clamp(bytes))?;
@@ -202,7 +206,7 @@ fn set_buffers(set: &Setter<'_>, side: &SocketSide) -> io::Result<()> {
 }
 
 /// Sets the options of all IP protocols.
-fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
+fn set_network(set: &mut OptionSetter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
     let (side, options) = (plan.side, plan.options);
     let socket = libc::SOL_SOCKET;
     if options.keepalive {
@@ -222,7 +226,7 @@ fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::R
             libc::SO_MAX_PACING_RATE,
             &(bps / 8).to_ne_bytes(),
         )
-        .map_err(|error| refused("SO_MAX_PACING_RATE", error))?;
+        .map_err(|error| failed_call("SO_MAX_PACING_RATE", error))?;
     }
     if side.send_by == SendBy::Zerocopy {
         set.int("SO_ZEROCOPY", socket, libc::SO_ZEROCOPY, 1)?;
@@ -254,16 +258,16 @@ fn set_network(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::R
     if options.dont_fragment {
         if ipv6 {
             sockopt::set_ipv6_mtu_discover(set.fd, Ipv6PathMtuDiscovery::DO)
-                .map_err(|error| refused("IPV6_MTU_DISCOVER", error))?;
+                .map_err(|error| failed_call("IPV6_MTU_DISCOVER", error))?;
         } else {
             sockopt::set_ip_mtu_discover(set.fd, Ipv4PathMtuDiscovery::DO)
-                .map_err(|error| refused("IP_MTU_DISCOVER", error))?;
+                .map_err(|error| failed_call("IP_MTU_DISCOVER", error))?;
         }
     }
     Ok(())
 }
 
-fn set_tcp(set: &mut Setter<'_>, plan: &SocketPlan<'_>) -> io::Result<()> {
+fn set_tcp(set: &mut OptionSetter<'_>, plan: &SocketPlan<'_>) -> io::Result<()> {
     let options = plan.options;
     let tcp = libc::IPPROTO_TCP;
     if options.no_delay {
@@ -295,7 +299,7 @@ fn set_tcp(set: &mut Setter<'_>, plan: &SocketPlan<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn set_datagrams(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
+fn set_datagrams(set: &mut OptionSetter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io::Result<()> {
     // Reports a full device queue to the sender (ENOBUFS).
     if ipv6 {
         set.try_int("IPV6_RECVERR", libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1);
@@ -325,7 +329,7 @@ fn set_datagrams(set: &mut Setter<'_>, plan: &SocketPlan<'_>, ipv6: bool) -> io:
     Ok(())
 }
 
-fn join(fd: &OwnedFd, group: IpAddr, bind: Option<SocketAddr>) -> io::Result<()> {
+fn join_group(fd: &OwnedFd, group: IpAddr, bind: Option<SocketAddr>) -> io::Result<()> {
     match group {
         IpAddr::V4(group) => {
             let at = match bind.map(|address| address.ip()) {
@@ -333,14 +337,14 @@ fn join(fd: &OwnedFd, group: IpAddr, bind: Option<SocketAddr>) -> io::Result<()>
                 _ => Ipv4Addr::UNSPECIFIED,
             };
             sockopt::set_ip_add_membership(fd, &group, &at)
-                .map_err(|error| refused("IP_ADD_MEMBERSHIP", error))
+                .map_err(|error| failed_call("IP_ADD_MEMBERSHIP", error))
         }
-        IpAddr::V6(group) => sockopt::set_ipv6_add_membership(fd, &group, scope(bind))
-            .map_err(|error| refused("IPV6_ADD_MEMBERSHIP", error)),
+        IpAddr::V6(group) => sockopt::set_ipv6_add_membership(fd, &group, scope_id(bind))
+            .map_err(|error| failed_call("IPV6_ADD_MEMBERSHIP", error)),
     }
 }
 
-fn scope(bind: Option<SocketAddr>) -> u32 {
+fn scope_id(bind: Option<SocketAddr>) -> u32 {
     match bind {
         Some(SocketAddr::V6(address)) => address.scope_id(),
         _ => 0,
@@ -348,14 +352,14 @@ fn scope(bind: Option<SocketAddr>) -> u32 {
 }
 
 /// SO_SNDBUF and SO_RCVBUF in effect; 0 if the kernel does not report them.
-fn buffers(fd: BorrowedFd<'_>) -> (u32, u32) {
+fn buffer_sizes(fd: BorrowedFd<'_>) -> (u32, u32) {
     let ask = |name| get_int(fd, libc::SOL_SOCKET, name).map_or(0, i32::cast_unsigned);
     (ask(libc::SO_SNDBUF), ask(libc::SO_RCVBUF))
 }
 
 /// Settings in effect on a socket.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Effective {
+pub struct EffectiveSettings {
     /// SO_SNDBUF.
     pub send_buffer: u32,
     /// SO_RCVBUF.
@@ -376,14 +380,14 @@ pub struct Effective {
 
 /// Reads the settings in effect on a socket.
 #[must_use]
-pub fn effective(fd: BorrowedFd<'_>) -> Effective {
-    let (send_buffer, receive_buffer) = buffers(fd);
+pub fn effective_settings(fd: BorrowedFd<'_>) -> EffectiveSettings {
+    let (send_buffer, receive_buffer) = buffer_sizes(fd);
     let tcp = |name| get_int(fd, libc::IPPROTO_TCP, name);
     let tos = match local_address(fd) {
         Ok(SocketAddr::V6(_)) => get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         _ => get_int(fd, libc::IPPROTO_IP, libc::IP_TOS),
     };
-    Effective {
+    EffectiveSettings {
         send_buffer,
         receive_buffer,
         no_delay: tcp(libc::TCP_NODELAY).is_ok_and(|on| on != 0),
@@ -408,29 +412,29 @@ pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// # Errors
 /// Returns the system's error.
 pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result<()> {
-    if stop.stopped() {
+    if stop.is_stopped() {
         return Err(io::ErrorKind::Interrupted.into());
     }
     match rustix::net::connect(fd, &to) {
         Ok(()) => return Ok(()),
         Err(Errno::INTR) => {}
-        Err(error) => return Err(refused("connect", error)),
+        Err(error) => return Err(failed_call("connect", error)),
     }
     // The handshake continues in the background.
     loop {
-        if stop.stopped() {
+        if stop.is_stopped() {
             return Err(io::ErrorKind::Interrupted.into());
         }
         let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
         match poll(&mut fds, None) {
             Ok(_) => break,
             Err(Errno::INTR) => {}
-            Err(error) => return Err(refused("poll", error)),
+            Err(error) => return Err(failed_call("poll", error)),
         }
     }
     match sockopt::socket_error(fd) {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) | Err(error) => Err(refused("connect", error)),
+        Ok(Err(error)) | Err(error) => Err(failed_call("connect", error)),
     }
 }
 
@@ -440,7 +444,7 @@ pub fn connect(fd: BorrowedFd<'_>, to: SocketAddr, stop: &Stopper) -> io::Result
 /// Returns the system's error.
 pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
-    rustix::net::listen(fd, backlog).map_err(|error| refused("listen", error))
+    rustix::net::listen(fd, backlog).map_err(|error| failed_call("listen", error))
 }
 
 /// Waits for a connection, which inherits the options of the listening socket. Returns [`io::ErrorKind::Interrupted`]
@@ -449,7 +453,7 @@ pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
 /// # Errors
 /// Returns the system's error.
 pub fn accept(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<(OwnedFd, SocketAddr)> {
-    while !stop.stopped() {
+    while !stop.is_stopped() {
         match rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC) {
             Ok((connection, peer)) => {
                 let nowhere = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
@@ -457,7 +461,7 @@ pub fn accept(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<(OwnedFd, Socket
                 return Ok((connection, peer.unwrap_or(nowhere)));
             }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
-            Err(error) => return Err(refused("accept", error)),
+            Err(error) => return Err(failed_call("accept", error)),
         }
     }
     Err(io::ErrorKind::Interrupted.into())

@@ -29,19 +29,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wb_model::socket::{SocketLive, SocketServerJob, SocketServerReport};
 
 use crate::{Host, StopRequest};
-use control::Control;
-use state::{ClientGuard, Counts, ServerState};
+use control::ServerControl;
+use state::{ClientGuard, ServerCounts, ServerState};
 
+mod allowed_sources;
 mod answer;
-mod ask;
 mod control;
-mod engine;
 mod listen;
 mod prepare;
+mod requested_test;
 mod rules;
 mod session;
-mod sources;
 mod state;
+mod test_loop;
 mod watch;
 mod work;
 
@@ -82,18 +82,18 @@ pub enum ServerError {
 }
 
 /// A listening server. [`serve`](Self::serve) starts to accept clients.
-pub struct Server {
+pub struct SocketServer {
     state: Arc<ServerState>,
     listeners: Vec<TcpListener>,
 }
 
-impl Server {
+impl SocketServer {
     /// Listens at the job's name, or at all addresses. Port 0 means any port.
     ///
     /// # Errors
     /// Fails if the name cannot be resolved, or none of its addresses can be bound.
     pub fn bind(job: &SocketServerJob, host: Arc<dyn Host>) -> Result<Self, ServerError> {
-        let listeners = listen::listeners(job, host.as_ref())?;
+        let listeners = listen::open_listeners(job, host.as_ref())?;
         let state = ServerState::new(job.clone(), host).map_err(ServerError::Descriptors)?;
         Ok(Self {
             state: Arc::new(state),
@@ -117,13 +117,13 @@ impl Server {
         observe: &mut dyn FnMut(&SocketLive),
     ) -> SocketServerReport {
         let Self { state, listeners } = self;
-        let mut teller = Teller::new();
+        let mut teller = ServerObserver::new();
         while !stop.is_set() && !state.has_served() {
-            teller.tell(&state, observe);
-            let busy = state.job.one_by_one && state.present() > 0;
+            teller.report_state(&state, observe);
+            let busy = state.job.one_by_one && state.connection_count() > 0;
             let mut fds = vec![PollFd::new(&state.waker, PollFlags::IN)];
             fds.extend(
-                stop.pending()
+                stop.wait_descriptor()
                     .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
             );
             let first = fds.len();
@@ -146,7 +146,7 @@ impl Server {
             }
         }
         drop(listeners);
-        leave(&state);
+        end_all_connections(&state);
         state.counts.report()
     }
 }
@@ -162,11 +162,11 @@ pub fn serve_one(
     control: TcpStream,
 ) -> Result<SocketServerReport, ServerError> {
     let state = Arc::new(ServerState::new(job.clone(), host).map_err(ServerError::Descriptors)?);
-    Counts::one(&state.counts.clients);
+    ServerCounts::add_one(&state.counts.clients);
     let _ = control.set_nonblocking(false);
     let control = Arc::new(control);
-    let guard = state.admit(&control);
-    attend(&state, control, &guard);
+    let guard = state.register_client(&control);
+    serve_client(&state, control, &guard);
     Ok(state.counts.report())
 }
 
@@ -185,21 +185,21 @@ fn receive(state: &Arc<ServerState>, listener: &TcpListener) {
         }
     };
     if !is_welcome(state, &stream) {
-        Counts::one(&state.counts.rejected);
+        ServerCounts::add_one(&state.counts.rejected);
         return;
     }
     // Not inherited from the listener on Linux, but on other systems.
     let _ = stream.set_nonblocking(false);
     let stream = Arc::new(stream);
-    let guard = state.admit(&stream);
-    Counts::one(&state.counts.clients);
+    let guard = state.register_client(&stream);
+    ServerCounts::add_one(&state.counts.clients);
     let inside = Arc::clone(state);
     let spawned = thread::Builder::new()
         .name("wb-server-control".to_owned())
         .stack_size(STACK)
-        .spawn(move || attend(&inside, stream, &guard));
+        .spawn(move || serve_client(&inside, stream, &guard));
     if spawned.is_err() {
-        Counts::one(&state.counts.rejected);
+        ServerCounts::add_one(&state.counts.rejected);
         thread::sleep(BREATH);
     }
 }
@@ -220,23 +220,23 @@ fn is_welcome(state: &ServerState, stream: &TcpStream) -> bool {
 }
 
 /// Serves a client. A panic ends its connection, not the server.
-fn attend(state: &ServerState, stream: Arc<TcpStream>, guard: &ClientGuard) {
+fn serve_client(state: &ServerState, stream: Arc<TcpStream>, guard: &ClientGuard) {
     if state.is_closing() {
         return;
     }
     let served = catch_unwind(AssertUnwindSafe(|| {
-        session::serve(state, Control::new(stream), guard);
+        session::serve_control(state, ServerControl::new(stream), guard);
     }));
     if served.is_err() {
-        Counts::one(&state.counts.failed);
+        ServerCounts::add_one(&state.counts.failed);
     }
 }
 
 /// Ends all connections and waits for their threads.
-fn leave(state: &ServerState) {
+fn end_all_connections(state: &ServerState) {
     state.close();
     let until = Instant::now() + LEAVING;
-    while state.present() > 0 && Instant::now() < until {
+    while state.connection_count() > 0 && Instant::now() < until {
         let rest = Timespec::try_from(POLL_INTERVAL).ok();
         let mut fds = [PollFd::from_borrowed_fd(state.waker.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, rest.as_ref());
@@ -247,12 +247,12 @@ fn leave(state: &ServerState) {
 }
 
 /// Reports to the observer.
-struct Teller {
+struct ServerObserver {
     last: Instant,
     bytes: u64,
 }
 
-impl Teller {
+impl ServerObserver {
     fn new() -> Self {
         Self {
             last: Instant::now(),
@@ -260,12 +260,12 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, state: &ServerState, observe: &mut dyn FnMut(&SocketLive)) {
+    fn report_state(&mut self, state: &ServerState, observe: &mut dyn FnMut(&SocketLive)) {
         let since = self.last.elapsed();
         if since < TELL {
             return;
         }
-        let bytes = state.bytes();
+        let bytes = state.total_bytes();
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -275,7 +275,7 @@ impl Teller {
             interval_s: since.as_secs_f64(),
             ended_s: wall.as_secs_f64(),
             total: bytes,
-            clients: state.present() as u64,
+            clients: state.connection_count() as u64,
             ..SocketLive::default()
         });
         (self.last, self.bytes) = (Instant::now(), bytes);

@@ -27,10 +27,10 @@ const LEAST_NS: u64 = 1_000_000;
 
 /// Stops one thread. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Stopper(Arc<State>);
+pub struct Stopper(Arc<StopState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct StopState {
     stop: AtomicBool,
     /// Thread to interrupt; 0 for none.
     thread: AtomicI32,
@@ -40,7 +40,7 @@ struct State {
 
 /// Keeps the calling thread registered as the one to interrupt.
 #[derive(Debug)]
-pub struct StopGuard(Arc<State>);
+pub struct InterruptRegistration(Arc<StopState>);
 
 impl Stopper {
     /// Creates a stopper that is not set.
@@ -52,17 +52,17 @@ impl Stopper {
     /// Returns true if the loop must end. One relaxed load.
     #[inline]
     #[must_use]
-    pub fn stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
     }
 
     /// Registers the calling thread as the one to interrupt. It must not block signals.
     #[must_use]
-    pub fn enter(&self) -> StopGuard {
+    pub fn register_thread(&self) -> InterruptRegistration {
         install();
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         self.0.thread.store(thread, Ordering::SeqCst);
-        StopGuard(Arc::clone(&self.0))
+        InterruptRegistration(Arc::clone(&self.0))
     }
 
     /// Sets the flag and interrupts the current call once.
@@ -110,12 +110,12 @@ impl Stopper {
 
     /// Returns true if a thread is in its loop.
     #[must_use]
-    pub fn busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         self.0.thread.load(Ordering::SeqCst) != 0
     }
 }
 
-impl Drop for StopGuard {
+impl Drop for InterruptRegistration {
     fn drop(&mut self) {
         self.0.thread.store(0, Ordering::SeqCst);
     }
@@ -156,21 +156,21 @@ mod tests {
         let stopper = Stopper::new();
         let inside = stopper.clone();
         let reader = thread::spawn(move || {
-            let _guard = inside.enter();
+            let _guard = inside.register_thread();
             let mut calls = 0;
-            while !inside.stopped() {
+            while !inside.is_stopped() {
                 let mut byte = [0];
                 let _ = rustix::io::read(&one, &mut byte);
                 calls += 1;
             }
             calls
         });
-        while !stopper.busy() {
+        while !stopper.is_busy() {
             thread::yield_now();
         }
         assert!(stopper.stop_and_wait(Duration::from_secs(20)));
         assert!(reader.join().unwrap() <= 1);
-        assert!(stopper.stopped() && !stopper.busy());
+        assert!(stopper.is_stopped() && !stopper.is_busy());
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl StopRequest {
 
     /// Descriptor to wait for: readable once the request is set. `None` when it is set already, so that no later wait
     /// returns at once.
-    pub(crate) fn pending(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         let waker = self.waker.as_ref().filter(|_| !self.is_set());
         waker.map(AsFd::as_fd)
     }

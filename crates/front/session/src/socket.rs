@@ -23,7 +23,7 @@ use wb_model::{
     },
     timeline::Row,
 };
-use wb_socket::{CpuTimes, Host, JobPlace, Resolved, Server, StopRequest, run_job};
+use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 
 use crate::{
     Signals, StartError,
@@ -40,7 +40,7 @@ enum Task {
     /// they ask for no interval of their own.
     Tests { progress: bool },
     /// A server, until it is told to end.
-    Serve(Server),
+    Serve(SocketServer),
     /// One client on a control connection that somebody else accepted.
     ServeOne(TcpStream),
 }
@@ -97,7 +97,7 @@ impl Sockets {
             }
             (Some(job), None) => {
                 let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
-                let server = Server::bind(job, host).map_err(|e| {
+                let server = SocketServer::bind(job, host).map_err(|e| {
                     let listen = job.listen.as_deref().unwrap_or("all addresses");
                     StartError::stream(format!("{listen}:{}", job.port), e.to_string())
                 })?;

@@ -28,12 +28,12 @@ pub(super) struct RemoteReady {
 impl RemoteReady {
     pub(super) fn parse(message: &[u8], kind: Option<ClassicKind>) -> Result<Self, AnswerError> {
         Ok(match kind {
-            None => Self::omni(&OmniResponse::parse(message)?),
-            Some(kind) => Self::classic(&ClassicResponse::parse(message, kind)?, kind),
+            None => Self::from_omni(&OmniResponse::parse(message)?),
+            Some(kind) => Self::from_classic(&ClassicResponse::parse(message, kind)?, kind),
         })
     }
 
-    fn omni(said: &OmniResponse) -> Self {
+    fn from_omni(said: &OmniResponse) -> Self {
         let end = SocketEndReport {
             send_buffer: [None, said.send_buffer, None],
             receive_buffer: [None, said.receive_buffer, None],
@@ -57,7 +57,7 @@ impl RemoteReady {
         }
     }
 
-    fn classic(said: &ClassicResponse, kind: ClassicKind) -> Self {
+    fn from_classic(said: &ClassicResponse, kind: ClassicKind) -> Self {
         let sends = kind == ClassicKind::TcpMaerts;
         let end = SocketEndReport {
             send_buffer: [None, said.send_buffer, None],
@@ -105,13 +105,13 @@ impl RemoteResults {
         Ok(match kind {
             None => {
                 let layout = ResultsLayout::guess(message, cpu);
-                Self::omni(&OmniResults::parse(message, layout, cpu)?)
+                Self::from_omni(&OmniResults::parse(message, layout, cpu)?)
             }
-            Some(kind) => Self::classic(&ClassicResults::parse(message, kind, cpu)?, kind),
+            Some(kind) => Self::from_classic(&ClassicResults::parse(message, kind, cpu)?, kind),
         })
     }
 
-    fn omni(said: &OmniResults) -> Self {
+    fn from_omni(said: &OmniResults) -> Self {
         Self {
             bytes_received: said.bytes_received,
             receive_calls: said.receive_calls.into(),
@@ -128,7 +128,7 @@ impl RemoteResults {
         }
     }
 
-    fn classic(said: &ClassicResults, kind: ClassicKind) -> Self {
+    fn from_classic(said: &ClassicResults, kind: ClassicKind) -> Self {
         let (bytes, calls) = (said.bytes, u64::from(said.calls));
         let cpu = said.cpu_total.map(|total| CpuUse {
             total: total.into(),
@@ -151,12 +151,12 @@ impl RemoteResults {
     }
 
     /// TCP statistics of the server's end.
-    pub(super) fn tcp(&self) -> Option<TcpSample> {
+    pub(super) fn tcp_sample(&self) -> Option<TcpSample> {
         self.extension?.tcp.as_ref().map(agreement::tcp_sample)
     }
 
     /// The part of the results that belongs to the `omit` time, if a wirebench server reported it separately.
-    pub(super) fn omitted(&self, omit: Duration) -> Option<SocketOmitted> {
+    pub(super) fn omitted_part(&self, omit: Duration) -> Option<SocketOmitted> {
         let more = self.extension.filter(|_| omit > Duration::ZERO)?;
         let bytes = self.bytes_received + self.bytes_sent;
         Some(SocketOmitted {
@@ -185,7 +185,7 @@ impl RemoteResults {
             end.retransmissions = Some(end.retransmissions.unwrap_or(0) + again);
         }
         if end.tcp.is_none() {
-            end.tcp = self.tcp();
+            end.tcp = self.tcp_sample();
         }
     }
 }

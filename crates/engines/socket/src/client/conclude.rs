@@ -9,35 +9,35 @@ use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
     answer::RemoteResults,
-    control::{Control, Silence},
-    drive::Outcome,
-    failure::{answer, failure},
-    figures::{Measured, mean_cpu},
-    role::Role,
-    round::{Round, Settings, Stream, Turn},
-    watch::Watched,
-    window::{Reading, Span},
+    control::{ClientControl, Silence},
+    drive::StreamThreadOutcome,
+    failure::{answer_failure, stage_failure},
+    figures::{StreamMeasurement, mean_cpu},
+    role::StreamRole,
+    round::{IterationParameters, IterationResult, IterationSettings, JobStream},
+    watch::WatchResult,
+    window::{CounterReading, WindowReadings},
 };
-use crate::{StopRequest, cpu::clamped};
+use crate::{StopRequest, cpu::clamp_shares};
 
 /// Datagram requests that are answered at all are answered within this time.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Collects the results of the servers and finishes the iteration.
-pub(super) fn conclude(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
-    turn: Turn,
-    (mut outcomes, watched): (Vec<Outcome>, Watched),
+pub(super) fn conclude_iteration(
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
+    turn: IterationParameters,
+    (mut outcomes, watched): (Vec<StreamThreadOutcome>, WatchResult),
     (kinds, told_end): (&[Option<ClassicKind>], &[bool]),
-    round: &mut Round,
+    round: &mut IterationResult,
 ) {
     let job = settings.job;
     round.wished |= watched.wished;
     round.intervals = watched.intervals;
     for outcome in &mut outcomes {
         for warning in std::mem::take(&mut outcome.warnings) {
-            round.warn(warning);
+            round.add_warning(warning);
         }
     }
     // The server's own message explains what our sockets saw.
@@ -51,7 +51,7 @@ pub(super) fn conclude(
         failed = not_connected(settings, &outcomes);
     }
     let early = round.wished;
-    let mut due = Due(None);
+    let mut due = ResultsDeadline(None);
     let mut remote: Vec<Option<RemoteResults>> = Vec::new();
     for ((stream, kind), end) in streams.iter_mut().zip(kinds).zip(told_end) {
         let mut results = None;
@@ -63,23 +63,23 @@ pub(super) fn conclude(
                 .as_ref()
                 .is_none_or(|failed| failed.stage != SocketStage::Control)
         {
-            let asked = Asked {
+            let asked = ResultsRequest {
                 role: stream.role,
                 end: *end,
                 early,
                 failed: failed.is_some(),
                 ends_by_data: job.protocol.connects() && !stream.role.connects_each(),
-                timed: turn.length.amount().is_none(),
+                timed: turn.length.unit_limit().is_none(),
                 kind: *kind,
                 cpu: job.remote.measure_cpu,
             };
             match results_of(control, asked, &mut due, settings) {
                 Ok(remote) => results = Some(remote),
-                Err(what) if early && failed.is_none() => round.warn(format!(
+                Err(what) if early && failed.is_none() => round.add_warning(format!(
                     "the test was ended early and the server's results are missing: {}",
                     what.what
                 )),
-                Err(what) if stream.load && failed.is_none() => round.warn(format!(
+                Err(what) if stream.load && failed.is_none() => round.add_warning(format!(
                     "{}: the server's results are missing: {}",
                     stream.name, what.what
                 )),
@@ -95,13 +95,13 @@ pub(super) fn conclude(
     }
     round.failure = failed;
     if job.test == SocketTest::Rr && job.protocol.is_datagram() && watched.silence > SILENT {
-        round.warn(format!(
+        round.add_warning(format!(
             "nothing came in the last {:.1} s: a datagram was lost and the test waited for it; with a \
              timeout (-e) it goes on",
             watched.silence.as_secs_f64()
         ));
     }
-    measure(
+    measure_iteration(
         settings,
         streams,
         turn,
@@ -113,11 +113,14 @@ pub(super) fn conclude(
 }
 
 /// Reports a data connection that was never made although no stop was requested.
-fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketFailure> {
+fn not_connected(
+    settings: IterationSettings<'_>,
+    outcomes: &[StreamThreadOutcome],
+) -> Option<SocketFailure> {
     let missing =
         settings.job.protocol.connects() && outcomes.iter().any(|outcome| !outcome.connected);
     missing.then(|| {
-        failure(
+        stage_failure(
             SocketStage::Data,
             "the data connection was not made before the test was over",
         )
@@ -125,8 +128,8 @@ fn not_connected(settings: Settings<'_>, outcomes: &[Outcome]) -> Option<SocketF
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
-    role: Role,
+struct ResultsRequest {
+    role: StreamRole,
     /// The server must receive an explicit end message.
     end: bool,
     /// A stop was requested.
@@ -140,11 +143,11 @@ struct Asked {
 }
 
 /// Deadline for results that may never arrive. All servers share it, so the number of streams does not extend it.
-struct Due(Option<Instant>);
+struct ResultsDeadline(Option<Instant>);
 
-impl Due {
+impl ResultsDeadline {
     /// Time left. The first call sets the deadline to `limit` from now.
-    fn left(&mut self, limit: Duration) -> Duration {
+    fn time_left(&mut self, limit: Duration) -> Duration {
         let now = Instant::now();
         self.0
             .get_or_insert(now + limit)
@@ -153,61 +156,63 @@ impl Due {
 }
 
 fn results_of(
-    control: &mut Control,
-    asked: Asked,
-    due: &mut Due,
-    settings: Settings<'_>,
+    control: &mut ClientControl,
+    asked: ResultsRequest,
+    due: &mut ResultsDeadline,
+    settings: IterationSettings<'_>,
 ) -> Result<RemoteResults, SocketFailure> {
     let never = StopRequest::never();
     let timeouts = settings.timeouts;
-    if control.trouble().is_none()
+    if control.server_failure().is_none()
         && asked.end
         && !asked.ends_by_data
         && (asked.timed || asked.early || asked.failed)
-        && asked.role != Role::Down
+        && asked.role != StreamRole::Down
         && !control.has_message()
     {
         // A broken connection is noticed during the wait for results.
         let _ = control.send(&Request::End, &never);
     }
-    let knows = asked.end || asked.ends_by_data && asked.role != Role::Down;
+    let knows = asked.end || asked.ends_by_data && asked.role != StreamRole::Down;
     let message = if asked.failed {
-        control.receive("results", due.left(Duration::from_secs(1)), &never)
+        control.receive("results", due.time_left(Duration::from_secs(1)), &never)
     } else if asked.early {
         let limit = if knows {
             timeouts.wished
         } else {
             timeouts.untold
         };
-        control.receive("results", due.left(limit), &never)
+        control.receive("results", due.time_left(limit), &never)
     } else {
         match control.receive("results", timeouts.answer, settings.stop) {
-            Err(Silence::Stopped) => control.receive("results", due.left(timeouts.wished), &never),
+            Err(Silence::Stopped) => {
+                control.receive("results", due.time_left(timeouts.wished), &never)
+            }
             other => other,
         }
     };
     match message {
         Ok(message) => RemoteResults::parse(&message, asked.kind, asked.cpu)
-            .map_err(|error| answer("results", &error)),
+            .map_err(|error| answer_failure("results", &error)),
         Err(Silence::Failed(failed)) => Err(failed),
         // This wait cannot be stopped.
-        Err(Silence::Stopped) => Err(failure(SocketStage::Control, "the wait was ended")),
+        Err(Silence::Stopped) => Err(stage_failure(SocketStage::Control, "the wait was ended")),
     }
 }
 
-fn measure(
-    settings: Settings<'_>,
-    streams: &[Stream],
-    turn: Turn,
-    outcomes: Vec<Outcome>,
-    (spans, omitted): (Option<Vec<Span>>, Option<Vec<Reading>>),
+fn measure_iteration(
+    settings: IterationSettings<'_>,
+    streams: &[JobStream],
+    turn: IterationParameters,
+    outcomes: Vec<StreamThreadOutcome>,
+    (spans, omitted): (Option<Vec<WindowReadings>>, Option<Vec<CounterReading>>),
     remote: Vec<Option<RemoteResults>>,
-    round: &mut Round,
+    round: &mut IterationResult,
 ) {
     let job = settings.job;
     let in_common = streams.len() > 1 || turn.omit > Duration::ZERO;
     if in_common && spans.is_none() && round.failure.is_none() && !outcomes.is_empty() {
-        round.warn("the streams did not run at the same time; each counts over its own");
+        round.add_warning("the streams did not run at the same time; each counts over its own");
     }
     let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
     let mut omitted = omitted.map(Vec::into_iter);
@@ -215,7 +220,7 @@ fn measure(
     for ((stream, outcome), remote) in streams.iter().zip(outcomes).zip(remote) {
         let span = spans.as_mut().and_then(Iterator::next);
         let omitted = omitted.as_mut().and_then(Iterator::next);
-        let omitted = omitted.map(|reading| reading.omitted());
+        let omitted = omitted.map(|reading| reading.omitted_part());
         if let Some(remote) = &remote {
             cpus.extend(remote.cpu);
             // A server that may not, or cannot, set it continues with its current algorithm and reports no error.
@@ -223,14 +228,14 @@ fn measure(
                 && !remote.congestion.is_empty()
                 && remote.congestion != *wanted
             {
-                round.warn(format!(
+                round.add_warning(format!(
                     "the server's congestion control is {}, not {wanted}",
                     remote.congestion
                 ));
             }
             if !stream.load {
                 remote.add_to(&mut round.remote);
-                add_omitted(remote.omitted(turn.omit), &mut round.remote);
+                add_omitted(remote.omitted_part(turn.omit), &mut round.remote);
             }
         }
         if !stream.load {
@@ -238,25 +243,25 @@ fn measure(
             add_omitted(omitted, &mut round.local);
         }
         if outcome.tally.unsent > 0 {
-            round.warn(format!(
+            round.add_warning(format!(
                 "{}: {} operations were due and not begun; this end was too slow for the rate",
                 stream.name, outcome.tally.unsent
             ));
         }
         if outcome.tally.given_up > 0 {
-            round.warn(format!(
+            round.add_warning(format!(
                 "{}: {} requests were given up: their answers did not come in time",
                 stream.name, outcome.tally.given_up
             ));
         }
         if turn.record && outcome.tally.unnumbered > 0 {
-            round.warn(format!(
+            round.add_warning(format!(
                 "{}: {} answers carry no number and were taken in order: after one that is lost, those \
                  that follow seem later than they are",
                 stream.name, outcome.tally.unnumbered
             ));
         }
-        round.measured.push(Measured {
+        round.measured.push(StreamMeasurement {
             role: stream.role,
             load: stream.load,
             protocol: job.protocol,
@@ -271,18 +276,22 @@ fn measure(
     if job.test != SocketTest::ServerCpu {
         let asked = job.remote.measure_cpu && !job.control.none;
         if asked && cpus.is_empty() && round.failure.is_none() {
-            round.warn("the server does not tell how busy its CPUs were");
+            round.add_warning("the server does not tell how busy its CPUs were");
         }
     }
     if let Some(cpu) = mean_cpu(cpus.into_iter()) {
-        let (cpu, changed) = clamped(cpu);
+        let (cpu, changed) = clamp_shares(cpu);
         if changed {
-            round.warn("the server says that its CPUs were busy for more than all of the time");
+            round.add_warning(
+                "the server says that its CPUs were busy for more than all of the time",
+            );
         }
         round.remote_cpu = Some(cpu);
     }
     if job.protocol == SocketProtocol::Mptcp && round.measured.len() > 1 {
-        round.warn("MPTCP does not tell what was acknowledged; the servers' counts are summed");
+        round.add_warning(
+            "MPTCP does not tell what was acknowledged; the servers' counts are summed",
+        );
     }
 }
 
@@ -294,7 +303,7 @@ fn add_omitted(omitted: Option<SocketOmitted>, end: &mut SocketEndReport) {
 }
 
 /// Adds the results of a stream to the report of this end; the buffer sizes are those of the first stream.
-fn add_outcome(outcome: &Outcome, end: &mut SocketEndReport) {
+fn add_outcome(outcome: &StreamThreadOutcome, end: &mut SocketEndReport) {
     let tally = &outcome.tally;
     end.bytes_sent += tally.bytes_sent;
     end.bytes_received += tally.bytes_received;

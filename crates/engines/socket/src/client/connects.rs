@@ -9,11 +9,11 @@ use std::{
 
 use wb_model::socket::SocketJob;
 
-use super::{ports::PortWalk, role::Role};
+use super::{ports::PortWalk, role::StreamRole};
 use crate::{
-    flow::{Ended, Recorder, Requester, Run, Tally, drain, finish},
+    flow::{LoopContext, LoopEnd, LoopTally, Requester, TimeRecorder, drain, shut_down_and_drain},
     host::endpoint,
-    open::{Effective, SocketPlan, connect, effective, errno, open},
+    open::{EffectiveSettings, SocketPlan, connect, effective_settings, errno, open},
     stop::Stopper,
 };
 
@@ -23,9 +23,9 @@ const LOOKING: Duration = Duration::from_secs(5);
 
 /// State shared by all connections of a stream.
 #[derive(Debug)]
-pub(super) struct Connects<'a> {
+pub(super) struct ConnectLoop<'a> {
     pub(super) job: &'a SocketJob,
-    pub(super) role: Role,
+    pub(super) role: StreamRole,
     pub(super) from: IpAddr,
     /// Scope of link-local addresses.
     pub(super) scope: u32,
@@ -51,12 +51,12 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(errno(error), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
-impl Connects<'_> {
+impl ConnectLoop<'_> {
     /// Binds a socket to the next free port.
     pub(super) fn bind_next(&mut self) -> io::Result<BoundSocket> {
         let mut last = io::Error::from_raw_os_error(libc::EADDRINUSE);
         for _ in 0..self.walk.len() {
-            let bind = endpoint(self.from, self.walk.advance(), self.scope);
+            let bind = endpoint(self.from, self.walk.next_port(), self.scope);
             let opened = open(&SocketPlan {
                 bind: Some(bind),
                 ipv6: self.to.is_ipv6(),
@@ -92,25 +92,25 @@ impl Connects<'_> {
         &mut self,
         bound: OwnedFd,
         mut requester: Option<&mut Requester>,
-        run: &mut Run<'_>,
-    ) -> (Tally, Option<Effective>) {
-        let mut tally = Tally::default();
+        run: &mut LoopContext<'_>,
+    ) -> (LoopTally, Option<EffectiveSettings>) {
+        let mut tally = LoopTally::default();
         let mut last = None;
         let mut bound = Some(bound);
         let bytes = match self.role {
-            Role::Crr => (self.job.request_size.into(), self.job.response_size.into()),
+            StreamRole::Crr => (self.job.request_size.into(), self.job.response_size.into()),
             _ => (0_u64, 0_u64),
         };
-        while !run.stop.stopped() && self.limit.is_none_or(|limit| tally.transactions < limit) {
+        while !run.stop.is_stopped() && self.limit.is_none_or(|limit| tally.transactions < limit) {
             let began = Instant::now();
-            match self.transaction(bound.take(), requester.as_deref_mut(), run, &mut last) {
+            match self.run_transaction(bound.take(), requester.as_deref_mut(), run, &mut last) {
                 Ok(()) => {}
                 Err(ended) => {
                     tally.ended = ended;
                     return (tally, last);
                 }
             }
-            record(run.recorder.as_deref_mut(), began);
+            record_connect(run.recorder.as_deref_mut(), began);
             tally.transactions += 1;
             tally.bytes_sent += bytes.0;
             tally.bytes_received += bytes.1;
@@ -119,32 +119,36 @@ impl Connects<'_> {
             run.counters.add(1, bytes.0 + bytes.1);
             run.counters.add_transaction();
         }
-        if !run.stop.stopped() {
-            tally.ended = Ended::Limit;
+        if !run.stop.is_stopped() {
+            tally.ended = LoopEnd::Limit;
         }
         (tally, last)
     }
 
-    fn transaction(
+    fn run_transaction(
         &mut self,
         bound: Option<OwnedFd>,
         requester: Option<&mut Requester>,
-        run: &mut Run<'_>,
-        last: &mut Option<Effective>,
-    ) -> Result<(), Ended> {
-        let fd = self.connected(bound, run.stop)?;
+        run: &mut LoopContext<'_>,
+        last: &mut Option<EffectiveSettings>,
+    ) -> Result<(), LoopEnd> {
+        let fd = self.connect_next(bound, run.stop)?;
         if last.is_none() {
-            *last = Some(effective(fd.as_fd()));
+            *last = Some(effective_settings(fd.as_fd()));
         }
         if let Some(requester) = requester {
-            requester.exchange(fd.as_fd(), run)?;
+            requester.exchange_once(fd.as_fd(), run)?;
         }
-        self.end(fd.as_fd(), run.stop)
-            .map_err(|error| ended(error, run.stop))
+        self.end_connection(fd.as_fd(), run.stop)
+            .map_err(|error| loop_end(error, run.stop))
     }
 
     /// Connects from the next usable port.
-    fn connected(&mut self, mut bound: Option<OwnedFd>, stop: &Stopper) -> Result<OwnedFd, Ended> {
+    fn connect_next(
+        &mut self,
+        mut bound: Option<OwnedFd>,
+        stop: &Stopper,
+    ) -> Result<OwnedFd, LoopEnd> {
         let until = Instant::now() + LOOKING;
         loop {
             let fd = match bound.take() {
@@ -153,21 +157,21 @@ impl Connects<'_> {
                     Ok(bound) => bound.fd,
                     // The whole range is in use at this moment.
                     Err(error) if is_taken(&error) && Instant::now() < until => {
-                        if stop.stopped() {
-                            return Err(Ended::Stopped);
+                        if stop.is_stopped() {
+                            return Err(LoopEnd::Stopped);
                         }
                         std::thread::sleep(Duration::from_millis(1));
                         continue;
                     }
-                    Err(error) => return Err(Ended::Failed(error)),
+                    Err(error) => return Err(LoopEnd::Failed(error)),
                 },
             };
             match connect(fd.as_fd(), self.to, stop) {
                 Ok(()) => return Ok(fd),
                 Err(error) => {
                     let again = is_taken(&error) || self.job.options.retry_connect;
-                    if !again || stop.stopped() || Instant::now() >= until {
-                        return Err(ended(error, stop));
+                    if !again || stop.is_stopped() || Instant::now() >= until {
+                        return Err(loop_end(error, stop));
                     }
                     if !is_taken(&error) {
                         // Do not retry a refusing server as fast as it can refuse.
@@ -178,28 +182,28 @@ impl Connects<'_> {
         }
     }
 
-    fn end(&self, fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<()> {
+    fn end_connection(&self, fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<()> {
         let rest = if self.server_closes {
             drain(fd, stop)
         } else {
-            finish(fd, stop)
+            shut_down_and_drain(fd, stop)
         };
         rest.map(drop)
     }
 }
 
-fn record(recorder: Option<&mut Recorder>, began: Instant) {
+fn record_connect(recorder: Option<&mut TimeRecorder>, began: Instant) {
     if let Some(recorder) = recorder {
         recorder.record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 }
 
 /// Maps an error to the reason a loop ended; a stopped loop is not an error.
-pub(super) fn ended(error: io::Error, stop: &Stopper) -> Ended {
-    if stop.stopped() {
-        Ended::Stopped
+pub(super) fn loop_end(error: io::Error, stop: &Stopper) -> LoopEnd {
+    if stop.is_stopped() {
+        LoopEnd::Stopped
     } else {
-        Ended::Failed(error)
+        LoopEnd::Failed(error)
     }
 }
 
@@ -213,7 +217,7 @@ mod tests {
     use wb_model::units::PortRange;
 
     use super::*;
-    use crate::flow::Counters;
+    use crate::flow::LoopCounters;
 
     fn free_range(length: u16) -> PortRange {
         // Consecutive free ports below the kernel's ephemeral range; each test gets a separate range.
@@ -248,9 +252,9 @@ mod tests {
             ports
         });
         let job = SocketJob::default();
-        let mut connects = Connects {
+        let mut connects = ConnectLoop {
             job: &job,
-            role: Role::Cc,
+            role: StreamRole::Cc,
             from: "127.0.0.1".parse().unwrap(),
             scope: 0,
             to,
@@ -259,16 +263,16 @@ mod tests {
             limit: Some(5),
             server_closes: true,
         };
-        let (stop, counters) = (Stopper::new(), Counters::default());
-        let mut recorder = Recorder::new(false);
-        let mut run = Run {
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
+        let mut recorder = TimeRecorder::new(false);
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: Some(&mut recorder),
         };
         let bound = connects.bind_next().unwrap();
         let (tally, last) = connects.run(bound.fd, None, &mut run);
-        assert!(matches!(tally.ended, Ended::Limit), "{:?}", tally.ended);
+        assert!(matches!(tally.ended, LoopEnd::Limit), "{:?}", tally.ended);
         assert_eq!((tally.transactions, counters.transactions()), (5, 5));
         assert_eq!(recorder.histogram().count(), 5);
         assert!(last.unwrap().segment.is_some());
@@ -285,9 +289,9 @@ mod tests {
         let to = gone.local_addr().unwrap();
         drop(gone);
         let job = SocketJob::default();
-        let mut connects = Connects {
+        let mut connects = ConnectLoop {
             job: &job,
-            role: Role::Cc,
+            role: StreamRole::Cc,
             from: "127.0.0.1".parse().unwrap(),
             scope: 0,
             to,
@@ -295,8 +299,8 @@ mod tests {
             limit: None,
             server_closes: true,
         };
-        let (stop, counters) = (Stopper::new(), Counters::default());
-        let mut run = Run {
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: None,

@@ -16,8 +16,8 @@ use wb_model::socket::{SocketFailure, SocketStage};
 use wb_netperf_wire::{AnswerError, Framer, Generation, OmniResults, Request, ResultsLayout};
 
 use super::{
-    failure::{answer, failure, system},
-    target::Target,
+    failure::{answer_failure, stage_failure, system_failure},
+    target::ResolvedTarget,
 };
 use crate::StopRequest;
 
@@ -37,7 +37,7 @@ pub(super) enum Silence {
 
 /// One control connection.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct ClientControl {
     stream: TcpStream,
     framer: Framer,
     /// Messages received but not yet requested.
@@ -49,7 +49,7 @@ pub(super) struct Control {
 }
 
 /// Descriptor to poll for readability.
-pub(super) fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+pub(super) fn poll_readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
@@ -64,35 +64,40 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], until: Instant) -> bool {
     matches!(poll(fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
-enum Wait {
+enum WaitResult {
     Ready,
     Late,
     Stopped,
 }
 
-fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, until: Instant, stop: &StopRequest) -> Wait {
+fn wait_for(
+    fd: BorrowedFd<'_>,
+    flags: PollFlags,
+    until: Instant,
+    stop: &StopRequest,
+) -> WaitResult {
     loop {
         if stop.is_set() {
-            return Wait::Stopped;
+            return WaitResult::Stopped;
         }
         let now = Instant::now();
         let mut fds = vec![PollFd::from_borrowed_fd(fd, flags)];
-        fds.extend(stop.pending().map(readable));
+        fds.extend(stop.wait_descriptor().map(poll_readable));
         wait(&mut fds, until.min(now + StopRequest::POLL_INTERVAL));
         if !fds[0].revents().is_empty() {
-            return Wait::Ready;
+            return WaitResult::Ready;
         }
         if Instant::now() >= until {
-            return Wait::Late;
+            return WaitResult::Late;
         }
     }
 }
 
-impl Control {
+impl ClientControl {
     /// Connects to the first of the server's addresses that answers.
-    pub(super) fn connect(target: &Target, stop: &StopRequest) -> Result<Self, Silence> {
-        let pairs = target.control();
-        let mut last = failure(
+    pub(super) fn connect(target: &ResolvedTarget, stop: &StopRequest) -> Result<Self, Silence> {
+        let pairs = target.control_addresses();
+        let mut last = stage_failure(
             SocketStage::Connect,
             format!(
                 "{}: our end has no address of the server's family",
@@ -120,14 +125,20 @@ impl Control {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     match wait_for(self.stream.as_fd(), PollFlags::OUT, until, stop) {
-                        Wait::Ready => {}
-                        Wait::Stopped => return Err(Silence::Stopped),
-                        Wait::Late => return Err(Silence::Failed(no_answer("request", CONNECT))),
+                        WaitResult::Ready => {}
+                        WaitResult::Stopped => return Err(Silence::Stopped),
+                        WaitResult::Late => {
+                            return Err(Silence::Failed(no_answer("request", CONNECT)));
+                        }
                     }
                 }
                 Err(error) => {
                     let what = "cannot send on the control connection";
-                    return Err(Silence::Failed(system(SocketStage::Control, what, &error)));
+                    return Err(Silence::Failed(system_failure(
+                        SocketStage::Control,
+                        what,
+                        &error,
+                    )));
                 }
             }
         }
@@ -148,12 +159,12 @@ impl Control {
                 return Ok(message);
             }
             if self.ended.is_some() {
-                return Err(Silence::Failed(self.broken(what)));
+                return Err(Silence::Failed(self.control_failure(what)));
             }
             match wait_for(self.stream.as_fd(), PollFlags::IN, until, stop) {
-                Wait::Ready => {}
-                Wait::Stopped => return Err(Silence::Stopped),
-                Wait::Late => return Err(Silence::Failed(no_answer(what, patience))),
+                WaitResult::Ready => {}
+                WaitResult::Stopped => return Err(Silence::Stopped),
+                WaitResult::Late => return Err(Silence::Failed(no_answer(what, patience))),
             }
         }
     }
@@ -173,7 +184,11 @@ impl Control {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let told = system(SocketStage::Control, "the control connection broke", &error);
+                    let told = system_failure(
+                        SocketStage::Control,
+                        "the control connection broke",
+                        &error,
+                    );
                     self.ended = Some(told.what);
                 }
             }
@@ -182,11 +197,14 @@ impl Control {
 
     /// Checks, without waiting, if the server has given up the test: its connection ended, or it reports a failure.
     /// Early results remain queued for [`receive`](Self::receive).
-    pub(super) fn trouble(&mut self) -> Option<SocketFailure> {
+    pub(super) fn server_failure(&mut self) -> Option<SocketFailure> {
         self.read();
         match self.messages.front() {
             Some(message) => refusal(message),
-            None => self.ended.is_some().then(|| self.broken("results")),
+            None => self
+                .ended
+                .is_some()
+                .then(|| self.control_failure("results")),
         }
     }
 
@@ -200,13 +218,13 @@ impl Control {
         self.ended.is_some()
     }
 
-    fn broken(&self, what: &str) -> SocketFailure {
+    fn control_failure(&self, what: &str) -> SocketFailure {
         let why = self
             .ended
             .as_deref()
             .unwrap_or("the control connection broke");
         let (came, of) = (self.framer.waiting(), self.framer.generation().len());
-        failure(
+        stage_failure(
             SocketStage::Control,
             format!("{why}; {came} of {of} bytes of its {what} came"),
         )
@@ -223,15 +241,15 @@ impl Control {
         for mut control in controls {
             while control.ended.is_none() {
                 match wait_for(control.stream.as_fd(), PollFlags::IN, until, stop) {
-                    Wait::Ready => control.read(),
-                    Wait::Late | Wait::Stopped => break,
+                    WaitResult::Ready => control.read(),
+                    WaitResult::Late | WaitResult::Stopped => break,
                 }
             }
         }
     }
 }
 
-impl AsFd for Control {
+impl AsFd for ClientControl {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -240,13 +258,13 @@ impl AsFd for Control {
 /// The failure reported by a message, if it is a refusal. The error field is at the same position in all messages.
 fn refusal(message: &[u8]) -> Option<SocketFailure> {
     match OmniResults::parse(message, ResultsLayout::V27, false) {
-        Err(error @ AnswerError::Refused(_)) => Some(answer("results", &error)),
+        Err(error @ AnswerError::Refused(_)) => Some(answer_failure("results", &error)),
         _ => None,
     }
 }
 
 fn no_answer(what: &str, patience: Duration) -> SocketFailure {
-    failure(
+    stage_failure(
         SocketStage::Control,
         format!(
             "no {what} from the server within {} s",
@@ -259,12 +277,13 @@ fn connect_to(
     local: Option<SocketAddr>,
     server: SocketAddr,
     stop: &StopRequest,
-) -> Result<Control, Silence> {
+) -> Result<ClientControl, Silence> {
     let what = match local {
         Some(local) => format!("cannot connect from {local} to {server}"),
         None => format!("cannot connect to {server}"),
     };
-    let failed = |error: io::Error| Silence::Failed(system(SocketStage::Connect, &what, &error));
+    let failed =
+        |error: io::Error| Silence::Failed(system_failure(SocketStage::Connect, &what, &error));
     let socket = begin(local, server).map_err(failed)?;
     match wait_for(
         socket.as_fd(),
@@ -272,14 +291,14 @@ fn connect_to(
         Instant::now() + CONNECT,
         stop,
     ) {
-        Wait::Ready => {}
-        Wait::Stopped => return Err(Silence::Stopped),
-        Wait::Late => return Err(failed(rustix::io::Errno::TIMEDOUT.into())),
+        WaitResult::Ready => {}
+        WaitResult::Stopped => return Err(Silence::Stopped),
+        WaitResult::Late => return Err(failed(rustix::io::Errno::TIMEDOUT.into())),
     }
     let outcome = sockopt::socket_error(&socket).map_err(|error| failed(error.into()))?;
     outcome.map_err(|error| failed(error.into()))?;
     let stream = TcpStream::from(socket);
-    Ok(Control {
+    Ok(ClientControl {
         peer: stream.peer_addr().map_err(failed)?,
         local: stream.local_addr().map_err(failed)?,
         framer: Framer::new(Generation::Words164),

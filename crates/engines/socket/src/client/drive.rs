@@ -12,84 +12,84 @@ use wb_measure::Histogram;
 use wb_model::socket::{SocketFailure, SocketStage};
 
 use super::{
-    connects::{Connects, ended},
-    failure::{failure, system},
-    role::Role,
-    shared_stream::{Gate, Phase, SharedStream},
+    connects::{ConnectLoop, loop_end},
+    failure::{stage_failure, system_failure},
+    role::StreamRole,
+    shared_stream::{SharedStream, StartGate, StreamPhase},
 };
 use crate::{
     flow::{
-        DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, Ended,
-        ReceivePlan, Receiver, Recorder, RequestPlan, Requester, Run, SendPlan, Sender, TagReport,
-        Tally, end_datagrams, finish,
+        BufferSender, DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender,
+        LoopContext, LoopEnd, LoopTally, ReceivePlan, RequestPlan, Requester, SendPlan,
+        StreamReceiver, TagReport, TimeRecorder, end_datagrams, shut_down_and_drain,
     },
     host::Host,
-    open::{Effective, connect, effective, errno},
+    open::{EffectiveSettings, connect, effective_settings, errno},
 };
 
 /// Work of a stream's thread.
 #[derive(Debug)]
-pub(super) enum Task<'a> {
+pub(super) enum StreamTask<'a> {
     Send(SendPlan),
     Receive(ReceivePlan),
     SendDatagrams(DatagramSendPlan),
     ReceiveDatagrams(DatagramReceivePlan),
     Request(RequestPlan),
     /// Connection per transaction, with the socket of the first one.
-    Connect(Connects<'a>, OwnedFd, Option<RequestPlan>),
+    Connect(ConnectLoop<'a>, OwnedFd, Option<RequestPlan>),
     /// Only reads the settings of the connection.
     Look,
 }
 
 /// Parameters of a stream's thread.
-pub(super) struct Drive<'a> {
-    pub(super) task: Task<'a>,
+pub(super) struct StreamThread<'a> {
+    pub(super) task: StreamTask<'a>,
     pub(super) stream: &'a SharedStream,
-    pub(super) gate: &'a Gate,
+    pub(super) gate: &'a StartGate,
     pub(super) host: &'a dyn Host,
     pub(super) cpu: Option<u32>,
     pub(super) to: SocketAddr,
     /// Datagram stream that ends with a datagram.
     pub(super) connectionless: bool,
     /// When to connect the data socket: before or after the start; `None` if it is not connected.
-    pub(super) connect: Option<When>,
-    pub(super) recorder: Option<Recorder>,
+    pub(super) connect: Option<ConnectTime>,
+    pub(super) recorder: Option<TimeRecorder>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum ConnectTime {
     BeforeStart,
     AfterStart,
 }
 
 /// Result of a stream's thread.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct StreamThreadOutcome {
     /// Before the first operation.
     pub(super) began: Instant,
     /// End of the data loop.
     pub(super) looped: Instant,
     /// End of the tear-down.
     pub(super) ended: Instant,
-    pub(super) tally: Tally,
+    pub(super) tally: LoopTally,
     /// True unless a required connection was not made.
     pub(super) connected: bool,
     /// Settings in effect before the tear-down.
-    pub(super) effective: Option<Effective>,
+    pub(super) effective: Option<EffectiveSettings>,
     pub(super) histogram: Option<Histogram>,
     pub(super) tags: Option<TagReport>,
     pub(super) failure: Option<SocketFailure>,
     pub(super) warnings: Vec<String>,
 }
 
-impl Outcome {
+impl StreamThreadOutcome {
     fn new() -> Self {
         let now = Instant::now();
         Self {
             began: now,
             looped: now,
             ended: now,
-            tally: Tally::default(),
+            tally: LoopTally::default(),
             connected: false,
             effective: None,
             histogram: None,
@@ -106,50 +106,52 @@ impl Outcome {
 }
 
 /// A task with its buffers.
-enum Loop<'a> {
-    Send(Sender),
-    Receive(Receiver),
+enum TaskLoop<'a> {
+    Send(BufferSender),
+    Receive(StreamReceiver),
     SendDatagrams(DatagramSender),
     ReceiveDatagrams(DatagramReceiver),
     Request(Requester),
-    Connect(Connects<'a>, Option<OwnedFd>, Option<Requester>),
+    Connect(ConnectLoop<'a>, Option<OwnedFd>, Option<Requester>),
     Look,
 }
 
-impl<'a> Loop<'a> {
-    fn new(task: Task<'a>) -> io::Result<Self> {
+impl<'a> TaskLoop<'a> {
+    fn new(task: StreamTask<'a>) -> io::Result<Self> {
         Ok(match task {
-            Task::Send(plan) => Self::Send(Sender::new(&plan)?),
-            Task::Receive(plan) => Self::Receive(Receiver::new(&plan)?),
-            Task::SendDatagrams(plan) => Self::SendDatagrams(DatagramSender::new(&plan)?),
-            Task::ReceiveDatagrams(plan) => Self::ReceiveDatagrams(DatagramReceiver::new(&plan)?),
-            Task::Request(plan) => Self::Request(Requester::new(&plan)?),
-            Task::Connect(connects, bound, plan) => {
+            StreamTask::Send(plan) => Self::Send(BufferSender::new(&plan)?),
+            StreamTask::Receive(plan) => Self::Receive(StreamReceiver::new(&plan)?),
+            StreamTask::SendDatagrams(plan) => Self::SendDatagrams(DatagramSender::new(&plan)?),
+            StreamTask::ReceiveDatagrams(plan) => {
+                Self::ReceiveDatagrams(DatagramReceiver::new(&plan)?)
+            }
+            StreamTask::Request(plan) => Self::Request(Requester::new(&plan)?),
+            StreamTask::Connect(connects, bound, plan) => {
                 let requester = plan.as_ref().map(Requester::new).transpose()?;
                 Self::Connect(connects, Some(bound), requester)
             }
-            Task::Look => Self::Look,
+            StreamTask::Look => Self::Look,
         })
     }
 }
 
-impl Drive<'_> {
+impl StreamThread<'_> {
     /// Runs the stream. Failures are reported in the outcome.
-    pub(super) fn run(self) -> Outcome {
+    pub(super) fn run(self) -> StreamThreadOutcome {
         let stream = self.stream;
-        let outcome = self.all();
+        let outcome = self.run_stream();
         if outcome.failure.is_some() {
             stream.failed.store(true, Ordering::Relaxed);
         }
-        stream.enter(Phase::Done);
+        stream.enter_phase(StreamPhase::Done);
         outcome
     }
 
-    fn all(mut self) -> Outcome {
+    fn run_stream(mut self) -> StreamThreadOutcome {
         let (stream, gate) = (self.stream, self.gate);
-        let mut outcome = Outcome::new();
-        let looping = stream.run.enter();
-        let _draining = stream.drain.enter();
+        let mut outcome = StreamThreadOutcome::new();
+        let looping = stream.run.register_thread();
+        let _draining = stream.drain.register_thread();
         if let Some(cpu) = self.cpu
             && let Err(why) = self.host.bind_cpu(cpu)
         {
@@ -157,49 +159,53 @@ impl Drive<'_> {
                 .warnings
                 .push(format!("not bound to CPU {cpu}: {why}"));
         }
-        let task = std::mem::replace(&mut self.task, Task::Look);
-        let mut work = match Loop::new(task) {
+        let task = std::mem::replace(&mut self.task, StreamTask::Look);
+        let mut work = match TaskLoop::new(task) {
             Ok(work) => work,
             Err(error) => {
-                outcome.failure = Some(system(SocketStage::Socket, "cannot prepare", &error));
+                outcome.failure = Some(system_failure(
+                    SocketStage::Socket,
+                    "cannot prepare",
+                    &error,
+                ));
                 return outcome;
             }
         };
-        if self.connect == Some(When::BeforeStart) && !self.connected(&mut outcome) {
+        if self.connect == Some(ConnectTime::BeforeStart) && !self.connect_data(&mut outcome) {
             return outcome;
         }
-        stream.enter(Phase::Ready);
-        if !gate.pass() {
+        stream.enter_phase(StreamPhase::Ready);
+        if !gate.wait_to_start() {
             return outcome;
         }
         outcome.began = Instant::now();
-        stream.enter(Phase::Begun);
-        if self.connect == Some(When::AfterStart) && !self.connected(&mut outcome) {
+        stream.enter_phase(StreamPhase::Begun);
+        if self.connect == Some(ConnectTime::AfterStart) && !self.connect_data(&mut outcome) {
             outcome.looped = Instant::now();
             outcome.ended = outcome.looped;
             return outcome;
         }
         outcome.connected = true;
-        stream.enter(Phase::Moving);
-        self.moves(&mut work, &mut outcome);
+        stream.enter_phase(StreamPhase::Moving);
+        self.move_data(&mut work, &mut outcome);
         outcome.looped = Instant::now();
-        self.judge(&mut outcome);
+        self.classify_end(&mut outcome);
         if outcome.failure.is_some() {
             stream.failed.store(true, Ordering::Relaxed);
         }
         // Interrupts from here on end the tear-down.
         drop(looping);
-        stream.enter(Phase::Looped);
+        stream.enter_phase(StreamPhase::Looped);
         if let Some(socket) = &stream.socket {
-            outcome.effective = Some(effective(socket.as_fd()));
+            outcome.effective = Some(effective_settings(socket.as_fd()));
             if outcome.failure.is_none() {
                 self.take_down(&mut work, socket.as_fd(), &mut outcome);
             }
             self.last_look(socket.as_fd(), &mut outcome);
         }
         outcome.ended = Instant::now();
-        if let Loop::ReceiveDatagrams(receiver) = &work {
-            outcome.tags = receiver.tags();
+        if let TaskLoop::ReceiveDatagrams(receiver) = &work {
+            outcome.tags = receiver.tag_report();
         }
         outcome.histogram = self
             .recorder
@@ -209,24 +215,24 @@ impl Drive<'_> {
     }
 
     /// Connects the data socket if necessary. Returns true if it is connected; being stopped is not a failure.
-    fn connected(&self, outcome: &mut Outcome) -> bool {
+    fn connect_data(&self, outcome: &mut StreamThreadOutcome) -> bool {
         let Some(socket) = &self.stream.socket else {
             return true;
         };
         match connect(socket.as_fd(), self.to, &self.stream.run) {
             Ok(()) => true,
             Err(error) => {
-                if let Ended::Failed(error) = ended(error, &self.stream.run) {
+                if let LoopEnd::Failed(error) = loop_end(error, &self.stream.run) {
                     let what = format!("cannot connect the data to {}", self.to);
-                    outcome.failure = Some(system(SocketStage::Data, &what, &error));
+                    outcome.failure = Some(system_failure(SocketStage::Data, &what, &error));
                 }
                 false
             }
         }
     }
 
-    fn moves(&mut self, work: &mut Loop<'_>, outcome: &mut Outcome) {
-        let mut run = Run {
+    fn move_data(&mut self, work: &mut TaskLoop<'_>, outcome: &mut StreamThreadOutcome) {
+        let mut run = LoopContext {
             stop: &self.stream.run,
             counters: &self.stream.counters,
             recorder: self.recorder.as_mut(),
@@ -234,48 +240,57 @@ impl Drive<'_> {
         let unconnected = self.connect.is_none().then_some(self.to);
         let socket = self.stream.socket.as_ref().map(AsFd::as_fd);
         outcome.tally = match (work, socket) {
-            (Loop::Send(sender), Some(fd)) => sender.run(fd, &mut run),
-            (Loop::Receive(receiver), Some(fd)) => receiver.run(fd, &mut run),
-            (Loop::SendDatagrams(sender), Some(fd)) => sender.run(fd, unconnected, &mut run),
-            (Loop::ReceiveDatagrams(receiver), Some(fd)) => receiver.run(fd, &mut run),
-            (Loop::Request(requester), Some(fd)) => requester.run(fd, unconnected, &mut run),
-            (Loop::Connect(connects, bound, requester), _) => {
+            (TaskLoop::Send(sender), Some(fd)) => sender.run(fd, &mut run),
+            (TaskLoop::Receive(receiver), Some(fd)) => receiver.run(fd, &mut run),
+            (TaskLoop::SendDatagrams(sender), Some(fd)) => sender.run(fd, unconnected, &mut run),
+            (TaskLoop::ReceiveDatagrams(receiver), Some(fd)) => receiver.run(fd, &mut run),
+            (TaskLoop::Request(requester), Some(fd)) => requester.run(fd, unconnected, &mut run),
+            (TaskLoop::Connect(connects, bound, requester), _) => {
                 let bound = bound.take().expect("a loop is run once");
                 let (tally, last) = connects.run(bound, requester.as_mut(), &mut run);
                 outcome.effective = last;
                 tally
             }
-            (_, _) => Tally::default(),
+            (_, _) => LoopTally::default(),
         };
     }
 
     /// Separates failures from normal endings.
-    fn judge(&self, outcome: &mut Outcome) {
+    fn classify_end(&self, outcome: &mut StreamThreadOutcome) {
         let to = self.to;
         outcome.failure = match (&outcome.tally.ended, self.stream.role) {
-            (Ended::Failed(error), role) => {
+            (LoopEnd::Failed(error), role) => {
                 let doing = match role {
-                    Role::Up => format!("sending to {to}"),
-                    Role::Down => format!("receiving from {to}"),
-                    Role::Rr => format!("request and response with {to}"),
-                    Role::Crr | Role::Cc | Role::Mss => format!("a connection with {to}"),
+                    StreamRole::Up => format!("sending to {to}"),
+                    StreamRole::Down => format!("receiving from {to}"),
+                    StreamRole::Rr => format!("request and response with {to}"),
+                    StreamRole::Crr | StreamRole::Cc | StreamRole::Mss => {
+                        format!("a connection with {to}")
+                    }
                 };
-                Some(system(SocketStage::Data, &doing, error))
+                Some(system_failure(SocketStage::Data, &doing, error))
             }
-            (Ended::Eof, Role::Rr | Role::Crr) if !self.stream.run.stopped() => {
+            (LoopEnd::Eof, StreamRole::Rr | StreamRole::Crr) if !self.stream.run.is_stopped() => {
                 let what = format!("{to} ended the data connection before its time");
-                Some(failure(SocketStage::Data, what))
+                Some(stage_failure(SocketStage::Data, what))
             }
             _ => None,
         };
     }
 
-    fn take_down(&self, work: &mut Loop<'_>, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
+    fn take_down(
+        &self,
+        work: &mut TaskLoop<'_>,
+        fd: BorrowedFd<'_>,
+        outcome: &mut StreamThreadOutcome,
+    ) {
         let stream = self.stream;
         let stop = &stream.drain;
         match work {
-            Loop::Send(sender) => sender.settle(fd, stop, &mut outcome.tally),
-            Loop::SendDatagrams(sender) => sender.settle(fd, stop, &mut outcome.tally),
+            TaskLoop::Send(sender) => sender.wait_for_completions(fd, stop, &mut outcome.tally),
+            TaskLoop::SendDatagrams(sender) => {
+                sender.wait_for_completions(fd, stop, &mut outcome.tally)
+            }
             _ => {}
         }
         if stream.abort.load(Ordering::Relaxed) {
@@ -284,23 +299,23 @@ impl Drive<'_> {
             return;
         }
         if self.connectionless {
-            if stream.role != Role::Down {
+            if stream.role != StreamRole::Down {
                 end_datagrams(fd, self.connect.is_none().then_some(self.to));
             }
             return;
         }
-        match finish(fd, stop) {
-            Ok(rest) if stream.role == Role::Down => outcome.tally.bytes_received += rest,
+        match shut_down_and_drain(fd, stop) {
+            Ok(rest) if stream.role == StreamRole::Down => outcome.tally.bytes_received += rest,
             Ok(_) => {}
             Err(_) if stream.abort.load(Ordering::Relaxed) => {}
             // A server that counts may close before the last whole send is complete: netperf resets the connection with
             // the rest unread. Its results state how much it took.
-            Err(error) if is_reset(&error) && matches!(outcome.tally.ended, Ended::Limit) => {}
+            Err(error) if is_reset(&error) && matches!(outcome.tally.ended, LoopEnd::Limit) => {}
             Err(error) => {
                 let what = format!("taking down the data connection with {}", self.to);
-                outcome.failure = Some(match ended(error, stop) {
-                    Ended::Failed(error) => system(SocketStage::Data, &what, &error),
-                    _ => failure(
+                outcome.failure = Some(match loop_end(error, stop) {
+                    LoopEnd::Failed(error) => system_failure(SocketStage::Data, &what, &error),
+                    _ => stage_failure(
                         SocketStage::Data,
                         format!("{what}: the server does not end it"),
                     ),
@@ -311,7 +326,7 @@ impl Drive<'_> {
 
     /// Updates the TCP statistics after the tear-down, except windows and times, which mean nothing on a closed
     /// connection. Retransmissions continue until the last byte is acknowledged.
-    fn last_look(&self, fd: BorrowedFd<'_>, outcome: &mut Outcome) {
+    fn last_look(&self, fd: BorrowedFd<'_>, outcome: &mut StreamThreadOutcome) {
         let Some(tcp) = outcome
             .effective
             .as_mut()

@@ -7,7 +7,7 @@ use wb_netperf_wire::{AnswerError, Refusal};
 
 use crate::open::errno;
 
-pub(super) fn failure(stage: SocketStage, what: impl Into<String>) -> SocketFailure {
+pub(super) fn stage_failure(stage: SocketStage, what: impl Into<String>) -> SocketFailure {
     SocketFailure {
         stage,
         what: what.into(),
@@ -16,7 +16,7 @@ pub(super) fn failure(stage: SocketStage, what: impl Into<String>) -> SocketFail
 }
 
 /// Failure of a system call, with the system's error text.
-pub(super) fn system(stage: SocketStage, what: &str, error: &io::Error) -> SocketFailure {
+pub(super) fn system_failure(stage: SocketStage, what: &str, error: &io::Error) -> SocketFailure {
     SocketFailure {
         stage,
         what: format!("{what}: {}", without_number(error)),
@@ -34,16 +34,16 @@ fn without_number(error: &io::Error) -> String {
 }
 
 /// Invalid answer. `what` names the answer that was expected.
-pub(super) fn answer(what: &str, error: &AnswerError) -> SocketFailure {
+pub(super) fn answer_failure(what: &str, error: &AnswerError) -> SocketFailure {
     match error {
-        AnswerError::Refused(refusal) => refused(*refusal),
+        AnswerError::Refused(refusal) => refusal_failure(*refusal),
         AnswerError::Bad(bad) => {
-            failure(SocketStage::Control, format!("the server's {what}: {bad}"))
+            stage_failure(SocketStage::Control, format!("the server's {what}: {bad}"))
         }
     }
 }
 
-fn refused(refusal: Refusal) -> SocketFailure {
+fn refusal_failure(refusal: Refusal) -> SocketFailure {
     let what = match refusal.errno() {
         Some(number) => format!(
             "the server could not do the test: {} (remote error {number})",
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_the_servers_system_said() {
         let refusal = Refusal::new(98).unwrap();
-        let told = answer("response", &AnswerError::Refused(refusal));
+        let told = answer_failure("response", &AnswerError::Refused(refusal));
         assert_eq!(told.stage, SocketStage::Remote);
         assert_eq!(told.errno, Some(98));
         assert!(
@@ -73,7 +73,7 @@ mod tests {
             "{}",
             told.what
         );
-        let told = answer("response", &AnswerError::Refused(Refusal::UNKNOWN_REQUEST));
+        let told = answer_failure("response", &AnswerError::Refused(Refusal::UNKNOWN_REQUEST));
         assert!(told.what.contains("unknown request"), "{}", told.what);
     }
 }

@@ -9,20 +9,22 @@ use wb_model::{
 };
 use wb_netperf_wire::{DatagramFigures, LatencyFigures};
 
-use super::{answer::RemoteResults, drive::Outcome, role::Role, window::Span};
-use crate::{agreement::Length, cpu::service_demand, flow::Ended};
+use super::{
+    answer::RemoteResults, drive::StreamThreadOutcome, role::StreamRole, window::WindowReadings,
+};
+use crate::{agreement::StreamLength, cpu::service_demand, flow::LoopEnd};
 
 /// Results of one stream after an iteration.
 #[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) role: Role,
+pub(super) struct StreamMeasurement {
+    pub(super) role: StreamRole,
     pub(super) load: bool,
     pub(super) protocol: SocketProtocol,
-    pub(super) length: Length,
+    pub(super) length: StreamLength,
     pub(super) omit: Duration,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: StreamThreadOutcome,
     /// The time all streams had in common, if that is evaluated.
-    pub(super) span: Option<Span>,
+    pub(super) span: Option<WindowReadings>,
     /// The part done during `omit`.
     pub(super) omitted: Option<SocketOmitted>,
     /// The server's results.
@@ -31,7 +33,7 @@ pub(super) struct Measured {
 
 /// Share of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Share {
+pub(super) struct StreamShare {
     /// Received rate; for transactions, both directions.
     pub(super) bits_per_second: f64,
     /// Rate sent by this end.
@@ -40,7 +42,7 @@ pub(super) struct Share {
     pub(super) transactions: u64,
 }
 
-fn per(units: u64, seconds: f64) -> f64 {
+fn per_second(units: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         units as f64 / seconds
     } else {
@@ -48,49 +50,49 @@ fn per(units: u64, seconds: f64) -> f64 {
     }
 }
 
-impl Measured {
+impl StreamMeasurement {
     /// Time from before the first operation to the end of the tear-down, s.
-    pub(super) fn elapsed(&self) -> f64 {
+    pub(super) fn elapsed_s(&self) -> f64 {
         let elapsed = self.outcome.elapsed();
-        let waited_for_the_end = self.role == Role::Down
+        let waited_for_the_end = self.role == StreamRole::Down
             && !self.protocol.connects()
-            && matches!(self.outcome.tally.ended, Ended::Stopped);
-        match self.length.time() {
+            && matches!(self.outcome.tally.ended, LoopEnd::Stopped);
+        match self.length.time_limit() {
             // The datagram that marks the end was lost; the wait for it does not count.
             Some(time) if waited_for_the_end => elapsed.min(time).as_secs_f64(),
             _ => elapsed.as_secs_f64(),
         }
     }
 
-    pub(super) fn share(&self) -> Share {
+    pub(super) fn share(&self) -> StreamShare {
         match &self.span {
             Some(span) => self.in_common(span),
-            None => self.alone(),
+            None => self.own_share(),
         }
     }
 
     /// Share over the stream's whole run time.
-    fn alone(&self) -> Share {
-        let seconds = self.elapsed();
+    fn own_share(&self) -> StreamShare {
+        let seconds = self.elapsed_s();
         let tally = &self.outcome.tally;
-        let sent_bits_per_second = 8.0 * per(tally.bytes_sent, seconds);
+        let sent_bits_per_second = 8.0 * per_second(tally.bytes_sent, seconds);
         let bits_per_second = match self.role {
-            Role::Up => 8.0 * per(self.arrived(), seconds),
-            Role::Down | Role::Mss => 8.0 * per(tally.bytes_received, seconds),
-            Role::Rr | Role::Crr | Role::Cc => {
-                8.0 * per(tally.bytes_received + tally.bytes_sent, seconds)
+            StreamRole::Up => 8.0 * per_second(self.arrived_bytes(), seconds),
+            StreamRole::Down | StreamRole::Mss => 8.0 * per_second(tally.bytes_received, seconds),
+            StreamRole::Rr | StreamRole::Crr | StreamRole::Cc => {
+                8.0 * per_second(tally.bytes_received + tally.bytes_sent, seconds)
             }
         };
-        Share {
+        StreamShare {
             bits_per_second,
             sent_bits_per_second,
-            transactions_per_second: per(tally.transactions, seconds),
+            transactions_per_second: per_second(tally.transactions, seconds),
             transactions: tally.transactions,
         }
     }
 
     /// Bytes that reached the server: from its results, else from TCP acknowledgements, else all bytes sent.
-    fn arrived(&self) -> u64 {
+    fn arrived_bytes(&self) -> u64 {
         let acked = self
             .outcome
             .effective
@@ -107,20 +109,20 @@ impl Measured {
     }
 
     /// Share over the common time.
-    fn in_common(&self, span: &Span) -> Share {
+    fn in_common(&self, span: &WindowReadings) -> StreamShare {
         let both_ways = (span.bits_per_second(), span.transactions_per_second());
         let tally = &self.outcome.tally;
         let sent_part = match self.role {
-            Role::Up => 1.0,
-            Role::Down | Role::Mss | Role::Cc => 0.0,
-            Role::Rr | Role::Crr => {
+            StreamRole::Up => 1.0,
+            StreamRole::Down | StreamRole::Mss | StreamRole::Cc => 0.0,
+            StreamRole::Rr | StreamRole::Crr => {
                 let all = (tally.bytes_sent + tally.bytes_received).max(1);
                 tally.bytes_sent as f64 / all as f64
             }
         };
-        Share {
+        StreamShare {
             bits_per_second: match self.role {
-                Role::Up => self.up_in_common(span),
+                StreamRole::Up => self.up_in_common(span),
                 _ => both_ways.0,
             },
             sent_bits_per_second: both_ways.0 * sent_part,
@@ -131,7 +133,7 @@ impl Measured {
 
     /// Upload rate over the common time, from TCP acknowledgements if available. Otherwise from the server's count;
     /// its time is nearly the same because all streams start and stop together.
-    fn up_in_common(&self, span: &Span) -> f64 {
+    fn up_in_common(&self, span: &WindowReadings) -> f64 {
         if self.protocol == SocketProtocol::Tcp
             && let Some(acked) = span.acked_bits_per_second()
         {
@@ -140,18 +142,20 @@ impl Measured {
         let Some(remote) = &self.remote else {
             return span.bits_per_second();
         };
-        let elapsed = self.elapsed();
+        let elapsed = self.elapsed_s();
         match remote.extension.filter(|_| self.omit > Duration::ZERO) {
-            Some(more) => 8.0 * per(more.bytes_after_omit, elapsed - self.omit.as_secs_f64()),
-            None => 8.0 * per(remote.bytes_received, elapsed),
+            Some(more) => {
+                8.0 * per_second(more.bytes_after_omit, elapsed - self.omit.as_secs_f64())
+            }
+            None => 8.0 * per_second(remote.bytes_received, elapsed),
         }
     }
 }
 
 /// Figures of all streams together. CPU use is included if it is known.
-pub(super) fn together(
+pub(super) fn sum_figures(
     test: SocketTest,
-    streams: &[Measured],
+    streams: &[StreamMeasurement],
     local_cpu: Option<CpuUse>,
     remote_cpu: Option<CpuUse>,
 ) -> SocketFigures {
@@ -160,7 +164,7 @@ pub(super) fn together(
     let mut seconds = Vec::new();
     for stream in streams.iter().filter(|stream| !stream.load) {
         let share = stream.share();
-        if test == SocketTest::Both && stream.role == Role::Down {
+        if test == SocketTest::Both && stream.role == StreamRole::Down {
             reverse += share.bits_per_second;
         } else {
             figures.throughput_bps += share.bits_per_second;
@@ -171,7 +175,7 @@ pub(super) fn together(
         seconds.push(
             stream
                 .span
-                .map_or_else(|| stream.elapsed(), |span| span.seconds()),
+                .map_or_else(|| stream.elapsed_s(), |span| span.seconds()),
         );
     }
     figures.elapsed_s = mean_of(&seconds);
@@ -193,7 +197,7 @@ pub(super) fn together(
             } else {
                 kibibytes
             };
-            let elapsed = stream.elapsed();
+            let elapsed = stream.elapsed_s();
             if elapsed > 0.0 { units / elapsed } else { 0.0 }
         })
         .sum();
@@ -203,7 +207,7 @@ pub(super) fn together(
 }
 
 /// Means over the iterations; the busiest CPU and the number of CPUs are those of the last iteration.
-pub(super) fn means(iterations: &[SocketFigures]) -> SocketFigures {
+pub(super) fn mean_figures(iterations: &[SocketFigures]) -> SocketFigures {
     let mean = |of: fn(&SocketFigures) -> f64| {
         let values: Vec<f64> = iterations.iter().map(of).collect();
         mean_of(&values)
@@ -249,7 +253,7 @@ pub(super) fn mean_cpu(readings: impl Iterator<Item = CpuUse>) -> Option<CpuUse>
 }
 
 /// The result by which the confidence of repetitions is judged.
-pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
+pub(super) fn confidence_result(test: SocketTest, figures: &SocketFigures) -> f64 {
     if test.counts_transactions() {
         figures.transactions_per_second
     } else {
@@ -258,7 +262,7 @@ pub(super) fn judged(test: SocketTest, figures: &SocketFigures) -> f64 {
 }
 
 /// Datagram report from sequence numbers, with the server's receive counts and our send count.
-pub(super) fn datagrams(sent: u64, seen: &DatagramFigures) -> DatagramReport {
+pub(super) fn datagram_report(sent: u64, seen: &DatagramFigures) -> DatagramReport {
     let one_way = seen
         .latency
         .map_or_else(Summary::default, |latency: LatencyFigures| Summary {
@@ -332,7 +336,7 @@ mod tests {
                 duplicates,
                 ..DatagramFigures::default()
             };
-            datagrams(9, &seen).jitter_rfc3550_ns
+            datagram_report(9, &seen).jitter_rfc3550_ns
         };
         assert_eq!([jitter(0, 0), jitter(1, 0), jitter(3, 2)], [None; 3]);
         assert_eq!(jitter(2, 0), Some(0.0));

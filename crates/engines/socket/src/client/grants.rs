@@ -2,11 +2,11 @@
 
 use wb_netperf_wire::Features;
 
-use super::{answer::RemoteReady, request::Ask};
+use super::{answer::RemoteReady, request::StreamRequest};
 
 /// Extensions in effect with one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Grants {
+pub(super) struct GrantedExtensions {
     /// The server is wirebench and grants everything requested.
     pub(super) all: bool,
     /// The server must receive an explicit end message.
@@ -17,15 +17,18 @@ pub(super) struct Grants {
     pub(super) warnings: Vec<String>,
 }
 
-pub(super) fn grants(ask: &Ask<'_>, ready: &RemoteReady) -> Grants {
-    let asked = ask.extension();
+pub(super) fn granted_extensions(
+    ask: &StreamRequest<'_>,
+    ready: &RemoteReady,
+) -> GrantedExtensions {
+    let asked = ask.request_extension();
     let granted = ready.extension.unwrap_or_default();
     let has = |feature| granted.features.contains(feature);
     let wants = |feature| asked.features.contains(feature);
-    let mut found = Grants {
+    let mut found = GrantedExtensions {
         end: has(Features::EXPLICIT_END),
-        tags: has(Features::UDP_TAGGED) && ask.tagged(),
-        ..Grants::default()
+        tags: has(Features::UDP_TAGGED) && ask.is_tagged(),
+        ..GrantedExtensions::default()
     };
     let mut missing = Vec::new();
     let mut miss = |wanted: bool, what: &'static str| {
@@ -101,16 +104,16 @@ mod tests {
 
     use super::*;
     use crate::{
-        agreement::Length,
-        client::{role::Role, target::DataEnds},
+        agreement::StreamLength,
+        client::{role::StreamRole, target::DataAddresses},
     };
 
-    fn ask(job: &SocketJob) -> Ask<'_> {
-        Ask {
+    fn ask(job: &SocketJob) -> StreamRequest<'_> {
+        StreamRequest {
             job,
-            role: Role::Up,
-            length: Length::Time(std::time::Duration::from_secs(1)),
-            ends: DataEnds {
+            role: StreamRole::Up,
+            length: StreamLength::Time(std::time::Duration::from_secs(1)),
+            ends: DataAddresses {
                 server: "127.0.0.1".parse().unwrap(),
                 local: "0.0.0.0".parse().unwrap(),
                 server_named: false,
@@ -135,20 +138,20 @@ mod tests {
 
     #[test]
     fn another_server_grants_nothing_and_that_is_said_once_for_each_wish() {
-        let found = grants(&ask(&tagged()), &RemoteReady::default());
+        let found = granted_extensions(&ask(&tagged()), &RemoteReady::default());
         assert!(!found.all && !found.tags && !found.end);
         assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
         assert!(found.warnings[0].starts_with("the server is not ours: datagrams"));
         // Without requests there are no warnings.
         let job = SocketJob::default();
-        let found = grants(&ask(&job), &RemoteReady::default());
+        let found = granted_extensions(&ask(&job), &RemoteReady::default());
         assert_eq!((found.all, found.warnings.len()), (false, 0));
     }
 
     #[test]
     fn our_server_grants_all_or_it_is_said_what_not() {
         let job = tagged();
-        let wanted = ask(&job).extension().features;
+        let wanted = ask(&job).request_extension().features;
         let mut ready = RemoteReady {
             extension: Some(ResponseExtension {
                 features: wanted,
@@ -156,13 +159,13 @@ mod tests {
             }),
             ..RemoteReady::default()
         };
-        let found = grants(&ask(&job), &ready);
+        let found = granted_extensions(&ask(&job), &ready);
         assert!(found.all && found.tags && found.end && found.warnings.is_empty());
         ready.extension = Some(ResponseExtension {
             features: wanted.without(Features::UDP_TAGGED),
             ..ResponseExtension::default()
         });
-        let found = grants(&ask(&job), &ready);
+        let found = granted_extensions(&ask(&job), &ready);
         assert!(!found.all && !found.tags && found.end);
         assert!(
             found.warnings[0].contains("does not grant"),

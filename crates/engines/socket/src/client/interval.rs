@@ -5,26 +5,30 @@ use std::time::Instant;
 use wb_measure::Histogram;
 use wb_model::socket::{SocketInterval, SocketIntervalStream};
 
-use super::{role::Role, shared_stream::SharedStream, window::Reading};
+use super::{role::StreamRole, shared_stream::SharedStream, window::CounterReading};
 
 /// Two successive readings of all streams.
-pub(super) struct Between<'a> {
+pub(super) struct ReadingPair<'a> {
     pub(super) streams: &'a [SharedStream],
     pub(super) names: &'a [String],
-    pub(super) begin: &'a [Reading],
-    pub(super) end: &'a [Reading],
+    pub(super) begin: &'a [CounterReading],
+    pub(super) end: &'a [CounterReading],
     /// Length, s.
     pub(super) seconds: f64,
 }
 
-impl Between<'_> {
+impl ReadingPair<'_> {
     /// The interval without its position in time. `transactions`: the test counts transactions.
-    pub(super) fn interval(&self, transactions: bool, latency: &Histogram) -> SocketInterval {
+    pub(super) fn interval_figures(
+        &self,
+        transactions: bool,
+        latency: &Histogram,
+    ) -> SocketInterval {
         let streams: Vec<SocketIntervalStream> = (0..self.streams.len())
-            .map(|index| self.stream(index))
+            .map(|index| self.stream_figures(index))
             .collect();
         // Load streams are not part of the measurement.
-        let sum = |of: fn(&SocketIntervalStream) -> f64, role: Option<Role>| {
+        let sum = |of: fn(&SocketIntervalStream) -> f64, role: Option<StreamRole>| {
             let chosen = self.streams.iter().zip(&streams);
             let mut chosen = chosen
                 .filter(|(stream, _)| !stream.load && role.is_none_or(|role| stream.role == role))
@@ -40,8 +44,8 @@ impl Between<'_> {
                 .map(|(_, stream)| stream.units)
                 .sum(),
             throughput_bps: bps(None).filter(|_| !transactions).unwrap_or(0.0),
-            up_bps: bps(Some(Role::Up)),
-            down_bps: bps(Some(Role::Down)),
+            up_bps: bps(Some(StreamRole::Up)),
+            down_bps: bps(Some(StreamRole::Down)),
             transactions_per_second: sum(|stream| stream.transactions_per_second, None)
                 .filter(|_| transactions)
                 .unwrap_or(0.0),
@@ -52,25 +56,25 @@ impl Between<'_> {
         }
     }
 
-    fn stream(&self, index: usize) -> SocketIntervalStream {
+    fn stream_figures(&self, index: usize) -> SocketIntervalStream {
         let (stream, begin, end) = (&self.streams[index], &self.begin[index], &self.end[index]);
         let role = stream.role;
         let per_second = |units: u64| match self.seconds > 0.0 {
             true => units as f64 / self.seconds,
             false => 0.0,
         };
-        let more = |of: fn(&Reading) -> u64| of(end).saturating_sub(of(begin));
+        let more = |of: fn(&CounterReading) -> u64| of(end).saturating_sub(of(begin));
         let units = match role.is_stream() {
             true => more(|reading| reading.bytes),
             false => more(|reading| reading.transactions),
         };
         // A sender's buffers fill faster than the path carries.
         let arrived = match role {
-            Role::Up => more(Reading::acked),
+            StreamRole::Up => more(CounterReading::acked_bytes),
             _ => units,
         };
         // The receiver's TCP does not know these.
-        let sender = end.tcp.filter(|_| role != Role::Down);
+        let sender = end.tcp.filter(|_| role != StreamRole::Down);
         let numbers = end.numbers.and_then(|end| {
             let begin = begin.numbers.unwrap_or_default();
             (end.came > begin.came).then_some((begin, end))
@@ -87,7 +91,7 @@ impl Between<'_> {
                 true => 0.0,
                 false => per_second(units),
             },
-            retransmissions: sender.map(|_| more(Reading::retransmissions)),
+            retransmissions: sender.map(|_| more(CounterReading::retransmissions)),
             cwnd: sender.map(|tcp| tcp.cwnd),
             rtt_us: sender.map(|tcp| tcp.rtt_us),
             datagrams: (stream.datagrams && role.is_stream())
@@ -100,18 +104,18 @@ impl Between<'_> {
 }
 
 /// The running interval.
-pub(super) struct Tick {
+pub(super) struct RunningInterval {
     /// End of the interval.
     pub(super) due: Instant,
     since: Instant,
-    begin: Vec<Reading>,
+    begin: Vec<CounterReading>,
     /// Start of the previous interval, which a short remainder is added to.
-    before: Option<(Instant, Vec<Reading>)>,
+    before: Option<(Instant, Vec<CounterReading>)>,
     latency: Histogram,
 }
 
-impl Tick {
-    pub(super) fn new(since: Instant, due: Instant, begin: Vec<Reading>) -> Self {
+impl RunningInterval {
+    pub(super) fn new(since: Instant, due: Instant, begin: Vec<CounterReading>) -> Self {
         Self {
             due,
             since,
@@ -121,12 +125,12 @@ impl Tick {
         }
     }
 
-    pub(super) fn since(&self) -> Instant {
+    pub(super) fn start_time(&self) -> Instant {
         self.since
     }
 
     /// Extends the interval back to the start of the previous one. Returns false if there is none.
-    pub(super) fn join(&mut self) -> bool {
+    pub(super) fn join_previous(&mut self) -> bool {
         let before = self.before.take();
         let joined = before.is_some();
         if let Some(before) = before {
@@ -136,7 +140,7 @@ impl Tick {
     }
 
     /// Start of the interval and the times recorded in it, including those of the previous interval if joined to it.
-    pub(super) fn held(&mut self, joined: bool) -> (&[Reading], &mut Histogram) {
+    pub(super) fn start_readings(&mut self, joined: bool) -> (&[CounterReading], &mut Histogram) {
         if !joined {
             self.latency = Histogram::new();
         }
@@ -144,7 +148,7 @@ impl Tick {
     }
 
     /// Starts the next interval.
-    pub(super) fn next(&mut self, now: Instant, readings: Vec<Reading>) {
+    pub(super) fn next(&mut self, now: Instant, readings: Vec<CounterReading>) {
         let begin = std::mem::replace(&mut self.begin, readings);
         self.before = Some((self.since, begin));
         self.since = now;

@@ -43,7 +43,7 @@ impl PortWalk {
     }
 
     /// The next port.
-    pub(super) fn advance(&mut self) -> u16 {
+    pub(super) fn next_port(&mut self) -> u16 {
         loop {
             let port = self.range.nth(self.next);
             self.next = (self.next + 1) % self.range.count();
@@ -66,7 +66,7 @@ mod tests {
         };
         let mut walk = PortWalk::new(range, 3);
         walk.leave_out(12);
-        let ports: Vec<u16> = (0..9).map(|_| walk.advance()).collect();
+        let ports: Vec<u16> = (0..9).map(|_| walk.next_port()).collect();
         assert_eq!(ports, [13, 14, 10, 11, 13, 14, 10, 11, 13]);
         assert_eq!(walk.len(), 4);
         walk.leave_out(99);
@@ -77,7 +77,7 @@ mod tests {
     fn any_random_number_begins_in_the_range() {
         for random in [0, 1, 60_535, 60_536, u64::MAX] {
             let mut walk = PortWalk::new(USUAL, random);
-            assert!((USUAL.first..=USUAL.last).contains(&walk.advance()));
+            assert!((USUAL.first..=USUAL.last).contains(&walk.next_port()));
             assert_eq!(walk.len(), 60_536);
         }
     }
@@ -86,6 +86,6 @@ mod tests {
     fn the_only_port_is_never_left_out() {
         let mut only = PortWalk::new(PortRange::single(8), 7);
         only.leave_out(8);
-        assert_eq!((only.advance(), only.advance(), only.len()), (8, 8, 1));
+        assert_eq!((only.next_port(), only.next_port(), only.len()), (8, 8, 1));
     }
 }

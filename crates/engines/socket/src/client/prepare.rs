@@ -9,21 +9,21 @@ use wb_model::socket::{SendBy, SocketEndReport, SocketFailure, SocketJob, Socket
 use wb_wire::SplitMix64;
 
 use super::{
-    connects::Connects,
-    drive::Task,
-    failure::{failure, system},
+    connects::ConnectLoop,
+    drive::StreamTask,
+    failure::{stage_failure, system_failure},
     ports::{PortWalk, USUAL},
-    role::Role,
-    target::DataEnds,
+    role::StreamRole,
+    target::DataAddresses,
 };
 use crate::{
-    agreement::Length,
+    agreement::StreamLength,
     flow::{
-        BufferPlan, DatagramReceivePlan, DatagramSendPlan, Pace, ReceivePlan, RequestPlan,
+        BufferPlan, BurstPace, DatagramReceivePlan, DatagramSendPlan, ReceivePlan, RequestPlan,
         SendPlan, datagrams_per_second, default_width,
     },
     host::endpoint,
-    open::{SocketPlan, effective, local_address, open},
+    open::{SocketPlan, effective_settings, local_address, open},
 };
 
 /// Payload of the longest datagram.
@@ -33,9 +33,9 @@ const UNKNOWN: u32 = 4096;
 
 /// A stream that is ready to be requested.
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) role: Role,
-    pub(super) ends: DataEnds,
+pub(super) struct PreparedStream {
+    pub(super) role: StreamRole,
+    pub(super) ends: DataAddresses,
     pub(super) socket: OwnedFd,
     /// Local ports of tests that connect for each transaction.
     pub(super) walk: Option<PortWalk>,
@@ -51,23 +51,23 @@ pub(super) struct Prepared {
 }
 
 /// Opens and binds the data socket of a stream, the `number`-th of its job from 0.
-pub(super) fn prepare(
+pub(super) fn prepare_stream(
     job: &SocketJob,
-    role: Role,
+    role: StreamRole,
     number: u16,
-    ends: DataEnds,
+    ends: DataAddresses,
     random: &mut SplitMix64,
-) -> Result<Prepared, SocketFailure> {
+) -> Result<PreparedStream, SocketFailure> {
     let refused = |error: &std::io::Error| {
         let what = format!("cannot make a data socket at {}", ends.local);
-        system(SocketStage::Socket, &what, error)
+        system_failure(SocketStage::Socket, &what, error)
     };
     let side = &job.local;
     let mut walk = None;
     let (socket, send_buffer, receive_buffer, warnings);
     if role.connects_each() {
         let range = job.client_ports.unwrap_or(USUAL);
-        let mut connects = Connects {
+        let mut connects = ConnectLoop {
             job,
             role,
             from: ends.local,
@@ -87,10 +87,10 @@ pub(super) fn prepare(
             0 => 0,
             first => first.checked_add(number).ok_or_else(|| {
                 let what = format!("no port for stream {}: they end at 65535", number + 1);
-                failure(SocketStage::Socket, what)
+                stage_failure(SocketStage::Socket, what)
             })?,
         };
-        let multicast = ends.server.is_multicast() && role == Role::Down;
+        let multicast = ends.server.is_multicast() && role == StreamRole::Down;
         let opened = open(&SocketPlan {
             bind: Some(endpoint(ends.local, port, ends.scope)),
             ipv6: ends.server.is_ipv6(),
@@ -119,21 +119,26 @@ pub(super) fn prepare(
     let send_size = side.send_size.unwrap_or_else(|| usual(send_buffer));
     let receive_size = side.receive_size.unwrap_or_else(|| usual(receive_buffer));
     let width = |asked: u32, used: bool, buffer, size| match (asked, used, role) {
-        (0, _, Role::Rr | Role::Crr) => 1,
+        (0, _, StreamRole::Rr | StreamRole::Crr) => 1,
         (0, true, _) => default_width(buffer, size),
         (asked, _, _) => asked,
     };
-    Ok(Prepared {
+    Ok(PreparedStream {
         role,
         ends,
         walk,
         local,
         send_buffer,
         receive_buffer,
-        send_width: width(side.send_width, role == Role::Up, send_buffer, send_size),
+        send_width: width(
+            side.send_width,
+            role == StreamRole::Up,
+            send_buffer,
+            send_size,
+        ),
         receive_width: width(
             side.receive_width,
-            role == Role::Down,
+            role == StreamRole::Down,
             receive_buffer,
             receive_size,
         ),
@@ -146,8 +151,8 @@ pub(super) fn prepare(
 
 /// Parameters of a task in addition to the job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub(super) length: Length,
+pub(super) struct TaskTerms {
+    pub(super) length: StreamLength,
     pub(super) to: SocketAddr,
     /// Stream ID in the tags of datagrams; `None` without tags.
     pub(super) tag: Option<u32>,
@@ -155,16 +160,20 @@ pub(super) struct Terms {
     pub(super) server_counts: bool,
 }
 
-impl Prepared {
+impl PreparedStream {
     /// The task of the thread, and the socket if one socket carries everything.
-    pub(super) fn task<'a>(self, job: &'a SocketJob, terms: Terms) -> (Task<'a>, Option<OwnedFd>) {
+    pub(super) fn into_task<'a>(
+        self,
+        job: &'a SocketJob,
+        terms: TaskTerms,
+    ) -> (StreamTask<'a>, Option<OwnedFd>) {
         let datagrams = job.protocol.is_datagram();
-        let pace = Pace::of(&job.local);
-        let sends = BufferPlan::sends(&job.local, self.send_size, self.send_width);
-        let receives = BufferPlan::receives(&job.local, self.receive_size, self.receive_width);
-        let whole_sends = sends.whole(terms.length.amount());
+        let pace = BurstPace::of_side(&job.local);
+        let sends = BufferPlan::for_sending(&job.local, self.send_size, self.send_width);
+        let receives = BufferPlan::for_receiving(&job.local, self.receive_size, self.receive_width);
+        let whole_sends = sends.round_up_to_buffers(terms.length.unit_limit());
         let task = match self.role {
-            Role::Up if datagrams => Task::SendDatagrams(DatagramSendPlan {
+            StreamRole::Up if datagrams => StreamTask::SendDatagrams(DatagramSendPlan {
                 buffers: sends,
                 batch: job.local.batch,
                 gso: job.local.gso,
@@ -172,60 +181,61 @@ impl Prepared {
                 rate: job
                     .rate
                     .or_else(|| datagrams_per_second(job.local.pacing_bps, self.send_size)),
-                time: terms.length.time(),
+                time: terms.length.time_limit(),
                 pace,
                 limit: whole_sends,
                 flow: terms.tag,
                 spin: job.busy_poll,
             }),
-            Role::Up => Task::Send(SendPlan {
+            StreamRole::Up => StreamTask::Send(SendPlan {
                 buffers: sends,
                 by: job.local.send_by,
                 limit: whole_sends,
                 pace,
             }),
-            Role::Down if datagrams => Task::ReceiveDatagrams(DatagramReceivePlan {
+            StreamRole::Down if datagrams => StreamTask::ReceiveDatagrams(DatagramReceivePlan {
                 buffers: receives,
                 batch: job.local.batch,
                 gro: job.local.gro,
                 discard: false,
                 tagged: terms.tag.is_some(),
-                limit: terms.length.amount().filter(|_| !terms.server_counts),
+                limit: terms.length.unit_limit().filter(|_| !terms.server_counts),
                 connect: false,
                 spin: job.busy_poll,
             }),
-            Role::Down => Task::Receive(ReceivePlan {
+            StreamRole::Down => StreamTask::Receive(ReceivePlan {
                 buffers: receives,
                 by: job.local.receive_by,
-                limit: terms.length.amount().filter(|_| !terms.server_counts),
+                limit: terms.length.unit_limit().filter(|_| !terms.server_counts),
             }),
-            Role::Rr => Task::Request(self.requests(job, terms.length)),
-            Role::Crr | Role::Cc => return (self.connects(job, terms), None),
-            Role::Mss => Task::Look,
+            StreamRole::Rr => StreamTask::Request(self.request_plan(job, terms.length)),
+            StreamRole::Crr | StreamRole::Cc => return (self.into_connect_task(job, terms), None),
+            StreamRole::Mss => StreamTask::Look,
         };
         (task, Some(self.socket))
     }
 
-    fn connects(self, job: &SocketJob, terms: Terms) -> Task<'_> {
-        let requests = (self.role == Role::Crr).then(|| self.requests(job, Length::Open));
+    fn into_connect_task(self, job: &SocketJob, terms: TaskTerms) -> StreamTask<'_> {
+        let requests =
+            (self.role == StreamRole::Crr).then(|| self.request_plan(job, StreamLength::Open));
         let mut walk = self.walk.expect("a test that connects each time has ports");
         if terms.to.ip() == self.local.ip() || terms.to.ip().is_loopback() {
             walk.leave_out(terms.to.port());
         }
-        let connects = Connects {
+        let connects = ConnectLoop {
             job,
             role: self.role,
             from: self.ends.local,
             scope: self.ends.scope,
             to: terms.to,
             walk,
-            limit: terms.length.amount(),
+            limit: terms.length.unit_limit(),
             server_closes: !job.control.none,
         };
-        Task::Connect(connects, self.socket, requests)
+        StreamTask::Connect(connects, self.socket, requests)
     }
 
-    fn requests(&self, job: &SocketJob, length: Length) -> RequestPlan {
+    fn request_plan(&self, job: &SocketJob, length: StreamLength) -> RequestPlan {
         let side = &job.local;
         // An echo is as long as its request.
         let response = if job.control.none {
@@ -234,16 +244,16 @@ impl Prepared {
             job.response_size
         };
         RequestPlan {
-            request: BufferPlan::sends(side, job.request_size, self.send_width),
-            response: BufferPlan::receives(side, response, self.receive_width),
+            request: BufferPlan::for_sending(side, job.request_size, self.send_width),
+            response: BufferPlan::for_receiving(side, response, self.receive_width),
             first_burst: job.first_burst,
             rate: job.rate,
-            time: length.time(),
-            pace: Pace::of(side),
+            time: length.time_limit(),
+            pace: BurstPace::of_side(side),
             spin: job.busy_poll,
             datagrams: job.protocol.is_datagram(),
             timeout: job.timeout.map(|timeout| timeout.0),
-            limit: length.amount(),
+            limit: length.unit_limit(),
         }
     }
 
@@ -262,7 +272,7 @@ impl Prepared {
         end.burst = side.burst;
         let interval = side.burst_interval.0.as_micros();
         end.burst_interval_us = u32::try_from(interval).unwrap_or(u32::MAX);
-        let now = effective(self.socket.as_fd());
+        let now = effective_settings(self.socket.as_fd());
         end.no_delay = now.no_delay;
         end.congestion = now.congestion;
         end.priority = now.priority;
@@ -270,19 +280,19 @@ impl Prepared {
     }
 }
 
-impl Prepared {
+impl PreparedStream {
     /// Buffer counts as netperf sends them: only that of the ring in use, unless another was requested.
     pub(super) fn send_width_on_the_wire(&self, job: &SocketJob) -> u32 {
         match self.role {
-            Role::Up | Role::Mss | Role::Rr | Role::Crr => self.send_width,
-            Role::Down | Role::Cc => job.local.send_width,
+            StreamRole::Up | StreamRole::Mss | StreamRole::Rr | StreamRole::Crr => self.send_width,
+            StreamRole::Down | StreamRole::Cc => job.local.send_width,
         }
     }
 
     pub(super) fn receive_width_on_the_wire(&self, job: &SocketJob) -> u32 {
         match self.role {
-            Role::Down | Role::Rr | Role::Crr => self.receive_width,
-            Role::Up | Role::Mss | Role::Cc => job.local.receive_width,
+            StreamRole::Down | StreamRole::Rr | StreamRole::Crr => self.receive_width,
+            StreamRole::Up | StreamRole::Mss | StreamRole::Cc => job.local.receive_width,
         }
     }
 }

@@ -11,19 +11,19 @@ use wb_netperf_wire::{
     WireSocketType,
 };
 
-use super::{role::Role, target::DataEnds};
-use crate::agreement::{self, Agrees as _, Length};
+use super::{role::StreamRole, target::DataAddresses};
+use crate::agreement::{self, MessageFields as _, StreamLength};
 
 /// SO_BUSY_POLL requested from the server, µs, as proposed by the kernel documentation.
 const BUSY_POLL_US: u32 = 50;
 
 /// Contents of the request for one stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct StreamRequest<'a> {
     pub(super) job: &'a SocketJob,
-    pub(super) role: Role,
-    pub(super) length: Length,
-    pub(super) ends: DataEnds,
+    pub(super) role: StreamRole,
+    pub(super) length: StreamLength,
+    pub(super) ends: DataAddresses,
     /// Port that the server must bind, 0 for any.
     pub(super) server_port: u16,
     /// The local data socket.
@@ -37,29 +37,32 @@ pub(super) struct Ask<'a> {
     pub(super) send_size: u32,
 }
 
-impl Ask<'_> {
-    pub(super) fn request(&self) -> Request {
-        match self.classic() {
+impl StreamRequest<'_> {
+    pub(super) fn request_message(&self) -> Request {
+        match self.classic_test() {
             Some(test) => self.classic_request(test).into(),
-            None => self.omni().into(),
+            None => self.omni_request().into(),
         }
     }
 
     /// Returns true if the request has room for the extensions of a wirebench server.
     pub(super) fn is_extended(&self) -> bool {
-        !self.job.control.plain && self.classic().is_none()
+        !self.job.control.plain && self.classic_test().is_none()
     }
 
     /// Extensions requested from a wirebench server.
-    pub(super) fn extension(&self) -> RequestExtension {
+    pub(super) fn request_extension(&self) -> RequestExtension {
         let job = self.job;
         let features = Features::EXPLICIT_END | Features::CLOCK_FROM_FIRST;
         RequestExtension {
             features: features
-                .with_if(self.tagged(), Features::UDP_TAGGED)
-                .with_if(job.remote.gro && self.role != Role::Down, Features::GRO)
+                .with_if(self.is_tagged(), Features::UDP_TAGGED)
                 .with_if(
-                    job.remote.receive_by == ReceiveBy::Discard && self.role == Role::Up,
+                    job.remote.gro && self.role != StreamRole::Down,
+                    Features::GRO,
+                )
+                .with_if(
+                    job.remote.receive_by == ReceiveBy::Discard && self.role == StreamRole::Up,
                     Features::ZERO_COPY_RECEIVE,
                 )
                 .with_if(job.protocol == SocketProtocol::Mptcp, Features::MPTCP),
@@ -67,22 +70,22 @@ impl Ask<'_> {
             // Bits to bytes.
             pacing_rate: job.remote.pacing_bps.map_or(0, |bits| bits / 8),
             omit_ms: match self.length {
-                Length::Time(_) | Length::Open => {
+                StreamLength::Time(_) | StreamLength::Open => {
                     u32::try_from(job.omit.0.as_millis()).unwrap_or(u32::MAX)
                 }
-                Length::Amount(_) => 0,
+                StreamLength::Amount(_) => 0,
             },
             streams: 0,
-            count: self.length.wire().1,
+            count: self.length.to_message().1,
         }
     }
 
     /// Returns true if datagrams carry sequence numbers and timestamps.
-    pub(super) fn tagged(&self) -> bool {
+    pub(super) fn is_tagged(&self) -> bool {
         self.job.tagged && self.job.protocol.is_datagram() && self.role.is_stream()
     }
 
-    fn family(&self) -> WireFamily {
+    fn address_family(&self) -> WireFamily {
         if self.ends.server.is_ipv4() {
             WireFamily::V4
         } else {
@@ -90,14 +93,15 @@ impl Ask<'_> {
         }
     }
 
-    fn omni(&self) -> OmniRequest {
+    fn omni_request(&self) -> OmniRequest {
         let job = self.job;
         let remote = &job.remote;
         let connected = job.protocol.connects();
-        let transactions = matches!(self.role, Role::Rr | Role::Crr);
-        let named = self.ends.server_named || !self.ends.server.is_unspecified() && self.drawn();
+        let transactions = matches!(self.role, StreamRole::Rr | StreamRole::Crr);
+        let named = self.ends.server_named
+            || !self.ends.server.is_unspecified() && self.has_drawn_address();
         let avoids = self.omni_avoids();
-        let client_address = if self.role == Role::Down && !connected {
+        let client_address = if self.role == StreamRole::Down && !connected {
             self.reachable
         } else {
             self.ends.local
@@ -106,24 +110,24 @@ impl Ask<'_> {
             cpu: remote.cpu,
             request_size: transactions.then_some(job.request_size),
             response_size: transactions.then_some(job.response_size),
-            flags: self.flags(),
+            flags: self.socket_flags(),
             cpu_rate: 0.0,
-            length: self.length.wire().0,
+            length: self.length.to_message().0,
             receive_avoid: avoids.1,
             send_avoid: avoids.0,
             data_port: self.server_port,
-            family: self.family(),
+            family: self.address_family(),
             socket_type: socket_type(job),
             // MPTCP is TCP on the wire and for servers other than wirebench.
             protocol: u8::try_from(job.protocol.number()).unwrap_or(6),
             direction: match self.role {
-                Role::Up | Role::Mss => DataDirection::ServerReceives,
-                Role::Down => DataDirection::ServerSends,
-                Role::Rr | Role::Crr => DataDirection::Both,
-                Role::Cc => DataDirection::ConnectOnly,
+                StreamRole::Up | StreamRole::Mss => DataDirection::ServerReceives,
+                StreamRole::Down => DataDirection::ServerSends,
+                StreamRole::Rr | StreamRole::Crr => DataDirection::Both,
+                StreamRole::Cc => DataDirection::ConnectOnly,
             },
             client_port: self.client.port(),
-            interval_us: micros(remote.burst_interval.0),
+            interval_us: to_micros(remote.burst_interval.0),
             client_address: wire_address(client_address),
             server_address: if named {
                 wire_address(self.ends.server)
@@ -133,10 +137,10 @@ impl Ask<'_> {
             tos: remote.tos.map(u32::from),
             congestion_control: name(remote.congestion.as_deref()),
             fill_file: name(remote.fill_file.as_deref()),
-            extension: self.is_extended().then(|| self.extension()),
+            extension: self.is_extended().then(|| self.request_extension()),
             ..OmniRequest::default()
         };
-        remote.say(&mut request);
+        remote.write_to(&mut request);
         (request.send_width, request.receive_width) = (self.send_width, self.receive_width);
         request
     }
@@ -144,8 +148,8 @@ impl Ask<'_> {
     /// The server should send, or receive, without copying.
     pub(super) fn omni_avoids(&self) -> (bool, bool) {
         let remote = &self.job.remote;
-        let sends = self.role == Role::Down;
-        let receives = self.role == Role::Up;
+        let sends = self.role == StreamRole::Down;
+        let receives = self.role == StreamRole::Up;
         (
             sends && !matches!(remote.send_by, SendBy::Copy | SendBy::Write),
             receives && remote.receive_by == ReceiveBy::Splice,
@@ -153,14 +157,14 @@ impl Ask<'_> {
     }
 
     /// Returns true if the server's address was chosen at random, so that the request must contain it.
-    fn drawn(&self) -> bool {
+    fn has_drawn_address(&self) -> bool {
         self.job.data.server_prefix.is_some()
     }
 
-    fn flags(&self) -> Flags {
+    fn socket_flags(&self) -> Flags {
         let options = &self.job.options;
         let connected = self.job.protocol.connects();
-        let common = agreement::flags(SocketOptions {
+        let common = agreement::flags_of_options(SocketOptions {
             no_delay: options.no_delay && connected,
             connect_remote: options.connect_remote && !connected,
             ..options.clone()
@@ -173,7 +177,7 @@ impl Ask<'_> {
     }
 
     /// The classic message for this test, if the job uses classic messages (before netperf's omni message).
-    pub(super) fn classic(&self) -> Option<ClassicTest> {
+    pub(super) fn classic_test(&self) -> Option<ClassicTest> {
         let job = self.job;
         if !job.control.classic {
             return None;
@@ -181,7 +185,7 @@ impl Ask<'_> {
         let remote = &job.remote;
         let no_delay = job.options.no_delay;
         let (call_size, alignment, offset) = match self.role {
-            Role::Down => (remote.send_size, remote.send_align, remote.send_offset),
+            StreamRole::Down => (remote.send_size, remote.send_align, remote.send_offset),
             _ => (
                 remote.receive_size,
                 remote.receive_align,
@@ -195,17 +199,17 @@ impl Ask<'_> {
             no_delay,
             ..StreamTest::default()
         };
-        remote.say(&mut stream);
+        remote.write_to(&mut stream);
         let mut exchange = ExchangeTest {
             request_size: job.request_size,
             response_size: job.response_size,
             no_delay,
             ..ExchangeTest::default()
         };
-        remote.say(&mut exchange);
+        remote.write_to(&mut exchange);
         let datagrams = job.protocol.is_datagram();
         Some(match self.role {
-            Role::Up if datagrams => ClassicTest::UdpStream(DatagramTest {
+            StreamRole::Up if datagrams => ClassicTest::UdpStream(DatagramTest {
                 receive_buffer: remote.receive_buffer,
                 message_size: self.send_size,
                 connect: job.options.connect_remote,
@@ -213,22 +217,22 @@ impl Ask<'_> {
                 offset,
                 checksum_off: false,
             }),
-            Role::Up | Role::Mss => ClassicTest::TcpStream(stream),
-            Role::Down => ClassicTest::TcpMaerts(stream),
-            Role::Rr if datagrams => ClassicTest::UdpRr(exchange),
-            Role::Rr => ClassicTest::TcpRr(exchange),
-            Role::Crr => ClassicTest::TcpCrr(exchange),
-            Role::Cc => ClassicTest::TcpCc(exchange),
+            StreamRole::Up | StreamRole::Mss => ClassicTest::TcpStream(stream),
+            StreamRole::Down => ClassicTest::TcpMaerts(stream),
+            StreamRole::Rr if datagrams => ClassicTest::UdpRr(exchange),
+            StreamRole::Rr => ClassicTest::TcpRr(exchange),
+            StreamRole::Crr => ClassicTest::TcpCrr(exchange),
+            StreamRole::Cc => ClassicTest::TcpCc(exchange),
         })
     }
 
     fn classic_request(&self, test: ClassicTest) -> ClassicRequest {
         // Streams that end after a number of bytes encode it in place of the seconds, and the client ends the data.
         let length = match (self.length, self.role.is_stream()) {
-            (Length::Amount(bytes), true) => {
+            (StreamLength::Amount(bytes), true) => {
                 TestLength::Seconds(u32::try_from(bytes).unwrap_or(u32::MAX))
             }
-            (length, _) => length.wire().0,
+            (length, _) => length.to_message().0,
         };
         ClassicRequest {
             cpu: self.job.remote.cpu,
@@ -239,18 +243,18 @@ impl Ask<'_> {
             receive_avoid: self.job.remote.receive_by == ReceiveBy::Splice,
             send_avoid: false,
             data_port: self.server_port,
-            family: self.family(),
+            family: self.address_family(),
         }
     }
 }
 
 /// Options of a side that no request can express, one word each.
-pub(super) fn unspeakable(remote: &SocketSide, role: Role) -> Vec<&'static str> {
+pub(super) fn inexpressible_options(remote: &SocketSide, role: StreamRole) -> Vec<&'static str> {
     let mut found = Vec::new();
-    if role == Role::Down && remote.batch > 1 {
+    if role == StreamRole::Down && remote.batch > 1 {
         found.push("batch");
     }
-    if role == Role::Down && remote.gso {
+    if role == StreamRole::Down && remote.gso {
         found.push("gso");
     }
     let too_long = |name: &Option<String>, most| name.as_ref().is_some_and(|n| n.len() > most);
@@ -263,7 +267,7 @@ pub(super) fn unspeakable(remote: &SocketSide, role: Role) -> Vec<&'static str> 
     found
 }
 
-fn micros(time: Duration) -> u32 {
+fn to_micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
@@ -298,12 +302,12 @@ mod tests {
 
     use super::*;
 
-    fn ask(job: &SocketJob, role: Role, length: Length) -> Ask<'_> {
-        Ask {
+    fn ask(job: &SocketJob, role: StreamRole, length: StreamLength) -> StreamRequest<'_> {
+        StreamRequest {
             job,
             role,
             length,
-            ends: DataEnds {
+            ends: DataAddresses {
                 server: "127.0.0.1".parse().unwrap(),
                 local: "0.0.0.0".parse().unwrap(),
                 server_named: false,
@@ -337,9 +341,9 @@ mod tests {
     #[test]
     fn a_stream_is_asked_for_as_netperf_does() {
         let job = plain();
-        let length = Length::Time(Duration::from_secs(2));
-        let bytes = ask(&job, Role::Up, length)
-            .request()
+        let length = StreamLength::Time(Duration::from_secs(2));
+        let bytes = ask(&job, StreamRole::Up, length)
+            .request_message()
             .encode(Generation::Words164);
         words(
             &bytes,
@@ -359,8 +363,8 @@ mod tests {
         job.test = wb_model::socket::SocketTest::Rr;
         job.request_size = 10;
         job.response_size = 20;
-        let bytes = ask(&job, Role::Rr, Length::Amount(3))
-            .request()
+        let bytes = ask(&job, StreamRole::Rr, StreamLength::Amount(3))
+            .request_message()
             .encode(Generation::Words164);
         words(&bytes, 28, "0000000a");
         words(&bytes, 52, "00000014 00000020");
@@ -370,15 +374,21 @@ mod tests {
 
     #[test]
     fn fractions_of_a_second_are_rounded_up_and_large_counts_go_elsewhere() {
-        let time = |ms| Length::Time(Duration::from_millis(ms)).wire().0;
+        let time = |ms| StreamLength::Time(Duration::from_millis(ms)).to_message().0;
         assert_eq!(time(200), TestLength::Seconds(1));
         assert_eq!(time(2000), TestLength::Seconds(2));
         assert_eq!(time(2001), TestLength::Seconds(3));
         let many = 1 << 40;
-        assert_eq!(Length::Amount(many).wire(), (TestLength::UntilTold, many));
-        assert_eq!(Length::Amount(7).wire(), (TestLength::Units(7), 0));
+        assert_eq!(
+            StreamLength::Amount(many).to_message(),
+            (TestLength::UntilTold, many)
+        );
+        assert_eq!(
+            StreamLength::Amount(7).to_message(),
+            (TestLength::Units(7), 0)
+        );
         let job = SocketJob::default();
-        let asked = ask(&job, Role::Up, Length::Amount(many)).extension();
+        let asked = ask(&job, StreamRole::Up, StreamLength::Amount(many)).request_extension();
         assert_eq!(asked.count, many);
     }
 
@@ -387,29 +397,29 @@ mod tests {
         let mut job = plain();
         job.control.classic = true;
         let types = [
-            (Role::Up, SocketProtocol::Tcp, 10),
-            (Role::Mss, SocketProtocol::Tcp, 10),
-            (Role::Down, SocketProtocol::Tcp, 94),
-            (Role::Rr, SocketProtocol::Tcp, 13),
-            (Role::Crr, SocketProtocol::Tcp, 34),
-            (Role::Cc, SocketProtocol::Tcp, 300),
-            (Role::Up, SocketProtocol::Udp, 16),
-            (Role::Rr, SocketProtocol::Udp, 19),
+            (StreamRole::Up, SocketProtocol::Tcp, 10),
+            (StreamRole::Mss, SocketProtocol::Tcp, 10),
+            (StreamRole::Down, SocketProtocol::Tcp, 94),
+            (StreamRole::Rr, SocketProtocol::Tcp, 13),
+            (StreamRole::Crr, SocketProtocol::Tcp, 34),
+            (StreamRole::Cc, SocketProtocol::Tcp, 300),
+            (StreamRole::Up, SocketProtocol::Udp, 16),
+            (StreamRole::Rr, SocketProtocol::Udp, 19),
         ];
         for (role, protocol, kind) in types {
             job.protocol = protocol;
-            let request = ask(&job, role, Length::Amount(5)).request();
+            let request = ask(&job, role, StreamLength::Amount(5)).request_message();
             let bytes = request.encode(Generation::Words164);
             assert_eq!(Request::type_of(&bytes), kind, "{role:?} {protocol:?}");
         }
         job.protocol = SocketProtocol::Tcp;
-        let bytes = ask(&job, Role::Up, Length::Amount(5))
-            .request()
+        let bytes = ask(&job, StreamRole::Up, StreamLength::Amount(5))
+            .request_message()
             .encode(Generation::Words164);
         // Byte counts of a stream are positive.
         words(&bytes, 40, "00000005");
-        let bytes = ask(&job, Role::Cc, Length::Amount(5))
-            .request()
+        let bytes = ask(&job, StreamRole::Cc, StreamLength::Amount(5))
+            .request_message()
             .encode(Generation::Words164);
         words(&bytes, 52, "fffffffb");
     }
@@ -424,13 +434,13 @@ mod tests {
         };
         job.remote.gro = true;
         job.remote.pacing_bps = Some(8000);
-        let length = Length::Time(Duration::from_secs(1));
-        let asked = ask(&job, Role::Up, length).extension();
+        let length = StreamLength::Time(Duration::from_secs(1));
+        let asked = ask(&job, StreamRole::Up, length).request_extension();
         let wanted = Features::UDP_TAGGED | Features::GRO | Features::EXPLICIT_END;
         assert!(asked.features.contains(wanted | Features::CLOCK_FROM_FIRST));
         assert_eq!((asked.busy_poll_us, asked.pacing_rate), (50, 1000));
-        assert!(ask(&job, Role::Up, length).is_extended());
+        assert!(ask(&job, StreamRole::Up, length).is_extended());
         job.control.plain = true;
-        assert!(!ask(&job, Role::Up, length).is_extended());
+        assert!(!ask(&job, StreamRole::Up, length).is_extended());
     }
 }

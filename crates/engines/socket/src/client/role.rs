@@ -3,7 +3,7 @@
 use wb_model::socket::{SocketDirection, SocketTest};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum StreamRole {
     /// Sends.
     Up,
     /// Receives.
@@ -18,9 +18,9 @@ pub(super) enum Role {
     Mss,
 }
 
-impl Role {
+impl StreamRole {
     /// Streams of one unit of `streams`.
-    pub(super) fn of(test: SocketTest) -> &'static [Self] {
+    pub(super) fn of_test(test: SocketTest) -> &'static [Self] {
         match test {
             SocketTest::Send => &[Self::Up],
             SocketTest::Receive => &[Self::Down],

@@ -17,56 +17,56 @@ use wb_wire::SplitMix64;
 use super::{
     JobPlace,
     answer::RemoteReady,
-    conclude::conclude,
-    control::{Control, Silence, readable, wait},
-    drive::{Drive, Outcome, When},
-    failure::{answer, failure},
-    figures::Measured,
-    grants::{Grants, grants},
-    prepare::{Prepared, Terms, prepare},
-    request::{Ask, unspeakable},
-    role::Role,
-    shared_stream::{Gate, Phase, SharedStream},
-    target::{DataEnds, Target},
-    watch::{Timeouts, Watch, Watched},
+    conclude::conclude_iteration,
+    control::{ClientControl, Silence, poll_readable, wait},
+    drive::{ConnectTime, StreamThread, StreamThreadOutcome},
+    failure::{answer_failure, stage_failure},
+    figures::StreamMeasurement,
+    grants::{GrantedExtensions, granted_extensions},
+    prepare::{PreparedStream, TaskTerms, prepare_stream},
+    request::{StreamRequest, inexpressible_options},
+    role::StreamRole,
+    shared_stream::{SharedStream, StartGate, StreamPhase},
+    target::{DataAddresses, ResolvedTarget},
+    watch::{SocketTimeouts, StreamWatch, WatchResult},
 };
 use crate::{
     StopRequest,
-    agreement::Length,
+    agreement::StreamLength,
     cpu::cpu_use,
-    flow::Recorder,
+    flow::TimeRecorder,
     host::{Host, endpoint},
     waker::Waker,
 };
 
 /// Parameters shared by all iterations of a job.
 #[derive(Clone, Copy)]
-pub(super) struct Settings<'a> {
+pub(super) struct IterationSettings<'a> {
     pub(super) job: &'a SocketJob,
     pub(super) place: JobPlace,
     pub(super) host: &'a dyn Host,
     pub(super) stop: &'a StopRequest,
-    pub(super) target: &'a Target,
-    pub(super) timeouts: Timeouts,
+    pub(super) target: &'a ResolvedTarget,
+    pub(super) timeouts: SocketTimeouts,
 }
 
 /// One stream of a job, with its control connection.
 #[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) role: Role,
+pub(super) struct JobStream {
+    pub(super) role: StreamRole,
     /// Only loads the path.
     pub(super) load: bool,
     /// Number among all streams of the job, from 0.
     pub(super) number: u16,
     /// Name in reports, such as `up 1`.
     pub(super) name: String,
-    pub(super) control: Option<Control>,
+    pub(super) control: Option<ClientControl>,
 }
 
 /// Parameters that differ between iterations.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
-    pub(super) length: Length,
+pub(super) struct IterationParameters {
+    pub(super) length: StreamLength,
     pub(super) omit: Duration,
     pub(super) interim: Option<Duration>,
     /// Record operation times.
@@ -75,11 +75,11 @@ pub(super) struct Turn {
     pub(super) iteration: u32,
 }
 
-impl Turn {
+impl IterationParameters {
     /// Length of a stream. A load stream lasts until the measurement ends.
-    pub(super) fn length_of(self, stream: &Stream) -> Length {
+    pub(super) fn length_of(self, stream: &JobStream) -> StreamLength {
         match self.length {
-            Length::Amount(_) if stream.load => Length::Open,
+            StreamLength::Amount(_) if stream.load => StreamLength::Open,
             length => length,
         }
     }
@@ -87,8 +87,8 @@ impl Turn {
 
 /// Results of an iteration.
 #[derive(Debug, Default)]
-pub(super) struct Round {
-    pub(super) measured: Vec<Measured>,
+pub(super) struct IterationResult {
+    pub(super) measured: Vec<StreamMeasurement>,
     pub(super) names: Vec<String>,
     pub(super) local: SocketEndReport,
     pub(super) remote: SocketEndReport,
@@ -105,15 +105,15 @@ pub(super) struct Round {
     pub(super) warnings: Vec<String>,
 }
 
-impl Round {
-    pub(super) fn warn(&mut self, what: impl Into<String>) {
+impl IterationResult {
+    pub(super) fn add_warning(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.warnings.contains(&what) {
             self.warnings.push(what);
         }
     }
 
-    fn silent(&mut self, silence: Silence) {
+    fn record_silence(&mut self, silence: Silence) {
         match silence {
             Silence::Stopped => self.wished = true,
             Silence::Failed(failed) => self.failure = Some(failed),
@@ -122,34 +122,34 @@ impl Round {
 }
 
 /// A stream with a server that is ready.
-struct Agreed {
-    prepared: Prepared,
+struct AgreedStream {
+    prepared: PreparedStream,
     kind: Option<ClassicKind>,
     to: SocketAddr,
-    grants: Grants,
+    grants: GrantedExtensions,
 }
 
 /// Runs one iteration over all streams together.
 pub(super) fn run(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
-    turn: Turn,
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
+    turn: IterationParameters,
     random: &mut SplitMix64,
     observe: &mut dyn FnMut(&SocketLive),
-) -> Round {
-    let mut round = Round {
+) -> IterationResult {
+    let mut round = IterationResult {
         names: streams.iter().map(|stream| stream.name.clone()).collect(),
-        ..Round::default()
+        ..IterationResult::default()
     };
-    let agreed = match agree(settings, streams, turn, random, &mut round) {
+    let agreed = match agree_streams(settings, streams, turn, random, &mut round) {
         Ok(agreed) => agreed,
         Err(silence) => {
-            round.silent(silence);
+            round.record_silence(silence);
             return round;
         }
     };
-    if let Err(silence) = pause(settings, streams) {
-        round.silent(silence);
+    if let Err(silence) = pause_before_traffic(settings, streams) {
+        round.record_silence(silence);
         return round;
     }
     let kinds: Vec<Option<ClassicKind>> = agreed.iter().map(|one| one.kind).collect();
@@ -160,15 +160,15 @@ pub(super) fn run(
         .measure_cpu
         .then(|| settings.host.cpu_times())
         .flatten();
-    let (outcomes, watched) = moving(settings, streams, turn, agreed, &mut round, observe);
+    let (outcomes, watched) = run_traffic(settings, streams, turn, agreed, &mut round, observe);
     let after = before.as_ref().and_then(|_| settings.host.cpu_times());
     round.local_cpu = before
         .zip(after)
         .map(|(before, after)| cpu_use(&before, &after));
     if settings.job.local.measure_cpu && round.local_cpu.is_none() {
-        round.warn("this machine does not tell how busy its CPUs are");
+        round.add_warning("this machine does not tell how busy its CPUs are");
     }
-    conclude(
+    conclude_iteration(
         settings,
         streams,
         turn,
@@ -180,24 +180,26 @@ pub(super) fn run(
 }
 
 /// Opens all sockets, sends all requests, waits for all responses.
-fn agree(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
-    turn: Turn,
+fn agree_streams(
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
+    turn: IterationParameters,
     random: &mut SplitMix64,
-    round: &mut Round,
-) -> Result<Vec<Agreed>, Silence> {
-    let Settings {
+    round: &mut IterationResult,
+) -> Result<Vec<AgreedStream>, Silence> {
+    let IterationSettings {
         job, target, stop, ..
     } = settings;
     let mut prepared = Vec::with_capacity(streams.len());
     for stream in streams.iter() {
         let control = stream.control.as_ref().map(|control| control.peer.ip());
-        let ends = target.data(control, random).map_err(Silence::Failed)?;
-        let one =
-            prepare(job, stream.role, stream.number, ends, random).map_err(Silence::Failed)?;
+        let ends = target
+            .data_addresses(control, random)
+            .map_err(Silence::Failed)?;
+        let one = prepare_stream(job, stream.role, stream.number, ends, random)
+            .map_err(Silence::Failed)?;
         for warning in &one.warnings {
-            round.warn(warning.clone());
+            round.add_warning(warning.clone());
         }
         if !stream.load {
             one.add_to(&mut round.local, job);
@@ -205,40 +207,40 @@ fn agree(
         prepared.push(one);
     }
     for (stream, one) in streams.iter_mut().zip(&prepared) {
-        let ask = asking(settings, stream, one, turn).map_err(Silence::Failed)?;
+        let ask = stream_request(settings, stream, one, turn).map_err(Silence::Failed)?;
         if let Some(control) = &mut stream.control {
-            control.send(&ask.request(), stop)?;
+            control.send(&ask.request_message(), stop)?;
         }
     }
     let mut agreed = Vec::with_capacity(streams.len());
     round.extended = !job.control.none;
     for (stream, prepared) in streams.iter_mut().zip(prepared) {
-        let ask = asking(settings, stream, &prepared, turn).map_err(Silence::Failed)?;
-        let kind = ask.classic().map(|test| test.kind());
+        let ask = stream_request(settings, stream, &prepared, turn).map_err(Silence::Failed)?;
+        let kind = ask.classic_test().map(|test| test.kind());
         let ready = match &mut stream.control {
             Some(control) => {
                 let message = control.receive("response", settings.timeouts.answer, stop)?;
                 RemoteReady::parse(&message, kind)
-                    .map_err(|error| Silence::Failed(answer("response", &error)))?
+                    .map_err(|error| Silence::Failed(answer_failure("response", &error)))?
             }
             None => RemoteReady {
-                port: service(job, stream.role),
+                port: service_port(job, stream.role),
                 ..RemoteReady::default()
             },
         };
         if ready.port == 0 {
             let what = "the server's response names no port for the data";
-            return Err(Silence::Failed(failure(SocketStage::Control, what)));
+            return Err(Silence::Failed(stage_failure(SocketStage::Control, what)));
         }
         let grants = match &stream.control {
-            Some(_) => grants(&ask, &ready),
-            None => Grants::default(),
+            Some(_) => granted_extensions(&ask, &ready),
+            None => GrantedExtensions::default(),
         };
         for warning in &grants.warnings {
-            round.warn(warning.clone());
+            round.add_warning(warning.clone());
         }
-        for word in unspeakable(&job.remote, stream.role) {
-            round.warn(format!("the server cannot be told about remote.{word}"));
+        for word in inexpressible_options(&job.remote, stream.role) {
+            round.add_warning(format!("the server cannot be told about remote.{word}"));
         }
         round.extended &= grants.all;
         if !stream.load && round.remote.send_buffer[1].is_none() {
@@ -249,7 +251,7 @@ fn agree(
         let to = endpoint(prepared.ends.server, ready.port, prepared.ends.scope);
         round.data_server = round.data_server.or(Some(to));
         round.data_client = round.data_client.or(Some(prepared.local));
-        agreed.push(Agreed {
+        agreed.push(AgreedStream {
             prepared,
             kind,
             to,
@@ -259,29 +261,29 @@ fn agree(
     Ok(agreed)
 }
 
-fn asking<'a>(
-    settings: Settings<'a>,
-    stream: &Stream,
-    one: &Prepared,
-    turn: Turn,
-) -> Result<Ask<'a>, SocketFailure> {
+fn stream_request<'a>(
+    settings: IterationSettings<'a>,
+    stream: &JobStream,
+    one: &PreparedStream,
+    turn: IterationParameters,
+) -> Result<StreamRequest<'a>, SocketFailure> {
     let job = settings.job;
     let server_port = match job.data.server_port {
         0 => 0,
         first => first.checked_add(stream.number).ok_or_else(|| {
             let what = format!("no port for {}: they end at 65535", stream.name);
-            failure(SocketStage::Socket, what)
+            stage_failure(SocketStage::Socket, what)
         })?,
     };
     let reachable: IpAddr = match (&stream.control, one.ends.local) {
         (Some(control), local) if local.is_unspecified() => control.local.ip(),
         (_, local) => local,
     };
-    Ok(Ask {
+    Ok(StreamRequest {
         job,
         role: stream.role,
         length: turn.length_of(stream),
-        ends: DataEnds { ..one.ends },
+        ends: DataAddresses { ..one.ends },
         server_port,
         client: one.local,
         reachable,
@@ -292,21 +294,24 @@ fn asking<'a>(
 }
 
 /// Port of the echo, discard or chargen service in tests without a control connection.
-fn service(job: &SocketJob, role: Role) -> u16 {
+fn service_port(job: &SocketJob, role: StreamRole) -> u16 {
     match (job.data.server_port, role) {
-        (0, Role::Up | Role::Mss) => 9,
-        (0, Role::Down) => 19,
-        (0, Role::Rr | Role::Crr | Role::Cc) => 7,
+        (0, StreamRole::Up | StreamRole::Mss) => 9,
+        (0, StreamRole::Down) => 19,
+        (0, StreamRole::Rr | StreamRole::Crr | StreamRole::Cc) => 7,
         (port, _) => port,
     }
 }
 
 /// The wait between set-up and traffic.
-fn pause(settings: Settings<'_>, streams: &mut [Stream]) -> Result<(), Silence> {
+fn pause_before_traffic(
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
+) -> Result<(), Silence> {
     let until = Instant::now() + settings.job.wait.0;
     while Instant::now() < until {
         look_around(settings.stop, streams)?;
-        let mut fds = Vec::from_iter(settings.stop.pending().map(readable));
+        let mut fds = Vec::from_iter(settings.stop.wait_descriptor().map(poll_readable));
         wait(
             &mut fds,
             until.min(Instant::now() + StopRequest::POLL_INTERVAL),
@@ -316,61 +321,65 @@ fn pause(settings: Settings<'_>, streams: &mut [Stream]) -> Result<(), Silence> 
 }
 
 /// Checks for a stop request and for failed servers.
-fn look_around(stop: &StopRequest, streams: &mut [Stream]) -> Result<(), Silence> {
+fn look_around(stop: &StopRequest, streams: &mut [JobStream]) -> Result<(), Silence> {
     if stop.is_set() {
         return Err(Silence::Stopped);
     }
     let mut controls = streams
         .iter_mut()
         .filter_map(|stream| stream.control.as_mut());
-    match controls.find_map(Control::trouble) {
+    match controls.find_map(ClientControl::server_failure) {
         Some(trouble) => Err(Silence::Failed(trouble)),
         None => Ok(()),
     }
 }
 
 /// Starts all threads together and watches them.
-fn moving(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
-    turn: Turn,
-    agreed: Vec<Agreed>,
-    round: &mut Round,
+fn run_traffic(
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
+    turn: IterationParameters,
+    agreed: Vec<AgreedStream>,
+    round: &mut IterationResult,
     observe: &mut dyn FnMut(&SocketLive),
-) -> (Vec<Outcome>, Watched) {
+) -> (Vec<StreamThreadOutcome>, WatchResult) {
     let job = settings.job;
     let waker = match Waker::new() {
         Ok(waker) => Arc::new(waker),
         Err(error) => {
-            let what = super::failure::system(SocketStage::Socket, "eventfd", &error);
+            let what = super::failure::system_failure(SocketStage::Socket, "eventfd", &error);
             round.failure = Some(what);
-            return (Vec::new(), Watched::default());
+            return (Vec::new(), WatchResult::default());
         }
     };
-    let gate = Gate::default();
+    let gate = StartGate::default();
     let connect = match (job.protocol.connects(), job.options.exclude_connect) {
-        (true, false) => Some(When::AfterStart),
-        (true, true) => Some(When::BeforeStart),
+        (true, false) => Some(ConnectTime::AfterStart),
+        (true, true) => Some(ConnectTime::BeforeStart),
         // Costs no packets.
-        (false, _) => job.options.connect_local.then_some(When::BeforeStart),
+        (false, _) => job
+            .options
+            .connect_local
+            .then_some(ConnectTime::BeforeStart),
     };
     let tell_end: Vec<bool> = agreed.iter().map(|one| one.grants.end).collect();
     let mut shared = Vec::with_capacity(agreed.len());
     let mut rest = Vec::with_capacity(agreed.len());
     for (stream, one) in streams.iter().zip(agreed) {
-        let recorder = (turn.record && !stream.load).then(|| Recorder::new(turn.interim.is_some()));
-        let meter = recorder.as_ref().map(Recorder::meter);
+        let recorder =
+            (turn.record && !stream.load).then(|| TimeRecorder::new(turn.interim.is_some()));
+        let meter = recorder.as_ref().map(TimeRecorder::meter);
         if let Some(meter) = meter.as_ref().filter(|_| turn.omit > Duration::ZERO) {
             meter.pause();
         }
-        let terms = Terms {
+        let terms = TaskTerms {
             length: turn.length_of(stream),
             to: one.to,
             tag: one.grants.tags.then(|| u32::from(stream.number)),
             server_counts: stream.control.is_some()
-                && (one.grants.all || turn.length.amount().is_none_or(|n| n <= 1 << 31)),
+                && (one.grants.all || turn.length.unit_limit().is_none_or(|n| n <= 1 << 31)),
         };
-        let (task, socket) = one.prepared.task(job, terms);
+        let (task, socket) = one.prepared.into_task(job, terms);
         let kind = (stream.load, job.protocol.is_datagram());
         shared.push(SharedStream::new(stream.role, kind, socket, meter, &waker));
         rest.push((task, recorder, one.to));
@@ -378,7 +387,7 @@ fn moving(
     thread::scope(|scope| {
         let mut handles = Vec::with_capacity(shared.len());
         for (stream, (task, recorder, to)) in shared.iter().zip(rest) {
-            let drive = Drive {
+            let drive = StreamThread {
                 task,
                 stream,
                 gate: &gate,
@@ -400,7 +409,7 @@ fn moving(
                 stream.run.stop();
             }
         }
-        let watched = Watch {
+        let watched = StreamWatch {
             streams: &shared,
             names: &round.names,
             controls: streams
@@ -409,8 +418,8 @@ fn moving(
                 .collect(),
             tell_end: &tell_end,
             connectionless: !job.protocol.connects(),
-            time: turn.length.time(),
-            counted: turn.length.amount().is_some(),
+            time: turn.length.time_limit(),
+            counted: turn.length.unit_limit().is_some(),
             omit: turn.omit,
             interim: turn.interim,
             stop: settings.stop,
@@ -435,7 +444,7 @@ fn moving(
             })
             .collect();
         if let Err(silence) = ready {
-            round.silent(silence);
+            round.record_silence(silence);
         }
         (outcomes, watched)
     })
@@ -443,30 +452,36 @@ fn moving(
 
 /// Waits until every thread has reached the gate or failed before it.
 fn all_ready(
-    settings: Settings<'_>,
-    streams: &mut [Stream],
+    settings: IterationSettings<'_>,
+    streams: &mut [JobStream],
     shared: &[SharedStream],
     waker: &Waker,
 ) -> Result<(), Silence> {
     let until = Instant::now() + settings.timeouts.answer;
     loop {
         look_around(settings.stop, streams)?;
-        if shared.iter().any(|stream| stream.phase() == Phase::Done) {
+        if shared
+            .iter()
+            .any(|stream| stream.phase() == StreamPhase::Done)
+        {
             // The outcome of the thread contains the reason.
             return Err(Silence::Stopped);
         }
-        if shared.iter().all(|stream| stream.phase() == Phase::Ready) {
+        if shared
+            .iter()
+            .all(|stream| stream.phase() == StreamPhase::Ready)
+        {
             return Ok(());
         }
         if Instant::now() > until {
             let what = "the data connections cannot be made in time";
-            return Err(Silence::Failed(failure(SocketStage::Data, what)));
+            return Err(Silence::Failed(stage_failure(SocketStage::Data, what)));
         }
-        let mut fds = vec![readable(waker.as_fd())];
-        fds.extend(settings.stop.pending().map(readable));
+        let mut fds = vec![poll_readable(waker.as_fd())];
+        fds.extend(settings.stop.wait_descriptor().map(poll_readable));
         let controls = streams.iter().filter_map(|stream| stream.control.as_ref());
         let controls = controls.filter(|control| !control.is_over());
-        fds.extend(controls.map(|control| readable(control.as_fd())));
+        fds.extend(controls.map(|control| poll_readable(control.as_fd())));
         if wait(&mut fds, Instant::now() + StopRequest::POLL_INTERVAL) {
             waker.clear();
         }

@@ -11,9 +11,9 @@ use std::{
 
 use wb_model::socket::TcpSample;
 
-use super::{role::Role, window::Reading};
+use super::{role::StreamRole, window::CounterReading};
 use crate::{
-    flow::{Counters, Meter},
+    flow::{LoopCounters, TimeMeter},
     stop::Stopper,
     sys::tcp_sample,
     waker::Waker,
@@ -22,7 +22,7 @@ use crate::{
 /// Phase of a thread; it only increases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(super) enum Phase {
+pub(super) enum StreamPhase {
     /// Allocates, and connects if connecting is not measured.
     Preparing,
     /// Waits for the other streams.
@@ -37,19 +37,19 @@ pub(super) enum Phase {
     Done,
 }
 
-const PHASES: [Phase; 6] = [
-    Phase::Preparing,
-    Phase::Ready,
-    Phase::Begun,
-    Phase::Moving,
-    Phase::Looped,
-    Phase::Done,
+const PHASES: [StreamPhase; 6] = [
+    StreamPhase::Preparing,
+    StreamPhase::Ready,
+    StreamPhase::Begun,
+    StreamPhase::Moving,
+    StreamPhase::Looped,
+    StreamPhase::Done,
 ];
 
 /// State of a stream shared by both threads.
 #[derive(Debug)]
 pub(super) struct SharedStream {
-    pub(super) role: Role,
+    pub(super) role: StreamRole,
     /// Only loads the path.
     pub(super) load: bool,
     /// Its calls are datagrams.
@@ -62,8 +62,8 @@ pub(super) struct SharedStream {
     pub(super) abort: AtomicBool,
     /// The loop ended with a failure.
     pub(super) failed: AtomicBool,
-    pub(super) counters: Counters,
-    pub(super) meter: Option<Arc<Meter>>,
+    pub(super) counters: LoopCounters,
+    pub(super) meter: Option<Arc<TimeMeter>>,
     /// The data socket; `None` if each transaction has a separate one.
     pub(super) socket: Option<OwnedFd>,
     phase: AtomicU8,
@@ -72,10 +72,10 @@ pub(super) struct SharedStream {
 
 impl SharedStream {
     pub(super) fn new(
-        role: Role,
+        role: StreamRole,
         (load, datagrams): (bool, bool),
         socket: Option<OwnedFd>,
-        meter: Option<Arc<Meter>>,
+        meter: Option<Arc<TimeMeter>>,
         waker: &Arc<Waker>,
     ) -> Self {
         Self {
@@ -86,52 +86,52 @@ impl SharedStream {
             drain: Stopper::new(),
             abort: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters: LoopCounters::default(),
             meter,
             socket,
-            phase: AtomicU8::new(Phase::Preparing as u8),
+            phase: AtomicU8::new(StreamPhase::Preparing as u8),
             waker: Arc::clone(waker),
         }
     }
 
-    pub(super) fn phase(&self) -> Phase {
-        // Only `enter` writes it.
+    pub(super) fn phase(&self) -> StreamPhase {
+        // Only `enter_phase` writes it.
         PHASES[usize::from(self.phase.load(Ordering::Acquire))]
     }
 
     /// Announces the phase reached by the stream's thread.
-    pub(super) fn enter(&self, phase: Phase) {
+    pub(super) fn enter_phase(&self, phase: StreamPhase) {
         self.phase.store(phase as u8, Ordering::Release);
         self.waker.wake();
     }
 
     /// Current TCP statistics.
-    pub(super) fn sample(&self) -> Option<TcpSample> {
+    pub(super) fn tcp_sample(&self) -> Option<TcpSample> {
         self.socket
             .as_ref()
             .and_then(|socket| tcp_sample(socket.as_fd()))
     }
 
-    pub(super) fn read(&self) -> Reading {
-        Reading {
-            tcp: self.sample(),
+    pub(super) fn read(&self) -> CounterReading {
+        CounterReading {
+            tcp: self.tcp_sample(),
             at: Instant::now(),
             bytes: self.counters.bytes(),
             calls: self.counters.calls(),
             transactions: self.counters.transactions(),
-            numbers: self.counters.numbers(),
+            numbers: self.counters.sequence_results(),
         }
     }
 }
 
 /// Gate at which threads wait for the common start.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct StartGate {
     open: Mutex<Option<bool>>,
     change: Condvar,
 }
 
-impl Gate {
+impl StartGate {
     /// Releases all threads, to start or to give up.
     pub(super) fn open(&self, go: bool) {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Waits for the gate. Returns true to start, false to give up.
-    pub(super) fn pass(&self) -> bool {
+    pub(super) fn wait_to_start(&self) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(go) = *open {

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use wb_model::socket::{Family, SocketFailure, SocketJob, SocketStage};
 use wb_wire::SplitMix64;
 
-use super::failure::failure;
+use super::failure::stage_failure;
 use crate::host::{Host, Resolved, endpoint};
 
 /// The resolved names of a job.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct ResolvedTarget {
     /// The resolver's canonical name of the server.
     pub(super) name: String,
     servers: Vec<IpAddr>,
@@ -30,7 +30,7 @@ pub(super) struct Target {
 
 /// Addresses of a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DataEnds {
+pub(super) struct DataAddresses {
     /// The server's address.
     pub(super) server: IpAddr,
     /// Local address; unspecified if the system chooses.
@@ -41,22 +41,25 @@ pub(super) struct DataEnds {
     pub(super) scope: u32,
 }
 
-fn resolve(host: &dyn Host, name: &str, family: Family) -> Result<Resolved, SocketFailure> {
+fn resolve_name(host: &dyn Host, name: &str, family: Family) -> Result<Resolved, SocketFailure> {
     match host.resolve(name, family) {
         Ok(resolved) if !resolved.addresses.is_empty() => Ok(resolved),
-        Ok(_) => Err(failure(
+        Ok(_) => Err(stage_failure(
             SocketStage::Resolve,
             format!("{name}: it has no address of that family"),
         )),
-        Err(what) => Err(failure(SocketStage::Resolve, format!("{name}: {what}"))),
+        Err(what) => Err(stage_failure(
+            SocketStage::Resolve,
+            format!("{name}: {what}"),
+        )),
     }
 }
 
-fn or(family: Family, other: Family) -> Family {
+fn first_specified(family: Family, other: Family) -> Family {
     if family == Family::Any { other } else { family }
 }
 
-impl Target {
+impl ResolvedTarget {
     pub(super) fn resolve(job: &SocketJob, host: &dyn Host) -> Result<Self, SocketFailure> {
         let control = &job.control;
         let data = &job.data;
@@ -64,17 +67,20 @@ impl Target {
             name,
             addresses: servers,
             mut scope,
-        } = resolve(host, &control.server, control.family)?;
+        } = resolve_name(host, &control.server, control.family)?;
         let mut list = |name: &str, family| {
-            let found = resolve(host, name, family)?;
+            let found = resolve_name(host, name, family)?;
             scope = scope.max(found.scope);
             Ok(found.addresses)
         };
         let locals = match &control.local {
-            Some(local) => Some(list(local, or(control.local_family, control.family))?),
+            Some(local) => Some(list(
+                local,
+                first_specified(control.local_family, control.family),
+            )?),
             None => None,
         };
-        let family = or(data.family, control.family);
+        let family = first_specified(data.family, control.family);
         let data_servers = match &data.server {
             Some(server) => Some(list(server, family)?),
             None if data.family == Family::Any => None,
@@ -101,11 +107,11 @@ impl Target {
 
     /// Address pairs to try for the control connection, in order: the local address, if one must be bound, and the
     /// server's.
-    pub(super) fn control(&self) -> Vec<(Option<SocketAddr>, SocketAddr)> {
+    pub(super) fn control_addresses(&self) -> Vec<(Option<SocketAddr>, SocketAddr)> {
         let pair = |server: &IpAddr| {
             let local = match &self.locals {
                 Some(locals) => Some(*same_family(locals, *server)?),
-                None if self.local_port != 0 => Some(any(*server)),
+                None if self.local_port != 0 => Some(unspecified_like(*server)),
                 None => None,
             };
             Some((
@@ -117,11 +123,11 @@ impl Target {
     }
 
     /// Addresses of a data connection. `control` is the server's address of the control connection, if there is one.
-    pub(super) fn data(
+    pub(super) fn data_addresses(
         &self,
         control: Option<IpAddr>,
         random: &mut SplitMix64,
-    ) -> Result<DataEnds, SocketFailure> {
+    ) -> Result<DataAddresses, SocketFailure> {
         let usual = control.unwrap_or(self.servers[0]);
         let server = match &self.data_servers {
             Some(list) => *same_family(list, usual).unwrap_or(&list[0]),
@@ -130,10 +136,12 @@ impl Target {
         let local = match (&self.data_locals, &self.locals) {
             (Some(list), _) => *same_family(list, server).ok_or_else(|| {
                 let what = format!("our end of the data has no address of the family of {server}");
-                failure(SocketStage::Resolve, what)
+                stage_failure(SocketStage::Resolve, what)
             })?,
-            (None, Some(list)) => same_family(list, server).copied().unwrap_or(any(server)),
-            (None, None) => any(server),
+            (None, Some(list)) => same_family(list, server)
+                .copied()
+                .unwrap_or(unspecified_like(server)),
+            (None, None) => unspecified_like(server),
         };
         // Data that takes another route than the control connection comes from another address. A server that accepts
         // data from its client only must know that address.
@@ -141,9 +149,9 @@ impl Target {
             true => source_towards(server).unwrap_or(local),
             false => local,
         };
-        Ok(DataEnds {
-            server: drawn(server, self.server_prefix, random),
-            local: drawn(local, self.local_prefix, random),
+        Ok(DataAddresses {
+            server: draw_address(server, self.server_prefix, random),
+            local: draw_address(local, self.local_prefix, random),
             server_named: self.server_named,
             scope: self.scope,
         })
@@ -152,7 +160,7 @@ impl Target {
 
 /// Local address that the system would choose for this destination. Sends nothing.
 fn source_towards(server: IpAddr) -> Option<IpAddr> {
-    let socket = UdpSocket::bind((any(server), 0)).ok()?;
+    let socket = UdpSocket::bind((unspecified_like(server), 0)).ok()?;
     socket.connect((server, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
@@ -162,7 +170,7 @@ fn same_family(list: &[IpAddr], like: IpAddr) -> Option<&IpAddr> {
 }
 
 /// The unspecified address of the same family.
-pub(super) fn any(like: IpAddr) -> IpAddr {
+pub(super) fn unspecified_like(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -170,7 +178,7 @@ pub(super) fn any(like: IpAddr) -> IpAddr {
 }
 
 /// The address with all bits after the prefix randomised.
-fn drawn(ip: IpAddr, prefix: Option<u8>, random: &mut SplitMix64) -> IpAddr {
+fn draw_address(ip: IpAddr, prefix: Option<u8>, random: &mut SplitMix64) -> IpAddr {
     let Some(prefix) = prefix else { return ip };
     let prefix = u32::from(prefix);
     match ip {
@@ -241,12 +249,12 @@ mod tests {
 
     #[test]
     fn a_name_nobody_knows_fails_with_the_name() {
-        let failed = Target::resolve(&job("nobody"), &Names).unwrap_err();
+        let failed = ResolvedTarget::resolve(&job("nobody"), &Names).unwrap_err();
         assert_eq!(failed.stage, SocketStage::Resolve);
         assert_eq!(failed.what, "nobody: Name or service not known");
         let mut job = job("four");
         job.control.family = Family::Ipv6;
-        let failed = Target::resolve(&job, &Names).unwrap_err();
+        let failed = ResolvedTarget::resolve(&job, &Names).unwrap_err();
         assert!(failed.what.starts_with("four: "), "{}", failed.what);
     }
 
@@ -255,18 +263,22 @@ mod tests {
         let mut job = job("both");
         job.control.local = Some("four".to_owned());
         job.control.local_port = 7;
-        let target = Target::resolve(&job, &Names).unwrap();
+        let target = ResolvedTarget::resolve(&job, &Names).unwrap();
         let local: SocketAddr = "10.0.0.2:7".parse().unwrap();
         let server: SocketAddr = "10.0.0.1:12865".parse().unwrap();
-        assert_eq!(target.control(), [(Some(local), server)]);
+        assert_eq!(target.control_addresses(), [(Some(local), server)]);
         // The data connection has the same ends, unless its family is different.
         let mut random = SplitMix64(1);
-        let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
+        let ends = target
+            .data_addresses(Some(ip("10.0.0.1")), &mut random)
+            .unwrap();
         assert_eq!((ends.server, ends.local), (ip("10.0.0.1"), ip("10.0.0.2")));
         assert!(!ends.server_named);
         job.data.family = Family::Ipv6;
-        let target = Target::resolve(&job, &Names).unwrap();
-        let ends = target.data(Some(ip("10.0.0.1")), &mut random).unwrap();
+        let target = ResolvedTarget::resolve(&job, &Names).unwrap();
+        let ends = target
+            .data_addresses(Some(ip("10.0.0.1")), &mut random)
+            .unwrap();
         // Data takes another route, so the local address is looked up; it stays unspecified without IPv6.
         assert_eq!(ends.server, ip("::1"));
         assert!(
@@ -280,8 +292,8 @@ mod tests {
     fn a_data_end_of_the_other_family_is_refused() {
         let mut job = job("four");
         job.data.local = Some("six".to_owned());
-        let target = Target::resolve(&job, &Names).unwrap();
-        let failed = target.data(None, &mut SplitMix64(1)).unwrap_err();
+        let target = ResolvedTarget::resolve(&job, &Names).unwrap();
+        let failed = target.data_addresses(None, &mut SplitMix64(1)).unwrap_err();
         assert_eq!(failed.stage, SocketStage::Resolve);
     }
 
@@ -290,15 +302,24 @@ mod tests {
         let mut random = SplitMix64(3);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..64 {
-            let drawn = drawn(ip("10.1.2.3"), Some(30), &mut random);
+            let drawn = draw_address(ip("10.1.2.3"), Some(30), &mut random);
             seen.insert(drawn);
         }
         let all: Vec<IpAddr> = (0..4).map(|n| ip(&format!("10.1.2.{n}"))).collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
-        assert_eq!(drawn(ip("10.1.2.3"), Some(32), &mut random), ip("10.1.2.3"));
-        assert_eq!(drawn(ip("fd00::7"), Some(128), &mut random), ip("fd00::7"));
-        assert_eq!(drawn(ip("fd00::7"), None, &mut random), ip("fd00::7"));
-        let IpAddr::V6(six) = drawn(ip("fd00::7"), Some(64), &mut random) else {
+        assert_eq!(
+            draw_address(ip("10.1.2.3"), Some(32), &mut random),
+            ip("10.1.2.3")
+        );
+        assert_eq!(
+            draw_address(ip("fd00::7"), Some(128), &mut random),
+            ip("fd00::7")
+        );
+        assert_eq!(
+            draw_address(ip("fd00::7"), None, &mut random),
+            ip("fd00::7")
+        );
+        let IpAddr::V6(six) = draw_address(ip("fd00::7"), Some(64), &mut random) else {
             panic!("it is IPv6")
         };
         assert_eq!(six.segments()[..4], [0xfd00, 0, 0, 0]);

@@ -18,11 +18,11 @@ use wb_model::{
     units::Span,
 };
 
-use super::{JobPlace, run_with_timeouts, watch::Timeouts};
+use super::{JobPlace, run_with_timeouts, watch::SocketTimeouts};
 use crate::{
     StopRequest,
     host::{CpuTimes, Host, Resolved},
-    server::Server,
+    server::SocketServer,
 };
 
 mod faults;
@@ -126,7 +126,7 @@ impl Ours {
             port: 0,
             ..SocketServerJob::default()
         };
-        let server = Server::bind(&job, Arc::new(Machine)).unwrap();
+        let server = SocketServer::bind(&job, Arc::new(Machine)).unwrap();
         let port = server.local_addresses()[0].port();
         let stop = Arc::new(StopRequest::default());
         let wish = Arc::clone(&stop);
@@ -185,7 +185,7 @@ fn run(job: &SocketJob) -> SocketJobReport {
         &Machine,
         &stop,
         &mut |_| {},
-        Timeouts::default(),
+        SocketTimeouts::default(),
     )
 }
 
@@ -528,7 +528,7 @@ fn a_wish_ends_it_with_results() {
                         stop.set();
                     }
                 },
-                Timeouts::default(),
+                SocketTimeouts::default(),
             );
             assert_eq!(report.failure, None, "{test:?} {:?}", report.warnings);
             assert_eq!(report.iterations.len(), 1, "{test:?}");

@@ -11,12 +11,12 @@ use wb_model::socket::{SocketFailure, SocketInterval, SocketLive, SocketStage};
 use wb_netperf_wire::Request;
 
 use super::{
-    control::{Control, readable, wait},
-    failure::failure,
-    interval::{Between, Tick},
-    role::Role,
-    shared_stream::{Phase, SharedStream},
-    window::{Reading, Span},
+    control::{ClientControl, poll_readable, wait},
+    failure::stage_failure,
+    interval::{ReadingPair, RunningInterval},
+    role::StreamRole,
+    shared_stream::{SharedStream, StreamPhase},
+    window::{CounterReading, WindowReadings},
 };
 use crate::{StopRequest, waker::Waker};
 
@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Time limits for expected events.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
+pub(super) struct SocketTimeouts {
     /// For a response, and for results.
     pub(super) answer: Duration,
     /// For the next byte during the tear-down.
@@ -46,7 +46,7 @@ pub(super) struct Timeouts {
     pub(super) wished: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for SocketTimeouts {
     fn default() -> Self {
         Self {
             // From netperf 2.7.
@@ -60,12 +60,12 @@ impl Default for Timeouts {
 }
 
 /// Inputs of the watch.
-pub(super) struct Watch<'a> {
+pub(super) struct StreamWatch<'a> {
     pub(super) streams: &'a [SharedStream],
     /// Name of each stream.
     pub(super) names: &'a [String],
     /// Control connection of each stream.
-    pub(super) controls: Vec<Option<&'a mut Control>>,
+    pub(super) controls: Vec<Option<&'a mut ClientControl>>,
     /// True for streams with a server that must receive an end message.
     pub(super) tell_end: &'a [bool],
     /// The streams move datagrams without connections.
@@ -77,7 +77,7 @@ pub(super) struct Watch<'a> {
     pub(super) interim: Option<Duration>,
     pub(super) stop: &'a StopRequest,
     pub(super) waker: &'a Waker,
-    pub(super) timeouts: Timeouts,
+    pub(super) timeouts: SocketTimeouts,
     /// Constant part of the live display.
     pub(super) live: SocketLive,
     pub(super) observe: &'a mut dyn FnMut(&SocketLive),
@@ -85,11 +85,11 @@ pub(super) struct Watch<'a> {
 
 /// Results of the watch.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct WatchResult {
     /// Common window of each stream, if all were running together.
-    pub(super) spans: Option<Vec<Span>>,
+    pub(super) spans: Option<Vec<WindowReadings>>,
     /// Reading of each stream at the end of `omit`, if that was reached.
-    pub(super) omitted: Option<Vec<Reading>>,
+    pub(super) omitted: Option<Vec<CounterReading>>,
     pub(super) intervals: Vec<SocketInterval>,
     pub(super) failure: Option<SocketFailure>,
     /// A stop was requested.
@@ -98,28 +98,28 @@ pub(super) struct Watched {
     pub(super) silence: Duration,
 }
 
-struct State {
+struct WatchState {
     start: Instant,
-    begin: Option<Vec<Reading>>,
-    end: Option<Vec<Reading>>,
+    begin: Option<Vec<CounterReading>>,
+    end: Option<Vec<CounterReading>>,
     omitting: bool,
     /// Time at which the streams were asked to end.
     closing: Option<Instant>,
     /// Datagram receivers are stopped later.
     grace: bool,
-    tick: Option<Tick>,
+    tick: Option<RunningInterval>,
     /// Units at the start of the first interval.
     first: u64,
     moved: u64,
     moved_at: Instant,
     looked_at: Instant,
-    seen: Watched,
+    seen: WatchResult,
 }
 
-impl Watch<'_> {
+impl StreamWatch<'_> {
     /// Watches until all streams are done.
-    pub(super) fn run(mut self, start: Instant) -> Watched {
-        let mut state = State {
+    pub(super) fn run(mut self, start: Instant) -> WatchResult {
+        let mut state = WatchState {
             start,
             begin: None,
             end: None,
@@ -131,31 +131,37 @@ impl Watch<'_> {
             moved: 0,
             moved_at: start,
             looked_at: start,
-            seen: Watched::default(),
+            seen: WatchResult::default(),
         };
         if !state.omitting {
             // Data moved before the first check belongs to the first interval.
-            let nothing = self.streams.iter().map(|_| Reading::none(start)).collect();
+            let nothing = self
+                .streams
+                .iter()
+                .map(|_| CounterReading::before_work(start))
+                .collect();
             self.first_tick(&mut state, start, nothing);
         }
         while self
             .streams
             .iter()
-            .any(|stream| stream.phase() < Phase::Done)
+            .any(|stream| stream.phase() < StreamPhase::Done)
         {
-            self.step(&mut state);
-            self.sleep(&state);
+            self.take_step(&mut state);
+            self.sleep_until_event(&state);
         }
         self.last_tick(&mut state);
         let (begin, end) = (state.begin, state.end);
         state.seen.spans = begin.zip(end).map(|(begin, end)| {
             let pairs = begin.into_iter().zip(end);
-            pairs.map(|(begin, end)| Span { begin, end }).collect()
+            pairs
+                .map(|(begin, end)| WindowReadings { begin, end })
+                .collect()
         });
         state.seen
     }
 
-    fn step(&mut self, state: &mut State) {
+    fn take_step(&mut self, state: &mut WatchState) {
         let now = Instant::now();
         if state.omitting && now >= state.start + self.omit {
             state.omitting = false;
@@ -167,7 +173,7 @@ impl Watch<'_> {
                 meter.resume();
             }
             let begun = state.start + self.omit;
-            let (_, readings) = self.counted();
+            let (_, readings) = self.timed_readings();
             self.first_tick(state, begun, readings.clone());
             if state.closing.is_none() && self.all_move() {
                 // The omitted part and the counted part must add up to the total.
@@ -175,52 +181,52 @@ impl Watch<'_> {
             }
             state.seen.omitted = Some(readings);
         }
-        self.window(state);
-        self.ticks(state, now);
+        self.update_window(state);
+        self.update_intervals(state, now);
         if self
             .streams
             .iter()
-            .all(|stream| stream.load || stream.phase() >= Phase::Looped)
+            .all(|stream| stream.load || stream.phase() >= StreamPhase::Looped)
         {
             self.last_tick(state);
         }
         if state.closing.is_none() {
             self.reasons_to_end(state, now);
         } else {
-            self.insist(state, now);
+            self.interrupt_streams(state, now);
         }
-        self.servers(state);
-        self.progress(state, now);
+        self.check_servers(state);
+        self.check_progress(state, now);
     }
 
     /// The window begins when all streams move, and ends when the first one stops.
-    fn window(&self, state: &mut State) {
+    fn update_window(&self, state: &mut WatchState) {
         if state.begin.is_none() && !state.omitting && state.closing.is_none() {
             if self.all_move() {
-                state.begin = Some(self.readings());
+                state.begin = Some(self.stream_readings());
             }
         } else if state.begin.is_some()
             && state.end.is_none()
             && self
                 .streams
                 .iter()
-                .any(|stream| stream.phase() >= Phase::Looped)
+                .any(|stream| stream.phase() >= StreamPhase::Looped)
         {
-            state.end = Some(self.readings());
+            state.end = Some(self.stream_readings());
         }
     }
 
     fn all_move(&self) -> bool {
         self.streams
             .iter()
-            .all(|stream| stream.phase() == Phase::Moving)
+            .all(|stream| stream.phase() == StreamPhase::Moving)
     }
 
-    fn readings(&self) -> Vec<Reading> {
+    fn stream_readings(&self) -> Vec<CounterReading> {
         self.streams.iter().map(SharedStream::read).collect()
     }
 
-    fn reasons_to_end(&mut self, state: &mut State, now: Instant) {
+    fn reasons_to_end(&mut self, state: &mut WatchState, now: Instant) {
         let failed = self
             .streams
             .iter()
@@ -233,7 +239,7 @@ impl Watch<'_> {
             .streams
             .iter()
             .filter(foreground)
-            .all(|stream| stream.phase() >= Phase::Looped);
+            .all(|stream| stream.phase() >= StreamPhase::Looped);
         if failed || wished || late || done {
             state.seen.wished = wished;
             self.close(state, now, failed || wished, late && !wished && !failed);
@@ -241,15 +247,15 @@ impl Watch<'_> {
     }
 
     /// Asks all streams to end. `at_once`: without waiting for data that the server still sends.
-    fn close(&mut self, state: &mut State, now: Instant, at_once: bool, grace: bool) {
+    fn close(&mut self, state: &mut WatchState, now: Instant, at_once: bool, grace: bool) {
         if state.begin.is_some() && state.end.is_none() {
-            state.end = Some(self.readings());
+            state.end = Some(self.stream_readings());
         }
         state.closing = Some(now);
         state.seen.silence = now.saturating_duration_since(state.moved_at);
         state.grace = grace;
         for (index, stream) in self.streams.iter().enumerate() {
-            if stream.role != Role::Down || stream.phase() >= Phase::Looped {
+            if stream.role != StreamRole::Down || stream.phase() >= StreamPhase::Looped {
                 continue;
             }
             if self.tell_end[index] {
@@ -261,15 +267,15 @@ impl Watch<'_> {
                 stream.abort.store(true, Ordering::Relaxed);
             }
         }
-        self.insist(state, now);
+        self.interrupt_streams(state, now);
     }
 
     /// Interrupts streams that have not ended yet.
-    fn insist(&self, state: &State, now: Instant) {
+    fn interrupt_streams(&self, state: &WatchState, now: Instant) {
         let waits = state.grace && state.closing.is_some_and(|since| now < since + GRACE);
         for stream in self.streams {
-            let datagrams = self.connectionless && stream.role == Role::Down;
-            if stream.phase() < Phase::Looped && !(waits && datagrams) {
+            let datagrams = self.connectionless && stream.role == StreamRole::Down;
+            if stream.phase() < StreamPhase::Looped && !(waits && datagrams) {
                 stream.run.stop();
             } else if state.seen.failure.is_some() {
                 stream.drain.stop();
@@ -278,16 +284,18 @@ impl Watch<'_> {
     }
 
     /// Checks the servers for failures and closed connections.
-    fn servers(&mut self, state: &mut State) {
+    fn check_servers(&mut self, state: &mut WatchState) {
         if state.seen.failure.is_some() {
             return;
         }
         let streams = self.streams;
-        let undone = |index: usize| streams[index].phase() < Phase::Done;
+        let undone = |index: usize| streams[index].phase() < StreamPhase::Done;
         let mut trouble = None;
         // Streams that are done are read too: unread results would wake this thread again and again.
         for (index, control) in self.controls.iter_mut().enumerate() {
-            let said = control.as_mut().and_then(|control| control.trouble());
+            let said = control
+                .as_mut()
+                .and_then(|control| control.server_failure());
             trouble = trouble.or(said.filter(|_| undone(index)));
         }
         if let Some(trouble) = trouble {
@@ -295,7 +303,7 @@ impl Watch<'_> {
         }
     }
 
-    fn give_up(&mut self, state: &mut State, why: SocketFailure) {
+    fn give_up(&mut self, state: &mut WatchState, why: SocketFailure) {
         state.seen.failure = Some(why);
         for stream in self.streams {
             stream.abort.store(true, Ordering::Relaxed);
@@ -307,7 +315,7 @@ impl Watch<'_> {
     }
 
     /// Gives up on a server that no longer moves data.
-    fn progress(&mut self, state: &mut State, now: Instant) {
+    fn check_progress(&mut self, state: &mut WatchState, now: Instant) {
         if now < state.looked_at + POLL_INTERVAL {
             return;
         }
@@ -336,19 +344,19 @@ impl Watch<'_> {
         if state.seen.failure.is_none() {
             let seconds = limit.as_secs_f64();
             let what = format!("nothing moved for {seconds} s {what}");
-            self.give_up(state, failure(SocketStage::Data, what));
+            self.give_up(state, stage_failure(SocketStage::Data, what));
         }
     }
 
-    fn first_tick(&self, state: &mut State, from: Instant, begin: Vec<Reading>) {
-        state.first = self.units(&begin);
+    fn first_tick(&self, state: &mut WatchState, from: Instant, begin: Vec<CounterReading>) {
+        state.first = self.unit_count(&begin);
         state.tick = self
             .interim
-            .map(|length| Tick::new(from, from + length, begin));
+            .map(|length| RunningInterval::new(from, from + length, begin));
     }
 
     /// Units of all streams except load streams.
-    fn units(&self, readings: &[Reading]) -> u64 {
+    fn unit_count(&self, readings: &[CounterReading]) -> u64 {
         self.streams
             .iter()
             .zip(readings)
@@ -360,7 +368,7 @@ impl Watch<'_> {
             .sum()
     }
 
-    fn ticks(&mut self, state: &mut State, now: Instant) {
+    fn update_intervals(&mut self, state: &mut WatchState, now: Instant) {
         let (Some(tick), Some(length)) = (&mut state.tick, self.interim) else {
             return;
         };
@@ -377,23 +385,27 @@ impl Watch<'_> {
         if self.time.is_some_and(|time| left(time) < length / 2) {
             return;
         }
-        self.interval(state);
+        self.end_interval(state);
     }
 
-    fn last_tick(&mut self, state: &mut State) {
+    fn last_tick(&mut self, state: &mut WatchState) {
         let now = Instant::now();
-        if state.tick.as_ref().is_some_and(|tick| now > tick.since()) {
-            self.interval(state);
+        if state
+            .tick
+            .as_ref()
+            .is_some_and(|tick| now > tick.start_time())
+        {
+            self.end_interval(state);
         }
         state.tick = None;
     }
 
     /// Readings of all streams, and their time.
-    fn counted(&self) -> (Instant, Vec<Reading>) {
+    fn timed_readings(&self) -> (Instant, Vec<CounterReading>) {
         let mut tries = 0;
         loop {
             let before = Instant::now();
-            let readings = self.readings();
+            let readings = self.stream_readings();
             let now = Instant::now();
             tries += 1;
             // If this thread was preempted meanwhile, the readings would mix different instants.
@@ -403,30 +415,30 @@ impl Watch<'_> {
         }
     }
 
-    fn interval(&mut self, state: &mut State) {
-        let (now, readings) = self.counted();
+    fn end_interval(&mut self, state: &mut WatchState) {
+        let (now, readings) = self.timed_readings();
         let (Some(tick), Some(whole)) = (&mut state.tick, self.interim) else {
             return;
         };
         // A short remainder after the last interval is not a separate interval.
-        let stub = now.saturating_duration_since(tick.since()) < whole / 10;
-        let joined = stub && tick.join();
+        let stub = now.saturating_duration_since(tick.start_time()) < whole / 10;
+        let joined = stub && tick.join_previous();
         if joined {
             state.seen.intervals.pop();
         }
-        let from = tick.since();
+        let from = tick.start_time();
         let seconds = now.saturating_duration_since(from).as_secs_f64();
         let since = |at: Instant| at.saturating_duration_since(state.start).as_secs_f64();
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let (begin, latency) = tick.held(joined);
+        let (begin, latency) = tick.start_readings(joined);
         for stream in self.streams.iter().filter(|stream| !stream.load) {
             if let Some(meter) = &stream.meter {
-                latency.merge(&meter.take());
+                latency.merge(&meter.take_interval());
             }
         }
-        let between = Between {
+        let between = ReadingPair {
             streams: self.streams,
             names: self.names,
             begin,
@@ -437,13 +449,13 @@ impl Watch<'_> {
             from_s: since(from),
             to_s: since(now),
             ended_s: wall.as_secs_f64(),
-            ..between.interval(self.live.transactions, latency)
+            ..between.interval_figures(self.live.transactions, latency)
         };
         let live = SocketLive {
             units: interval.units,
             interval_s: seconds,
             ended_s: interval.ended_s,
-            total: self.units(&readings).saturating_sub(state.first),
+            total: self.unit_count(&readings).saturating_sub(state.first),
             ..self.live
         };
         tick.next(now, readings);
@@ -455,7 +467,7 @@ impl Watch<'_> {
     }
 
     /// Sleeps until the next event is due, a thread wakes this one or a server sends.
-    fn sleep(&mut self, state: &State) {
+    fn sleep_until_event(&mut self, state: &WatchState) {
         let now = Instant::now();
         let mut until = now + POLL_INTERVAL;
         let dues = [
@@ -469,22 +481,22 @@ impl Watch<'_> {
             until = until.min(due);
         }
         let last = if state.seen.failure.is_some() {
-            Phase::Done
+            StreamPhase::Done
         } else {
-            Phase::Looped
+            StreamPhase::Looped
         };
         if state.closing.is_some() && self.streams.iter().any(|stream| stream.phase() < last) {
             until = until.min(now + AGAIN);
         }
-        let mut fds = vec![readable(self.waker.as_fd())];
-        fds.extend(self.stop.pending().map(readable));
+        let mut fds = vec![poll_readable(self.waker.as_fd())];
+        fds.extend(self.stop.wait_descriptor().map(poll_readable));
         for control in self
             .controls
             .iter()
             .flatten()
             .filter(|control| !control.is_over())
         {
-            fds.push(readable(control.as_fd()));
+            fds.push(poll_readable(control.as_fd()));
         }
         if wait(&mut fds, until) {
             self.waker.clear();
@@ -495,7 +507,7 @@ impl Watch<'_> {
 /// A counter that increases while the stream makes progress in either direction.
 fn moved_by(stream: &SharedStream) -> u64 {
     let tcp = stream
-        .sample()
+        .tcp_sample()
         .map_or(0, |sample| sample.bytes_acked + sample.bytes_received);
     let counters = &stream.counters;
     counters.bytes() + counters.transactions() + tcp + stream.phase() as u64

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use wb_model::socket::{SocketOmitted, TcpSample};
 
-use crate::flow::Numbers;
+use crate::flow::SequenceResults;
 
 /// Counters of a stream at an instant, from its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct CounterReading {
     pub(super) at: Instant,
     /// Bytes moved by this end.
     pub(super) bytes: u64,
@@ -21,12 +21,12 @@ pub(super) struct Reading {
     /// TCP statistics, if available.
     pub(super) tcp: Option<TcpSample>,
     /// Results from the sequence numbers in datagrams, if this end receives them.
-    pub(super) numbers: Option<Numbers>,
+    pub(super) numbers: Option<SequenceResults>,
 }
 
-impl Reading {
+impl CounterReading {
     /// Reading before any work.
-    pub(super) fn none(at: Instant) -> Self {
+    pub(super) fn before_work(at: Instant) -> Self {
         Self {
             at,
             bytes: 0,
@@ -38,7 +38,7 @@ impl Reading {
     }
 
     /// Bytes of a sender that have arrived: bytes acknowledged by TCP, else bytes sent.
-    pub(super) fn acked(&self) -> u64 {
+    pub(super) fn acked_bytes(&self) -> u64 {
         self.tcp.map_or(self.bytes, |tcp| tcp.bytes_acked)
     }
 
@@ -48,7 +48,7 @@ impl Reading {
     }
 
     /// The omitted part, if this was read at the end of `omit`.
-    pub(super) fn omitted(&self) -> SocketOmitted {
+    pub(super) fn omitted_part(&self) -> SocketOmitted {
         SocketOmitted {
             bytes: self.bytes,
             transactions: self.transactions,
@@ -60,12 +60,12 @@ impl Reading {
 
 /// Readings of a stream at both ends of the window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) begin: Reading,
-    pub(super) end: Reading,
+pub(super) struct WindowReadings {
+    pub(super) begin: CounterReading,
+    pub(super) end: CounterReading,
 }
 
-impl Span {
+impl WindowReadings {
     /// Length, s.
     pub(super) fn seconds(&self) -> f64 {
         let length = self.end.at.saturating_duration_since(self.begin.at);
@@ -122,24 +122,24 @@ mod tests {
 
     use super::*;
 
-    fn span(seconds: f64, bytes: (u64, u64), acked: Option<(u64, u64)>) -> Span {
+    fn span(seconds: f64, bytes: (u64, u64), acked: Option<(u64, u64)>) -> WindowReadings {
         let at = Instant::now();
         let sample = |bytes_acked| TcpSample {
             bytes_acked,
             ..TcpSample::default()
         };
-        Span {
-            begin: Reading {
+        WindowReadings {
+            begin: CounterReading {
                 bytes: bytes.0,
                 transactions: 5,
                 tcp: acked.map(|acked| sample(acked.0)),
-                ..Reading::none(at)
+                ..CounterReading::before_work(at)
             },
-            end: Reading {
+            end: CounterReading {
                 bytes: bytes.1,
                 transactions: 25,
                 tcp: acked.map(|acked| sample(acked.1)),
-                ..Reading::none(at + Duration::from_secs_f64(seconds))
+                ..CounterReading::before_work(at + Duration::from_secs_f64(seconds))
             },
         }
     }

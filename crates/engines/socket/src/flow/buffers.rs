@@ -12,7 +12,7 @@ use std::{
 
 use wb_model::socket::SocketSide;
 
-use super::memory::Memory;
+use super::memory::ZeroedMemory;
 
 /// Data sent if no file is given: netperf's.
 const FILLING: &[u8; 8] = b"netperf\0";
@@ -37,7 +37,7 @@ pub struct BufferPlan {
 impl BufferPlan {
     /// Plan for the buffers that one end sends.
     #[must_use]
-    pub fn sends(side: &SocketSide, size: u32, width: u32) -> Self {
+    pub fn for_sending(side: &SocketSide, size: u32, width: u32) -> Self {
         Self {
             size,
             width,
@@ -49,7 +49,7 @@ impl BufferPlan {
 
     /// Plan for the buffers that one end receives into.
     #[must_use]
-    pub fn receives(side: &SocketSide, size: u32, width: u32) -> Self {
+    pub fn for_receiving(side: &SocketSide, size: u32, width: u32) -> Self {
         Self {
             size,
             width,
@@ -61,7 +61,7 @@ impl BufferPlan {
 
     /// A number of bytes, rounded up to whole buffers.
     #[must_use]
-    pub fn whole(&self, amount: Option<u64>) -> Option<u64> {
+    pub fn round_up_to_buffers(&self, amount: Option<u64>) -> Option<u64> {
         let size = u64::from(self.size.max(1));
         amount.map(|bytes| bytes.div_ceil(size).saturating_mul(size))
     }
@@ -88,8 +88,8 @@ pub fn default_width(socket_buffer: u32, size: u32) -> u32 {
 
 /// The allocated buffers.
 #[derive(Debug)]
-pub struct Ring {
-    memory: Memory,
+pub struct BufferRing {
+    memory: ZeroedMemory,
     first: usize,
     stride: usize,
     size: usize,
@@ -97,16 +97,16 @@ pub struct Ring {
     turn: usize,
 }
 
-impl Ring {
+impl BufferRing {
     /// Allocates and fills the buffers.
     ///
     /// # Errors
     /// Fails if memory runs out, or if the file cannot be read, is empty, or is neither a regular file nor a character
     /// device.
     pub fn new(plan: &BufferPlan) -> io::Result<Self> {
-        let mut ring = Self::with(plan, Memory::huge)?;
+        let mut ring = Self::allocate_with(plan, ZeroedMemory::huge)?;
         match &plan.fill {
-            None => ring.repeat(FILLING),
+            None => ring.fill_repeating(FILLING),
             Some(path) => ring.fill_from(path)?,
         }
         Ok(ring)
@@ -117,10 +117,13 @@ impl Ring {
     /// # Errors
     /// Fails if memory runs out.
     pub(super) fn empty(plan: &BufferPlan) -> io::Result<Self> {
-        Self::with(plan, Memory::new)
+        Self::allocate_with(plan, ZeroedMemory::new)
     }
 
-    fn with(plan: &BufferPlan, memory: fn(usize) -> io::Result<Memory>) -> io::Result<Self> {
+    fn allocate_with(
+        plan: &BufferPlan,
+        memory: fn(usize) -> io::Result<ZeroedMemory>,
+    ) -> io::Result<Self> {
         let width = plan.effective_width() as usize;
         let align = plan.align.max(1).next_power_of_two() as usize;
         let stride = plan.stride() as usize;
@@ -137,7 +140,7 @@ impl Ring {
         })
     }
 
-    fn repeat(&mut self, what: &[u8]) {
+    fn fill_repeating(&mut self, what: &[u8]) {
         for n in 0..self.width {
             for piece in self.at_mut(n).chunks_mut(what.len()) {
                 piece.copy_from_slice(&what[..piece.len()]);
@@ -198,7 +201,7 @@ impl Ring {
     }
 
     /// Index of the current buffer.
-    pub(super) fn turn(&self) -> usize {
+    pub(super) fn current_index(&self) -> usize {
         self.turn
     }
 
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn aligned_offset_and_filled() {
         for (size, align, offset) in [(1, 1, 0), (10, 8, 3), (4097, 4096, 5), (16, 65_536, 0)] {
-            let mut ring = Ring::new(&BufferPlan {
+            let mut ring = BufferRing::new(&BufferPlan {
                 align,
                 offset,
                 ..plan(size, 3)
@@ -318,18 +321,18 @@ mod tests {
             fill: Some(path.clone()),
             ..plan(7, 2)
         };
-        let ring = Ring::new(&filled).unwrap();
+        let ring = BufferRing::new(&filled).unwrap();
         assert_eq!(ring.at(0), b"abcdeab");
         assert_eq!(ring.at(1), b"cdeabcd");
         File::create(&path).unwrap();
-        let error = Ring::new(&filled).unwrap_err().to_string();
+        let error = BufferRing::new(&filled).unwrap_err().to_string();
         assert!(error.contains("empty"), "{error}");
         std::fs::remove_file(&path).unwrap();
-        assert!(Ring::new(&filled).is_err());
+        assert!(BufferRing::new(&filled).is_err());
         filled.fill = Some(std::env::temp_dir());
-        assert!(Ring::new(&filled).is_err());
+        assert!(BufferRing::new(&filled).is_err());
         filled.fill = Some("/dev/urandom".into());
-        let ring = Ring::new(&BufferPlan { size: 64, ..filled }).unwrap();
+        let ring = BufferRing::new(&BufferPlan { size: 64, ..filled }).unwrap();
         assert_ne!(ring.at(0), ring.at(1));
     }
 

@@ -13,21 +13,21 @@ use crate::Stopper;
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
-    nanoseconds(clock_gettime(rustix::time::ClockId::Monotonic))
+    to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
 }
 
 /// Nanoseconds since 1970 (CLOCK_REALTIME): the time of tags, which two hosts can share.
 #[inline]
 pub(super) fn wall_ns() -> u64 {
-    nanoseconds(clock_gettime(rustix::time::ClockId::Realtime))
+    to_ns(clock_gettime(rustix::time::ClockId::Realtime))
 }
 
 #[inline]
-fn nanoseconds(time: Timespec) -> u64 {
+fn to_ns(time: Timespec) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-pub(super) fn timespec(ns: u64) -> Timespec {
+pub(super) fn to_timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000).cast_signed(),
         tv_nsec: (ns % 1_000_000_000).cast_signed(),
@@ -35,14 +35,14 @@ pub(super) fn timespec(ns: u64) -> Timespec {
 }
 
 /// A duration in nanoseconds.
-pub(super) fn length(duration: Duration) -> u64 {
+pub(super) fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Sleeps until CLOCK_MONOTONIC shows `due`. Returns false if stopped first.
 pub(super) fn sleep_until(due: u64, stop: &Stopper) -> bool {
-    while !stop.stopped() {
-        match clock_nanosleep_absolute(ClockId::Monotonic, &timespec(due)) {
+    while !stop.is_stopped() {
+        match clock_nanosleep_absolute(ClockId::Monotonic, &to_timespec(due)) {
             Err(Errno::INTR) => {}
             _ => return true,
         }

@@ -17,13 +17,13 @@ use rustix::{
 use wb_wire::Tag;
 
 use super::{
-    Ended, Run, Tally,
-    buffers::{BufferPlan, Ring},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::{BufferPlan, BufferRing},
     clock::{now_ns, sleep_exactly, sleep_until, wall_ns},
-    messages::{Batch, await_first, is_passing, send_one},
-    pace::{Pace, Pacer, Schedule},
+    messages::{DatagramBatch, await_first, is_passing, send_one},
+    pace::{BurstPace, BurstPacer, OperationSchedule},
     tags::{TagReader, TagReport},
-    zerocopy::{self, Completions},
+    zerocopy::{self, ZeroCopyCompletions},
 };
 use crate::{Stopper, sys::set_int};
 
@@ -61,7 +61,7 @@ pub struct DatagramSendPlan {
     /// Length of the schedule; `None` is unlimited.
     pub time: Option<Duration>,
     /// Bursts and pauses, counted in calls.
-    pub pace: Option<Pace>,
+    pub pace: Option<BurstPace>,
     /// Bytes that end the stream: the datagram, or batch, that reaches this number is the last.
     pub limit: Option<u64>,
     /// Stream ID of the tag in each datagram, which needs 18 bytes.
@@ -77,9 +77,9 @@ pub struct DatagramSender {
     /// Datagrams per batch.
     batch: usize,
     /// With segmentation, a buffer holds a whole batch.
-    ring: Ring,
-    messages: Option<Batch>,
-    completions: Option<Completions>,
+    ring: BufferRing,
+    messages: Option<DatagramBatch>,
+    completions: Option<ZeroCopyCompletions>,
 }
 
 impl DatagramSender {
@@ -110,9 +110,9 @@ impl DatagramSender {
             buffers.size = size * batch;
         } else if batch > 1 {
             buffers.width = buffers.width.max(batch).next_multiple_of(batch);
-            messages = Some(Batch::new(batch as usize));
+            messages = Some(DatagramBatch::new(batch as usize));
         }
-        let mut ring = Ring::new(&buffers)?;
+        let mut ring = BufferRing::new(&buffers)?;
         if let Some(flow) = plan.flow {
             let tag = Tag {
                 flow,
@@ -135,32 +135,42 @@ impl DatagramSender {
     }
 
     /// Sends until stopped or until the limit. The destination is `to`, or the peer of a connected socket.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
+    pub fn run(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<SocketAddr>,
+        run: &mut LoopContext<'_>,
+    ) -> LoopTally {
         self.completions = None;
         if self.plan.zerocopy {
-            match Completions::begin(fd) {
+            match ZeroCopyCompletions::begin(fd) {
                 Ok(fresh) => self.completions = Some(fresh),
-                Err(error) => return Tally::failed(error),
+                Err(error) => return LoopTally::from_error(error),
             }
         }
         if !self.plan.gso || self.batch == 1 {
-            return self.stream(fd, to, run);
+            return self.send_stream(fd, to, run);
         }
         let segment = |bytes: i32| set_int(fd, libc::SOL_UDP, UDP_SEGMENT, bytes);
         if let Err(error) = segment(self.plan.buffers.size.cast_signed()) {
-            return Tally::failed(io::Error::new(
+            return LoopTally::from_error(io::Error::new(
                 error.kind(),
                 format!("UDP_SEGMENT: {error}"),
             ));
         }
-        let tally = self.stream(fd, to, run);
+        let tally = self.send_stream(fd, to, run);
         // The end marks are sent one at a time.
         let _ = segment(0);
         tally
     }
 
-    fn stream(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
-        run.tally(self.plan.pace, |run, tally, pacer| {
+    fn send_stream(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<SocketAddr>,
+        run: &mut LoopContext<'_>,
+    ) -> LoopTally {
+        run.run_loop(self.plan.pace, |run, tally, pacer| {
             self.send_all(fd, to, run, tally, pacer)
         })
     }
@@ -169,22 +179,22 @@ impl DatagramSender {
         &mut self,
         fd: BorrowedFd<'_>,
         to: Option<SocketAddr>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
-        let schedule = (self.plan.rate).map(|rate| Schedule::begin(rate, self.plan.time));
+        let schedule = (self.plan.rate).map(|rate| OperationSchedule::begin(rate, self.plan.time));
         if schedule.is_some() {
             sleep_exactly();
         }
         if let Some(messages) = &mut self.messages {
-            messages.address(to.as_ref());
+            messages.set_destination(to.as_ref());
         }
         // Datagrams of the schedule already handled: sent, failed or skipped.
         let mut behind = 0;
         loop {
-            run.stop.check()?;
+            run.stop.check_stopped()?;
             if tally.bytes_sent >= limit {
                 return Ok(());
             }
@@ -192,12 +202,12 @@ impl DatagramSender {
                 let from = schedule.skip_to(behind, now_ns());
                 tally.unsent += from - behind;
                 behind = from;
-                if !until(schedule.due(behind), self.plan.spin, run.stop) {
-                    return Err(Ended::Stopped);
+                if !until(schedule.due_time(behind), self.plan.spin, run.stop) {
+                    return Err(LoopEnd::Stopped);
                 }
             }
-            let from = run.begin()?;
-            let done = match self.once(fd, to.as_ref(), tally.send_calls as u32) {
+            let from = run.begin_operation()?;
+            let done = match self.send_once(fd, to.as_ref(), tally.send_calls as u32) {
                 Ok(done) => done,
                 Err(Errno::INTR) => continue,
                 Err(Errno::NOBUFS | Errno::NOMEM) => {
@@ -213,30 +223,30 @@ impl DatagramSender {
             tally.bytes_sent += bytes;
             tally.send_calls += done as u64;
             run.counters.add(done as u64, bytes);
-            run.record(from);
+            run.record_operation(from);
             pacer.after_operation(run.stop)?;
         }
     }
 
     /// Makes one call. Returns the number of datagrams sent.
     #[inline]
-    fn once(
+    fn send_once(
         &mut self,
         fd: BorrowedFd<'_>,
         to: Option<&SocketAddr>,
         sequence: u32,
     ) -> rustix::io::Result<usize> {
         let flags = if self.completions.is_some() {
-            zerocopy::flags()
+            zerocopy::zero_copy_flags()
         } else {
             SendFlags::NOSIGNAL
         };
         if self.plan.flow.is_some() {
-            self.tag(sequence);
+            self.write_tags(sequence);
         }
         let sent = match &mut self.messages {
             Some(messages) => {
-                let first = self.ring.turn();
+                let first = self.ring.current_index();
                 let ring = &self.ring;
                 let buffers = (first..first + self.batch).map(|n| ring.at(n));
                 messages.send(fd, buffers, flags).map(|n| (n, n as u64))
@@ -267,10 +277,10 @@ impl DatagramSender {
     /// Writes sequence numbers and the time into the datagrams of the next call. All datagrams of a batch carry the
     /// time of that call.
     #[inline]
-    fn tag(&mut self, mut sequence: u32) {
+    fn write_tags(&mut self, mut sequence: u32) {
         let now = wall_ns();
         let size = self.plan.buffers.size as usize;
-        let first = self.ring.turn();
+        let first = self.ring.current_index();
         let buffers = if self.messages.is_some() {
             self.batch
         } else {
@@ -285,10 +295,15 @@ impl DatagramSender {
         }
     }
 
-    /// See [`Sender::settle`](super::Sender::settle).
-    pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
+    /// See [`BufferSender::wait_for_completions`](super::BufferSender::wait_for_completions).
+    pub fn wait_for_completions(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        stop: &Stopper,
+        tally: &mut LoopTally,
+    ) {
         if let Some(completions) = &mut self.completions {
-            completions.settle(fd, stop, tally);
+            completions.wait_for_completions(fd, stop, tally);
         }
     }
 }
@@ -310,7 +325,7 @@ fn until(due: u64, spin: bool, stop: &Stopper) -> bool {
         return sleep_until(due, stop);
     }
     while now_ns() < due {
-        if stop.stopped() {
+        if stop.is_stopped() {
             return false;
         }
         std::hint::spin_loop();
@@ -355,8 +370,8 @@ pub struct DatagramReceivePlan {
 #[derive(Debug)]
 pub struct DatagramReceiver {
     plan: DatagramReceivePlan,
-    ring: Ring,
-    messages: Option<Batch>,
+    ring: BufferRing,
+    messages: Option<DatagramBatch>,
     tags: Option<TagReader>,
 }
 
@@ -380,11 +395,11 @@ impl DatagramReceiver {
             if plan.gro {
                 buffers.size = 1 << 16;
             }
-            messages = Some(Batch::new(buffers.effective_width() as usize));
+            messages = Some(DatagramBatch::new(buffers.effective_width() as usize));
         }
         Ok(Self {
             plan: plan.clone(),
-            ring: Ring::empty(&buffers)?,
+            ring: BufferRing::empty(&buffers)?,
             messages,
             tags: plan.tagged.then(TagReader::new),
         })
@@ -392,16 +407,16 @@ impl DatagramReceiver {
 
     /// Receives until an empty datagram, until the limit, or until stopped. The tally contains the time and source of
     /// the first datagram.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
-        run.tally(None, |run, tally, _| self.stream(fd, run, tally))
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut LoopContext<'_>) -> LoopTally {
+        run.run_loop(None, |run, tally, _| self.receive_stream(fd, run, tally))
     }
 
-    fn stream(
+    fn receive_stream(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+    ) -> Result<(), LoopEnd> {
         tally.peer = await_first(fd, self.plan.spin, run.stop)?;
         tally.began = Some(Instant::now());
         if self.plan.connect
@@ -411,8 +426,8 @@ impl DatagramReceiver {
         }
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         while tally.bytes_received < limit {
-            let from = run.begin()?;
-            let (calls, bytes, ended) = match self.once(fd) {
+            let from = run.begin_operation()?;
+            let (calls, bytes, ended) = match self.receive_once(fd) {
                 Ok(done) => done,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
@@ -426,21 +441,21 @@ impl DatagramReceiver {
             tally.bytes_received += bytes;
             run.counters.add(calls, bytes);
             if let Some(tags) = &self.tags {
-                run.counters.set_numbers(tags.numbers());
+                run.counters.set_numbers(tags.sequence_results());
             }
             if ended {
-                return Err(Ended::Eof);
+                return Err(LoopEnd::Eof);
             }
-            run.record(from);
+            run.record_operation(from);
         }
         Ok(())
     }
 
     /// Makes one call. Returns the datagrams, their bytes, and true if one was the end mark.
     #[inline]
-    fn once(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64, bool)> {
+    fn receive_once(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<(u64, u64, bool)> {
         if let Some(messages) = &mut self.messages {
-            return several(fd, messages, &mut self.ring, &self.plan, self.tags.as_mut());
+            return receive_several(fd, messages, &mut self.ring, &self.plan, self.tags.as_mut());
         }
         let mut flags = RecvFlags::empty();
         if self.plan.spin {
@@ -465,15 +480,15 @@ impl DatagramReceiver {
 
     /// Results from the tags so far, if they are evaluated.
     #[must_use]
-    pub fn tags(&self) -> Option<TagReport> {
-        self.tags.as_ref().map(TagReader::report)
+    pub fn tag_report(&self) -> Option<TagReport> {
+        self.tags.as_ref().map(TagReader::tag_report)
     }
 }
 
-fn several(
+fn receive_several(
     fd: BorrowedFd<'_>,
-    messages: &mut Batch,
-    ring: &mut Ring,
+    messages: &mut DatagramBatch,
+    ring: &mut BufferRing,
     plan: &DatagramReceivePlan,
     mut tags: Option<&mut TagReader>,
 ) -> rustix::io::Result<(u64, u64, bool)> {
@@ -486,12 +501,12 @@ fn several(
     let now = if tags.is_some() { wall_ns() } else { 0 };
     let (mut calls, mut bytes) = (0, 0);
     for n in 0..came {
-        let length = messages.length(n);
+        let length = messages.received_len(n);
         if length == 0 {
             return Ok((calls, bytes, true));
         }
         bytes += length as u64;
-        let segment = messages.segment(n).unwrap_or(length);
+        let segment = messages.segment_len(n).unwrap_or(length);
         calls += length.div_ceil(segment) as u64;
         if let Some(tags) = &mut tags {
             let kept = &ring.at(n)[..length.min(size)];

@@ -14,7 +14,7 @@ use crate::Stopper;
 ///
 /// # Errors
 /// Returns the system's error; [`io::ErrorKind::Interrupted`] if stopped.
-pub fn finish(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
+pub fn shut_down_and_drain(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
     match shutdown(fd, Shutdown::Write) {
         // The peer has reset the connection already.
         Ok(()) | Err(Errno::NOTCONN) => {}
@@ -30,7 +30,7 @@ pub fn finish(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
 pub fn drain(fd: BorrowedFd<'_>, stop: &Stopper) -> io::Result<u64> {
     let mut away = [0; 16_384];
     let mut bytes = 0;
-    while !stop.stopped() {
+    while !stop.is_stopped() {
         match recv(fd, &mut away, RecvFlags::empty()) {
             Ok((0, _)) | Err(Errno::NOTCONN) => return Ok(bytes),
             Ok((n, _)) => bytes += n as u64,

@@ -14,7 +14,7 @@ const LARGE: usize = 128 << 10;
 
 /// Zero-initialised memory.
 #[derive(Debug)]
-pub(super) enum Memory {
+pub(super) enum ZeroedMemory {
     Heap(Vec<u8>),
     /// Huge pages, if available: contiguous memory does not compete for the same cache sets. Bytes before the first
     /// whole page are unused.
@@ -24,13 +24,13 @@ pub(super) enum Memory {
     },
 }
 
-impl Default for Memory {
+impl Default for ZeroedMemory {
     fn default() -> Self {
         Self::Heap(Vec::new())
     }
 }
 
-impl Memory {
+impl ZeroedMemory {
     /// Allocates this number of bytes.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Memory {
     }
 }
 
-impl Deref for Memory {
+impl Deref for ZeroedMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -76,7 +76,7 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for ZeroedMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(bytes) => bytes,
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn there_is_as_much_as_was_asked_for() {
         for bytes in [0, 1, LARGE - 1, LARGE, HUGE, HUGE + 1] {
-            let mut memory = Memory::huge(bytes).unwrap();
+            let mut memory = ZeroedMemory::huge(bytes).unwrap();
             assert!(memory.len() >= bytes, "{bytes}");
             if let Some(last) = bytes.checked_sub(1) {
                 memory[last] = 7;

@@ -15,7 +15,7 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, recvfrom, send, sendto},
 };
 
-use super::Ended;
+use super::LoopEnd;
 use crate::Stopper;
 
 /// udp.h: UDP_GRO.
@@ -39,7 +39,7 @@ pub(super) fn send_one(
 
 /// Sends all of a message over a stream. Returns the number of calls.
 #[inline]
-pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Result<u64, Ended> {
+pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Result<u64, LoopEnd> {
     let mut sent = 0;
     let mut calls = 0;
     while sent < bytes.len() {
@@ -48,7 +48,7 @@ pub(super) fn send_whole(fd: BorrowedFd<'_>, bytes: &[u8], stop: &Stopper) -> Re
                 sent += n;
                 calls += 1;
             }
-            Err(Errno::INTR) if stop.stopped() => return Err(Ended::Stopped),
+            Err(Errno::INTR) if stop.is_stopped() => return Err(LoopEnd::Stopped),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -63,7 +63,7 @@ pub(super) fn receive_whole(
     into: &mut [u8],
     spin: bool,
     stop: &Stopper,
-) -> Result<u64, Ended> {
+) -> Result<u64, LoopEnd> {
     let flags = if spin {
         RecvFlags::DONTWAIT
     } else {
@@ -73,13 +73,13 @@ pub(super) fn receive_whole(
     let mut calls = 0;
     while got < into.len() {
         match recv(fd, &mut into[got..], flags) {
-            Ok((0, _)) => return Err(Ended::Eof),
+            Ok((0, _)) => return Err(LoopEnd::Eof),
             Ok((n, _)) => {
                 got += n;
                 calls += 1;
             }
             Err(Errno::INTR | Errno::AGAIN) => {
-                stop.check()?;
+                stop.check_stopped()?;
                 std::hint::spin_loop();
             }
             Err(error) => return Err(error.into()),
@@ -101,14 +101,14 @@ pub(super) fn await_first(
     fd: BorrowedFd<'_>,
     spin: bool,
     stop: &Stopper,
-) -> Result<Option<SocketAddr>, Ended> {
+) -> Result<Option<SocketAddr>, LoopEnd> {
     let mut flags = RecvFlags::PEEK;
     if spin {
         flags |= RecvFlags::DONTWAIT;
     }
     loop {
-        if stop.stopped() {
-            return Err(Ended::Stopped);
+        if stop.is_stopped() {
+            return Err(LoopEnd::Stopped);
         }
         match recvfrom(fd, &mut [0; 1], flags) {
             Ok((_, _, source)) => return Ok(source.and_then(|s| SocketAddr::try_from(s).ok())),
@@ -121,7 +121,7 @@ pub(super) fn await_first(
 }
 
 /// A socket address in the kernel's form, and its length.
-pub(super) fn native(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+pub(super) fn native_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all zeros is a valid address of no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let length = match address {
@@ -163,27 +163,27 @@ pub(super) fn native(address: &SocketAddr) -> (libc::sockaddr_storage, libc::soc
 /// Space for control messages, with the required alignment.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Control([u8; CONTROL]);
+pub(super) struct ControlSpace([u8; CONTROL]);
 
 /// Datagrams sent or received by one call.
-pub(super) struct Batch {
+pub(super) struct DatagramBatch {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
-    controls: Vec<Control>,
+    controls: Vec<ControlSpace>,
     to: Box<libc::sockaddr_storage>,
     to_length: libc::socklen_t,
 }
 
 // SAFETY: the pointers refer to memory that the value owns, or that is set anew for each call.
-unsafe impl Send for Batch {}
+unsafe impl Send for DatagramBatch {}
 
-impl std::fmt::Debug for Batch {
+impl std::fmt::Debug for DatagramBatch {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Batch of {}", self.headers.len())
     }
 }
 
-impl Batch {
+impl DatagramBatch {
     /// Space for `most` datagrams.
     pub(super) fn new(most: usize) -> Self {
         // SAFETY: all zeros is an empty header, an empty piece of memory, and no address.
@@ -197,21 +197,21 @@ impl Batch {
         Self {
             headers: vec![header; most],
             vectors: vec![vector; most],
-            controls: vec![Control([0; CONTROL]); most],
+            controls: vec![ControlSpace([0; CONTROL]); most],
             to: Box::new(to),
             to_length: 0,
         }
     }
 
     /// Sets the destination; `None` if the socket is connected.
-    pub(super) fn address(&mut self, to: Option<&SocketAddr>) {
+    pub(super) fn set_destination(&mut self, to: Option<&SocketAddr>) {
         self.to_length = 0;
         if let Some(to) = to {
-            (*self.to, self.to_length) = native(to);
+            (*self.to, self.to_length) = native_address(to);
         }
     }
 
-    fn point(&mut self, n: usize, at: *const u8, length: usize) {
+    fn point_to(&mut self, n: usize, at: *const u8, length: usize) {
         self.vectors[n] = libc::iovec {
             iov_base: at.cast_mut().cast(),
             iov_len: length,
@@ -233,7 +233,7 @@ impl Batch {
     ) -> rustix::io::Result<usize> {
         let mut number = 0;
         for buffer in buffers.take(self.headers.len()) {
-            self.point(number, buffer.as_ptr(), buffer.len());
+            self.point_to(number, buffer.as_ptr(), buffer.len());
             let header = &mut self.headers[number].msg_hdr;
             header.msg_namelen = self.to_length;
             header.msg_name = if self.to_length == 0 {
@@ -253,7 +253,7 @@ impl Batch {
                 flags.bits().cast_signed(),
             )
         };
-        counted(sent)
+        count_result(sent)
     }
 
     /// Receives up to one datagram per buffer. Waits for the first only, and with `spin` for none. Returns the number
@@ -270,7 +270,7 @@ impl Batch {
     ) -> rustix::io::Result<usize> {
         let mut number = 0;
         for buffer in buffers.take(self.headers.len()) {
-            self.point(number, buffer.as_mut_ptr(), buffer.len());
+            self.point_to(number, buffer.as_mut_ptr(), buffer.len());
             let header = &mut self.headers[number].msg_hdr;
             header.msg_name = std::ptr::null_mut();
             header.msg_namelen = 0;
@@ -296,17 +296,17 @@ impl Batch {
                 std::ptr::null_mut(),
             )
         };
-        counted(got)
+        count_result(got)
     }
 
     /// Length of a received datagram.
     #[inline]
-    pub(super) fn length(&self, n: usize) -> usize {
+    pub(super) fn received_len(&self, n: usize) -> usize {
         self.headers[n].msg_len as usize
     }
 
     /// Segment length of a coalesced datagram (UDP_GRO).
-    pub(super) fn segment(&self, n: usize) -> Option<usize> {
+    pub(super) fn segment_len(&self, n: usize) -> Option<usize> {
         let header = &raw const self.headers[n].msg_hdr;
         // SAFETY: the kernel has set the length of the control messages; the macros stay within it.
         unsafe {
@@ -323,7 +323,7 @@ impl Batch {
     }
 }
 
-fn counted(result: i32) -> rustix::io::Result<usize> {
+fn count_result(result: i32) -> rustix::io::Result<usize> {
     usize::try_from(result).map_err(|_| last_error())
 }
 
@@ -332,25 +332,25 @@ fn last_error() -> Errno {
 }
 
 /// Receives datagrams with their destination address and answers from that address.
-pub(super) struct Answers {
-    control: Box<Control>,
+pub(super) struct AnsweringSocket {
+    control: Box<ControlSpace>,
     control_length: usize,
     from: Box<libc::sockaddr_storage>,
     from_length: libc::socklen_t,
 }
 
-impl std::fmt::Debug for Answers {
+impl std::fmt::Debug for AnsweringSocket {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Answers")
     }
 }
 
-impl Answers {
+impl AnsweringSocket {
     pub(super) fn new() -> Self {
         // SAFETY: all zeros is no address.
         let from = unsafe { std::mem::zeroed() };
         Self {
-            control: Box::new(Control([0; CONTROL])),
+            control: Box::new(ControlSpace([0; CONTROL])),
             control_length: 0,
             from: Box::new(from),
             from_length: 0,

@@ -1,10 +1,10 @@
 //! The loops that move data, the same at both ends: one end sends a stream, the other receives it.
 //!
-//! A loop owns its socket and buffers, tests a flag before each call, and updates [`Counters`] that other threads read.
+//! A loop owns its socket and buffers, tests a flag before each call, and updates [`LoopCounters`] that other threads read.
 //! It reads a clock only if operation times, a rate or pacing are requested. It neither allocates nor waits for a lock.
 //!
 //! Every loop is used in the same way: `new` takes a plan and allocates before a clock runs; `run` takes a socket and a
-//! [`Run`] and returns a [`Tally`]. The tally contains the work done and the reason for the end, including failures.
+//! [`LoopContext`] and returns a [`LoopTally`]. The tally contains the work done and the reason for the end, including failures.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use self::pace::Pacer;
+use self::pace::BurstPacer;
 use crate::Stopper;
 
 mod buffers;
@@ -40,58 +40,58 @@ mod tags;
 mod uring;
 mod zerocopy;
 
-pub use buffers::{BufferPlan, Ring, default_width};
+pub use buffers::{BufferPlan, BufferRing, default_width};
 pub use datagrams::{
     DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, datagrams_per_second,
     end_datagrams,
 };
-pub use ending::{drain, finish};
-pub use pace::Pace;
-pub use receive::{ReceivePlan, Receiver};
-pub use recorder::{Meter, Recorder};
+pub use ending::{drain, shut_down_and_drain};
+pub use pace::BurstPace;
+pub use receive::{ReceivePlan, StreamReceiver};
+pub use recorder::{TimeMeter, TimeRecorder};
 pub use request::{RequestPlan, Requester};
 pub use respond::{RespondPlan, Responder};
-pub use send::{SendPlan, Sender};
+pub use send::{BufferSender, SendPlan};
 pub use tags::TagReport;
 
 /// Runtime context of a loop, in addition to its socket.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct LoopContext<'a> {
     /// Stops the loop.
     pub stop: &'a Stopper,
     /// Live counters of the loop.
-    pub counters: &'a Counters,
+    pub counters: &'a LoopCounters,
     /// Recorder of operation times, if they are wanted.
-    pub recorder: Option<&'a mut Recorder>,
+    pub recorder: Option<&'a mut TimeRecorder>,
 }
 
-impl Run<'_> {
+impl LoopContext<'_> {
     /// Runs a loop and completes its tally with the reason for the end and the time spent in pauses.
-    fn tally(
+    fn run_loop(
         &mut self,
-        pace: Option<Pace>,
-        body: impl FnOnce(&mut Self, &mut Tally, &mut Pacer) -> Result<(), Ended>,
-    ) -> Tally {
-        let mut tally = Tally::default();
-        let mut pacer = Pacer::begin(pace);
+        pace: Option<BurstPace>,
+        body: impl FnOnce(&mut Self, &mut LoopTally, &mut BurstPacer) -> Result<(), LoopEnd>,
+    ) -> LoopTally {
+        let mut tally = LoopTally::default();
+        let mut pacer = BurstPacer::begin(pace);
         tally.ended = match body(self, &mut tally, &mut pacer) {
-            Ok(()) => Ended::Limit,
+            Ok(()) => LoopEnd::Limit,
             Err(ended) => ended,
         };
-        tally.waited = pacer.waited();
+        tally.waited = pacer.time_waited();
         tally
     }
 
     /// Start time of an operation, if times are recorded. Fails if the loop was stopped.
     #[inline]
-    fn begin(&self) -> Result<Option<u64>, Ended> {
-        self.stop.check()?;
+    fn begin_operation(&self) -> Result<Option<u64>, LoopEnd> {
+        self.stop.check_stopped()?;
         Ok(self.recorder.as_ref().map(|_| clock::now_ns()))
     }
 
     /// Records the time of a completed operation.
     #[inline]
-    fn record(&mut self, began: Option<u64>) {
+    fn record_operation(&mut self, began: Option<u64>) {
         if let (Some(began), Some(recorder)) = (began, self.recorder.as_deref_mut()) {
             recorder.record(clock::now_ns().saturating_sub(began));
         }
@@ -99,17 +99,17 @@ impl Run<'_> {
 
     /// Counts a transaction with its bytes.
     #[inline]
-    fn transacted(&mut self, tally: &mut Tally, bytes: u64, began: Option<u64>) {
+    fn count_transaction(&mut self, tally: &mut LoopTally, bytes: u64, began: Option<u64>) {
         tally.transactions += 1;
         self.counters.add(2, bytes);
         self.counters.add_transaction();
-        self.record(began);
+        self.record_operation(began);
     }
 }
 
 /// Reason for the end of a loop.
 #[derive(Debug, Default)]
-pub enum Ended {
+pub enum LoopEnd {
     /// It was stopped.
     #[default]
     Stopped,
@@ -121,24 +121,24 @@ pub enum Ended {
     Failed(io::Error),
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for LoopEnd {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Errno> for Ended {
+impl From<Errno> for LoopEnd {
     fn from(error: Errno) -> Self {
         Self::Failed(error.into())
     }
 }
 
 impl Stopper {
-    /// Form of `stopped` for loops that end with `?`.
+    /// Form of `is_stopped` for loops that end with `?`.
     #[inline]
-    fn check(&self) -> Result<(), Ended> {
-        if self.stopped() {
-            return Err(Ended::Stopped);
+    fn check_stopped(&self) -> Result<(), LoopEnd> {
+        if self.is_stopped() {
+            return Err(LoopEnd::Stopped);
         }
         Ok(())
     }
@@ -146,9 +146,9 @@ impl Stopper {
 
 /// Results of a loop.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct LoopTally {
     /// Reason for the end.
-    pub ended: Ended,
+    pub ended: LoopEnd,
     /// Bytes accepted by the kernel.
     pub bytes_sent: u64,
     /// Bytes delivered by the kernel.
@@ -181,12 +181,12 @@ pub struct Tally {
     pub peer: Option<SocketAddr>,
 }
 
-impl Tally {
+impl LoopTally {
     /// The error, if one ended the loop.
     #[must_use]
     pub fn failure(&self) -> Option<&io::Error> {
         match &self.ended {
-            Ended::Failed(error) => Some(error),
+            LoopEnd::Failed(error) => Some(error),
             _ => None,
         }
     }
@@ -215,7 +215,7 @@ impl Tally {
 /// Live counters of a loop: written by its thread, read by any. Aligned to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Counters {
+pub struct LoopCounters {
     bytes: AtomicU64,
     calls: AtomicU64,
     transactions: AtomicU64,
@@ -227,7 +227,7 @@ pub struct Counters {
 
 /// Results from the sequence numbers in datagrams so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Numbers {
+pub struct SequenceResults {
     /// Datagrams with our number, without duplicates.
     pub came: u64,
     /// Numbers below the highest that have not arrived.
@@ -237,9 +237,9 @@ pub struct Numbers {
 }
 
 /// Counters of one loop, shared with observers.
-pub type SharedCounters = Arc<Counters>;
+pub type SharedLoopCounters = Arc<LoopCounters>;
 
-impl Counters {
+impl LoopCounters {
     /// Bytes moved; for transactions, requests and responses.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -269,10 +269,10 @@ impl Counters {
 
     /// Results from the numbers in datagrams; `None` before the first numbered datagram.
     #[must_use]
-    pub fn numbers(&self) -> Option<Numbers> {
+    pub fn sequence_results(&self) -> Option<SequenceResults> {
         let came = self.numbered.load(Ordering::Acquire);
         let jitter_ns = (came > 1).then(|| f64::from_bits(self.jitter.load(Ordering::Relaxed)));
-        (came > 0).then(|| Numbers {
+        (came > 0).then(|| SequenceResults {
             came,
             missing: self.missing.load(Ordering::Relaxed),
             jitter_ns,
@@ -281,7 +281,7 @@ impl Counters {
 
     /// Publishes new results. Only the loop's thread may call it.
     #[inline]
-    pub fn set_numbers(&self, numbers: Numbers) {
+    pub fn set_numbers(&self, numbers: SequenceResults) {
         self.missing.store(numbers.missing, Ordering::Relaxed);
         let jitter = numbers.jitter_ns.unwrap_or(0.0);
         self.jitter.store(jitter.to_bits(), Ordering::Relaxed);

@@ -13,7 +13,7 @@ const SETTLED: u64 = u64::MAX;
 
 /// The requests of one run.
 #[derive(Debug)]
-pub(super) struct Outstanding {
+pub(super) struct OutstandingRequests {
     /// Start time of each request, indexed by its number modulo the length; [`SETTLED`] if it is not in flight.
     since: Box<[u64]>,
     /// The oldest request in flight, or the next one.
@@ -23,7 +23,7 @@ pub(super) struct Outstanding {
     given_up: u64,
 }
 
-impl Outstanding {
+impl OutstandingRequests {
     /// Creates a table for numbers up to `span` apart, rounded up to a power of two.
     pub(super) fn new(span: u64) -> Self {
         let span = usize::try_from(span.max(1)).unwrap_or(1 << 20);
@@ -38,7 +38,7 @@ impl Outstanding {
 
     /// Number of requests begun, which is the number of the next request.
     #[inline]
-    pub(super) fn begun(&self) -> u64 {
+    pub(super) fn begun_requests(&self) -> u64 {
         self.begun
     }
 
@@ -55,7 +55,7 @@ impl Outstanding {
     }
 
     #[inline]
-    fn at(&self, number: u64) -> usize {
+    fn entry_index(&self, number: u64) -> usize {
         // The length is a power of two.
         number as usize & (self.since.len() - 1)
     }
@@ -63,25 +63,25 @@ impl Outstanding {
     /// Begins the next request. A request that still occupies its entry was overtaken by all later ones and is given
     /// up.
     #[inline]
-    pub(super) fn begin(&mut self, since: u64) {
+    pub(super) fn begin_next(&mut self, since: u64) {
         if self.begun - self.oldest == self.since.len() as u64 {
             self.given_up += 1;
-            let oldest = self.at(self.oldest);
+            let oldest = self.entry_index(self.oldest);
             self.since[oldest] = SETTLED;
             self.pass_settled();
         }
-        let next = self.at(self.begun);
+        let next = self.entry_index(self.begun);
         self.since[next] = since;
         self.begun += 1;
     }
 
     /// Settles the request with this number. Returns its start time, or `None` if it is not in flight.
     #[inline]
-    pub(super) fn answer(&mut self, number: u64) -> Option<u64> {
+    pub(super) fn take_start(&mut self, number: u64) -> Option<u64> {
         if !(self.oldest..self.begun).contains(&number) {
             return None;
         }
-        let at = self.at(number);
+        let at = self.entry_index(number);
         let since = std::mem::replace(&mut self.since[at], SETTLED);
         if since == SETTLED {
             return None;
@@ -96,20 +96,20 @@ impl Outstanding {
     /// Settles the oldest request, for an answer without a number.
     #[inline]
     pub(super) fn answer_oldest(&mut self) -> Option<u64> {
-        self.answer(self.oldest)
+        self.take_start(self.oldest)
     }
 
     /// Start time of the oldest request in flight.
     #[inline]
-    pub(super) fn oldest(&self) -> Option<u64> {
-        (self.under_way() > 0).then(|| self.since[self.at(self.oldest)])
+    pub(super) fn oldest_start(&self) -> Option<u64> {
+        (self.under_way() > 0).then(|| self.since[self.entry_index(self.oldest)])
     }
 
     /// Gives up all requests that began at `time` or before.
     pub(super) fn give_up_until(&mut self, time: u64) {
-        while self.oldest().is_some_and(|since| since <= time) {
+        while self.oldest_start().is_some_and(|since| since <= time) {
             self.given_up += 1;
-            let oldest = self.at(self.oldest);
+            let oldest = self.entry_index(self.oldest);
             self.since[oldest] = SETTLED;
             self.pass_settled();
         }
@@ -117,7 +117,7 @@ impl Outstanding {
 
     #[inline]
     fn pass_settled(&mut self) {
-        while self.oldest < self.begun && self.since[self.at(self.oldest)] == SETTLED {
+        while self.oldest < self.begun && self.since[self.entry_index(self.oldest)] == SETTLED {
             self.oldest += 1;
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use wb_model::socket::SocketSide;
 
 use super::{
-    Ended,
-    clock::{length, now_ns, sleep_until},
+    LoopEnd,
+    clock::{duration_ns, now_ns, sleep_until},
 };
 use crate::Stopper;
 
@@ -15,17 +15,17 @@ const CATCH_UP_NS: u64 = 100_000_000;
 
 /// Bursts of operations with a pause after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct BurstPace {
     /// Operations per burst; at least 1.
     pub burst: u32,
     /// Interval between the starts of bursts.
     pub interval: Duration,
 }
 
-impl Pace {
+impl BurstPace {
     /// The pace requested for one end.
     #[must_use]
-    pub fn of(side: &SocketSide) -> Option<Self> {
+    pub fn of_side(side: &SocketSide) -> Option<Self> {
         let interval = Duration::from_nanos(side.burst_interval.as_nanos());
         (side.burst > 0 && !interval.is_zero()).then_some(Self {
             burst: side.burst,
@@ -36,7 +36,7 @@ impl Pace {
 
 /// Pacing state of one run.
 #[derive(Debug)]
-pub(super) struct Pacer {
+pub(super) struct BurstPacer {
     burst: u64,
     interval: u64,
     left: u64,
@@ -44,13 +44,13 @@ pub(super) struct Pacer {
     waited: u64,
 }
 
-impl Pacer {
+impl BurstPacer {
     /// Starts the first burst now. Without a pace the burst never ends.
-    pub(super) fn begin(pace: Option<Pace>) -> Self {
+    pub(super) fn begin(pace: Option<BurstPace>) -> Self {
         let burst = pace.map_or(u64::MAX, |pace| pace.burst.max(1).into());
         Self {
             burst,
-            interval: pace.map_or(0, |pace| length(pace.interval)),
+            interval: pace.map_or(0, |pace| duration_ns(pace.interval)),
             left: burst,
             due: pace.map_or(0, |_| now_ns()),
             waited: 0,
@@ -59,7 +59,7 @@ impl Pacer {
 
     /// Waits if this operation was the last of its burst. A late burst starts at once; the delay is not made up for.
     #[inline]
-    pub(super) fn after_operation(&mut self, stop: &Stopper) -> Result<(), Ended> {
+    pub(super) fn after_operation(&mut self, stop: &Stopper) -> Result<(), LoopEnd> {
         self.left -= 1;
         if self.left > 0 {
             Ok(())
@@ -69,7 +69,7 @@ impl Pacer {
     }
 
     #[cold]
-    fn wait(&mut self, stop: &Stopper) -> Result<(), Ended> {
+    fn wait(&mut self, stop: &Stopper) -> Result<(), LoopEnd> {
         self.left = self.burst;
         let now = now_ns();
         self.due = (self.due + self.interval).max(now);
@@ -78,37 +78,41 @@ impl Pacer {
         }
         let goes_on = sleep_until(self.due, stop);
         self.waited += now_ns() - now;
-        if goes_on { Ok(()) } else { Err(Ended::Stopped) }
+        if goes_on {
+            Ok(())
+        } else {
+            Err(LoopEnd::Stopped)
+        }
     }
 
     /// Time spent waiting.
-    pub(super) fn waited(&self) -> Duration {
+    pub(super) fn time_waited(&self) -> Duration {
         Duration::from_nanos(self.waited)
     }
 }
 
 /// An absolute schedule: operation *k* is due at `start + k / rate`.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct OperationSchedule {
     start: u64,
     period: f64,
     /// Operations in the whole time; later ones are never due.
     count: u64,
 }
 
-impl Schedule {
+impl OperationSchedule {
     /// Starts a schedule of `rate` operations per second now. The end of `time` is excluded: R·T operations are due.
     pub(super) fn begin(rate: f64, time: Option<Duration>) -> Self {
         Self {
             start: now_ns(),
             period: 1e9 / rate,
-            count: time.map_or(u64::MAX, |time| operations(rate, time)),
+            count: time.map_or(u64::MAX, |time| operations_due(rate, time)),
         }
     }
 
     /// Due time of operation `k`, ns of CLOCK_MONOTONIC.
     #[inline]
-    pub(super) fn due(&self, k: u64) -> u64 {
+    pub(super) fn due_time(&self, k: u64) -> u64 {
         if k >= self.count {
             return u64::MAX;
         }
@@ -123,7 +127,7 @@ impl Schedule {
 
     /// The operation to continue with: `k`, or a later one if `k` is too late.
     pub(super) fn skip_to(&self, k: u64, now: u64) -> u64 {
-        if now.saturating_sub(self.due(k)) <= CATCH_UP_NS {
+        if now.saturating_sub(self.due_time(k)) <= CATCH_UP_NS {
             return k;
         }
         self.due_by(now).saturating_sub(1).max(k)
@@ -131,7 +135,7 @@ impl Schedule {
 }
 
 /// Operations at `rate` per second that are due before the end of `time`.
-fn operations(rate: f64, time: Duration) -> u64 {
+fn operations_due(rate: f64, time: Duration) -> u64 {
     let all = rate * time.as_secs_f64();
     // A product that is an integer except for rounding counts as an integer.
     let whole = all.round();
@@ -155,26 +159,29 @@ mod tests {
             (0.3, 1000, 1),
             (1e6 / 3.0, 3000, 1_000_000),
         ] {
-            let schedule = Schedule {
+            let schedule = OperationSchedule {
                 start: 1000,
-                ..Schedule::begin(rate, Some(Duration::from_millis(ms)))
+                ..OperationSchedule::begin(rate, Some(Duration::from_millis(ms)))
             };
-            assert!(schedule.due(count - 1) < 1000 + ms * 1_000_000, "{rate}");
-            assert_eq!(schedule.due(count), u64::MAX, "{rate}");
+            assert!(
+                schedule.due_time(count - 1) < 1000 + ms * 1_000_000,
+                "{rate}"
+            );
+            assert_eq!(schedule.due_time(count), u64::MAX, "{rate}");
             assert_eq!(schedule.due_by(u64::MAX / 2), count);
         }
     }
 
     #[test]
     fn a_schedule_is_absolute() {
-        let schedule = Schedule {
+        let schedule = OperationSchedule {
             start: 1000,
             period: 1e9 / 3.0,
             count: u64::MAX,
         };
-        assert_eq!(schedule.due(0), 1000);
-        assert_eq!(schedule.due(3), 1_000_001_000);
-        assert_eq!(schedule.due(3_000_000), 1_000_000_000_001_000);
+        assert_eq!(schedule.due_time(0), 1000);
+        assert_eq!(schedule.due_time(3), 1_000_001_000);
+        assert_eq!(schedule.due_time(3_000_000), 1_000_000_000_001_000);
         assert_eq!(schedule.due_by(1000), 1);
         assert_eq!(schedule.due_by(333_333_000), 1);
         assert_eq!(schedule.due_by(333_335_000), 2);
@@ -186,18 +193,18 @@ mod tests {
     #[test]
     fn a_burst_goes_without_a_pause() {
         let stop = Stopper::new();
-        let mut pacer = Pacer::begin(Some(Pace {
+        let mut pacer = BurstPacer::begin(Some(BurstPace {
             burst: 3,
             interval: Duration::from_secs(3600),
         }));
         for _ in 0..2 {
             assert!(pacer.after_operation(&stop).is_ok());
         }
-        assert_eq!(pacer.waited(), Duration::ZERO);
+        assert_eq!(pacer.time_waited(), Duration::ZERO);
         // The third would wait for an hour.
         stop.stop();
         assert!(pacer.after_operation(&stop).is_err());
-        let mut pacer = Pacer::begin(Some(Pace {
+        let mut pacer = BurstPacer::begin(Some(BurstPace {
             burst: 1,
             interval: Duration::from_nanos(1),
         }));

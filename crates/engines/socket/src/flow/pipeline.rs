@@ -14,12 +14,12 @@ use rustix::{
 };
 
 use super::{
-    Ended, Run, Tally,
-    buffers::Ring,
-    clock::{length, now_ns, sleep_exactly, timespec},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::BufferRing,
+    clock::{duration_ns, now_ns, sleep_exactly, to_timespec},
     messages::send_one,
-    outstanding::Outstanding,
-    pace::{Pacer, Schedule},
+    outstanding::OutstandingRequests,
+    pace::{BurstPacer, OperationSchedule},
     request::{RequestPlan, number_of, write_number},
 };
 
@@ -34,13 +34,13 @@ const OVERTAKEN_MOST: u64 = 1 << 22;
 /// One run of overlapping requests.
 pub(super) struct Pipeline<'a> {
     plan: &'a RequestPlan,
-    requests: &'a mut Ring,
-    responses: &'a mut Ring,
+    requests: &'a mut BufferRing,
+    responses: &'a mut BufferRing,
     fd: BorrowedFd<'a>,
     to: Option<SocketAddr>,
     /// Start time of each request in flight; with a rate, its due time.
-    book: Outstanding,
-    schedule: Option<Schedule>,
+    book: OutstandingRequests,
+    schedule: Option<OperationSchedule>,
     timeout: Option<u64>,
     /// Start time of the next request, before any of it is sent.
     begins: u64,
@@ -57,22 +57,22 @@ pub(super) struct Pipeline<'a> {
 impl<'a> Pipeline<'a> {
     pub(super) fn new(
         plan: &'a RequestPlan,
-        requests: &'a mut Ring,
-        responses: &'a mut Ring,
+        requests: &'a mut BufferRing,
+        responses: &'a mut BufferRing,
         fd: BorrowedFd<'a>,
         to: Option<SocketAddr>,
     ) -> Self {
-        let schedule = (plan.rate).map(|rate| Schedule::begin(rate, plan.time));
+        let schedule = (plan.rate).map(|rate| OperationSchedule::begin(rate, plan.time));
         if schedule.is_some() {
             sleep_exactly();
         }
         Self {
-            book: Outstanding::new(match plan.rate {
+            book: OutstandingRequests::new(match plan.rate {
                 Some(rate) => ((rate * OVERTAKEN_S) as u64).clamp(OVERTAKEN, OVERTAKEN_MOST),
                 None => OVERTAKEN.max(8 * (u64::from(plan.first_burst) + 1)),
             }),
             schedule,
-            timeout: plan.timeout.filter(|_| plan.datagrams).map(length),
+            timeout: plan.timeout.filter(|_| plan.datagrams).map(duration_ns),
             plan,
             requests,
             responses,
@@ -86,35 +86,35 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    pub(super) fn run(mut self, run: &mut Run<'_>) -> Tally {
-        let mut tally = run.tally(self.plan.pace, |run, tally, pacer| {
-            self.turn(run, tally, pacer)
+    pub(super) fn run(mut self, run: &mut LoopContext<'_>) -> LoopTally {
+        let mut tally = run.run_loop(self.plan.pace, |run, tally, pacer| {
+            self.take_turn(run, tally, pacer)
         });
         tally.given_up = self.book.given_up();
         let due_and_not_sent = self.schedule.as_ref().map_or(0, |schedule| {
-            let most = self.limit().saturating_add(tally.given_up);
+            let most = self.next_deadline().saturating_add(tally.given_up);
             let due = schedule.due_by(now_ns()).min(most);
-            due.saturating_sub(self.book.begun())
+            due.saturating_sub(self.book.begun_requests())
         });
         tally.unanswered = self.book.under_way() + due_and_not_sent;
         tally
     }
 
-    fn limit(&self) -> u64 {
+    fn next_deadline(&self) -> u64 {
         self.plan.limit.unwrap_or(u64::MAX)
     }
 
-    fn turn(
+    fn take_turn(
         &mut self,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
-        while tally.transactions < self.limit() {
-            run.stop.check()?;
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
+        while tally.transactions < self.next_deadline() {
+            run.stop.check_stopped()?;
             self.send_all(tally)?;
             let before = tally.transactions;
-            self.take(run, tally)?;
+            self.receive_answer(run, tally)?;
             if tally.transactions > before {
                 pacer.after_operation(run.stop)?;
             }
@@ -124,7 +124,7 @@ impl<'a> Pipeline<'a> {
 
     /// Returns true if enough requests were sent for the limit, not counting those given up.
     fn all_begun(&self) -> bool {
-        self.book.begun() - self.book.given_up() >= self.limit()
+        self.book.begun_requests() - self.book.given_up() >= self.next_deadline()
     }
 
     /// Returns true if the next request may begin.
@@ -136,13 +136,13 @@ impl<'a> Pipeline<'a> {
             return false;
         }
         match &self.schedule {
-            Some(schedule) => schedule.due(self.book.begun()) <= now_ns(),
+            Some(schedule) => schedule.due_time(self.book.begun_requests()) <= now_ns(),
             None => self.book.under_way() <= u64::from(self.plan.first_burst),
         }
     }
 
     /// Sends due requests until there is no buffer space.
-    fn send_all(&mut self, tally: &mut Tally) -> Result<(), Ended> {
+    fn send_all(&mut self, tally: &mut LoopTally) -> Result<(), LoopEnd> {
         self.blocked = false;
         let mut left = AT_ONCE;
         while left > 0 && self.may_send() {
@@ -156,7 +156,7 @@ impl<'a> Pipeline<'a> {
                     tally.bytes_sent += n as u64;
                     tally.send_calls += 1;
                     if self.part == 0 {
-                        self.book.begin(self.begins);
+                        self.book.begin_next(self.begins);
                     }
                     self.part += n;
                 }
@@ -181,9 +181,9 @@ impl<'a> Pipeline<'a> {
     }
 
     fn begin_request(&mut self) {
-        let number = self.book.begun();
+        let number = self.book.begun_requests();
         self.begins = match &self.schedule {
-            Some(schedule) => schedule.due(number),
+            Some(schedule) => schedule.due_time(number),
             None => now_ns(),
         };
         if self.plan.datagrams {
@@ -192,7 +192,11 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Waits for an answer, or until the next request may begin, and receives the answer.
-    fn take(&mut self, run: &mut Run<'_>, tally: &mut Tally) -> Result<(), Ended> {
+    fn receive_answer(
+        &mut self,
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+    ) -> Result<(), LoopEnd> {
         // If only an answer can arrive, the receive call itself waits. Otherwise poll for both events, so that an
         // answer never delays a request.
         let mut flags = RecvFlags::empty();
@@ -205,13 +209,13 @@ impl<'a> Pipeline<'a> {
         }
         let into = &mut self.responses.current_mut()[self.got..];
         match recv(self.fd, into, flags) {
-            Ok((0, _)) if !self.plan.datagrams => Err(Ended::Eof),
+            Ok((0, _)) if !self.plan.datagrams => Err(LoopEnd::Eof),
             Ok((n, _)) => {
                 tally.bytes_received += n as u64;
                 tally.receive_calls += 1;
                 self.got += n;
                 if self.plan.datagrams || self.got == self.responses.size() {
-                    self.answered(run, tally);
+                    self.complete_request(run, tally);
                 }
                 Ok(())
             }
@@ -226,7 +230,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Sleeps until data arrives (returns true), buffer space is free, or something is due.
-    fn wait(&self) -> Result<bool, Ended> {
+    fn wait(&self) -> Result<bool, LoopEnd> {
         let mut events = PollFlags::IN;
         if self.blocked {
             events |= PollFlags::OUT;
@@ -236,12 +240,12 @@ impl<'a> Pipeline<'a> {
             && !self.blocked
             && !self.all_begun()
         {
-            until = schedule.due(self.book.begun());
+            until = schedule.due_time(self.book.begun_requests());
         }
-        if let (Some(timeout), Some(oldest)) = (self.timeout, self.book.oldest()) {
+        if let (Some(timeout), Some(oldest)) = (self.timeout, self.book.oldest_start()) {
             until = until.min(oldest.saturating_add(timeout));
         }
-        let left = timespec(until.saturating_sub(if until < u64::MAX { now_ns() } else { 0 }));
+        let left = to_timespec(until.saturating_sub(if until < u64::MAX { now_ns() } else { 0 }));
         let mut fds = [PollFd::from_borrowed_fd(self.fd, events)];
         match poll(&mut fds, (until < u64::MAX).then_some(&left)) {
             Ok(_) => Ok(fds[0]
@@ -260,29 +264,29 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Completes a request after its whole response has arrived.
-    fn answered(&mut self, run: &mut Run<'_>, tally: &mut Tally) {
+    fn complete_request(&mut self, run: &mut LoopContext<'_>, tally: &mut LoopTally) {
         let size = self.got;
         self.got = 0;
-        let Some(since) = self.settle(size, tally) else {
+        let Some(since) = self.match_answer(size, tally) else {
             return;
         };
         self.responses.advance();
-        run.transacted(tally, (self.requests.size() + size) as u64, Some(since));
+        run.count_transaction(tally, (self.requests.size() + size) as u64, Some(since));
         self.give_up_if_late();
     }
 
     /// Start time of the request that this message answers. `None` if the request was answered or given up before, or
     /// if the message is not an answer.
     #[inline]
-    fn settle(&mut self, size: usize, tally: &mut Tally) -> Option<u64> {
+    fn match_answer(&mut self, size: usize, tally: &mut LoopTally) -> Option<u64> {
         if !self.plan.datagrams {
             return self.book.answer_oldest();
         }
         let number = number_of(&self.responses.current()[..size]);
         // In an answer of random bytes, a number that was never sent is a coincidence.
-        if let Some(number) = number.filter(|number| *number < self.book.begun()) {
+        if let Some(number) = number.filter(|number| *number < self.book.begun_requests()) {
             self.gives_numbers = true;
-            return self.book.answer(number);
+            return self.book.take_start(number);
         }
         if self.gives_numbers {
             return None;

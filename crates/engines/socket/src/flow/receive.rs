@@ -14,8 +14,8 @@ use rustix::{
 use wb_model::socket::ReceiveBy;
 
 use super::{
-    Ended, Run, Tally,
-    buffers::{BufferPlan, Ring},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::{BufferPlan, BufferRing},
 };
 
 /// A stream to receive.
@@ -31,18 +31,18 @@ pub struct ReceivePlan {
 
 /// Receives streams.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct StreamReceiver {
     method: ReceiveMethod,
     limit: Option<u64>,
 }
 
 #[derive(Debug)]
 enum ReceiveMethod {
-    Recv(Ring, RecvFlags),
-    Splice(Drain),
+    Recv(BufferRing, RecvFlags),
+    Splice(SpliceDrain),
 }
 
-impl Receiver {
+impl StreamReceiver {
     /// Allocates the receive buffers.
     ///
     /// # Errors
@@ -55,11 +55,15 @@ impl Receiver {
             ));
         }
         let method = match plan.by {
-            ReceiveBy::Copy => ReceiveMethod::Recv(Ring::empty(&plan.buffers)?, RecvFlags::empty()),
-            ReceiveBy::Discard => {
-                ReceiveMethod::Recv(Ring::empty(&plan.buffers)?, RecvFlags::TRUNC)
+            ReceiveBy::Copy => {
+                ReceiveMethod::Recv(BufferRing::empty(&plan.buffers)?, RecvFlags::empty())
             }
-            ReceiveBy::Splice => ReceiveMethod::Splice(Drain::new(plan.buffers.size as usize)?),
+            ReceiveBy::Discard => {
+                ReceiveMethod::Recv(BufferRing::empty(&plan.buffers)?, RecvFlags::TRUNC)
+            }
+            ReceiveBy::Splice => {
+                ReceiveMethod::Splice(SpliceDrain::new(plan.buffers.size as usize)?)
+            }
         };
         Ok(Self {
             method,
@@ -68,32 +72,34 @@ impl Receiver {
     }
 
     /// Receives until the stream ends, until the limit, or until stopped.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut LoopContext<'_>) -> LoopTally {
         match &mut self.method {
-            ReceiveMethod::Recv(ring, flags) => stream(run, self.limit, || {
+            ReceiveMethod::Recv(ring, flags) => receive_stream(run, self.limit, || {
                 let got = recv(fd, ring.current_mut(), *flags);
                 ring.advance();
                 got.map(|(_, bytes)| bytes)
             }),
-            ReceiveMethod::Splice(drain) => stream(run, self.limit, || drain.once(fd)),
+            ReceiveMethod::Splice(drain) => {
+                receive_stream(run, self.limit, || drain.splice_once(fd))
+            }
         }
     }
 }
 
 #[inline]
-fn stream(
-    run: &mut Run<'_>,
+fn receive_stream(
+    run: &mut LoopContext<'_>,
     limit: Option<u64>,
     mut once: impl FnMut() -> rustix::io::Result<usize>,
-) -> Tally {
-    run.tally(None, |run, tally, _| {
+) -> LoopTally {
+    run.run_loop(None, |run, tally, _| {
         loop {
-            let from = run.begin()?;
+            let from = run.begin_operation()?;
             if tally.bytes_received >= limit.unwrap_or(u64::MAX) {
                 return Ok(());
             }
             let got = match once() {
-                Ok(0) => return Err(Ended::Eof),
+                Ok(0) => return Err(LoopEnd::Eof),
                 Ok(got) => got as u64,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
@@ -101,21 +107,21 @@ fn stream(
             tally.bytes_received += got;
             tally.receive_calls += 1;
             run.counters.add(1, got);
-            run.record(from);
+            run.record_operation(from);
         }
     })
 }
 
 /// Splices from a socket through a pipe to the null device: pages change hands, bytes are not copied.
 #[derive(Debug)]
-struct Drain {
+struct SpliceDrain {
     out: OwnedFd,
     into: OwnedFd,
     null: File,
     size: usize,
 }
 
-impl Drain {
+impl SpliceDrain {
     fn new(size: usize) -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
         // Size of a receive if the user's limit allows; otherwise each call moves less.
@@ -130,7 +136,7 @@ impl Drain {
     }
 
     #[inline]
-    fn once(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+    fn splice_once(&mut self, fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
         let got = splice(fd, None, &self.into, None, self.size, SpliceFlags::MOVE)?;
         let mut left = got;
         while left > 0 {

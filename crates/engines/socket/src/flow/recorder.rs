@@ -9,28 +9,28 @@ use wb_measure::Histogram;
 
 /// The loop's side: records times.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct TimeRecorder {
     all: Histogram,
     /// Times recorded while an observer held the interval.
     missed: Histogram,
-    meter: Arc<Meter>,
+    meter: Arc<TimeMeter>,
 }
 
 /// The observer's side.
 #[derive(Debug)]
-pub struct Meter {
+pub struct TimeMeter {
     paused: AtomicBool,
     interval: Option<Mutex<Histogram>>,
 }
 
-impl Recorder {
+impl TimeRecorder {
     /// Creates a recorder. With `intervals`, times are also kept per interval.
     #[must_use]
     pub fn new(intervals: bool) -> Self {
         Self {
             all: Histogram::new(),
             missed: Histogram::new(),
-            meter: Arc::new(Meter {
+            meter: Arc::new(TimeMeter {
                 paused: AtomicBool::new(false),
                 interval: intervals.then(Mutex::default),
             }),
@@ -39,7 +39,7 @@ impl Recorder {
 
     /// The observer's side.
     #[must_use]
-    pub fn meter(&self) -> Arc<Meter> {
+    pub fn meter(&self) -> Arc<TimeMeter> {
         Arc::clone(&self.meter)
     }
 
@@ -72,7 +72,7 @@ impl Recorder {
     }
 }
 
-impl Meter {
+impl TimeMeter {
     /// Suspends recording.
     pub fn pause(&self) {
         self.paused.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Meter {
 
     /// Takes the times recorded since the last call; empty without intervals.
     #[must_use]
-    pub fn take(&self) -> Histogram {
+    pub fn take_interval(&self) -> Histogram {
         let mut fresh = Histogram::new();
         if let Some(interval) = &self.interval {
             let mut interval = interval.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,32 +101,32 @@ mod tests {
 
     #[test]
     fn intervals_add_up_to_all() {
-        let mut recorder = Recorder::new(true);
+        let mut recorder = TimeRecorder::new(true);
         let meter = recorder.meter();
         meter.pause();
         recorder.record(1);
         meter.resume();
         recorder.record(10);
         recorder.record(20);
-        assert_eq!(meter.take().count(), 2);
+        assert_eq!(meter.take_interval().count(), 2);
         {
             let held = meter.interval.as_ref().unwrap().lock().unwrap();
             recorder.record(30);
             assert_eq!(held.count(), 0);
         }
         recorder.record(40);
-        let last = meter.take();
+        let last = meter.take_interval();
         assert_eq!((last.count(), last.sum()), (2, 70));
-        assert_eq!(meter.take().count(), 0);
+        assert_eq!(meter.take_interval().count(), 0);
         let all = recorder.histogram();
         assert_eq!((all.count(), all.sum()), (4, 100));
     }
 
     #[test]
     fn without_intervals_there_is_only_the_whole() {
-        let mut recorder = Recorder::new(false);
+        let mut recorder = TimeRecorder::new(false);
         recorder.record(5);
-        assert_eq!(recorder.meter().take().count(), 0);
+        assert_eq!(recorder.meter().take_interval().count(), 0);
         assert_eq!(recorder.histogram().count(), 1);
     }
 }

@@ -8,11 +8,11 @@ use rustix::{
 };
 
 use super::{
-    Ended, Run, Tally,
-    buffers::{BufferPlan, Ring},
-    clock::{length, now_ns, timespec},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::{BufferPlan, BufferRing},
+    clock::{duration_ns, now_ns, to_timespec},
     messages::{receive_whole, send_one, send_whole},
-    pace::{Pace, Pacer},
+    pace::{BurstPace, BurstPacer},
     pipeline::Pipeline,
 };
 
@@ -37,7 +37,7 @@ pub struct RequestPlan {
     /// Length of the schedule; `None` is unlimited.
     pub time: Option<Duration>,
     /// Bursts and pauses.
-    pub pace: Option<Pace>,
+    pub pace: Option<BurstPace>,
     /// Poll for answers instead of sleeping.
     pub spin: bool,
     /// Use datagrams instead of a stream.
@@ -52,8 +52,8 @@ pub struct RequestPlan {
 #[derive(Debug)]
 pub struct Requester {
     plan: RequestPlan,
-    requests: Ring,
-    responses: Ring,
+    requests: BufferRing,
+    responses: BufferRing,
 }
 
 impl Requester {
@@ -69,39 +69,44 @@ impl Requester {
             ));
         }
         Ok(Self {
-            requests: Ring::new(&plan.request)?,
-            responses: Ring::empty(&plan.response)?,
+            requests: BufferRing::new(&plan.request)?,
+            responses: BufferRing::empty(&plan.response)?,
             plan: plan.clone(),
         })
     }
 
     /// Runs until stopped or until the limit. The destination is `to`, or the peer of a connected socket.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, to: Option<SocketAddr>, run: &mut Run<'_>) -> Tally {
+    pub fn run(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<SocketAddr>,
+        run: &mut LoopContext<'_>,
+    ) -> LoopTally {
         if self.plan.first_burst > 0 || self.plan.rate.is_some() {
             let (requests, responses) = (&mut self.requests, &mut self.responses);
             return Pipeline::new(&self.plan, requests, responses, fd, to).run(run);
         }
-        run.tally(self.plan.pace, |run, tally, pacer| {
+        run.run_loop(self.plan.pace, |run, tally, pacer| {
             if self.plan.datagrams {
-                self.datagrams(fd, to.as_ref(), run, tally, pacer)
+                self.request_by_datagrams(fd, to.as_ref(), run, tally, pacer)
             } else {
-                self.stream(fd, run, tally, pacer)
+                self.request_over_stream(fd, run, tally, pacer)
             }
         })
     }
 
     /// One request at a time over a stream.
-    fn stream(
+    fn request_over_stream(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
         while tally.transactions < limit {
-            let from = run.begin()?;
+            let from = run.begin_operation()?;
             tally.unanswered = 1;
             tally.send_calls += send_whole(fd, self.requests.current(), run.stop)?;
             tally.bytes_sent += asked;
@@ -109,7 +114,7 @@ impl Requester {
             tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
             tally.bytes_received += given;
             tally.unanswered = 0;
-            run.transacted(tally, asked + given, from);
+            run.count_transaction(tally, asked + given, from);
             self.requests.advance();
             self.responses.advance();
             if tally.transactions < limit {
@@ -120,20 +125,20 @@ impl Requester {
     }
 
     /// One request at a time by datagrams, some of which may be lost.
-    fn datagrams(
+    fn request_by_datagrams(
         &mut self,
         fd: BorrowedFd<'_>,
         to: Option<&SocketAddr>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let asked = self.requests.size() as u64;
-        let timeout = self.plan.timeout.map(length);
+        let timeout = self.plan.timeout.map(duration_ns);
         let mut number = 0;
         while tally.transactions < limit {
-            run.stop.check()?;
+            run.stop.check_stopped()?;
             let from = (run.recorder.is_some() || timeout.is_some()).then(now_ns);
             number += 1;
             // A number prevents a late or repeated answer from being taken for this request's answer.
@@ -157,7 +162,7 @@ impl Requester {
                 continue;
             };
             tally.unanswered = 0;
-            run.transacted(tally, asked + given, from);
+            run.count_transaction(tally, asked + given, from);
             self.requests.advance();
             self.responses.advance();
             if tally.transactions < limit {
@@ -174,9 +179,9 @@ impl Requester {
         fd: BorrowedFd<'_>,
         number: u64,
         until: Option<u64>,
-        run: &Run<'_>,
-        tally: &mut Tally,
-    ) -> Result<Option<u64>, Ended> {
+        run: &LoopContext<'_>,
+        tally: &mut LoopTally,
+    ) -> Result<Option<u64>, LoopEnd> {
         let waits = self.plan.spin || until.is_some();
         let flags = if waits {
             RecvFlags::DONTWAIT
@@ -186,9 +191,9 @@ impl Requester {
         loop {
             if let Some(until) = until
                 && !self.plan.spin
-                && !readable(fd, until)?
+                && !wait_readable(fd, until)?
             {
-                run.stop.check()?;
+                run.stop.check_stopped()?;
                 if now_ns() >= until {
                     return Ok(None);
                 }
@@ -206,7 +211,7 @@ impl Requester {
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {
-                    run.stop.check()?;
+                    run.stop.check_stopped()?;
                     if until.is_some_and(|until| now_ns() >= until) {
                         return Ok(None);
                     }
@@ -222,7 +227,11 @@ impl Requester {
     ///
     /// # Errors
     /// Returns the reason if it was not completed.
-    pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
+    pub fn exchange_once(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut LoopContext<'_>,
+    ) -> Result<(), LoopEnd> {
         send_whole(fd, self.requests.current(), run.stop)?;
         receive_whole(fd, self.responses.current_mut(), self.plan.spin, run.stop)?;
         self.requests.advance();
@@ -232,10 +241,10 @@ impl Requester {
 }
 
 /// Sleeps until a datagram or an error is pending (returns true), until a time, or until a signal.
-fn readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, Ended> {
+fn wait_readable(fd: BorrowedFd<'_>, until: u64) -> Result<bool, LoopEnd> {
     use rustix::event::{PollFd, PollFlags, poll};
 
-    let left = timespec(until.saturating_sub(now_ns()));
+    let left = to_timespec(until.saturating_sub(now_ns()));
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     match poll(&mut fds, Some(&left)) {
         Ok(ready) => Ok(ready > 0),

@@ -8,10 +8,10 @@ use rustix::{
 };
 
 use super::{
-    Ended, Run, Tally,
-    buffers::{BufferPlan, Ring},
-    messages::{Answers, await_first, is_passing, receive_whole, send_whole},
-    pace::{Pace, Pacer},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::{BufferPlan, BufferRing},
+    messages::{AnsweringSocket, await_first, is_passing, receive_whole, send_whole},
+    pace::{BurstPace, BurstPacer},
     request::give_number_back,
 };
 
@@ -33,16 +33,16 @@ pub struct RespondPlan {
     /// Transactions that end the run.
     pub limit: Option<u64>,
     /// Bursts and pauses.
-    pub pace: Option<Pace>,
+    pub pace: Option<BurstPace>,
 }
 
 /// Answers requests.
 #[derive(Debug)]
 pub struct Responder {
     plan: RespondPlan,
-    requests: Ring,
-    responses: Ring,
-    answers: Option<Answers>,
+    requests: BufferRing,
+    responses: BufferRing,
+    answers: Option<AnsweringSocket>,
     /// Source of the last datagram.
     source: Option<SocketAddrAny>,
 }
@@ -60,36 +60,37 @@ impl Responder {
             ));
         }
         Ok(Self {
-            requests: Ring::empty(&plan.request)?,
-            responses: Ring::new(&plan.response)?,
-            answers: (plan.packet_info && plan.datagrams && !plan.connect).then(Answers::new),
+            requests: BufferRing::empty(&plan.request)?,
+            responses: BufferRing::new(&plan.response)?,
+            answers: (plan.packet_info && plan.datagrams && !plan.connect)
+                .then(AnsweringSocket::new),
             source: None,
             plan: plan.clone(),
         })
     }
 
     /// Answers requests until the stream ends or an empty datagram arrives, until the limit, or until stopped.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
-        run.tally(self.plan.pace, |run, tally, pacer| {
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut LoopContext<'_>) -> LoopTally {
+        run.run_loop(self.plan.pace, |run, tally, pacer| {
             if self.plan.datagrams {
-                self.datagrams(fd, run, tally, pacer)
+                self.respond_by_datagrams(fd, run, tally, pacer)
             } else {
-                self.stream(fd, run, tally, pacer)
+                self.respond_over_stream(fd, run, tally, pacer)
             }
         })
     }
 
-    fn stream(
+    fn respond_over_stream(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let (asked, given) = (self.requests.size() as u64, self.responses.size() as u64);
         while tally.transactions < limit {
-            let from = run.begin()?;
+            let from = run.begin_operation()?;
             let into = self.requests.current_mut();
             tally.receive_calls += receive_whole(fd, into, self.plan.spin, run.stop)?;
             tally.bytes_received += asked;
@@ -104,19 +105,25 @@ impl Responder {
     }
 
     #[inline]
-    fn count(&mut self, run: &mut Run<'_>, tally: &mut Tally, bytes: u64, from: Option<u64>) {
-        run.transacted(tally, bytes, from);
+    fn count(
+        &mut self,
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        bytes: u64,
+        from: Option<u64>,
+    ) {
+        run.count_transaction(tally, bytes, from);
         self.requests.advance();
         self.responses.advance();
     }
 
-    fn datagrams(
+    fn respond_by_datagrams(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &mut Run<'_>,
-        tally: &mut Tally,
-        pacer: &mut Pacer,
-    ) -> Result<(), Ended> {
+        run: &mut LoopContext<'_>,
+        tally: &mut LoopTally,
+        pacer: &mut BurstPacer,
+    ) -> Result<(), LoopEnd> {
         tally.peer = await_first(fd, self.plan.spin, run.stop)?;
         tally.began = Some(Instant::now());
         if self.plan.connect
@@ -127,9 +134,9 @@ impl Responder {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         let given = self.responses.size() as u64;
         while tally.transactions < limit {
-            let from = run.begin()?;
+            let from = run.begin_operation()?;
             let got = match self.receive(fd) {
-                Ok(0) => return Err(Ended::Eof),
+                Ok(0) => return Err(LoopEnd::Eof),
                 Ok(got) => got,
                 Err(Errno::INTR | Errno::AGAIN) => {
                     std::hint::spin_loop();
@@ -144,7 +151,7 @@ impl Responder {
                 &self.requests.current()[..got],
                 self.responses.current_mut(),
             );
-            if !self.answer(fd, run, tally)? {
+            if !self.answer_last(fd, run, tally)? {
                 continue;
             }
             tally.send_calls += 1;
@@ -175,12 +182,12 @@ impl Responder {
 
     /// Answers the last request. Returns false if there was no buffer space.
     #[inline]
-    fn answer(
+    fn answer_last(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &Run<'_>,
-        tally: &mut Tally,
-    ) -> Result<bool, Ended> {
+        run: &LoopContext<'_>,
+        tally: &mut LoopTally,
+    ) -> Result<bool, LoopEnd> {
         let bytes = self.responses.current();
         loop {
             let sent = match (&mut self.answers, &self.source) {
@@ -192,7 +199,7 @@ impl Responder {
             };
             match sent {
                 Ok(_) => return Ok(true),
-                Err(Errno::INTR) if run.stop.stopped() => return Err(Ended::Stopped),
+                Err(Errno::INTR) if run.stop.is_stopped() => return Err(LoopEnd::Stopped),
                 Err(Errno::INTR) => {}
                 Err(Errno::NOBUFS | Errno::NOMEM) => {
                     tally.failed_sends += 1;
@@ -210,7 +217,11 @@ impl Responder {
     ///
     /// # Errors
     /// Returns the reason if it was not completed.
-    pub fn exchange(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Result<(), Ended> {
+    pub fn exchange_once(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        run: &mut LoopContext<'_>,
+    ) -> Result<(), LoopEnd> {
         receive_whole(fd, self.requests.current_mut(), self.plan.spin, run.stop)?;
         send_whole(fd, self.responses.current(), run.stop)?;
         self.requests.advance();

@@ -9,12 +9,12 @@ use rustix::{
 use wb_model::socket::SendBy;
 
 use super::{
-    Ended, Run, Tally,
-    buffers::{BufferPlan, Ring},
-    pace::Pace,
-    sendfile::Source,
-    uring::Uring,
-    zerocopy::{self, Completions},
+    LoopContext, LoopEnd, LoopTally,
+    buffers::{BufferPlan, BufferRing},
+    pace::BurstPace,
+    sendfile::FileSource,
+    uring::UringSender,
+    zerocopy::{self, ZeroCopyCompletions},
 };
 use crate::Stopper;
 
@@ -28,27 +28,27 @@ pub struct SendPlan {
     /// Bytes that end the stream, exactly. (netperf rounds up to whole sends.)
     pub limit: Option<u64>,
     /// Bursts and pauses.
-    pub pace: Option<Pace>,
+    pub pace: Option<BurstPace>,
 }
 
 /// Sends streams.
 #[derive(Debug)]
-pub struct Sender {
+pub struct BufferSender {
     method: SendMethod,
     limit: Option<u64>,
-    pace: Option<Pace>,
+    pace: Option<BurstPace>,
 }
 
 #[derive(Debug)]
 enum SendMethod {
-    Copy(Ring),
-    Write(Ring),
-    File(Source),
-    Zerocopy(Ring, Completions),
-    Uring(Box<Uring>),
+    Copy(BufferRing),
+    Write(BufferRing),
+    File(FileSource),
+    Zerocopy(BufferRing, ZeroCopyCompletions),
+    Uring(Box<UringSender>),
 }
 
-impl Sender {
+impl BufferSender {
     /// Allocates and fills the buffers.
     ///
     /// # Errors
@@ -62,13 +62,14 @@ impl Sender {
             ));
         }
         let method = match plan.by {
-            SendBy::Copy => SendMethod::Copy(Ring::new(&plan.buffers)?),
-            SendBy::Write => SendMethod::Write(Ring::new(&plan.buffers)?),
-            SendBy::Sendfile => SendMethod::File(Source::new(&plan.buffers)?),
-            SendBy::Zerocopy => {
-                SendMethod::Zerocopy(Ring::new(&plan.buffers)?, Completions::default())
-            }
-            SendBy::Uring => SendMethod::Uring(Box::new(Uring::new(&plan.buffers)?)),
+            SendBy::Copy => SendMethod::Copy(BufferRing::new(&plan.buffers)?),
+            SendBy::Write => SendMethod::Write(BufferRing::new(&plan.buffers)?),
+            SendBy::Sendfile => SendMethod::File(FileSource::new(&plan.buffers)?),
+            SendBy::Zerocopy => SendMethod::Zerocopy(
+                BufferRing::new(&plan.buffers)?,
+                ZeroCopyCompletions::default(),
+            ),
+            SendBy::Uring => SendMethod::Uring(Box::new(UringSender::new(&plan.buffers)?)),
         };
         Ok(Self {
             method,
@@ -78,27 +79,31 @@ impl Sender {
     }
 
     /// Sends until stopped or until the limit. The sent part of a buffer counts.
-    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut Run<'_>) -> Tally {
+    pub fn run(&mut self, fd: BorrowedFd<'_>, run: &mut LoopContext<'_>) -> LoopTally {
         let (limit, pace) = (self.limit, self.pace);
         match &mut self.method {
-            SendMethod::Copy(ring) => stream(run, limit, pace, |most| {
-                let sent = send(fd, shortened(ring.current(), most), SendFlags::NOSIGNAL);
+            SendMethod::Copy(ring) => send_stream(run, limit, pace, |most| {
+                let sent = send(fd, shorten(ring.current(), most), SendFlags::NOSIGNAL);
                 ring.advance();
                 sent
             }),
-            SendMethod::Write(ring) => stream(run, limit, pace, |most| {
-                let sent = rustix::io::write(fd, shortened(ring.current(), most));
+            SendMethod::Write(ring) => send_stream(run, limit, pace, |most| {
+                let sent = rustix::io::write(fd, shorten(ring.current(), most));
                 ring.advance();
                 sent
             }),
-            SendMethod::File(source) => stream(run, limit, pace, |most| source.send(fd, most)),
+            SendMethod::File(source) => send_stream(run, limit, pace, |most| source.send(fd, most)),
             SendMethod::Zerocopy(ring, completions) => {
-                *completions = match Completions::begin(fd) {
+                *completions = match ZeroCopyCompletions::begin(fd) {
                     Ok(fresh) => fresh,
-                    Err(error) => return Tally::failed(error),
+                    Err(error) => return LoopTally::from_error(error),
                 };
-                stream(run, limit, pace, |most| {
-                    match send(fd, shortened(ring.current(), most), zerocopy::flags()) {
+                send_stream(run, limit, pace, |most| {
+                    match send(
+                        fd,
+                        shorten(ring.current(), most),
+                        zerocopy::zero_copy_flags(),
+                    ) {
                         Ok(sent) => {
                             completions.after_sends(fd, 1);
                             ring.advance();
@@ -109,23 +114,30 @@ impl Sender {
                     }
                 })
             }
-            SendMethod::Uring(uring) => uring.stream(fd, run, limit, pace),
+            SendMethod::Uring(uring) => uring.send_stream(fd, run, limit, pace),
         }
     }
 
     /// Waits until the kernel has released all buffers of zero-copy sends, and counts which sends were copied. Other
     /// methods do not wait. Call it after the last `run` on a socket, before closing it. `stop` ends the wait; the
     /// remaining sends are then not counted.
-    pub fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
+    pub fn wait_for_completions(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        stop: &Stopper,
+        tally: &mut LoopTally,
+    ) {
         match &mut self.method {
-            SendMethod::Zerocopy(_, completions) => completions.settle(fd, stop, tally),
-            SendMethod::Uring(uring) => uring.settle(stop, tally),
+            SendMethod::Zerocopy(_, completions) => {
+                completions.wait_for_completions(fd, stop, tally)
+            }
+            SendMethod::Uring(uring) => uring.wait_for_buffers(stop, tally),
             SendMethod::Copy(_) | SendMethod::Write(_) | SendMethod::File(_) => {}
         }
     }
 }
 
-impl Drop for Sender {
+impl Drop for BufferSender {
     fn drop(&mut self) {
         if let SendMethod::Zerocopy(ring, completions) = &mut self.method
             && completions.pending() > 0
@@ -135,32 +147,32 @@ impl Drop for Sender {
     }
 }
 
-impl Tally {
-    pub(super) fn failed(error: io::Error) -> Self {
+impl LoopTally {
+    pub(super) fn from_error(error: io::Error) -> Self {
         Self {
-            ended: Ended::Failed(error),
+            ended: LoopEnd::Failed(error),
             ..Self::default()
         }
     }
 }
 
 #[inline]
-fn shortened(buffer: &[u8], most: u64) -> &[u8] {
+fn shorten(buffer: &[u8], most: u64) -> &[u8] {
     &buffer[..(buffer.len() as u64).min(most) as usize]
 }
 
 /// The loop of all methods with one call per send. `once` sends at most the given number of bytes.
 #[inline]
-fn stream(
-    run: &mut Run<'_>,
+fn send_stream(
+    run: &mut LoopContext<'_>,
     limit: Option<u64>,
-    pace: Option<Pace>,
+    pace: Option<BurstPace>,
     mut once: impl FnMut(u64) -> rustix::io::Result<usize>,
-) -> Tally {
-    run.tally(pace, |run, tally, pacer| {
+) -> LoopTally {
+    run.run_loop(pace, |run, tally, pacer| {
         let mut left = limit.unwrap_or(u64::MAX);
         loop {
-            let from = run.begin()?;
+            let from = run.begin_operation()?;
             if left == 0 {
                 return Ok(());
             }
@@ -173,7 +185,7 @@ fn stream(
             tally.bytes_sent += sent;
             tally.send_calls += 1;
             run.counters.add(1, sent);
-            run.record(from);
+            run.record_operation(from);
             if left > 0 {
                 pacer.after_operation(run.stop)?;
             }

@@ -8,18 +8,18 @@ use std::{
 
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 
-use super::buffers::{BufferPlan, Ring, open_filling};
+use super::buffers::{BufferPlan, BufferRing, open_filling};
 
 /// A file that is sent repeatedly.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct FileSource {
     file: File,
     length: u64,
     at: u64,
     size: usize,
 }
 
-impl Source {
+impl FileSource {
     /// Uses a regular file as it is. Otherwise fills a file in memory like the buffers, with the length of all of them
     /// together.
     pub(super) fn new(plan: &BufferPlan) -> io::Result<Self> {
@@ -61,7 +61,7 @@ impl Source {
 }
 
 fn in_memory(plan: &BufferPlan) -> io::Result<(File, u64)> {
-    let ring = Ring::new(plan)?;
+    let ring = BufferRing::new(plan)?;
     let mut file = File::from(memfd_create("wirebench", MemfdFlags::CLOEXEC)?);
     for n in 0..ring.width() {
         file.write_all(ring.at(n))?;

@@ -4,7 +4,7 @@ use wb_measure::{Arrival, Histogram, SequenceTracker, WindowSize};
 use wb_model::socket::DatagramReport;
 use wb_wire::Tag;
 
-use super::Numbers;
+use super::SequenceResults;
 
 /// Tag statistics of one datagram stream.
 #[derive(Clone, Debug)]
@@ -29,17 +29,17 @@ pub struct TagReport {
 impl TagReport {
     /// Number of `sent` datagrams that did not arrive.
     #[must_use]
-    pub fn lost(&self, sent: u64) -> u64 {
+    pub fn lost_datagrams(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received - self.duplicate)
     }
 
     /// Report of a test in which `sent` datagrams were sent.
     #[must_use]
-    pub fn report(&self, sent: u64) -> DatagramReport {
+    pub fn datagram_report(&self, sent: u64) -> DatagramReport {
         DatagramReport {
             sent,
             received: self.received,
-            lost: self.lost(sent),
+            lost: self.lost_datagrams(sent),
             duplicate: self.duplicate,
             reordered: self.reordered,
             foreign: self.foreign,
@@ -102,15 +102,15 @@ impl TagReader {
 
     /// Results so far, for observers.
     #[inline]
-    pub(super) fn numbers(&self) -> Numbers {
-        Numbers {
+    pub(super) fn sequence_results(&self) -> SequenceResults {
+        SequenceResults {
             came: self.sequence.unique(),
             missing: self.sequence.missing(),
             jitter_ns: self.jitter,
         }
     }
 
-    pub(super) fn report(&self) -> TagReport {
+    pub(super) fn tag_report(&self) -> TagReport {
         TagReport {
             received: self.sequence.received(),
             duplicate: self.sequence.duplicates(),
@@ -154,11 +154,11 @@ mod tests {
         reader.on_datagram(&datagram(8, 6, 0), 9);
         reader.on_datagram(b"netperf\0", 9);
         reader.on_datagram(&datagram(7, 6, 0)[..17], 9);
-        let report = reader.report();
+        let report = reader.tag_report();
         assert_eq!((report.received, report.duplicate), (5, 1));
         assert_eq!((report.reordered, report.foreign), (1, 3));
         assert_eq!(report.highest, Some(5));
-        assert_eq!(report.lost(8), 4);
+        assert_eq!(report.lost_datagrams(8), 4);
         assert_eq!(report.one_way.sum(), 100 + 260 + 20 + 120);
         // 160, 240, 100, each contributing a sixteenth of the difference.
         let mut jitter = 0.0;
@@ -166,10 +166,10 @@ mod tests {
             jitter += (variation - jitter) / 16.0;
         }
         assert_eq!(report.jitter_ns, Some(jitter));
-        let numbers = reader.numbers();
+        let numbers = reader.sequence_results();
         assert_eq!((numbers.came, numbers.missing), (4, 2));
         assert_eq!(numbers.jitter_ns, report.jitter_ns);
-        let datagrams = report.report(8);
+        let datagrams = report.datagram_report(8);
         assert_eq!((datagrams.sent, datagrams.lost), (8, 4));
         assert_eq!(datagrams.one_way_ns.max, Some(260));
     }
@@ -183,7 +183,7 @@ mod tests {
                 came,
             );
         }
-        let report = reader.report();
+        let report = reader.tag_report();
         assert_eq!(report.one_way.count(), 0);
         assert_eq!(report.jitter_ns, Some(32.0 / 16.0));
     }

@@ -16,10 +16,10 @@ use std::{
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
 use super::{
-    Run, Tally,
-    buffers::{BufferPlan, Ring},
+    LoopContext, LoopTally,
+    buffers::{BufferPlan, BufferRing},
     clock::now_ns,
-    pace::Pace,
+    pace::BurstPace,
 };
 use crate::Stopper;
 
@@ -37,10 +37,10 @@ const USAGE_COPIED: u32 = 1 << 31;
 const TOO_OLD: &str = "no zero-copy sends of io_uring here; Linux 6.2 or later has them";
 
 /// A ring, and the buffers registered with it.
-pub(super) struct Uring {
+pub(super) struct UringSender {
     // Dropped first, so that the kernel releases the buffers before they are freed.
     ring: IoUring,
-    buffers: Ring,
+    buffers: BufferRing,
     turn: usize,
     under_way: usize,
     /// Sends that still occupy their buffer. Briefly below 0 if the kernel reports the release before the bytes.
@@ -49,7 +49,7 @@ pub(super) struct Uring {
     copied: u64,
 }
 
-impl std::fmt::Debug for Uring {
+impl std::fmt::Debug for UringSender {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Uring")
             .field("under_way", &self.under_way)
@@ -60,13 +60,13 @@ impl std::fmt::Debug for Uring {
 
 /// Results of a batch.
 #[derive(Default)]
-struct Batch {
+struct UringBatch {
     bytes: u64,
     sends: u64,
     error: Option<io::Error>,
 }
 
-impl Uring {
+impl UringSender {
     pub(super) fn new(plan: &BufferPlan) -> io::Result<Self> {
         let unsupported = || io::Error::new(io::ErrorKind::Unsupported, TOO_OLD);
         let ring = IoUring::builder()
@@ -86,7 +86,7 @@ impl Uring {
         }
         // More buffers than one batch can be in use until the peer has acknowledged them; sending the same bytes again
         // from them does no harm.
-        let buffers = Ring::new(plan)?;
+        let buffers = BufferRing::new(plan)?;
         let vectors: Vec<libc::iovec> = (0..buffers.width().min(1024))
             .map(|n| {
                 let bytes = buffers.at(n);
@@ -117,24 +117,24 @@ impl Uring {
 
     /// Sends until stopped or until the limit. If times are recorded, each send of a batch counts from the submission
     /// of the batch.
-    pub(super) fn stream(
+    pub(super) fn send_stream(
         &mut self,
         fd: BorrowedFd<'_>,
-        run: &mut Run<'_>,
+        run: &mut LoopContext<'_>,
         limit: Option<u64>,
-        pace: Option<Pace>,
-    ) -> Tally {
+        pace: Option<BurstPace>,
+    ) -> LoopTally {
         // A pause may be due after any send.
         let batch = if pace.is_some() { 1 } else { BATCH };
-        run.tally(pace, |run, tally, pacer| {
+        run.run_loop(pace, |run, tally, pacer| {
             let mut left = limit.unwrap_or(u64::MAX);
             loop {
-                let from = run.begin()?;
+                let from = run.begin_operation()?;
                 if left == 0 {
                     return Ok(());
                 }
                 self.push(fd, batch, left);
-                let done = self.complete(run.stop);
+                let done = self.complete_batch(run.stop);
                 left -= done.bytes;
                 tally.bytes_sent += done.bytes;
                 tally.send_calls += done.sends;
@@ -186,13 +186,13 @@ impl Uring {
 
     /// Submits the queue and waits until the bytes of all its sends are accepted. If stopped, cancels the sends and
     /// counts the accepted bytes.
-    fn complete(&mut self, stop: &Stopper) -> Batch {
-        let mut batch = Batch::default();
+    fn complete_batch(&mut self, stop: &Stopper) -> UringBatch {
+        let mut batch = UringBatch::default();
         let mut cancelled = false;
         while self.under_way > 0 {
-            if stop.stopped() && !cancelled {
+            if stop.is_stopped() && !cancelled {
                 cancelled = true;
-                self.cancel();
+                self.cancel_sends();
             }
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
@@ -204,12 +204,12 @@ impl Uring {
                     return batch;
                 }
             }
-            self.take(&mut batch);
+            self.read_completions(&mut batch);
         }
         batch
     }
 
-    fn cancel(&mut self) {
+    fn cancel_sends(&mut self) {
         let entry = opcode::AsyncCancel2::new(types::CancelBuilder::any())
             .build()
             .user_data(CANCEL);
@@ -219,7 +219,7 @@ impl Uring {
     }
 
     /// Reads completions without waiting.
-    fn take(&mut self, batch: &mut Batch) {
+    fn read_completions(&mut self, batch: &mut UringBatch) {
         for entry in self.ring.completion() {
             if entry.user_data() == CANCEL {
                 continue;
@@ -253,23 +253,23 @@ impl Uring {
     }
 
     /// Waits until the kernel has released all buffers, or until stopped, and counts which sends were copied.
-    pub(super) fn settle(&mut self, stop: &Stopper, tally: &mut Tally) {
-        let mut none = Batch::default();
-        self.take(&mut none);
-        while self.unfinished > 0 && !stop.stopped() {
+    pub(super) fn wait_for_buffers(&mut self, stop: &Stopper, tally: &mut LoopTally) {
+        let mut none = UringBatch::default();
+        self.read_completions(&mut none);
+        while self.unfinished > 0 && !stop.is_stopped() {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(_) => break,
             }
-            self.take(&mut none);
+            self.read_completions(&mut none);
         }
         tally.zero_copy += std::mem::take(&mut self.zero_copy);
         tally.copied += std::mem::take(&mut self.copied);
     }
 }
 
-impl Drop for Uring {
+impl Drop for UringSender {
     fn drop(&mut self) {
         if self.unfinished != 0 || self.under_way > 0 {
             self.buffers.leak();

@@ -13,7 +13,7 @@ use rustix::{
     net::SendFlags,
 };
 
-use super::Tally;
+use super::LoopTally;
 use crate::{Stopper, sys::set_int};
 
 /// errqueue.h: SO_EE_ORIGIN_ZEROCOPY.
@@ -25,7 +25,7 @@ const LOOK_EVERY: u64 = 32;
 
 /// Zero-copy sends with and without a completion.
 #[derive(Debug, Default)]
-pub(super) struct Completions {
+pub(super) struct ZeroCopyCompletions {
     sent: u64,
     looked: u64,
     zero_copy: u64,
@@ -33,11 +33,11 @@ pub(super) struct Completions {
 }
 
 /// Flags of a zero-copy send.
-pub(super) fn flags() -> SendFlags {
+pub(super) fn zero_copy_flags() -> SendFlags {
     SendFlags::NOSIGNAL | SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as u32)
 }
 
-impl Completions {
+impl ZeroCopyCompletions {
     /// Starts with a socket that has no zero-copy sends yet.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Completions {
         self.sent += n;
         if self.sent - self.looked >= LOOK_EVERY {
             self.looked = self.sent;
-            self.look(fd);
+            self.read_error_queue(fd);
         }
     }
 
@@ -69,16 +69,21 @@ impl Completions {
             return false;
         }
         wait(fd);
-        self.look(fd);
+        self.read_error_queue(fd);
         true
     }
 
     /// Waits for the completion of all sends, or until stopped, and writes the result into the tally.
-    pub(super) fn settle(&mut self, fd: BorrowedFd<'_>, stop: &Stopper, tally: &mut Tally) {
-        self.look(fd);
-        while self.pending() > 0 && !stop.stopped() {
+    pub(super) fn wait_for_completions(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        stop: &Stopper,
+        tally: &mut LoopTally,
+    ) {
+        self.read_error_queue(fd);
+        while self.pending() > 0 && !stop.is_stopped() {
             wait(fd);
-            if !self.look(fd) && hung_up(fd) {
+            if !self.read_error_queue(fd) && hung_up(fd) {
                 break;
             }
         }
@@ -89,11 +94,11 @@ impl Completions {
     }
 
     /// Reads the whole error queue without waiting. Returns true if it had entries.
-    fn look(&mut self, fd: BorrowedFd<'_>) -> bool {
+    fn read_error_queue(&mut self, fd: BorrowedFd<'_>) -> bool {
         let mut any = false;
         while let Some(told) = next(fd) {
             any = true;
-            let Told::Sends { number, copied } = told else {
+            let QueueEntry::Sends { number, copied } = told else {
                 continue;
             };
             if copied {
@@ -107,7 +112,7 @@ impl Completions {
 }
 
 /// Entry of the error queue.
-enum Told {
+enum QueueEntry {
     Sends {
         number: u64,
         copied: bool,
@@ -131,16 +136,16 @@ fn hung_up(fd: BorrowedFd<'_>) -> bool {
 
 /// Control messages of one entry, aligned like their headers.
 #[repr(C, align(8))]
-struct Control([u8; 256]);
+struct EntryControl([u8; 256]);
 
-fn next(fd: BorrowedFd<'_>) -> Option<Told> {
-    let mut control = Control([0; 256]);
+fn next(fd: BorrowedFd<'_>) -> Option<QueueEntry> {
+    let mut control = EntryControl([0; 256]);
     // SAFETY: all zeros is an empty header. The control buffer is as long as the header says and outlives the call,
     // which writes only into it and into the header.
     let (got, header) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = size_of::<Control>();
+        header.msg_controllen = size_of::<EntryControl>();
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         (
             libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags),
@@ -150,7 +155,7 @@ fn next(fd: BorrowedFd<'_>) -> Option<Told> {
     if got < 0 {
         return None;
     }
-    let mut told = Told::Other;
+    let mut told = QueueEntry::Other;
     // SAFETY: the kernel has set the length of the control messages in the header; the macros stay
     // within it. The structure is read without regard to alignment, and any bytes are valid.
     unsafe {
@@ -163,7 +168,7 @@ fn next(fd: BorrowedFd<'_>) -> Option<Told> {
                     .cast::<libc::sock_extended_err>()
                     .read_unaligned();
                 if error.ee_origin == ORIGIN_ZEROCOPY {
-                    told = Told::Sends {
+                    told = QueueEntry::Sends {
                         number: u64::from(error.ee_data.wrapping_sub(error.ee_info)) + 1,
                         copied: error.ee_code & CODE_COPIED != 0,
                     };

@@ -70,7 +70,7 @@ fn each_option_of_tcp_is_in_effect() {
     let mut rate = [0; 8];
     crate::sys::get_bytes(fd, socket, libc::SO_MAX_PACING_RATE, &mut rate).unwrap();
     assert_eq!(u64::from_ne_bytes(rate), 1_000_000_000_000);
-    let now = effective(fd.as_fd());
+    let now = effective_settings(fd.as_fd());
     assert!(now.no_delay);
     assert_eq!(now.congestion, "reno");
     assert_eq!((now.priority, now.tos), (Some(5), Some(0x10)));
@@ -123,7 +123,7 @@ fn a_server_has_its_own_options() {
     assert_eq!(read(fd, tcp, TCP_FASTOPEN_CONNECT), 0);
     assert_eq!(read(fd, tcp, libc::TCP_FASTOPEN), FAST_OPEN_QUEUE);
     assert!(read(fd, tcp, libc::TCP_DEFER_ACCEPT) > 0);
-    assert_ne!(effective(fd.as_fd()).segment, Some(700));
+    assert_ne!(effective_settings(fd.as_fd()).segment, Some(700));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn options_of_datagrams() {
     assert_eq!(read(&fd, ip, libc::IPV6_RECVPKTINFO), 1);
     assert_eq!(read(&fd, ip, libc::IPV6_MULTICAST_HOPS), 7);
     assert_eq!(read(&fd, ip, libc::IPV6_TCLASS), 0xb8);
-    assert_eq!(effective(fd.as_fd()).tos, Some(0xb8));
+    assert_eq!(effective_settings(fd.as_fd()).tos, Some(0xb8));
 }
 
 #[test]
@@ -213,10 +213,10 @@ fn connections_are_made_and_waits_for_them_end() {
 
     let inside = stop.clone();
     let waits = thread::spawn(move || {
-        let _guard = inside.enter();
+        let _guard = inside.register_thread();
         accept(listener.as_fd(), &inside).map(drop)
     });
-    while !stop.busy() {
+    while !stop.is_busy() {
         thread::yield_now();
     }
     assert!(stop.stop_and_wait(std::time::Duration::from_secs(20)));

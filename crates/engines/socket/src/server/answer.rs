@@ -7,9 +7,9 @@ use wb_netperf_wire::{
 };
 
 use super::{
-    ask::{Talk, Work},
-    prepare::Facts,
-    watch::Outcome,
+    prepare::ResponseFacts,
+    requested_test::{DataExchange, MessageKind},
+    watch::TestOutcome,
 };
 use crate::{agreement, flow::TagReport};
 
@@ -17,13 +17,17 @@ use crate::{agreement, flow::TagReport};
 pub(super) const CPU_RATE: f32 = 100.0;
 
 /// Response: the server is ready.
-pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation) -> Vec<u8> {
+pub(super) fn ready_message(
+    facts: &ResponseFacts,
+    measures_cpu: bool,
+    generation: Generation,
+) -> Vec<u8> {
     let ask = &facts.ask;
     let now = &facts.effective;
     let cpu_rate = if measures_cpu { CPU_RATE } else { 0.0 };
     let no_delay = ask.options.no_delay && now.no_delay;
     match ask.talk {
-        Talk::Omni => OmniResponse {
+        MessageKind::Omni => OmniResponse {
             receive_buffer: Some(now.receive_buffer),
             receive_size: facts.receive_size.or(ask.side.receive_size),
             receive_width: facts.receive_width,
@@ -42,12 +46,12 @@ pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation
                 0 => 0,
                 _ => u32::try_from(ask.side.burst_interval.as_nanos() / 1000).unwrap_or(u32::MAX),
             },
-            priority: ask.side.priority.and(positive(now.priority)),
-            tos: ask.side.tos.and(positive(now.tos)),
+            priority: ask.side.priority.and(positive_value(now.priority)),
+            tos: ask.side.tos.and(positive_value(now.tos)),
             extension: facts.granted,
         }
         .encode(generation),
-        Talk::Classic(kind) => ClassicResponse {
+        MessageKind::Classic(kind) => ClassicResponse {
             receive_buffer: Some(now.receive_buffer),
             send_buffer: Some(now.send_buffer),
             call_size: facts.receive_size.or(facts.send_size),
@@ -63,12 +67,12 @@ pub(super) fn response(facts: &Facts, measures_cpu: bool, generation: Generation
     }
 }
 
-fn positive(value: Option<i32>) -> Option<u32> {
+fn positive_value(value: Option<i32>) -> Option<u32> {
     value.and_then(|value| u32::try_from(value).ok())
 }
 
 /// Results: the test is over.
-pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
+pub(super) fn results_message(outcome: &TestOutcome, generation: Generation) -> Vec<u8> {
     let ask = &outcome.facts.ask;
     let tally = &outcome.done.tally;
     let at_end = outcome.done.effective.as_ref();
@@ -81,39 +85,39 @@ pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
     );
     let elapsed = outcome.elapsed.as_secs_f32();
     match ask.talk {
-        Talk::Omni => OmniResults {
+        MessageKind::Omni => OmniResults {
             bytes_received: tally.bytes_received,
-            receive_calls: low(tally.receive_calls),
+            receive_calls: low_bits(tally.receive_calls),
             receive_buffer: Some(buffers.0),
             bytes_sent: tally.bytes_sent,
-            send_calls: low(tally.send_calls),
+            send_calls: low_bits(tally.send_calls),
             send_buffer: Some(buffers.1),
-            failed_sends: low(tally.failed_sends),
-            transactions: low(tally.transactions),
+            failed_sends: low_bits(tally.failed_sends),
+            transactions: low_bits(tally.transactions),
             elapsed,
             cpu: outcome.cpu.as_ref().map(agreement::cpu_figures),
             // With many connections, the value of the last one would mean nothing.
             retransmissions: at_end
-                .filter(|_| !matches!(ask.work, Work::Connections { .. }))
+                .filter(|_| !matches!(ask.work, DataExchange::Connections { .. }))
                 .and_then(|at_end| at_end.tcp.as_ref())
                 .map(|tcp| tcp.retransmissions),
             congestion_control: at_end
                 .filter(|_| ask.name_congestion)
                 .and_then(|at_end| Name::new(at_end.congestion.as_bytes()))
                 .unwrap_or(Name::NONE),
-            extension: outcome.facts.granted.map(|_| extension(outcome)),
+            extension: outcome.facts.granted.map(|_| results_extension(outcome)),
         }
         .encode(match generation {
             Generation::Words64 => ResultsLayout::V25,
             Generation::Words164 => ResultsLayout::V27,
         }),
-        Talk::Classic(kind) => ClassicResults {
+        MessageKind::Classic(kind) => ClassicResults {
             bytes: tally.bytes_received + tally.bytes_sent,
-            calls: low(match ask.work {
-                Work::Send => tally.send_calls,
+            calls: low_bits(match ask.work {
+                DataExchange::Send => tally.send_calls,
                 _ => tally.receive_calls,
             }),
-            transactions: low(tally.transactions),
+            transactions: low_bits(tally.transactions),
             elapsed,
             cpu_total: outcome.cpu.map(|cpu| cpu.total as f32),
             cpu_method: outcome
@@ -128,11 +132,11 @@ pub(super) fn results(outcome: &Outcome, generation: Generation) -> Vec<u8> {
 }
 
 /// Low 32 bits: counters wrap in the message.
-fn low(count: u64) -> u32 {
+fn low_bits(count: u64) -> u32 {
     count as u32
 }
 
-fn extension(outcome: &Outcome) -> ResultsExtension {
+fn results_extension(outcome: &TestOutcome) -> ResultsExtension {
     ResultsExtension {
         elapsed_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
         bytes_after_omit: outcome.bytes_after,
@@ -141,7 +145,7 @@ fn extension(outcome: &Outcome) -> ResultsExtension {
             .done
             .tags
             .as_ref()
-            .map(|tags| datagrams(tags, outcome.done.tally.bytes_received)),
+            .map(|tags| datagram_figures(tags, outcome.done.tally.bytes_received)),
         tcp: outcome
             .done
             .effective
@@ -152,8 +156,8 @@ fn extension(outcome: &Outcome) -> ResultsExtension {
 }
 
 /// `bytes`: total of all datagrams. The report does not separate the length of foreign ones.
-fn datagrams(tags: &TagReport, bytes: u64) -> DatagramFigures {
-    let delay = tags.report(0).one_way_ns;
+fn datagram_figures(tags: &TagReport, bytes: u64) -> DatagramFigures {
+    let delay = tags.datagram_report(0).one_way_ns;
     let average = bytes / (tags.received + tags.foreign).max(1);
     DatagramFigures {
         received: tags.received,
@@ -163,12 +167,12 @@ fn datagrams(tags: &TagReport, bytes: u64) -> DatagramFigures {
         foreign: tags.foreign,
         jitter_ns: tags.jitter_ns.map_or(0, |jitter| jitter as u64),
         bytes: bytes - average * tags.foreign,
-        latency: latency(&delay),
+        latency: latency_figures(&delay),
     }
 }
 
 /// `None` if there were no datagrams.
-fn latency(delay: &Summary) -> Option<LatencyFigures> {
+fn latency_figures(delay: &Summary) -> Option<LatencyFigures> {
     Some(LatencyFigures {
         min_ns: delay.min?,
         mean_ns: delay.mean? as i64,

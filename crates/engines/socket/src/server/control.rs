@@ -27,7 +27,7 @@ const PARTING: Duration = Duration::from_millis(500);
 const PARTING_BYTES: usize = 64 << 10;
 
 /// A control connection.
-pub(super) struct Control {
+pub(super) struct ServerControl {
     stream: Arc<TcpStream>,
     framer: Framer,
     /// Time of the last received byte or processed message.
@@ -38,7 +38,7 @@ pub(super) struct Control {
 
 /// Result of a wait.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ControlEvent {
     /// A whole message.
     Message(Vec<u8>),
     /// The waker was used.
@@ -51,7 +51,7 @@ pub(super) enum Event {
     Broken,
 }
 
-impl Control {
+impl ServerControl {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
         // A failure of these does not justify refusing the client.
         let _ = stream.set_nodelay(true);
@@ -89,12 +89,16 @@ impl Control {
     }
 
     /// Waits for a message, the waker, or the end of the connection, until the deadline.
-    pub(super) fn wait(&mut self, waker: Option<BorrowedFd<'_>>, until: Option<Instant>) -> Event {
+    pub(super) fn wait(
+        &mut self,
+        waker: Option<BorrowedFd<'_>>,
+        until: Option<Instant>,
+    ) -> ControlEvent {
         loop {
             if let Some(message) = self.framer.next_message() {
                 self.last = Instant::now();
                 self.partial_since = (!self.framer.is_at_boundary()).then_some(self.last);
-                return Event::Message(message);
+                return ControlEvent::Message(message);
             }
             let now = Instant::now();
             let may_be_old = self.framer.may_be_old();
@@ -103,10 +107,10 @@ impl Control {
                 continue;
             }
             if self.partial_since.is_some_and(|since| now >= since + REST) {
-                return Event::Broken;
+                return ControlEvent::Broken;
             }
             if until.is_some_and(|until| now >= until) {
-                return Event::Deadline;
+                return ControlEvent::Deadline;
             }
             let wake = [
                 until,
@@ -120,7 +124,7 @@ impl Control {
                         return end;
                     }
                 }
-                (false, true) => return Event::Woken,
+                (false, true) => return ControlEvent::Woken,
                 (false, false) => {}
             }
         }
@@ -147,11 +151,11 @@ impl Control {
     }
 
     /// Reads available data. Returns an event if the connection ended.
-    fn read(&mut self) -> Option<Event> {
+    fn read(&mut self) -> Option<ControlEvent> {
         let mut bytes = [0_u8; 1024];
         match rustix::net::recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((0, _)) if self.framer.is_at_boundary() => Some(Event::Closed),
-            Ok((0, _)) => Some(Event::Broken),
+            Ok((0, _)) if self.framer.is_at_boundary() => Some(ControlEvent::Closed),
+            Ok((0, _)) => Some(ControlEvent::Broken),
             Ok((read, _)) => {
                 self.last = Instant::now();
                 self.partial_since.get_or_insert(self.last);
@@ -159,7 +163,7 @@ impl Control {
                 None
             }
             Err(Errno::INTR | Errno::AGAIN) => None,
-            Err(_) => Some(Event::Broken),
+            Err(_) => Some(ControlEvent::Broken),
         }
     }
 
@@ -178,7 +182,7 @@ impl Control {
     }
 
     /// Closes so that the peer reads an orderly end and no reset, even if it sent more than was read.
-    pub(super) fn part(self) {
+    pub(super) fn close_orderly(self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         let until = Instant::now() + PARTING;
         let mut bytes = [0_u8; 4096];
@@ -198,7 +202,7 @@ impl Control {
     }
 }
 
-impl AsFd for Control {
+impl AsFd for ServerControl {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -20,17 +20,17 @@ const BACKLOG: i32 = 1024;
 ///
 /// # Errors
 /// Fails if the name cannot be resolved, or no address can be bound.
-pub(super) fn listeners(
+pub(super) fn open_listeners(
     job: &SocketServerJob,
     host: &dyn Host,
 ) -> Result<Vec<TcpListener>, ServerError> {
     match &job.listen {
-        Some(name) => named(job, name, host),
-        None => everywhere(job),
+        Some(name) => listen_at_name(job, name, host),
+        None => listen_everywhere(job),
     }
 }
 
-fn named(
+fn listen_at_name(
     job: &SocketServerJob,
     name: &str,
     host: &dyn Host,
@@ -44,7 +44,7 @@ fn named(
     let mut refused = None;
     let mut listeners = Vec::new();
     for address in resolved.addresses {
-        match one(endpoint(address, job.port, resolved.scope), false) {
+        match listen_at(endpoint(address, job.port, resolved.scope), false) {
             Ok(listener) => listeners.push(listener),
             Err(cause) => {
                 refused.get_or_insert(ServerError::Bind {
@@ -61,11 +61,11 @@ fn named(
 }
 
 /// The IPv6 wildcard, which also accepts IPv4 on most systems, then the IPv4 wildcard.
-fn everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
+fn listen_everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
     let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), job.port);
     let first = match job.family {
         Family::Ipv4 => None,
-        Family::Ipv6 | Family::Any => Some(one(v6, job.family == Family::Ipv6)),
+        Family::Ipv6 | Family::Any => Some(listen_at(v6, job.family == Family::Ipv6)),
     };
     let port = match &first {
         // If any port is acceptable, use the same one for both.
@@ -77,7 +77,7 @@ fn everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
     let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
     let second = match job.family {
         Family::Ipv6 => None,
-        Family::Ipv4 | Family::Any => Some(one(v4, false)),
+        Family::Ipv4 | Family::Any => Some(listen_at(v4, false)),
     };
     match (first, second) {
         (Some(Ok(first)), Some(Ok(second))) => Ok(vec![first, second]),
@@ -88,7 +88,7 @@ fn everywhere(job: &SocketServerJob) -> Result<Vec<TcpListener>, ServerError> {
     }
 }
 
-fn one(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
+fn listen_at(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     let family = match address.ip() {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,

@@ -13,12 +13,15 @@ use wb_netperf_wire::{Features, ResponseExtension, WireFamily};
 use wb_wire::Tag;
 
 use super::{
-    ask::{Ask, Errno, Work},
-    engine::{Engine, Sizes, engine},
-    sources::Sources,
-    state::{Reserved, ServerState},
+    allowed_sources::AllowedSources,
+    requested_test::{DataExchange, LinuxErrno, RequestedTest},
+    state::{MemoryReservation, ServerState},
+    test_loop::{BufferSizes, TestLoop, test_loop},
 };
-use crate::{Effective, Opened, SocketPlan, effective, errno, listen, local_address, open, sys};
+use crate::{
+    EffectiveSettings, OpenSocket, SocketPlan, effective_settings, errno, listen, local_address,
+    open, sys,
+};
 
 /// Backlog of the data socket. netserver uses 5 and loses connections of a fast test.
 const BACKLOG: u32 = 1024;
@@ -35,29 +38,29 @@ const CAN: Features = Features(
 );
 
 /// A test that is ready to begin.
-pub(super) struct Prepared {
-    pub facts: Facts,
-    pub stage: Stage,
+pub(super) struct PreparedTest {
+    pub facts: ResponseFacts,
+    pub stage: TestInputs,
 }
 
 /// Inputs of the data thread.
-pub(super) struct Stage {
+pub(super) struct TestInputs {
     /// Listening or datagram socket.
     pub fd: Arc<OwnedFd>,
-    pub engine: Engine,
+    pub engine: TestLoop,
     /// Allowed sources of data.
-    pub sources: Sources,
+    pub sources: AllowedSources,
     /// Reservation held until the buffers are freed.
-    pub memory: Reserved,
+    pub memory: MemoryReservation,
 }
 
 /// Contents of the response.
-pub(super) struct Facts {
-    pub ask: Ask,
+pub(super) struct ResponseFacts {
+    pub ask: RequestedTest,
     /// Port to which the client connects or sends.
     pub data_port: u16,
     /// Settings in effect at the start.
-    pub effective: Effective,
+    pub effective: EffectiveSettings,
     /// Bytes per receive; `None` if it does not receive.
     pub receive_size: Option<u32>,
     /// Bytes per send; `None` if it does not send.
@@ -68,17 +71,17 @@ pub(super) struct Facts {
     pub granted: Option<ResponseExtension>,
 }
 
-impl Prepared {
+impl PreparedTest {
     /// Prepares a test. `local` and `peer` are the ends of the control connection.
     pub(super) fn new(
-        mut ask: Ask,
+        mut ask: RequestedTest,
         state: &ServerState,
         local: SocketAddr,
         peer: SocketAddr,
-    ) -> Result<Self, Errno> {
-        let target = target(&ask, peer)?;
-        let sources = Sources::of(&ask, state, peer.ip())?;
-        let (bind, join) = place(&ask, state, local)?;
+    ) -> Result<Self, LinuxErrno> {
+        let target = datagram_target(&ask, peer)?;
+        let sources = AllowedSources::for_test(&ask, state, peer.ip())?;
+        let (bind, join) = bind_address(&ask, state, local)?;
         let busy_poll = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
         let opened = open_leniently(&mut ask, bind, join, busy_poll, &sources)?;
         let fd = opened.fd;
@@ -88,22 +91,22 @@ impl Prepared {
         }
         if ask.protocol.connects() {
             let backlog = match ask.work {
-                Work::Connections { .. } => BACKLOG,
+                DataExchange::Connections { .. } => BACKLOG,
                 _ => 8,
             };
-            listen(fd.as_fd(), backlog).map_err(|error| number(&error))?;
+            listen(fd.as_fd(), backlog).map_err(|error| error_number(&error))?;
         }
         let data_port = local_address(fd.as_fd())
-            .map_err(|error| number(&error))?
+            .map_err(|error| error_number(&error))?
             .port();
-        let now = effective(fd.as_fd());
-        let sizes = Sizes::of(&ask, &now);
+        let now = effective_settings(fd.as_fd());
+        let sizes = BufferSizes::for_test(&ask, &now);
         let memory = state
-            .reserve(sizes.memory(&ask.side), peer.ip())
+            .reserve_memory(sizes.memory_bytes(&ask.side), peer.ip())
             .ok_or(libc::ENOMEM)?;
-        let engine = engine(&ask, &sizes, target).map_err(|error| number(&error))?;
-        let granted = granted(&ask, &fd);
-        let facts = Facts {
+        let engine = test_loop(&ask, &sizes, target).map_err(|error| error_number(&error))?;
+        let granted = granted_extensions(&ask, &fd);
+        let facts = ResponseFacts {
             data_port,
             effective: now,
             receive_size: sizes.receive,
@@ -113,7 +116,7 @@ impl Prepared {
             granted,
             ask,
         };
-        let stage = Stage {
+        let stage = TestInputs {
             fd: Arc::new(fd),
             engine,
             sources,
@@ -124,8 +127,11 @@ impl Prepared {
 }
 
 /// Destination of datagrams that are sent without individual requests: the client, and no other host.
-fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
-    if ask.work != Work::Send || ask.protocol.connects() {
+fn datagram_target(
+    ask: &RequestedTest,
+    peer: SocketAddr,
+) -> Result<Option<SocketAddr>, LinuxErrno> {
+    if ask.work != DataExchange::Send || ask.protocol.connects() {
         return Ok(None);
     }
     let peer_ip = peer.ip().to_canonical();
@@ -159,11 +165,11 @@ fn target(ask: &Ask, peer: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
 }
 
 /// Address to bind the data socket to, and the multicast group to join.
-fn place(
-    ask: &Ask,
+fn bind_address(
+    ask: &RequestedTest,
     state: &ServerState,
     local: SocketAddr,
-) -> Result<(SocketAddr, Option<IpAddr>), Errno> {
+) -> Result<(SocketAddr, Option<IpAddr>), LinuxErrno> {
     let ipv6 = match ask.family {
         WireFamily::V4 => false,
         WireFamily::V6 => true,
@@ -207,12 +213,12 @@ fn place(
 
 /// Opens the socket. Ignores the same failures as netserver; the response contains the settings in effect.
 fn open_leniently(
-    ask: &mut Ask,
+    ask: &mut RequestedTest,
     bind: SocketAddr,
     join: Option<IpAddr>,
     busy_poll: bool,
-    sources: &Sources,
-) -> Result<Opened, Errno> {
+    sources: &AllowedSources,
+) -> Result<OpenSocket, LinuxErrno> {
     let attempt = |protocol: SocketProtocol, side: &SocketSide, options: &SocketOptions| {
         open(&SocketPlan {
             bind: Some(bind),
@@ -225,7 +231,7 @@ fn open_leniently(
             join,
             speaks_first: false,
             busy_poll,
-            only_from: sources.addresses(),
+            only_from: sources.filter_addresses(),
         })
     };
     let first = match attempt(ask.protocol, &ask.side, &ask.options) {
@@ -249,13 +255,13 @@ fn open_leniently(
         ask.side = modest;
         return Ok(opened);
     }
-    Err(number(&first))
+    Err(error_number(&first))
 }
 
 /// Extensions granted to a wirebench client.
-fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
+fn granted_extensions(ask: &RequestedTest, fd: &OwnedFd) -> Option<ResponseExtension> {
     let wants = ask.extension?;
-    let streams = matches!(ask.work, Work::Receive { .. });
+    let streams = matches!(ask.work, DataExchange::Receive { .. });
     let datagrams = !ask.protocol.connects();
     let gro = datagrams
         && streams
@@ -263,8 +269,11 @@ fn granted(ask: &Ask, fd: &OwnedFd) -> Option<ResponseExtension> {
     let has = |feature: Features| match feature {
         // Sent datagrams need room for a tag; the default size has it.
         Features::UDP_TAGGED => {
-            let size = ask.side.send_size.filter(|_| ask.work == Work::Send);
-            let stream = streams || ask.work == Work::Send;
+            let size = ask
+                .side
+                .send_size
+                .filter(|_| ask.work == DataExchange::Send);
+            let stream = streams || ask.work == DataExchange::Send;
             datagrams && stream && size.is_none_or(|size| size as usize >= Tag::LEN)
         }
         Features::GRO => gro,
@@ -302,6 +311,6 @@ fn pacing_rate(fd: &OwnedFd) -> Option<u64> {
 }
 
 /// Error number for the client.
-pub(super) fn number(error: &io::Error) -> Errno {
+pub(super) fn error_number(error: &io::Error) -> LinuxErrno {
     errno(error).unwrap_or(libc::EIO)
 }

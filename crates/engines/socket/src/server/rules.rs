@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use wb_netperf_wire::{Features, PADDING_SECONDS};
 
 use super::{
-    ask::{Ask, Work},
-    prepare::Facts,
+    prepare::ResponseFacts,
+    requested_test::{DataExchange, RequestedTest},
     state::ServerState,
 };
-use crate::{agreement::Length, flow::Counters};
+use crate::{agreement::StreamLength, flow::LoopCounters};
 
 /// Extra time before a timed test is ended by the server.
 const PADDING: Duration = Duration::from_secs(PADDING_SECONDS as u64);
@@ -26,14 +26,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WAITED: Duration = Duration::from_millis(500);
 
 /// Last observed change of the counters.
-pub(super) struct Movement {
+pub(super) struct CounterMovement {
     pub last: u64,
     pub at: Instant,
 }
 
 /// The rules of one test.
-pub(super) struct Rules {
-    length: Length,
+pub(super) struct TestRules {
+    length: StreamLength,
     pub padding: Duration,
     /// The clock starts with the first connection or datagram, not with the response.
     pub from_first: bool,
@@ -46,9 +46,9 @@ pub(super) struct Rules {
     amount: Option<u64>,
 }
 
-impl Rules {
-    pub(super) fn of(facts: &Facts) -> Self {
-        let Ask {
+impl TestRules {
+    pub(super) fn for_test(facts: &ResponseFacts) -> Self {
+        let RequestedTest {
             work,
             length,
             protocol,
@@ -59,12 +59,12 @@ impl Rules {
             .map_or(Features::NONE, |granted| granted.features);
         let tells_end = features.contains(Features::EXPLICIT_END);
         let padding = match work {
-            Work::Send => Duration::ZERO,
+            DataExchange::Send => Duration::ZERO,
             _ if tells_end => PADDING_OF_OURS,
             _ => PADDING,
         };
         // The server sends datagrams at once: nothing arrives that could start the clock.
-        let has_first = protocol.connects() || work != Work::Send;
+        let has_first = protocol.connects() || work != DataExchange::Send;
         Self {
             length,
             padding,
@@ -74,9 +74,10 @@ impl Rules {
             omit: facts.granted.map_or(Duration::ZERO, |granted| {
                 Duration::from_millis(granted.omit_ms.into())
             }),
-            ends_without_connections: matches!(work, Work::Connections { .. }) && !tells_end,
+            ends_without_connections: matches!(work, DataExchange::Connections { .. })
+                && !tells_end,
             amount: match work {
-                Work::Receive { .. } => length.amount(),
+                DataExchange::Receive { .. } => length.unit_limit(),
                 _ => None,
             },
         }
@@ -98,13 +99,13 @@ impl Rules {
     }
 
     /// End of the test's time.
-    fn deadline(
+    fn test_deadline(
         &self,
         start: Option<Instant>,
         began: Instant,
         state: &ServerState,
     ) -> Option<Instant> {
-        let Length::Time(time) = self.length else {
+        let StreamLength::Time(time) = self.length else {
             return None;
         };
         let whole = time + self.omit + self.padding;
@@ -122,20 +123,20 @@ impl Rules {
         now: Instant,
         state: &ServerState,
     ) -> bool {
-        self.deadline(start, began, state)
+        self.test_deadline(start, began, state)
             .is_some_and(|deadline| now >= deadline)
     }
 
     pub(super) fn is_quiet(
         &self,
         start: Option<Instant>,
-        movement: &Movement,
-        counters: &Counters,
+        movement: &CounterMovement,
+        counters: &LoopCounters,
         now: Instant,
     ) -> bool {
         let quiet = now.saturating_duration_since(movement.at);
         match (start, self.length) {
-            (Some(start), Length::Time(time)) if self.ends_without_connections => {
+            (Some(start), StreamLength::Time(time)) if self.ends_without_connections => {
                 now >= start + time && quiet >= NO_MORE_CONNECTIONS
             }
             _ => {
@@ -146,7 +147,7 @@ impl Rules {
     }
 
     /// Time of the next check without other events.
-    pub(super) fn wake(
+    pub(super) fn next_check(
         &self,
         start: Option<Instant>,
         began: Instant,
@@ -156,13 +157,13 @@ impl Rules {
     ) -> Option<Instant> {
         let omit = start.filter(|_| !has_omitted && !self.omit.is_zero());
         let look = match (start, self.length) {
-            (Some(start), Length::Time(time)) if self.ends_without_connections => {
+            (Some(start), StreamLength::Time(time)) if self.ends_without_connections => {
                 Some((now + POLL_INTERVAL).max(start + time.saturating_sub(NO_MORE_CONNECTIONS)))
             }
             _ => self.amount.map(|_| now + POLL_INTERVAL),
         };
         [
-            self.deadline(start, began, state),
+            self.test_deadline(start, began, state),
             omit.map(|start| start + self.omit),
             look,
         ]
@@ -172,8 +173,8 @@ impl Rules {
     }
 }
 
-impl Movement {
-    pub(super) fn look(&mut self, counters: &Counters, now: Instant) {
+impl CounterMovement {
+    pub(super) fn update(&mut self, counters: &LoopCounters, now: Instant) {
         let moved = counters.bytes() + counters.calls() + counters.transactions();
         if moved != self.last {
             (self.last, self.at) = (moved, now);

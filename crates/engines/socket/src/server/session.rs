@@ -9,18 +9,18 @@ use wb_netperf_wire::{Calibration, Passphrase, Refusal, Request, SystemText, deb
 
 use super::{
     answer,
-    ask::{Ask, Errno},
-    control::{Control, Event},
-    prepare::Prepared,
-    state::{ClientGuard, Counts, ServerState},
-    watch::{Outcome, Running},
+    control::{ControlEvent, ServerControl},
+    prepare::PreparedTest,
+    requested_test::{LinuxErrno, RequestedTest},
+    state::{ClientGuard, ServerCounts, ServerState},
+    watch::{RunningTest, TestOutcome},
 };
 
 /// Time limit for the passphrase; netperf's value.
 const PASSPHRASE: Duration = Duration::from_secs(20);
 
 /// Reason for the end of a control connection.
-enum Left {
+enum ConnectionEnd {
     /// Closed by the client between two messages, or by the server.
     Well,
     /// Idle for too long, or invalid messages.
@@ -30,31 +30,33 @@ enum Left {
 }
 
 /// Serves a client until it leaves.
-pub(super) fn serve(state: &ServerState, mut control: Control, guard: &ClientGuard) {
-    let left = match authorise(state, &mut control) {
-        Ok(()) => converse(state, &mut control, guard),
+pub(super) fn serve_control(state: &ServerState, mut control: ServerControl, guard: &ClientGuard) {
+    let left = match check_passphrase(state, &mut control) {
+        Ok(()) => answer_messages(state, &mut control, guard),
         Err(left) => left,
     };
     match left {
-        Left::Well => {}
-        Left::GivenUp => Counts::one(&state.counts.given_up),
-        Left::Unauthorised => Counts::one(&state.counts.unauthorised),
+        ConnectionEnd::Well => {}
+        ConnectionEnd::GivenUp => ServerCounts::add_one(&state.counts.given_up),
+        ConnectionEnd::Unauthorised => ServerCounts::add_one(&state.counts.unauthorised),
     }
-    control.part();
+    control.close_orderly();
 }
 
 /// Waits for the passphrase, if one is required.
-fn authorise(state: &ServerState, control: &mut Control) -> Result<(), Left> {
+fn check_passphrase(state: &ServerState, control: &mut ServerControl) -> Result<(), ConnectionEnd> {
     let Some(expected) = &state.job.passphrase else {
         return Ok(());
     };
     match control.wait(None, Some(Instant::now() + PASSPHRASE)) {
-        Event::Message(message) => match Request::parse(&message) {
+        ControlEvent::Message(message) => match Request::parse(&message) {
             Ok(Request::Passphrase(said)) if is_right(&said, expected) => Ok(()),
-            _ => Err(Left::Unauthorised),
+            _ => Err(ConnectionEnd::Unauthorised),
         },
-        Event::Closed => Err(Left::Well),
-        Event::Woken | Event::Deadline | Event::Broken => Err(Left::GivenUp),
+        ControlEvent::Closed => Err(ConnectionEnd::Well),
+        ControlEvent::Woken | ControlEvent::Deadline | ControlEvent::Broken => {
+            Err(ConnectionEnd::GivenUp)
+        }
     }
 }
 
@@ -65,39 +67,47 @@ fn is_right(said: &Passphrase, expected: &str) -> bool {
 }
 
 /// Answers one message after another.
-fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> Left {
+fn answer_messages(
+    state: &ServerState,
+    control: &mut ServerControl,
+    guard: &ClientGuard,
+) -> ConnectionEnd {
     let idle = Duration::from_nanos(state.job.idle.as_nanos());
     loop {
         let message = match control.wait(None, Some(Instant::now() + idle)) {
-            Event::Message(message) => message,
-            Event::Closed => return Left::Well,
+            ControlEvent::Message(message) => message,
+            ControlEvent::Closed => return ConnectionEnd::Well,
             // The server ended the connection.
-            Event::Broken | Event::Deadline | Event::Woken if state.is_closing() => {
-                return Left::Well;
+            ControlEvent::Broken | ControlEvent::Deadline | ControlEvent::Woken
+                if state.is_closing() =>
+            {
+                return ConnectionEnd::Well;
             }
-            Event::Broken | Event::Deadline | Event::Woken => return Left::GivenUp,
+            ControlEvent::Broken | ControlEvent::Deadline | ControlEvent::Woken => {
+                return ConnectionEnd::GivenUp;
+            }
         };
         let kind = Request::type_of(&message);
         let generation = control.generation();
         let refuse = |refusal: Refusal| refusal.encode(Request::answer_type(kind), generation);
         let answer = match Request::parse(&message) {
-            Ok(Request::Omni(request)) => match Ask::omni(&request) {
-                Ok(ask) => match test(state, control, guard, ask, kind) {
+            Ok(Request::Omni(request)) => match RequestedTest::from_omni(&request) {
+                Ok(ask) => match run_test(state, control, guard, ask, kind) {
                     Ok(answer) => answer,
-                    Err(Over) => return Left::Well,
+                    Err(ClientLeft) => return ConnectionEnd::Well,
                 },
-                Err(errno) => refuse(refusal(errno)),
+                Err(errno) => refuse(to_refusal(errno)),
             },
-            Ok(Request::Classic(request)) => match Ask::classic(&request) {
-                Ok(ask) => match test(state, control, guard, ask, kind) {
+            Ok(Request::Classic(request)) => match RequestedTest::from_classic(&request) {
+                Ok(ask) => match run_test(state, control, guard, ask, kind) {
                     Ok(answer) => answer,
-                    Err(Over) => return Left::Well,
+                    Err(ClientLeft) => return ConnectionEnd::Well,
                 },
-                Err(errno) => refuse(refusal(errno)),
+                Err(errno) => refuse(to_refusal(errno)),
             },
             Ok(Request::CpuCalibrate) => Calibration {
                 rate: answer::CPU_RATE,
-                cpus: cpus(state),
+                cpus: cpu_count(state),
             }
             .encode(generation),
             Ok(Request::System) => SystemText::deprecated().encode(generation),
@@ -108,85 +118,85 @@ fn converse(state: &ServerState, control: &mut Control, guard: &ClientGuard) -> 
             Err(_) => refuse(Refusal::INVALID),
         };
         if control.send(&answer).is_err() {
-            return Left::GivenUp;
+            return ConnectionEnd::GivenUp;
         }
     }
 }
 
 /// The client left during a test.
-struct Over;
+struct ClientLeft;
 
-fn refusal(errno: Errno) -> Refusal {
+fn to_refusal(errno: LinuxErrno) -> Refusal {
     Refusal::new(errno).unwrap_or(Refusal::INVALID)
 }
 
 /// Runs a test. Returns the final message. The data connection is closed by then, unless the client expects otherwise.
-fn test(
+fn run_test(
     state: &ServerState,
-    control: &mut Control,
+    control: &mut ServerControl,
     guard: &ClientGuard,
-    ask: Ask,
+    ask: RequestedTest,
     kind: i32,
-) -> Result<Vec<u8>, Over> {
+) -> Result<Vec<u8>, ClientLeft> {
     let counts = &state.counts;
-    Counts::one(&counts.tests);
+    ServerCounts::add_one(&counts.tests);
     let generation = control.generation();
-    let refuse = |errno: Errno| {
-        Counts::one(&counts.failed);
-        refusal(errno).encode(Request::answer_type(kind), generation)
+    let refuse = |errno: LinuxErrno| {
+        ServerCounts::add_one(&counts.failed);
+        to_refusal(errno).encode(Request::answer_type(kind), generation)
     };
     let ends = control
         .local()
         .and_then(|local| Ok((local, control.peer()?)));
     let prepared = match ends {
-        Ok((local, peer)) => Prepared::new(ask, state, local, peer),
+        Ok((local, peer)) => PreparedTest::new(ask, state, local, peer),
         Err(error) => Err(error.raw_os_error().unwrap_or(libc::ENOTCONN)),
     };
-    let running = match prepared.and_then(|prepared| Running::start(prepared, state)) {
+    let running = match prepared.and_then(|prepared| RunningTest::start(prepared, state)) {
         Ok(running) => running,
         Err(errno) => return Ok(refuse(errno)),
     };
-    let response = answer::response(&running.facts, running.measures_cpu(), generation);
+    let response = answer::ready_message(&running.facts, running.measures_cpu(), generation);
     let counters = running.counters();
-    guard.show(Some(Arc::clone(&counters)));
+    guard.publish_counters(Some(Arc::clone(&counters)));
     let outcome = match control.send(&response) {
-        Ok(()) => running.watch(control, state).ok(),
+        Ok(()) => running.watch_until_end(control, state).ok(),
         Err(_) => {
             running.abandon();
             None
         }
     };
-    guard.show(None);
+    guard.publish_counters(None);
     let Some(outcome) = outcome else {
-        Counts::one(&counts.failed);
-        return Err(Over);
+        ServerCounts::add_one(&counts.failed);
+        return Err(ClientLeft);
     };
     count(counts, &outcome);
     match outcome.failure() {
         Some(errno) => Ok(refuse(errno)),
         None => {
             // Sent here, so that a lingering connection is closed afterwards.
-            let results = answer::results(&outcome, generation);
+            let results = answer::results_message(&outcome, generation);
             if control.send(&results).is_err() {
-                Counts::one(&counts.failed);
-                return Err(Over);
+                ServerCounts::add_one(&counts.failed);
+                return Err(ClientLeft);
             }
-            Counts::one(&counts.completed);
+            ServerCounts::add_one(&counts.completed);
             drop(outcome.linger);
             Ok(Vec::new())
         }
     }
 }
 
-fn count(counts: &Counts, outcome: &Outcome) {
+fn count(counts: &ServerCounts, outcome: &TestOutcome) {
     let tally = &outcome.done.tally;
-    Counts::add(&counts.bytes_received, tally.bytes_received);
-    Counts::add(&counts.bytes_sent, tally.bytes_sent);
-    Counts::add(&counts.strangers, outcome.done.strangers);
+    ServerCounts::add(&counts.bytes_received, tally.bytes_received);
+    ServerCounts::add(&counts.bytes_sent, tally.bytes_sent);
+    ServerCounts::add(&counts.strangers, outcome.done.strangers);
 }
 
 /// Number of CPUs.
-fn cpus(state: &ServerState) -> u32 {
+fn cpu_count(state: &ServerState) -> u32 {
     let measured = state.host.cpu_times().map(|times| times.cpus.len());
     let known = measured.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     u32::try_from(known.unwrap_or(1)).unwrap_or(u32::MAX)

@@ -11,7 +11,7 @@ use std::{
 
 use wb_model::socket::{SocketServerJob, SocketServerReport};
 
-use crate::{flow::Counters, host::Host, waker::Waker};
+use crate::{flow::LoopCounters, host::Host, waker::Waker};
 
 /// Buffer memory of all tests together, bytes.
 const MEMORY: u64 = 512 << 20;
@@ -22,9 +22,9 @@ const MEMORY_OF_ONE: u64 = 256 << 20;
 pub(super) struct ServerState {
     pub job: SocketServerJob,
     pub host: Arc<dyn Host>,
-    pub counts: Counts,
-    memory: Arc<Mutex<Memory>>,
-    clients: Mutex<BTreeMap<u64, Client>>,
+    pub counts: ServerCounts,
+    memory: Arc<Mutex<ReservedTotals>>,
+    clients: Mutex<BTreeMap<u64, ClientEntry>>,
     closing: AtomicBool,
     /// Woken when a client has left.
     pub waker: Waker,
@@ -32,18 +32,18 @@ pub(super) struct ServerState {
 
 /// Memory reserved by tests.
 #[derive(Debug, Default)]
-struct Memory {
+struct ReservedTotals {
     all: u64,
     of_each: BTreeMap<IpAddr, u64>,
 }
 
 /// A control connection, visible to observers.
-struct Client {
+struct ClientEntry {
     control: Arc<TcpStream>,
     /// Address, reduced to the part that identifies a host.
     host: Option<IpAddr>,
     /// Counters of the running test.
-    test: Option<Arc<Counters>>,
+    test: Option<Arc<LoopCounters>>,
 }
 
 impl ServerState {
@@ -51,7 +51,7 @@ impl ServerState {
         Ok(Self {
             job,
             host,
-            counts: Counts::default(),
+            counts: ServerCounts::default(),
             memory: Arc::default(),
             clients: Mutex::default(),
             closing: AtomicBool::new(false),
@@ -59,21 +59,21 @@ impl ServerState {
         })
     }
 
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Client>> {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, ClientEntry>> {
         // A thread that panicked while holding the lock leaves consistent data.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of control connections.
-    pub(super) fn present(&self) -> usize {
+    pub(super) fn connection_count(&self) -> usize {
         self.clients().len()
     }
 
     /// Returns true if the requested number of clients has been served and has left. One client may use several
     /// connections; a client without a test does not count.
     pub(super) fn has_served(&self) -> bool {
-        let served = || Counts::read(&self.counts.served);
-        self.job.serves.is_some_and(|most| served() >= most) && self.present() == 0
+        let served = || ServerCounts::read(&self.counts.served);
+        self.job.serves.is_some_and(|most| served() >= most) && self.connection_count() == 0
     }
 
     /// Returns true if another control connection from this address is allowed.
@@ -90,12 +90,12 @@ impl ServerState {
     }
 
     /// Registers a control connection until the returned guard is dropped.
-    pub(super) fn admit(self: &Arc<Self>, control: &Arc<TcpStream>) -> ClientGuard {
+    pub(super) fn register_client(self: &Arc<Self>, control: &Arc<TcpStream>) -> ClientGuard {
         let mut clients = self.clients();
         let number = clients.last_key_value().map_or(0, |(last, _)| last + 1);
         clients.insert(
             number,
-            Client {
+            ClientEntry {
                 host: control.peer_addr().ok().map(|peer| host_of(peer.ip())),
                 control: Arc::clone(control),
                 test: None,
@@ -122,7 +122,7 @@ impl ServerState {
     }
 
     /// Bytes of all tests so far, including running ones.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         let running: u64 = self
             .clients()
             .values()
@@ -130,12 +130,14 @@ impl ServerState {
             .map(|counters| counters.bytes())
             .sum();
         let counts = &self.counts;
-        running + Counts::read(&counts.bytes_received) + Counts::read(&counts.bytes_sent)
+        running
+            + ServerCounts::read(&counts.bytes_received)
+            + ServerCounts::read(&counts.bytes_sent)
     }
 
     /// Reserves buffer memory for a client until the returned guard is dropped. `None` if the total or the address
     /// limit is exceeded.
-    pub(super) fn reserve(&self, bytes: u64, client: IpAddr) -> Option<Reserved> {
+    pub(super) fn reserve_memory(&self, bytes: u64, client: IpAddr) -> Option<MemoryReservation> {
         let host = host_of(client);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let all = memory.all.checked_add(bytes).filter(|all| *all <= MEMORY)?;
@@ -146,7 +148,7 @@ impl ServerState {
         memory.all = all;
         memory.of_each.insert(host, of_one);
         drop(memory);
-        Some(Reserved {
+        Some(MemoryReservation {
             memory: Arc::clone(&self.memory),
             host,
             bytes,
@@ -174,7 +176,7 @@ pub(super) struct ClientGuard {
 
 impl ClientGuard {
     /// Publishes the counters of a running test; `None` when it is over.
-    pub(super) fn show(&self, test: Option<Arc<Counters>>) {
+    pub(super) fn publish_counters(&self, test: Option<Arc<LoopCounters>>) {
         self.tested.fetch_or(test.is_some(), Ordering::Relaxed);
         if let Some(client) = self.state.clients().get_mut(&self.number) {
             client.test = test;
@@ -185,7 +187,7 @@ impl ClientGuard {
 impl Drop for ClientGuard {
     fn drop(&mut self) {
         if self.tested.load(Ordering::Relaxed) {
-            Counts::one(&self.state.counts.served);
+            ServerCounts::add_one(&self.state.counts.served);
         }
         self.state.clients().remove(&self.number);
         self.state.waker.wake();
@@ -194,13 +196,13 @@ impl Drop for ClientGuard {
 
 /// Reserved memory.
 #[derive(Debug)]
-pub(super) struct Reserved {
-    memory: Arc<Mutex<Memory>>,
+pub(super) struct MemoryReservation {
+    memory: Arc<Mutex<ReservedTotals>>,
     host: IpAddr,
     bytes: u64,
 }
 
-impl Drop for Reserved {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.all -= self.bytes;
@@ -215,7 +217,7 @@ impl Drop for Reserved {
 
 /// Counters of the report, updated by many threads.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct ServerCounts {
     pub clients: AtomicU64,
     pub rejected: AtomicU64,
     pub strangers: AtomicU64,
@@ -230,9 +232,9 @@ pub(super) struct Counts {
     pub bytes_sent: AtomicU64,
 }
 
-impl Counts {
+impl ServerCounts {
     /// Adds one.
-    pub(super) fn one(counter: &AtomicU64) {
+    pub(super) fn add_one(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -18,18 +18,18 @@ use wb_model::socket::CpuUse;
 use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
-    ask::{Errno, Talk, Work},
-    control::{Control, Event, wait_for},
-    engine::Engine,
-    prepare::{Facts, Prepared},
-    rules::{Movement, Rules},
+    control::{ControlEvent, ServerControl, wait_for},
+    prepare::{PreparedTest, ResponseFacts},
+    requested_test::{DataExchange, LinuxErrno, MessageKind},
+    rules::{CounterMovement, TestRules},
     state::ServerState,
-    work::{Done, Inside, work},
+    test_loop::TestLoop,
+    work::{DataThreadResult, TestShared, run_data_thread},
 };
 use crate::{
     CpuTimes,
-    cpu::{clamped, cpu_use},
-    flow::{Counters, Ended},
+    cpu::{clamp_shares, cpu_use},
+    flow::{LoopCounters, LoopEnd},
 };
 
 /// Time for the data thread to read what the kernel held when the client ended the test. The thread may wait for a CPU,
@@ -43,18 +43,18 @@ const FLUSH: Duration = Duration::from_secs(60);
 const STACK: usize = 256 << 10;
 
 /// A test with a started data thread.
-pub(super) struct Running {
-    pub facts: Facts,
-    inside: Arc<Inside>,
-    thread: thread::JoinHandle<Done>,
+pub(super) struct RunningTest {
+    pub facts: ResponseFacts,
+    inside: Arc<TestShared>,
+    thread: thread::JoinHandle<DataThreadResult>,
     go: mpsc::Sender<()>,
     measures_cpu: bool,
 }
 
 /// Result of a test.
-pub(super) struct Outcome {
-    pub facts: Facts,
-    pub done: Done,
+pub(super) struct TestOutcome {
+    pub facts: ResponseFacts,
+    pub done: DataThreadResult,
     /// Without warm-up and padding.
     pub elapsed: Duration,
     pub cpu: Option<CpuUse>,
@@ -68,7 +68,7 @@ pub(super) struct Outcome {
 
 /// Event that ended a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TestEnd {
     /// The loop itself.
     Own,
     /// Its time, with or without padding.
@@ -81,17 +81,17 @@ enum End {
 
 /// The client has left, or broke the protocol; the results are not needed.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(super) struct ClientGone;
 
 /// A time and the counters at that time.
 #[derive(Clone, Default)]
-struct Mark {
+struct CounterMark {
     bytes: u64,
     transactions: u64,
 }
 
-impl Mark {
-    fn of(counters: &Counters) -> Self {
+impl CounterMark {
+    fn now(counters: &LoopCounters) -> Self {
         Self {
             bytes: counters.bytes(),
             transactions: counters.transactions(),
@@ -99,32 +99,32 @@ impl Mark {
     }
 }
 
-impl Running {
-    /// Starts the data thread. A thread that sends without a request waits until [`Running::watch`].
-    pub(super) fn start(prepared: Prepared, state: &ServerState) -> Result<Self, Errno> {
-        let Prepared { facts, stage } = prepared;
-        let inside = Inside::new(Arc::clone(&stage.fd))
+impl RunningTest {
+    /// Starts the data thread. A thread that sends without a request waits until [`RunningTest::watch_until_end`].
+    pub(super) fn start(prepared: PreparedTest, state: &ServerState) -> Result<Self, LinuxErrno> {
+        let PreparedTest { facts, stage } = prepared;
+        let inside = TestShared::new(Arc::clone(&stage.fd))
             .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let inside = Arc::new(inside);
         let (go, begin) = mpsc::channel();
         let shared = Arc::clone(&inside);
         let host = Arc::clone(&state.host);
-        let (cpu, units) = (facts.ask.cpu, facts.ask.length.amount());
+        let (cpu, units) = (facts.ask.cpu, facts.ask.length.unit_limit());
         // All others only wait for the client, so they are ready when the client gets the response.
-        let speaks_first = matches!(stage.engine, Engine::SendDatagrams(..));
+        let speaks_first = matches!(stage.engine, TestLoop::SendDatagrams(..));
         let body = move || {
             let done = catch_unwind(AssertUnwindSafe(|| {
                 // netserver also continues if binding fails.
                 let _ = cpu.map(|cpu| host.bind_cpu(cpu));
                 match speaks_first && begin.recv().is_err() {
-                    true => Done::default(),
-                    false => work(stage, &shared, units),
+                    true => DataThreadResult::default(),
+                    false => run_data_thread(stage, &shared, units),
                 }
             }));
-            shared.end();
+            shared.mark_end();
             done.unwrap_or_else(|_| {
-                let mut done = Done::default();
-                done.tally.ended = Ended::Failed(io::Error::other("the data thread panicked"));
+                let mut done = DataThreadResult::default();
+                done.tally.ended = LoopEnd::Failed(io::Error::other("the data thread panicked"));
                 done
             })
         };
@@ -149,24 +149,28 @@ impl Running {
     }
 
     /// Counters for observers.
-    pub(super) fn counters(&self) -> Arc<Counters> {
+    pub(super) fn counters(&self) -> Arc<LoopCounters> {
         Arc::clone(&self.inside.counters)
     }
 
     /// Lets the data thread begin, and watches until the test is over. Call it after the response is sent.
-    pub(super) fn watch(self, control: &mut Control, state: &ServerState) -> Result<Outcome, Gone> {
+    pub(super) fn watch_until_end(
+        self,
+        control: &mut ServerControl,
+        state: &ServerState,
+    ) -> Result<TestOutcome, ClientGone> {
         let began = Instant::now();
-        let rules = Rules::of(&self.facts);
+        let rules = TestRules::for_test(&self.facts);
         let read_cpu = || self.measures_cpu.then(|| state.host.cpu_times()).flatten();
         let mut cpu_before = read_cpu();
         let _ = self.go.send(());
         let inside = &self.inside;
-        let mut movement = Movement { last: 0, at: began };
+        let mut movement = CounterMovement { last: 0, at: began };
         let mut first = None;
-        let mut omitted: Option<Mark> = None;
+        let mut omitted: Option<CounterMark> = None;
         let end = loop {
             if inside.has_ended() {
-                break End::Own;
+                break TestEnd::Own;
             }
             if first.is_none() && inside.first().is_some() {
                 first = inside.first();
@@ -181,58 +185,58 @@ impl Running {
                 && !rules.omit.is_zero()
                 && now >= start + rules.omit
             {
-                omitted = Some(Mark::of(&inside.counters));
+                omitted = Some(CounterMark::now(&inside.counters));
                 cpu_before = read_cpu();
             }
-            movement.look(&inside.counters, now);
+            movement.update(&inside.counters, now);
             if rules.is_time(start, began, now, state) {
-                break End::Time;
+                break TestEnd::Time;
             }
             if rules.is_quiet(start, &movement, &inside.counters, now) {
-                break End::Quiet;
+                break TestEnd::Quiet;
             }
-            let wake = rules.wake(start, began, omitted.is_some(), now, state);
+            let wake = rules.next_check(start, began, omitted.is_some(), now, state);
             match control.wait(Some(inside.waker.as_fd()), wake) {
-                Event::Woken => inside.waker.clear(),
-                Event::Deadline => {}
-                Event::Message(message) => match Request::parse(&message) {
+                ControlEvent::Woken => inside.waker.clear(),
+                ControlEvent::Deadline => {}
+                ControlEvent::Message(message) => match Request::parse(&message) {
                     Ok(Request::End) => {
                         self.let_late_data_come();
-                        break End::Told;
+                        break TestEnd::Told;
                     }
                     // No messages are allowed during a test.
                     _ => {
                         self.abandon();
-                        return Err(Gone);
+                        return Err(ClientGone);
                     }
                 },
-                Event::Closed | Event::Broken => {
+                ControlEvent::Closed | ControlEvent::Broken => {
                     self.abandon();
-                    return Err(Gone);
+                    return Err(ClientGone);
                 }
             }
         };
-        if end != End::Own && !inside.stop.stop_and_wait(STOP_TIMEOUT) {
-            return Err(Gone);
+        if end != TestEnd::Own && !inside.stop.stop_and_wait(STOP_TIMEOUT) {
+            return Err(ClientGone);
         }
         let cpu_after = read_cpu();
         let first = inside.first();
         let start = rules.start(first, began).unwrap_or(began);
         let mark = omitted.unwrap_or_else(|| {
             if rules.omit.is_zero() {
-                Mark::default()
+                CounterMark::default()
             } else {
-                Mark::of(&inside.counters)
+                CounterMark::now(&inside.counters)
             }
         });
-        let counted = Mark::of(&inside.counters);
+        let counted = CounterMark::now(&inside.counters);
         let bytes_after = counted.bytes.saturating_sub(mark.bytes);
         let transactions_after = counted.transactions.saturating_sub(mark.transactions);
         let Ok(done) = self.thread.join() else {
-            return Err(Gone);
+            return Err(ClientGone);
         };
         let ended = match end {
-            End::Quiet => movement.at,
+            TestEnd::Quiet => movement.at,
             _ => done.at.unwrap_or_else(Instant::now),
         };
         let measured = done
@@ -243,13 +247,13 @@ impl Running {
         let mut elapsed = ended
             .saturating_duration_since(start)
             .saturating_sub(rules.omit);
-        if end == End::Time {
+        if end == TestEnd::Time {
             elapsed = elapsed.saturating_sub(rules.padding);
         }
         let cpu = cpu_before
             .zip(cpu_after)
-            .map(|(before, after)| scaled(&before, &after, measured, elapsed));
-        let mut outcome = Outcome {
+            .map(|(before, after)| scaled_cpu_use(&before, &after, measured, elapsed));
+        let mut outcome = TestOutcome {
             facts: self.facts,
             done,
             elapsed,
@@ -264,7 +268,7 @@ impl Running {
 
     /// Waits for data that the client sent before its end message and that is still in the kernel.
     fn let_late_data_come(&self) {
-        if !matches!(self.facts.ask.work, Work::Receive { .. }) {
+        if !matches!(self.facts.ask.work, DataExchange::Receive { .. }) {
             return;
         }
         let until = Instant::now() + LATE;
@@ -291,7 +295,12 @@ impl Running {
 }
 
 /// CPU figures. If the measurement took longer than the test, all CPU time is attributed to the test.
-fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Duration) -> CpuUse {
+fn scaled_cpu_use(
+    before: &CpuTimes,
+    after: &CpuTimes,
+    measured: Duration,
+    elapsed: Duration,
+) -> CpuUse {
     let mut cpu = cpu_use(before, after);
     if elapsed < measured && !elapsed.is_zero() {
         let factor = measured.as_secs_f64() / elapsed.as_secs_f64();
@@ -299,32 +308,32 @@ fn scaled(before: &CpuTimes, after: &CpuTimes, measured: Duration, elapsed: Dura
             *share *= factor;
         }
     }
-    clamped(cpu).0
+    clamp_shares(cpu).0
 }
 
-impl Outcome {
+impl TestOutcome {
     /// Error number for the client if the test failed.
-    pub(super) fn failure(&self) -> Option<Errno> {
+    pub(super) fn failure(&self) -> Option<LinuxErrno> {
         let error = self.done.tally.failure()?;
         let number = crate::errno(error).unwrap_or(libc::EIO);
         let is_reset = matches!(number, libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED);
         match self.facts.ask.work {
             // A receiver may close early.
-            Work::Send if is_reset => None,
-            Work::Exchange { .. } if is_reset && self.done.tally.transactions > 0 => None,
+            DataExchange::Send if is_reset => None,
+            DataExchange::Exchange { .. } if is_reset && self.done.tally.transactions > 0 => None,
             _ => Some(number),
         }
     }
 
     /// Closes the data connection as the client expects.
-    fn take_down(&mut self, control: &Control, end: End) -> Result<(), Gone> {
+    fn take_down(&mut self, control: &ServerControl, end: TestEnd) -> Result<(), ClientGone> {
         let Some(connection) = self.done.connection.take() else {
             return Ok(());
         };
         match (self.facts.ask.work, self.facts.ask.talk) {
             // All sent data must arrive before the results do.
-            (Work::Send, _) if end != End::Told => flush(control, &connection),
-            (Work::Receive { .. }, Talk::Classic(ClassicKind::TcpStream)) => {
+            (DataExchange::Send, _) if end != TestEnd::Told => flush(control, &connection),
+            (DataExchange::Receive { .. }, MessageKind::Classic(ClassicKind::TcpStream)) => {
                 let _ = rustix::net::shutdown(&connection, Shutdown::Write);
                 self.linger = Some(connection);
                 Ok(())
@@ -335,7 +344,7 @@ impl Outcome {
 }
 
 /// Ends a sent stream and waits until the client has read all of it and closed its side.
-fn flush(control: &Control, connection: &OwnedFd) -> Result<(), Gone> {
+fn flush(control: &ServerControl, connection: &OwnedFd) -> Result<(), ClientGone> {
     if rustix::net::shutdown(connection, Shutdown::Write).is_err() {
         return Ok(());
     }

@@ -18,13 +18,13 @@ use rustix::{
 };
 
 use super::{
-    engine::{Each, Engine},
-    prepare::Stage,
-    sources::Sources,
+    allowed_sources::AllowedSources,
+    prepare::TestInputs,
+    test_loop::{ConnectionExchange, TestLoop},
 };
 use crate::{
-    Effective, Stopper, accept, effective, errno,
-    flow::{Counters, Ended, Run, TagReport, Tally, end_datagrams},
+    EffectiveSettings, Stopper, accept, effective_settings, errno,
+    flow::{LoopContext, LoopCounters, LoopEnd, LoopTally, TagReport, end_datagrams},
     waker::Waker,
 };
 
@@ -32,11 +32,11 @@ use crate::{
 const BREATH: Duration = Duration::from_millis(10);
 
 /// State shared by the data thread and the control thread.
-pub(super) struct Inside {
+pub(super) struct TestShared {
     pub stop: Stopper,
     /// Woken at the first connection or datagram, and at the end.
     pub waker: Waker,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<LoopCounters>,
     first: OnceLock<Instant>,
     /// The data socket, or the one that listens for its connection.
     data: Mutex<Arc<OwnedFd>>,
@@ -45,12 +45,12 @@ pub(super) struct Inside {
 
 /// Result of a data thread.
 #[derive(Default)]
-pub(super) struct Done {
-    pub tally: Tally,
+pub(super) struct DataThreadResult {
+    pub tally: LoopTally,
     /// End of the loop.
     pub at: Option<Instant>,
     /// Settings of the data socket at the end, if there was one.
-    pub effective: Option<Effective>,
+    pub effective: Option<EffectiveSettings>,
     /// The single connection of the test, still open.
     pub connection: Option<Arc<OwnedFd>>,
     /// Closed connections from hosts other than the client.
@@ -59,7 +59,7 @@ pub(super) struct Done {
     pub tags: Option<TagReport>,
 }
 
-impl Inside {
+impl TestShared {
     pub(super) fn new(fd: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             stop: Stopper::new(),
@@ -82,7 +82,7 @@ impl Inside {
     }
 
     /// Marks the end of the loop.
-    pub(super) fn end(&self) {
+    pub(super) fn mark_end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
@@ -96,18 +96,18 @@ impl Inside {
     }
 
     /// Replaces the listening socket with the data connection.
-    fn connected(&self, connection: Arc<OwnedFd>) {
+    fn set_connection(&self, connection: Arc<OwnedFd>) {
         *self.data.lock().unwrap_or_else(PoisonError::into_inner) = connection;
     }
 
-    fn begin(&self) {
+    fn mark_begin(&self) {
         if self.first.set(Instant::now()).is_ok() {
             self.waker.wake();
         }
     }
 
-    fn run(&self) -> Run<'_> {
-        Run {
+    fn run(&self) -> LoopContext<'_> {
+        LoopContext {
             stop: &self.stop,
             counters: &self.counters,
             recorder: None,
@@ -116,22 +116,26 @@ impl Inside {
 }
 
 /// Runs a test to its end.
-pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
-    let _guard = inside.stop.enter();
-    let Stage {
+pub(super) fn run_data_thread(
+    stage: TestInputs,
+    inside: &TestShared,
+    units: Option<u64>,
+) -> DataThreadResult {
+    let _guard = inside.stop.register_thread();
+    let TestInputs {
         fd,
         engine,
         sources,
         memory: _memory,
     } = stage;
     match engine {
-        Engine::Receive(mut receiver) => on_connection(fd, inside, &sources, |connection| {
+        TestLoop::Receive(mut receiver) => on_connection(fd, inside, &sources, |connection| {
             receiver.run(connection, &mut inside.run())
         }),
-        Engine::Send(mut sender) => on_connection(fd, inside, &sources, |connection| {
+        TestLoop::Send(mut sender) => on_connection(fd, inside, &sources, |connection| {
             sender.run(connection, &mut inside.run())
         }),
-        Engine::Respond(mut responder) => {
+        TestLoop::Respond(mut responder) => {
             if is_listening(&fd) {
                 on_connection(fd, inside, &sources, |connection| {
                     responder.run(connection, &mut inside.run())
@@ -140,44 +144,46 @@ pub(super) fn work(stage: Stage, inside: &Inside, units: Option<u64>) -> Done {
                 on_datagrams(&fd, inside, |fd| responder.run(fd, &mut inside.run()))
             }
         }
-        Engine::ReceiveDatagrams(mut receiver) => {
+        TestLoop::ReceiveDatagrams(mut receiver) => {
             let mut done = on_datagrams(&fd, inside, |fd| receiver.run(fd, &mut inside.run()));
-            done.tags = receiver.tags();
+            done.tags = receiver.tag_report();
             done
         }
-        Engine::ReceiveOnly {
+        TestLoop::ReceiveOnly {
             mut buffer,
             size,
             connect,
         } => on_datagrams(&fd, inside, |fd| {
             receive_only(fd, inside, &mut buffer, size, connect)
         }),
-        Engine::SendDatagrams(mut sender, to) => {
-            inside.begin();
+        TestLoop::SendDatagrams(mut sender, to) => {
+            inside.mark_begin();
             let tally = sender.run(fd.as_fd(), Some(to), &mut inside.run());
             end_datagrams(fd.as_fd(), Some(to));
-            Done::of(tally, fd.as_fd())
+            DataThreadResult::from_tally(tally, fd.as_fd())
         }
-        Engine::Connections(mut each) => connections(&fd, &mut each, inside, &sources, units),
+        TestLoop::Connections(mut each) => {
+            serve_connections(&fd, &mut each, inside, &sources, units)
+        }
     }
 }
 
-impl Done {
-    fn of(tally: Tally, fd: BorrowedFd<'_>) -> Self {
+impl DataThreadResult {
+    fn from_tally(tally: LoopTally, fd: BorrowedFd<'_>) -> Self {
         Self {
             at: Some(Instant::now()),
-            effective: Some(effective(fd)),
+            effective: Some(effective_settings(fd)),
             tally,
             ..Self::default()
         }
     }
 
-    fn nothing(ended: Ended) -> Self {
+    fn without_data(ended: LoopEnd) -> Self {
         Self {
             at: Some(Instant::now()),
-            tally: Tally {
+            tally: LoopTally {
                 ended,
-                ..Tally::default()
+                ..LoopTally::default()
             },
             ..Self::default()
         }
@@ -191,66 +197,70 @@ fn is_listening(fd: &OwnedFd) -> bool {
 /// Accepts one connection, stops listening, and runs the loop on it.
 fn on_connection(
     listener: Arc<OwnedFd>,
-    inside: &Inside,
-    sources: &Sources,
-    run: impl FnOnce(BorrowedFd<'_>) -> Tally,
-) -> Done {
+    inside: &TestShared,
+    sources: &AllowedSources,
+    run: impl FnOnce(BorrowedFd<'_>) -> LoopTally,
+) -> DataThreadResult {
     let mut strangers = 0;
     let connection = loop {
         match accept(listener.as_fd(), &inside.stop) {
-            Ok((connection, from)) if sources.admits(from) => break Arc::new(connection),
+            Ok((connection, from)) if sources.is_allowed(from) => break Arc::new(connection),
             Ok(_) => strangers += 1,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                return Done::nothing(Ended::Stopped);
+                return DataThreadResult::without_data(LoopEnd::Stopped);
             }
             Err(error) if is_shortage(&error) => thread::sleep(BREATH),
-            Err(error) => return Done::nothing(Ended::Failed(error)),
+            Err(error) => return DataThreadResult::without_data(LoopEnd::Failed(error)),
         }
     };
     drop(listener);
-    inside.connected(Arc::clone(&connection));
-    inside.begin();
+    inside.set_connection(Arc::clone(&connection));
+    inside.mark_begin();
     let tally = run(connection.as_fd());
-    Done {
+    DataThreadResult {
         strangers,
         connection: Some(Arc::clone(&connection)),
-        ..Done::of(tally, connection.as_fd())
+        ..DataThreadResult::from_tally(tally, connection.as_fd())
     }
 }
 
 /// Waits for the first datagram and runs the loop.
-fn on_datagrams(fd: &OwnedFd, inside: &Inside, run: impl FnOnce(BorrowedFd<'_>) -> Tally) -> Done {
-    while !inside.stop.stopped() {
+fn on_datagrams(
+    fd: &OwnedFd,
+    inside: &TestShared,
+    run: impl FnOnce(BorrowedFd<'_>) -> LoopTally,
+) -> DataThreadResult {
+    while !inside.stop.is_stopped() {
         match poll(&mut [PollFd::new(fd, PollFlags::IN)], None) {
             Ok(_) => break,
             Err(Errno::INTR) => {}
-            Err(error) => return Done::nothing(Ended::Failed(error.into())),
+            Err(error) => return DataThreadResult::without_data(LoopEnd::Failed(error.into())),
         }
     }
-    if !inside.stop.stopped() {
-        inside.begin();
+    if !inside.stop.is_stopped() {
+        inside.mark_begin();
     }
     let tally = run(fd.as_fd());
-    Done::of(tally, fd.as_fd())
+    DataThreadResult::from_tally(tally, fd.as_fd())
 }
 
 /// Receives datagrams of one size. Old clients end their test with a datagram of another size, or not at all.
 fn receive_only(
     fd: BorrowedFd<'_>,
-    inside: &Inside,
+    inside: &TestShared,
     buffer: &mut [u8],
     size: usize,
     connect: bool,
-) -> Tally {
-    let mut tally = Tally::default();
+) -> LoopTally {
+    let mut tally = LoopTally::default();
     if connect
-        && !inside.stop.stopped()
+        && !inside.stop.is_stopped()
         && let Ok((_, _, Some(from))) = rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::PEEK)
     {
         // The test also runs without the connection, like in netserver.
         let _ = rustix::net::connect(fd, &from);
     }
-    while !inside.stop.stopped() {
+    while !inside.stop.is_stopped() {
         match rustix::net::recv(fd, &mut *buffer, RecvFlags::empty()) {
             Ok((length, _)) if length == size => {
                 tally.bytes_received += size as u64;
@@ -258,12 +268,12 @@ fn receive_only(
                 inside.counters.add(1, size as u64);
             }
             Ok(_) => {
-                tally.ended = Ended::Eof;
+                tally.ended = LoopEnd::Eof;
                 break;
             }
             Err(Errno::INTR | Errno::CONNREFUSED) => {}
             Err(error) => {
-                tally.ended = Ended::Failed(error.into());
+                tally.ended = LoopEnd::Failed(error.into());
                 break;
             }
         }
@@ -273,22 +283,22 @@ fn receive_only(
 
 /// One connection per transaction. The server closes first, so that its port stays in TIME_WAIT and not one of the
 /// client's.
-fn connections(
+fn serve_connections(
     listener: &OwnedFd,
-    each: &mut Each,
-    inside: &Inside,
-    sources: &Sources,
+    each: &mut ConnectionExchange,
+    inside: &TestShared,
+    sources: &AllowedSources,
     units: Option<u64>,
-) -> Done {
+) -> DataThreadResult {
     let mut strangers = 0;
-    let mut tally = Tally::default();
-    while !inside.stop.stopped() {
+    let mut tally = LoopTally::default();
+    while !inside.stop.is_stopped() {
         if units.is_some_and(|units| tally.transactions >= units) {
-            tally.ended = Ended::Limit;
+            tally.ended = LoopEnd::Limit;
             break;
         }
         let connection = match accept(listener.as_fd(), &inside.stop) {
-            Ok((connection, from)) if sources.admits(from) => connection,
+            Ok((connection, from)) if sources.is_allowed(from) => connection,
             Ok(_) => {
                 strangers += 1;
                 continue;
@@ -299,27 +309,32 @@ fn connections(
                 continue;
             }
             Err(error) => {
-                tally.ended = Ended::Failed(error);
+                tally.ended = LoopEnd::Failed(error);
                 break;
             }
         };
-        inside.begin();
+        inside.mark_begin();
         // A client that leaves during a transaction has ended its test, or only that connection; the next one shows
         // which.
-        if each.serve(connection.as_fd(), inside, &mut tally) {
+        if each.serve_connection(connection.as_fd(), inside, &mut tally) {
             tally.transactions += 1;
             inside.counters.add_transaction();
         }
     }
-    Done {
+    DataThreadResult {
         strangers,
-        ..Done::of(tally, listener.as_fd())
+        ..DataThreadResult::from_tally(tally, listener.as_fd())
     }
 }
 
-impl Each {
+impl ConnectionExchange {
     /// Serves a connection. Returns true if its transaction was complete.
-    fn serve(&mut self, connection: BorrowedFd<'_>, inside: &Inside, tally: &mut Tally) -> bool {
+    fn serve_connection(
+        &mut self,
+        connection: BorrowedFd<'_>,
+        inside: &TestShared,
+        tally: &mut LoopTally,
+    ) -> bool {
         let mut run = inside.run();
         match self {
             Self::Nothing => true,
@@ -328,7 +343,7 @@ impl Each {
                 request,
                 response,
             } => {
-                let is_whole = responder.exchange(connection, &mut run).is_ok();
+                let is_whole = responder.exchange_once(connection, &mut run).is_ok();
                 if is_whole {
                     tally.bytes_received += *request;
                     tally.bytes_sent += *response;
@@ -349,10 +364,10 @@ impl Each {
 }
 
 /// Adds the work on a connection. Returns true if it was complete.
-fn is_whole(tally: &mut Tally, more: Tally) -> bool {
-    let is_whole = matches!(more.ended, Ended::Eof | Ended::Limit);
+fn is_whole(tally: &mut LoopTally, more: LoopTally) -> bool {
+    let is_whole = matches!(more.ended, LoopEnd::Eof | LoopEnd::Limit);
     tally.add(more);
-    tally.ended = Ended::Stopped;
+    tally.ended = LoopEnd::Stopped;
     is_whole
 }
 

@@ -19,7 +19,7 @@ use wb_netperf_wire::{
     ClassicKind, ClassicRequest, ClassicResponse, ClassicResults, Generation, OmniRequest,
     OmniResponse, OmniResults, Request, ResultsLayout,
 };
-use wb_socket::{CpuTimes, Host, Resolved, Server, StopRequest};
+use wb_socket::{CpuTimes, Host, Resolved, SocketServer, StopRequest};
 
 /// Longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,7 +86,7 @@ impl TestServer {
             port: 0,
             ..job
         };
-        let server = Server::bind(&job, Arc::new(Machine::default())).unwrap();
+        let server = SocketServer::bind(&job, Arc::new(Machine::default())).unwrap();
         let address = server.local_addresses()[0];
         let stop = Arc::new(StopRequest::default());
         let told = Arc::clone(&stop);

@@ -1,10 +1,10 @@
 //! The server as clients see it, over loopback.
 
 mod client;
-mod guests;
+mod foreign_peers;
 mod kinds;
+mod misbehaving_clients;
 mod netperf;
 mod ours;
 mod refusals;
-mod strangers;
 mod vectors;

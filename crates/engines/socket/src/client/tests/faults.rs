@@ -36,8 +36,8 @@ fn response(data_port: u16) -> Vec<u8> {
 }
 
 /// Short time limits, because these tests wait for them.
-fn impatient() -> Timeouts {
-    Timeouts {
+fn impatient() -> SocketTimeouts {
+    SocketTimeouts {
         answer: Duration::from_millis(800),
         drain: Duration::from_millis(800),
         progress: Duration::from_millis(800),
@@ -149,7 +149,7 @@ fn a_wish_ends_the_wait_for_a_response() {
             &Machine,
             &stop,
             &mut |_| {},
-            Timeouts::default(),
+            SocketTimeouts::default(),
         )
     });
     assert_eq!(report.failure, None);
@@ -233,7 +233,7 @@ fn a_control_connection_that_ends_while_data_moves() {
 /// Runs a job that only a stop request can end; the request comes after `first`. Panics if the job continues.
 fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
     let hour = Duration::from_secs(3600);
-    let patience = Timeouts {
+    let patience = SocketTimeouts {
         answer: hour,
         drain: hour,
         progress: hour,

@@ -1,7 +1,7 @@
 use std::{net::UdpSocket, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 use super::*;
-use crate::flow::{Counters, Recorder};
+use crate::flow::{LoopCounters, TimeRecorder};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// udp.h: UDP_GRO.
@@ -40,7 +40,11 @@ fn receive_plan(size: u32) -> DatagramReceivePlan {
 }
 
 /// Sends everything into the receiver's queue, which has room for it, and then receives it.
-fn one_way(send: &DatagramSendPlan, receive: &DatagramReceivePlan, connected: bool) -> [Tally; 2] {
+fn one_way(
+    send: &DatagramSendPlan,
+    receive: &DatagramReceivePlan,
+    connected: bool,
+) -> [LoopTally; 2] {
     let (near, far) = (udp(), udp());
     if receive.gro {
         set_int(&far, libc::SOL_UDP, UDP_GRO, 1).unwrap();
@@ -49,37 +53,37 @@ fn one_way(send: &DatagramSendPlan, receive: &DatagramReceivePlan, connected: bo
     if connected {
         near.connect(to.take().unwrap()).unwrap();
     }
-    let (stop, counters) = (Stopper::new(), Counters::default());
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
     let mut sender = DatagramSender::new(send).unwrap();
-    let mut recorder = Recorder::new(false);
-    let mut run = Run {
+    let mut recorder = TimeRecorder::new(false);
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: Some(&mut recorder),
     };
     let mut sent = sender.run(near.as_fd(), to, &mut run);
-    sender.settle(near.as_fd(), &stop, &mut sent);
+    sender.wait_for_completions(near.as_fd(), &stop, &mut sent);
     end_datagrams(near.as_fd(), to);
-    assert!(matches!(sent.ended, Ended::Limit), "{send:?}: {sent:?}");
+    assert!(matches!(sent.ended, LoopEnd::Limit), "{send:?}: {sent:?}");
     assert_eq!(counters.calls(), sent.send_calls);
     assert_eq!(counters.bytes(), sent.bytes_sent);
 
-    let counters = Counters::default();
+    let counters = LoopCounters::default();
     let mut receiver = DatagramReceiver::new(receive).unwrap();
-    let mut run = Run {
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: None,
     };
     let came = receiver.run(far.as_fd(), &mut run);
-    assert!(matches!(came.ended, Ended::Eof), "{send:?}: {came:?}");
+    assert!(matches!(came.ended, LoopEnd::Eof), "{send:?}: {came:?}");
     assert_eq!(came.peer, Some(near.local_addr().unwrap()));
     assert!(came.began.is_some());
     assert_eq!(counters.calls(), came.receive_calls);
     assert_eq!(counters.bytes(), came.bytes_received);
-    if let Some(tags) = receiver.tags() {
+    if let Some(tags) = receiver.tag_report() {
         assert_eq!(tags.received, came.receive_calls, "{send:?}");
-        assert_eq!(tags.lost(sent.send_calls), 0, "{send:?}");
+        assert_eq!(tags.lost_datagrams(sent.send_calls), 0, "{send:?}");
         assert_eq!((tags.duplicate, tags.reordered), (0, 0));
         assert_eq!(tags.foreign, 0);
         assert_eq!(tags.highest, Some(sent.send_calls - 1));
@@ -197,23 +201,23 @@ fn crafted_losses_duplicates_and_order_are_found() {
         }
         near.send_to(b"something else, of no stream", to).unwrap();
         end_datagrams(near.as_fd(), Some(to));
-        let (stop, counters) = (Stopper::new(), Counters::default());
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
         let mut receiver = DatagramReceiver::new(&DatagramReceivePlan {
             batch,
             ..receive_plan(64)
         })
         .unwrap();
-        let mut run = Run {
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: None,
         };
         let came = receiver.run(far.as_fd(), &mut run);
         assert_eq!(came.receive_calls, 12);
-        let tags = receiver.tags().unwrap();
+        let tags = receiver.tag_report().unwrap();
         assert_eq!((tags.received, tags.duplicate), (11, 1));
         assert_eq!((tags.reordered, tags.foreign), (1, 1));
-        assert_eq!(tags.lost(12), 2);
+        assert_eq!(tags.lost_datagrams(12), 2);
         assert!(tags.jitter_ns.is_some());
     }
 }
@@ -236,21 +240,21 @@ fn a_schedule_sends_all_that_is_due() {
 }
 
 fn stopped(
-    ready: impl Fn(&Counters) -> bool,
-    work: impl FnOnce(&mut Run<'_>) -> Tally + Send + 'static,
-) -> Tally {
+    ready: impl Fn(&LoopCounters) -> bool,
+    work: impl FnOnce(&mut LoopContext<'_>) -> LoopTally + Send + 'static,
+) -> LoopTally {
     let stop = Stopper::new();
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(LoopCounters::default());
     let (inside, count) = (stop.clone(), Arc::clone(&counters));
     let worker = thread::spawn(move || {
-        let _guard = inside.enter();
-        work(&mut Run {
+        let _guard = inside.register_thread();
+        work(&mut LoopContext {
             stop: &inside,
             counters: &count,
             recorder: None,
         })
     });
-    while !(stop.busy() && ready(&counters)) {
+    while !(stop.is_busy() && ready(&counters)) {
         thread::yield_now();
     }
     assert!(stop.stop_and_wait(PATIENCE));
@@ -276,7 +280,7 @@ fn each_loop_stops() {
                 move |counters| !some || counters.calls() == 1,
                 move |run| receiver.run(far.as_fd(), run),
             );
-            assert!(matches!(tally.ended, Ended::Stopped), "{tally:?}");
+            assert!(matches!(tally.ended, LoopEnd::Stopped), "{tally:?}");
             assert_eq!(tally.receive_calls, u64::from(some));
         }
     }
@@ -294,7 +298,7 @@ fn each_loop_stops() {
             |counters| counters.calls() > 0,
             move |run| sender.run(near.as_fd(), Some(to), run),
         );
-        assert!(matches!(tally.ended, Ended::Stopped), "{tally:?}");
+        assert!(matches!(tally.ended, LoopEnd::Stopped), "{tally:?}");
         assert!(rate.is_none() || tally.send_calls == 1, "{tally:?}");
     }
 }
@@ -305,18 +309,18 @@ fn a_receiver_ends_at_its_limit() {
     for _ in 0..10 {
         near.send_to(&[1; 100], far.local_addr().unwrap()).unwrap();
     }
-    let (stop, counters) = (Stopper::new(), Counters::default());
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
     let mut receiver = DatagramReceiver::new(&DatagramReceivePlan {
         limit: Some(550),
         ..receive_plan(100)
     })
     .unwrap();
-    let mut run = Run {
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: None,
     };
     let came = receiver.run(far.as_fd(), &mut run);
-    assert!(matches!(came.ended, Ended::Limit));
+    assert!(matches!(came.ended, LoopEnd::Limit));
     assert_eq!((came.receive_calls, came.bytes_received), (6, 600));
 }

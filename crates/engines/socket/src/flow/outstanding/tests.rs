@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::Outstanding;
+use super::OutstandingRequests;
 
 /// Result of an exchange.
 #[derive(Clone, Debug)]
-enum Fate {
+enum ExchangeFate {
     Lost,
     /// The answer arrives after this delay.
     After(u64),
@@ -16,11 +16,11 @@ enum Fate {
     Twice(u64, u64),
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn fate() -> impl Strategy<Value = ExchangeFate> {
     prop_oneof![
-        1 => Just(Fate::Lost),
-        8 => (1_u64..400).prop_map(Fate::After),
-        1 => (1_u64..400, 1_u64..800).prop_map(|(a, b)| Fate::Twice(a, b)),
+        1 => Just(ExchangeFate::Lost),
+        8 => (1_u64..400).prop_map(ExchangeFate::After),
+        1 => (1_u64..400, 1_u64..800).prop_map(|(a, b)| ExchangeFate::Twice(a, b)),
     ]
 }
 
@@ -39,10 +39,10 @@ proptest! {
         timeout in prop::option::of(1_u64..500),
         numbered in any::<bool>(),
     ) {
-        let mut book = Outstanding::new(span);
+        let mut book = OutstandingRequests::new(span);
         let mut arrivals: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let (mut answers, mut seen) = (0, BTreeSet::new());
-        let mut arrive = |book: &mut Outstanding, now: u64, arrivals: &mut BTreeMap<(u64, u64), u64>| {
+        let mut arrive = |book: &mut OutstandingRequests, now: u64, arrivals: &mut BTreeMap<(u64, u64), u64>| {
             while let Some((&(at, order), &number)) = arrivals.first_key_value() {
                 if at > now {
                     break;
@@ -51,7 +51,7 @@ proptest! {
                 if let Some(limit) = timeout {
                     book.give_up_until(at.saturating_sub(limit));
                 }
-                let since = if numbered { book.answer(number) } else { book.answer_oldest() };
+                let since = if numbered { book.take_start(number) } else { book.answer_oldest() };
                 if let Some(since) = since {
                     answers += 1;
                     if numbered {
@@ -60,53 +60,53 @@ proptest! {
                         prop_assert!(at - since < under_way_at_most(timeout));
                     }
                 }
-                prop_assert_eq!(book.begun(), answers + book.given_up() + book.under_way());
+                prop_assert_eq!(book.begun_requests(), answers + book.given_up() + book.under_way());
             }
             Ok(())
         };
         for (number, fate) in (0_u64..).zip(&fates) {
             let now = number * gap;
             arrive(&mut book, now, &mut arrivals)?;
-            book.begin(now);
+            book.begin_next(now);
             let order = 2 * number;
             match *fate {
-                Fate::Lost => {}
-                Fate::After(delay) => {
+                ExchangeFate::Lost => {}
+                ExchangeFate::After(delay) => {
                     arrivals.insert((now + delay, order), number);
                 }
-                Fate::Twice(first, second) => {
+                ExchangeFate::Twice(first, second) => {
                     arrivals.insert((now + first, order), number);
                     arrivals.insert((now + second, order + 1), number);
                 }
             }
         }
         arrive(&mut book, u64::MAX, &mut arrivals)?;
-        let lost = fates.iter().filter(|fate| matches!(fate, Fate::Lost)).count() as u64;
+        let lost = fates.iter().filter(|fate| matches!(fate, ExchangeFate::Lost)).count() as u64;
         // With room for all and no timeout, only lost requests have no answer.
         if numbered && timeout.is_none() && span >= fates.len() as u64 {
             prop_assert_eq!((book.given_up(), book.under_way()), (0, lost));
         }
         book.give_up_until(u64::MAX - 1);
-        prop_assert_eq!((book.under_way(), book.begun()), (0, answers + book.given_up()));
+        prop_assert_eq!((book.under_way(), book.begun_requests()), (0, answers + book.given_up()));
     }
 }
 
 #[test]
 fn an_overtaken_request_is_still_under_way() {
-    let mut book = Outstanding::new(8);
+    let mut book = OutstandingRequests::new(8);
     for since in 0..5 {
-        book.begin(since);
+        book.begin_next(since);
     }
-    assert_eq!(book.answer(4), Some(4));
-    assert_eq!(book.answer(4), None);
+    assert_eq!(book.take_start(4), Some(4));
+    assert_eq!(book.take_start(4), None);
     assert_eq!((book.under_way(), book.given_up()), (4, 0));
-    assert_eq!(book.answer(0), Some(0));
-    assert_eq!(book.oldest(), Some(1));
+    assert_eq!(book.take_start(0), Some(0));
+    assert_eq!(book.oldest_start(), Some(1));
     // After as many further requests as there are entries, the first one has lost its entry.
     for since in 5..10 {
-        book.begin(since);
+        book.begin_next(since);
     }
     assert_eq!(book.given_up(), 1);
-    assert_eq!(book.answer(1), None);
-    assert_eq!(book.answer(2), Some(2));
+    assert_eq!(book.take_start(1), None);
+    assert_eq!(book.take_start(2), Some(2));
 }

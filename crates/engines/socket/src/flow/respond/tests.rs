@@ -12,7 +12,7 @@ use std::{
 use super::*;
 use crate::{
     Stopper,
-    flow::{Counters, Recorder, RequestPlan, Requester, clock, end_datagrams},
+    flow::{LoopCounters, RequestPlan, Requester, TimeRecorder, clock, end_datagrams},
     sys::set_int,
 };
 
@@ -57,15 +57,15 @@ fn responses(request: u32, response: u32) -> RespondPlan {
 }
 
 struct Side {
-    tally: Tally,
+    tally: LoopTally,
     counted: (u64, u64),
     recorded: u64,
 }
 
-fn alone(work: impl FnOnce(&mut Run<'_>) -> Tally) -> Side {
-    let (stop, counters) = (Stopper::new(), Counters::default());
-    let mut recorder = Recorder::new(false);
-    let tally = work(&mut Run {
+fn alone(work: impl FnOnce(&mut LoopContext<'_>) -> LoopTally) -> Side {
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
+    let mut recorder = TimeRecorder::new(false);
+    let tally = work(&mut LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: Some(&mut recorder),
@@ -106,12 +106,12 @@ fn streams_exchange_exactly_what_was_asked_for() {
             near.shutdown(std::net::Shutdown::Write).unwrap();
             let server = server.join().unwrap();
             assert!(
-                matches!(client.tally.ended, Ended::Limit),
+                matches!(client.tally.ended, LoopEnd::Limit),
                 "{:?}",
                 client.tally
             );
             assert!(
-                matches!(server.tally.ended, Ended::Eof),
+                matches!(server.tally.ended, LoopEnd::Eof),
                 "{:?}",
                 server.tally
             );
@@ -206,12 +206,12 @@ fn datagrams_are_answered_to_where_they_came_from() {
         end_datagrams(near.as_fd(), None);
         let served = serves.join().unwrap();
         assert!(
-            matches!(client.tally.ended, Ended::Limit),
+            matches!(client.tally.ended, LoopEnd::Limit),
             "{:?}",
             client.tally
         );
         assert!(
-            matches!(served.tally.ended, Ended::Eof),
+            matches!(served.tally.ended, LoopEnd::Eof),
             "{:?}",
             served.tally
         );
@@ -272,7 +272,7 @@ fn lost_datagrams_are_given_up_and_the_rest_goes_on() {
         let client = alone(|run| requester.run(near.as_fd(), to, run));
         end_datagrams(near.as_fd(), to);
         let tally = client.tally;
-        assert!(matches!(tally.ended, Ended::Limit), "{tally:?}");
+        assert!(matches!(tally.ended, LoopEnd::Limit), "{tally:?}");
         assert_eq!((tally.transactions, client.recorded), (40, 40));
         // A machine that stalls for longer than the timeout may lose more, never fewer.
         assert!(tally.given_up >= 4, "{tally:?}");
@@ -328,8 +328,8 @@ fn time_counts_from_when_a_request_was_due() {
         ..requests(1, 1, 20)
     })
     .unwrap();
-    let (stop, counters) = (Stopper::new(), Counters::default());
-    let mut recorder = Recorder::new(false);
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
+    let mut recorder = TimeRecorder::new(false);
     thread::sleep(Duration::from_millis(1));
     let from = clock::now_ns();
     let releases = thread::spawn(move || {
@@ -339,7 +339,7 @@ fn time_counts_from_when_a_request_was_due() {
     let tally = requester.run(
         near.as_fd(),
         None,
-        &mut Run {
+        &mut LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: Some(&mut recorder),
@@ -386,7 +386,10 @@ fn each_loop_stops() {
                 requester.run(near.as_fd(), None, run)
             }
         });
-        assert!(matches!(tally.ended, Ended::Stopped), "{plan:?}: {tally:?}");
+        assert!(
+            matches!(tally.ended, LoopEnd::Stopped),
+            "{plan:?}: {tally:?}"
+        );
         assert_eq!(tally.transactions, 0);
         assert!(tally.unanswered >= tally.send_calls, "{tally:?}");
         drop((far, silent));
@@ -407,24 +410,24 @@ fn each_loop_stops() {
                 responder.run(far.as_fd(), run)
             }
         });
-        assert!(matches!(tally.ended, Ended::Stopped), "{tally:?}");
+        assert!(matches!(tally.ended, LoopEnd::Stopped), "{tally:?}");
         drop(near);
     }
 }
 
-fn stopped(work: impl FnOnce(&mut Run<'_>) -> Tally + Send + 'static) -> Tally {
+fn stopped(work: impl FnOnce(&mut LoopContext<'_>) -> LoopTally + Send + 'static) -> LoopTally {
     let stop = Stopper::new();
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(LoopCounters::default());
     let inside = stop.clone();
     let worker = thread::spawn(move || {
-        let _guard = inside.enter();
-        work(&mut Run {
+        let _guard = inside.register_thread();
+        work(&mut LoopContext {
             stop: &inside,
             counters: &counters,
             recorder: None,
         })
     });
-    while !stop.busy() {
+    while !stop.is_busy() {
         thread::yield_now();
     }
     assert!(stop.stop_and_wait(PATIENCE));
@@ -436,25 +439,25 @@ fn one_exchange_for_a_connection() {
     let (near, far) = tcp();
     let server = thread::spawn(move || {
         let mut responder = Responder::new(&responses(10, 5000)).unwrap();
-        let (stop, counters) = (Stopper::new(), Counters::default());
-        let mut run = Run {
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: None,
         };
-        responder.exchange(far.as_fd(), &mut run).unwrap();
-        let ended = responder.exchange(far.as_fd(), &mut run).unwrap_err();
-        assert!(matches!(ended, Ended::Eof), "{ended:?}");
+        responder.exchange_once(far.as_fd(), &mut run).unwrap();
+        let ended = responder.exchange_once(far.as_fd(), &mut run).unwrap_err();
+        assert!(matches!(ended, LoopEnd::Eof), "{ended:?}");
         assert_eq!(counters.transactions(), 0);
     });
     let mut requester = Requester::new(&requests(10, 5000, 1)).unwrap();
-    let (stop, counters) = (Stopper::new(), Counters::default());
-    let mut run = Run {
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: None,
     };
-    requester.exchange(near.as_fd(), &mut run).unwrap();
+    requester.exchange_once(near.as_fd(), &mut run).unwrap();
     drop(near);
     server.join().unwrap();
     assert!(Requester::new(&requests(0, 1, 1)).is_err());
@@ -471,7 +474,7 @@ fn a_server_ends_at_its_limit() {
     })
     .unwrap();
     let server = alone(|run| responder.run(far.as_fd(), run));
-    assert!(matches!(server.tally.ended, Ended::Limit));
+    assert!(matches!(server.tally.ended, LoopEnd::Limit));
     assert_eq!(server.tally.bytes_sent, 6);
     drop(far);
     let mut all = Vec::new();

@@ -11,7 +11,9 @@ use std::{
 use wb_model::socket::ReceiveBy;
 
 use super::*;
-use crate::flow::{Counters, ReceivePlan, Receiver, Recorder, drain, finish};
+use crate::flow::{
+    LoopCounters, ReceivePlan, StreamReceiver, TimeRecorder, drain, shut_down_and_drain,
+};
 
 /// Much longer than anything here takes; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,8 +51,8 @@ fn receive_plan(by: ReceiveBy) -> ReceivePlan {
 }
 
 /// A sender; `None` if the kernel has no io_uring or does not permit it.
-fn sender(plan: &SendPlan) -> Option<Sender> {
-    match Sender::new(plan) {
+fn sender(plan: &SendPlan) -> Option<BufferSender> {
+    match BufferSender::new(plan) {
         Ok(sender) => Some(sender),
         Err(error) if plan.by == SendBy::Uring => {
             wb_skip::skipped(error);
@@ -82,19 +84,19 @@ fn every_way_moves_exactly_what_it_counts() {
             (&far).read_to_end(&mut all).unwrap();
             all
         });
-        let (stop, counters) = (Stopper::new(), Counters::default());
-        let mut recorder = Recorder::new(false);
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
+        let mut recorder = TimeRecorder::new(false);
         let mut tally = sender.run(
             near.as_fd(),
-            &mut Run {
+            &mut LoopContext {
                 stop: &stop,
                 counters: &counters,
                 recorder: Some(&mut recorder),
             },
         );
-        sender.settle(near.as_fd(), &stop, &mut tally);
-        finish(near.as_fd(), &stop).unwrap();
-        assert!(matches!(tally.ended, Ended::Limit), "{by:?}: {tally:?}");
+        sender.wait_for_completions(near.as_fd(), &stop, &mut tally);
+        shut_down_and_drain(near.as_fd(), &stop).unwrap();
+        assert!(matches!(tally.ended, LoopEnd::Limit), "{by:?}: {tally:?}");
         assert_eq!(tally.bytes_sent, limit, "{by:?}");
         assert_eq!(counters.bytes(), limit, "{by:?}");
         assert_eq!(counters.calls(), tally.send_calls, "{by:?}");
@@ -123,9 +125,9 @@ fn both_ends_count_the_same_whichever_way_it_is_taken() {
         let limit = 3_000_001;
         let (near, far) = tcp();
         let takes = thread::spawn(move || {
-            let (stop, counters) = (Stopper::new(), Counters::default());
-            let mut receiver = Receiver::new(&receive_plan(by)).unwrap();
-            let mut run = Run {
+            let (stop, counters) = (Stopper::new(), LoopCounters::default());
+            let mut receiver = StreamReceiver::new(&receive_plan(by)).unwrap();
+            let mut run = LoopContext {
                 stop: &stop,
                 counters: &counters,
                 recorder: None,
@@ -133,18 +135,18 @@ fn both_ends_count_the_same_whichever_way_it_is_taken() {
             let tally = receiver.run(far.as_fd(), &mut run);
             (tally, counters.bytes(), counters.calls())
         });
-        let (stop, counters) = (Stopper::new(), Counters::default());
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
         let mut sender = sender(&plan(SendBy::Copy, 16_384, Some(limit))).unwrap();
-        let mut run = Run {
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: None,
         };
         let sent = sender.run(near.as_fd(), &mut run);
-        finish(near.as_fd(), &stop).unwrap();
+        shut_down_and_drain(near.as_fd(), &stop).unwrap();
         drop(near);
         let (taken, bytes, calls) = takes.join().unwrap();
-        assert!(matches!(taken.ended, Ended::Eof), "{by:?}: {taken:?}");
+        assert!(matches!(taken.ended, LoopEnd::Eof), "{by:?}: {taken:?}");
         assert_eq!(sent.bytes_sent, limit);
         assert_eq!(taken.bytes_received, limit, "{by:?}");
         assert_eq!((bytes, calls), (limit, taken.receive_calls), "{by:?}");
@@ -155,20 +157,20 @@ fn both_ends_count_the_same_whichever_way_it_is_taken() {
 fn a_receiver_ends_at_its_limit() {
     let (mut near, far) = UnixStream::pair().unwrap();
     near.write_all(&[1; 1000]).unwrap();
-    let (stop, counters) = (Stopper::new(), Counters::default());
-    let mut receiver = Receiver::new(&ReceivePlan {
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
+    let mut receiver = StreamReceiver::new(&ReceivePlan {
         buffers: buffers(100, 2),
         by: ReceiveBy::Copy,
         limit: Some(450),
     })
     .unwrap();
-    let mut run = Run {
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: None,
     };
     let tally = receiver.run(far.as_fd(), &mut run);
-    assert!(matches!(tally.ended, Ended::Limit));
+    assert!(matches!(tally.ended, LoopEnd::Limit));
     assert_eq!((tally.bytes_received, tally.receive_calls), (500, 5));
     // Unread data is still there, and is discarded at the end.
     drop(near);
@@ -183,12 +185,12 @@ fn stopped<T: Send + 'static>(
 ) -> T {
     let inside = stop.clone();
     let worker = thread::spawn(move || {
-        let guard = inside.enter();
+        let guard = inside.register_thread();
         let result = work(inside.clone());
         drop(guard);
         result
     });
-    while !(stop.busy() && ready()) {
+    while !(stop.is_busy() && ready()) {
         thread::yield_now();
     }
     assert!(stop.stop_and_wait(PATIENCE));
@@ -202,13 +204,13 @@ fn a_sender_that_waits_for_room_stops_and_counts_what_went() {
             continue;
         };
         let (near, far) = tcp();
-        let counters = std::sync::Arc::new(Counters::default());
+        let counters = std::sync::Arc::new(LoopCounters::default());
         let inside = std::sync::Arc::clone(&counters);
         let began = move || by == SendBy::Uring || counters.bytes() > 0;
         let stop = Stopper::new();
         // The peer does not read, so every kind of send blocks eventually.
         let (tally, sender, near) = stopped(began, &stop, move |stop| {
-            let mut run = Run {
+            let mut run = LoopContext {
                 stop: &stop,
                 counters: &inside,
                 recorder: None,
@@ -217,11 +219,11 @@ fn a_sender_that_waits_for_room_stops_and_counts_what_went() {
             assert_eq!(tally.bytes_sent, inside.bytes());
             (tally, sender, near)
         });
-        assert!(matches!(tally.ended, Ended::Stopped), "{by:?}: {tally:?}");
+        assert!(matches!(tally.ended, LoopEnd::Stopped), "{by:?}: {tally:?}");
         let reads = thread::spawn(move || drain(far.as_fd(), &Stopper::new()).unwrap());
         let (mut sender, mut tally) = (sender, tally);
         let last = Stopper::new();
-        sender.settle(near.as_fd(), &last, &mut tally);
+        sender.wait_for_completions(near.as_fd(), &last, &mut tally);
         if by == SendBy::Zerocopy {
             assert_eq!(
                 tally.zero_copy + tally.copied,
@@ -238,13 +240,13 @@ fn a_sender_that_waits_for_room_stops_and_counts_what_went() {
 fn receivers_and_endings_that_wait_stop() {
     for by in [ReceiveBy::Copy, ReceiveBy::Splice, ReceiveBy::Discard] {
         let (near, far) = tcp();
-        let mut receiver = Receiver::new(&receive_plan(by)).unwrap();
+        let mut receiver = StreamReceiver::new(&receive_plan(by)).unwrap();
         let tally = stopped(
             || true,
             &Stopper::new(),
             move |stop| {
-                let counters = Counters::default();
-                let mut run = Run {
+                let counters = LoopCounters::default();
+                let mut run = LoopContext {
                     stop: &stop,
                     counters: &counters,
                     recorder: None,
@@ -252,14 +254,14 @@ fn receivers_and_endings_that_wait_stop() {
                 receiver.run(far.as_fd(), &mut run)
             },
         );
-        assert!(matches!(tally.ended, Ended::Stopped), "{by:?}");
+        assert!(matches!(tally.ended, LoopEnd::Stopped), "{by:?}");
         drop(near);
     }
     let (near, _far) = tcp();
     let ended = stopped(
         || true,
         &Stopper::new(),
-        move |stop| finish(near.as_fd(), &stop),
+        move |stop| shut_down_and_drain(near.as_fd(), &stop),
     );
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::Interrupted);
 }
@@ -268,7 +270,7 @@ fn receivers_and_endings_that_wait_stop() {
 fn a_pause_stops_too() {
     for by in [SendBy::Copy, SendBy::Uring] {
         let mut paced = plan(by, 10, None);
-        paced.pace = Some(Pace {
+        paced.pace = Some(BurstPace {
             burst: 2,
             interval: Duration::from_secs(3600),
         });
@@ -276,13 +278,13 @@ fn a_pause_stops_too() {
             continue;
         };
         let (near, _far) = tcp();
-        let counters = std::sync::Arc::new(Counters::default());
+        let counters = std::sync::Arc::new(LoopCounters::default());
         let inside = std::sync::Arc::clone(&counters);
         let tally = stopped(
             move || counters.calls() == 2,
             &Stopper::new(),
             move |stop| {
-                let mut run = Run {
+                let mut run = LoopContext {
                     stop: &stop,
                     counters: &inside,
                     recorder: None,
@@ -305,8 +307,8 @@ fn a_peer_that_is_gone_is_a_failure_that_keeps_the_count() {
         let reads = thread::spawn(move || {
             far.read_exact(&mut [0; 5000]).unwrap();
         });
-        let (stop, counters) = (Stopper::new(), Counters::default());
-        let mut run = Run {
+        let (stop, counters) = (Stopper::new(), LoopCounters::default());
+        let mut run = LoopContext {
             stop: &stop,
             counters: &counters,
             recorder: None,
@@ -318,15 +320,15 @@ fn a_peer_that_is_gone_is_a_failure_that_keeps_the_count() {
         assert!(gone.contains(&number), "{by:?}: {tally:?}");
         assert!(tally.bytes_sent >= 5000);
         // Completions of a closed connection arrive too, or none are pending.
-        sender.settle(near.as_fd(), &stop, &mut tally);
+        sender.wait_for_completions(near.as_fd(), &stop, &mut tally);
     }
 }
 
 #[test]
 fn plans_that_make_no_sense_are_refused() {
-    assert!(Sender::new(&plan(SendBy::Copy, 0, None)).is_err());
+    assert!(BufferSender::new(&plan(SendBy::Copy, 0, None)).is_err());
     assert!(
-        Receiver::new(&ReceivePlan {
+        StreamReceiver::new(&ReceivePlan {
             buffers: buffers(0, 1),
             by: ReceiveBy::Copy,
             limit: None
@@ -337,7 +339,7 @@ fn plans_that_make_no_sense_are_refused() {
     std::fs::File::create(&path).unwrap();
     let mut empty = plan(SendBy::Sendfile, 10, None);
     empty.buffers.fill = Some(path.clone());
-    assert!(Sender::new(&empty).is_err());
+    assert!(BufferSender::new(&empty).is_err());
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -347,11 +349,11 @@ fn a_short_file_is_sent_again_and_again() {
     std::fs::write(&path, b"0123456").unwrap();
     let mut short = plan(SendBy::Sendfile, 5, Some(20));
     short.buffers.fill = Some(path.clone());
-    let mut sender = Sender::new(&short).unwrap();
+    let mut sender = BufferSender::new(&short).unwrap();
     std::fs::remove_file(&path).unwrap();
     let (near, mut far) = tcp();
-    let (stop, counters) = (Stopper::new(), Counters::default());
-    let mut run = Run {
+    let (stop, counters) = (Stopper::new(), LoopCounters::default());
+    let mut run = LoopContext {
         stop: &stop,
         counters: &counters,
         recorder: None,

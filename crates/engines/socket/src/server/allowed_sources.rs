@@ -3,16 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ask::{Ask, Errno, Work},
+    requested_test::{DataExchange, LinuxErrno, RequestedTest},
     state::ServerState,
 };
 use wb_netperf_wire::WireFamily;
 
 /// Addresses from which data is accepted; empty means any.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sources(Vec<IpAddr>);
+pub(super) struct AllowedSources(Vec<IpAddr>);
 
-impl Sources {
+impl AllowedSources {
     /// Sources for a request from a client at this address: that address, and one that the client names. Another
     /// address is allowed only if the server would not answer its datagrams, because unlike a connection a datagram
     /// does not prove its source.
@@ -20,7 +20,11 @@ impl Sources {
     /// # Errors
     /// EACCES if answers would go to another host; EAFNOSUPPORT if the client's address in the family of the data is
     /// unknown.
-    pub(super) fn of(ask: &Ask, state: &ServerState, peer: IpAddr) -> Result<Self, Errno> {
+    pub(super) fn for_test(
+        ask: &RequestedTest,
+        state: &ServerState,
+        peer: IpAddr,
+    ) -> Result<Self, LinuxErrno> {
         if state.job.any_source {
             return Ok(Self::default());
         }
@@ -39,7 +43,7 @@ impl Sources {
                 false => Ipv4Addr::LOCALHOST.into(),
             });
         }
-        let named = named(ask, ipv6);
+        let named = named_sources(ask, ipv6);
         if !named.is_empty() && !named.iter().any(|address| allowed.contains(address)) {
             if answers_datagrams(ask) {
                 return Err(libc::EACCES);
@@ -53,18 +57,18 @@ impl Sources {
     }
 
     /// Addresses for the kernel's filter; empty means any.
-    pub(super) fn addresses(&self) -> &[IpAddr] {
+    pub(super) fn filter_addresses(&self) -> &[IpAddr] {
         &self.0
     }
 
     /// Returns true if a connection from there is allowed.
-    pub(super) fn admits(&self, from: SocketAddr) -> bool {
+    pub(super) fn is_allowed(&self, from: SocketAddr) -> bool {
         self.0.is_empty() || self.0.contains(&from.ip().to_canonical())
     }
 }
 
 /// The source address of data as named by the client, in both byte orders that netperf versions use.
-fn named(ask: &Ask, ipv6: bool) -> Vec<IpAddr> {
+fn named_sources(ask: &RequestedTest, ipv6: bool) -> Vec<IpAddr> {
     let address = ask.client_address;
     match (address.is_any(), ipv6) {
         (true, _) => Vec::new(),
@@ -73,6 +77,6 @@ fn named(ask: &Ask, ipv6: bool) -> Vec<IpAddr> {
     }
 }
 
-fn answers_datagrams(ask: &Ask) -> bool {
-    !ask.protocol.connects() && !matches!(ask.work, Work::Receive { .. })
+fn answers_datagrams(ask: &RequestedTest) -> bool {
+    !ask.protocol.connects() && !matches!(ask.work, DataExchange::Receive { .. })
 }

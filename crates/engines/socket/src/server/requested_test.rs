@@ -10,7 +10,7 @@ use wb_netperf_wire::{
     RequestExtension, WireAddress, WireFamily,
 };
 
-use crate::agreement::{self, Agrees as _, Length};
+use crate::agreement::{self, MessageFields as _, StreamLength};
 
 /// Maximum bytes of a send, receive, request or response.
 const LARGEST: u32 = 64 << 20;
@@ -28,11 +28,11 @@ const FILL_FILES: [&str; 3] = ["/dev/zero", "/dev/urandom", "/dev/random"];
 
 /// A test requested by a client.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct RequestedTest {
     /// Kind of messages that the client uses.
-    pub talk: Talk,
+    pub talk: MessageKind,
     /// Data exchange of the test.
-    pub work: Work,
+    pub work: DataExchange,
     /// Protocol of the data.
     pub protocol: SocketProtocol,
     /// Socket type, if not the usual one of the protocol.
@@ -54,7 +54,7 @@ pub(super) struct Ask {
     /// Send datagrams without checksums.
     pub checksum_off: bool,
     /// End of the test.
-    pub length: Length,
+    pub length: StreamLength,
     /// CPU of the data loop.
     pub cpu: Option<u32>,
     /// Extensions requested by a wirebench client.
@@ -67,7 +67,7 @@ pub(super) struct Ask {
 
 /// Kind of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Talk {
+pub(super) enum MessageKind {
     /// One message for all tests.
     Omni,
     /// One layout per test.
@@ -76,7 +76,7 @@ pub(super) enum Talk {
 
 /// Data exchange as seen from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum DataExchange {
     /// The server receives a stream.
     Receive {
         /// A datagram of any other size ends the stream.
@@ -95,11 +95,11 @@ pub(super) enum Work {
 }
 
 /// A Linux errno, for the client.
-pub(super) type Errno = i32;
+pub(super) type LinuxErrno = i32;
 
-impl Ask {
+impl RequestedTest {
     /// Parses an omni request.
-    pub(super) fn omni(request: &OmniRequest) -> Result<Self, Errno> {
+    pub(super) fn from_omni(request: &OmniRequest) -> Result<Self, LinuxErrno> {
         let features = request
             .extension
             .map_or(Features::NONE, |wants| wants.features);
@@ -148,12 +148,12 @@ impl Ask {
             gro: features.contains(Features::GRO) && protocol == SocketProtocol::Udp,
             ..SocketSide::default()
         };
-        side.hear(request);
+        side.read_from(request);
         side.priority = side.priority.filter(|wish| *wish <= HIGHEST_PRIORITY);
         if request.interval_us == 0 {
             side.burst = 0;
         }
-        let mut options = agreement::options(flags);
+        let mut options = agreement::options_of_flags(flags);
         // Flags without a meaning for the protocol are ignored.
         options.no_delay &= protocol.connects() && protocol != SocketProtocol::Dccp;
         options.fast_open &= protocol == SocketProtocol::Tcp;
@@ -161,8 +161,8 @@ impl Ask {
         options.connect_remote &= !protocol.connects();
         options.packet_info &= !protocol.connects();
         let ask = Self {
-            talk: Talk::Omni,
-            work: Work::omni(request)?,
+            talk: MessageKind::Omni,
+            work: DataExchange::from_omni(request)?,
             protocol,
             socket_type: match (request.socket_type, protocol) {
                 (_, SocketProtocol::Dccp) => None,
@@ -183,17 +183,17 @@ impl Ask {
             side,
             options,
             checksum_off: flags.contains(Flags::CHECKSUM_OFF),
-            length: Length::of(request.length, count),
+            length: StreamLength::from_message(request.length, count),
             cpu: request.cpu,
             extension: request.extension,
             name_congestion: flags.contains(Flags::ROUTING_ALLOWED),
             send_avoid: request.send_avoid,
         };
-        ask.checked()
+        ask.check_sizes()
     }
 
     /// Parses a classic request.
-    pub(super) fn classic(request: &ClassicRequest) -> Result<Self, Errno> {
+    pub(super) fn from_classic(request: &ClassicRequest) -> Result<Self, LinuxErrno> {
         let mut side = SocketSide {
             measure_cpu: request.measure_cpu,
             ..SocketSide::default()
@@ -202,34 +202,34 @@ impl Ask {
         let mut checksum_off = false;
         let work = match request.test {
             ClassicTest::TcpStream(test) | ClassicTest::TcpMaerts(test) => {
-                side.hear(&test);
+                side.read_from(&test);
                 options.no_delay = test.no_delay;
                 if matches!(request.test, ClassicTest::TcpMaerts(_)) {
                     side.send_size = test.call_size;
                     (side.send_align, side.send_offset) = (test.alignment, test.offset);
-                    Work::Send
+                    DataExchange::Send
                 } else {
                     side.receive_size = test.call_size;
                     (side.receive_align, side.receive_offset) = (test.alignment, test.offset);
-                    Work::Receive { only_size: None }
+                    DataExchange::Receive { only_size: None }
                 }
             }
             ClassicTest::TcpRr(test)
             | ClassicTest::TcpCrr(test)
             | ClassicTest::TcpCc(test)
             | ClassicTest::UdpRr(test) => {
-                side.hear(&test);
+                side.read_from(&test);
                 options.no_delay = test.no_delay && !matches!(request.test, ClassicTest::UdpRr(_));
                 match request.test {
-                    ClassicTest::TcpCc(_) => Work::Connections {
+                    ClassicTest::TcpCc(_) => DataExchange::Connections {
                         receives: None,
                         sends: None,
                     },
-                    ClassicTest::TcpCrr(_) => Work::Connections {
+                    ClassicTest::TcpCrr(_) => DataExchange::Connections {
                         receives: Some(Some(test.request_size)),
                         sends: Some(Some(test.response_size)),
                     },
-                    _ => Work::Exchange {
+                    _ => DataExchange::Exchange {
                         request: test.request_size,
                         response: test.response_size,
                     },
@@ -242,7 +242,7 @@ impl Ask {
                 (side.receive_align, side.receive_offset) = (test.alignment, test.offset);
                 checksum_off = test.checksum_off;
                 options.connect_remote = test.connect;
-                Work::Receive {
+                DataExchange::Receive {
                     only_size: Some(test.message_size),
                 }
             }
@@ -253,7 +253,7 @@ impl Ask {
             side.receive_by = ReceiveBy::Splice;
         }
         Self {
-            talk: Talk::Classic(kind),
+            talk: MessageKind::Classic(kind),
             work,
             protocol: if datagrams {
                 SocketProtocol::Udp
@@ -269,22 +269,24 @@ impl Ask {
             side,
             options,
             checksum_off,
-            length: Length::of(request.length, 0),
+            length: StreamLength::from_message(request.length, 0),
             cpu: request.cpu,
             extension: None,
             name_congestion: false,
             send_avoid: request.send_avoid,
         }
-        .checked()
+        .check_sizes()
     }
 
     /// Checks that the sizes can be served.
-    fn checked(self) -> Result<Self, Errno> {
+    fn check_sizes(self) -> Result<Self, LinuxErrno> {
         let (of_work, least) = match self.work {
-            Work::Exchange { request, response } => ([Some(request), Some(response)], 1),
-            Work::Connections { receives, sends } => ([receives.flatten(), sends.flatten()], 1),
-            Work::Receive { only_size } => ([only_size, None], 0),
-            Work::Send => ([None, None], 0),
+            DataExchange::Exchange { request, response } => ([Some(request), Some(response)], 1),
+            DataExchange::Connections { receives, sends } => {
+                ([receives.flatten(), sends.flatten()], 1)
+            }
+            DataExchange::Receive { only_size } => ([only_size, None], 0),
+            DataExchange::Send => ([None, None], 0),
         };
         let sizes = [self.side.send_size, self.side.receive_size];
         // Includes the extra byte of classic datagrams.
@@ -309,21 +311,21 @@ impl Ask {
             return Err(libc::EAFNOSUPPORT);
         }
         // Datagrams have no connections.
-        if matches!(self.work, Work::Connections { .. }) && !self.protocol.connects() {
+        if matches!(self.work, DataExchange::Connections { .. }) && !self.protocol.connects() {
             return Err(libc::EOPNOTSUPP);
         }
         Ok(self)
     }
 
     /// Features requested by the client.
-    pub(super) fn wants(&self) -> Features {
+    pub(super) fn requested_features(&self) -> Features {
         self.extension
             .map_or(Features::NONE, |wants| wants.features)
     }
 }
 
-impl Work {
-    fn omni(request: &OmniRequest) -> Result<Self, Errno> {
+impl DataExchange {
+    fn from_omni(request: &OmniRequest) -> Result<Self, LinuxErrno> {
         let connections = request.flags.contains(Flags::CONNECTION_TEST)
             || request.direction == DataDirection::ConnectOnly;
         Ok(match request.direction {

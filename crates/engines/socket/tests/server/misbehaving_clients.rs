@@ -333,7 +333,7 @@ fn observers_hear_of_clients_and_bytes() {
         idle: Span::from_secs(60),
         ..SocketServerJob::default()
     };
-    let server = wb_socket::Server::bind(&job, Arc::new(Machine::default())).unwrap();
+    let server = wb_socket::SocketServer::bind(&job, Arc::new(Machine::default())).unwrap();
     let address = server.local_addresses()[0];
     let stop = Arc::new(wb_socket::StopRequest::default());
     let told = Arc::clone(&stop);
@@ -383,7 +383,7 @@ fn all_addresses_are_listened_at_unless_one_is_named() {
         port: 0,
         ..SocketServerJob::default()
     };
-    let server = wb_socket::Server::bind(&job, machine.clone()).unwrap();
+    let server = wb_socket::SocketServer::bind(&job, machine.clone()).unwrap();
     let addresses = server.local_addresses();
     assert!(
         addresses
@@ -398,7 +398,7 @@ fn all_addresses_are_listened_at_unless_one_is_named() {
         port,
         ..job.clone()
     };
-    let error = wb_socket::Server::bind(&taken, machine.clone())
+    let error = wb_socket::SocketServer::bind(&taken, machine.clone())
         .err()
         .unwrap();
     assert!(
@@ -409,7 +409,9 @@ fn all_addresses_are_listened_at_unless_one_is_named() {
         listen: Some("nosuch".to_owned()),
         ..job
     };
-    let error = wb_socket::Server::bind(&unknown, machine).err().unwrap();
+    let error = wb_socket::SocketServer::bind(&unknown, machine)
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), "nosuch: no such name");
 }
 

@@ -6,13 +6,13 @@ use wb_model::socket::{ReceiveBy, SocketSide};
 use wb_netperf_wire::Features;
 use wb_wire::Tag;
 
-use super::ask::{Ask, Work};
+use super::requested_test::{DataExchange, RequestedTest};
 use crate::{
-    Effective,
+    EffectiveSettings,
     flow::{
-        BufferPlan, DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, Pace,
-        ReceivePlan, Receiver, RespondPlan, Responder, SendPlan, Sender, datagrams_per_second,
-        default_width,
+        BufferPlan, BufferSender, BurstPace, DatagramReceivePlan, DatagramReceiver,
+        DatagramSendPlan, DatagramSender, ReceivePlan, RespondPlan, Responder, SendPlan,
+        StreamReceiver, datagrams_per_second, default_width,
     },
 };
 
@@ -26,12 +26,12 @@ const CALL_SIZE: u32 = 4096;
 const DATAGRAM: u32 = 65_507;
 
 /// The loop of a test.
-pub(super) enum Engine {
-    Receive(Receiver),
-    Send(Sender),
+pub(super) enum TestLoop {
+    Receive(StreamReceiver),
+    Send(BufferSender),
     Respond(Responder),
     /// One connection per transaction, and the exchange on it.
-    Connections(Box<Each>),
+    Connections(Box<ConnectionExchange>),
     ReceiveDatagrams(DatagramReceiver),
     /// Datagrams of one size; any other size ends it.
     ReceiveOnly {
@@ -44,28 +44,28 @@ pub(super) enum Engine {
 }
 
 /// The exchange on each connection.
-pub(super) enum Each {
+pub(super) enum ConnectionExchange {
     Nothing,
     Exchange {
         responder: Box<Responder>,
         request: u64,
         response: u64,
     },
-    Receive(Receiver),
-    Send(Sender),
-    Both(Receiver, Sender),
+    Receive(StreamReceiver),
+    Send(BufferSender),
+    Both(StreamReceiver, BufferSender),
 }
 
 /// Sizes and numbers of buffers.
-pub(super) struct Sizes {
+pub(super) struct BufferSizes {
     pub receive: Option<u32>,
     pub send: Option<u32>,
     pub receive_width: u32,
     pub send_width: u32,
 }
 
-impl Sizes {
-    pub(super) fn of(ask: &Ask, now: &Effective) -> Self {
+impl BufferSizes {
+    pub(super) fn for_test(ask: &RequestedTest, now: &EffectiveSettings) -> Self {
         let side = &ask.side;
         let default = |buffer: u32| {
             if buffer == 0 {
@@ -86,10 +86,10 @@ impl Sizes {
             }
         });
         let (receive, send) = match ask.work {
-            Work::Receive { .. } => (Some(receive_call), None),
-            Work::Send => (None, Some(send_call)),
-            Work::Exchange { request, response } => (Some(request), Some(response)),
-            Work::Connections { receives, sends } => (
+            DataExchange::Receive { .. } => (Some(receive_call), None),
+            DataExchange::Send => (None, Some(send_call)),
+            DataExchange::Exchange { request, response } => (Some(request), Some(response)),
+            DataExchange::Connections { receives, sends } => (
                 receives.map(|size| size.unwrap_or(receive_call)),
                 sends.map(|size| size.unwrap_or(send_call)),
             ),
@@ -123,7 +123,7 @@ impl Sizes {
     }
 
     /// Memory of the buffers, bytes.
-    pub(super) fn memory(&self, side: &SocketSide) -> u64 {
+    pub(super) fn memory_bytes(&self, side: &SocketSide) -> u64 {
         let ring = |size: Option<u32>, width: u32, place: u32| {
             size.map_or(0, |size| {
                 (u64::from(size) + u64::from(place)) * u64::from(width)
@@ -142,25 +142,29 @@ impl Sizes {
 }
 
 /// Creates the loop of a test, with its buffers.
-pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io::Result<Engine> {
+pub(super) fn test_loop(
+    ask: &RequestedTest,
+    sizes: &BufferSizes,
+    target: Option<SocketAddr>,
+) -> io::Result<TestLoop> {
     let side = &ask.side;
     let received =
-        BufferPlan::receives(side, sizes.receive.unwrap_or_default(), sizes.receive_width);
-    let sent = BufferPlan::sends(side, sizes.send.unwrap_or_default(), sizes.send_width);
+        BufferPlan::for_receiving(side, sizes.receive.unwrap_or_default(), sizes.receive_width);
+    let sent = BufferPlan::for_sending(side, sizes.send.unwrap_or_default(), sizes.send_width);
     let datagrams = !ask.protocol.connects();
-    let units = ask.length.amount();
+    let units = ask.length.unit_limit();
     let spin = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
-    let tagged = ask.wants().contains(Features::UDP_TAGGED);
+    let tagged = ask.requested_features().contains(Features::UDP_TAGGED);
     Ok(match ask.work {
-        Work::Receive {
+        DataExchange::Receive {
             only_size: Some(size),
-        } => Engine::ReceiveOnly {
+        } => TestLoop::ReceiveOnly {
             buffer: vec![0; received.size as usize],
             size: size as usize,
             connect: ask.options.connect_remote,
         },
-        Work::Receive { only_size: None } if datagrams => {
-            Engine::ReceiveDatagrams(DatagramReceiver::new(&DatagramReceivePlan {
+        DataExchange::Receive { only_size: None } if datagrams => {
+            TestLoop::ReceiveDatagrams(DatagramReceiver::new(&DatagramReceivePlan {
                 buffers: received,
                 batch: side.batch,
                 gro: side.gro,
@@ -172,20 +176,22 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
             })?)
         }
         // The client ends a stream with a byte limit, and rounds up to whole sends.
-        Work::Receive { only_size: None } => Engine::Receive(Receiver::new(&ReceivePlan {
-            buffers: received,
-            by: side.receive_by,
-            limit: None,
-        })?),
-        Work::Send => {
-            let limit = sent.whole(units);
+        DataExchange::Receive { only_size: None } => {
+            TestLoop::Receive(StreamReceiver::new(&ReceivePlan {
+                buffers: received,
+                by: side.receive_by,
+                limit: None,
+            })?)
+        }
+        DataExchange::Send => {
+            let limit = sent.round_up_to_buffers(units);
             let sent_size = sent.size;
             match target {
-                Some(target) => Engine::SendDatagrams(
+                Some(target) => TestLoop::SendDatagrams(
                     DatagramSender::new(&DatagramSendPlan {
                         buffers: sent,
                         rate: datagrams_per_second(side.pacing_bps, sent_size),
-                        pace: Pace::of(side),
+                        pace: BurstPace::of_side(side),
                         limit,
                         // A socket carries only one stream. Tags are granted only if they fit.
                         flow: (tagged && sent_size as usize >= Tag::LEN).then_some(0),
@@ -194,15 +200,15 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                     })?,
                     target,
                 ),
-                None => Engine::Send(Sender::new(&SendPlan {
+                None => TestLoop::Send(BufferSender::new(&SendPlan {
                     buffers: sent,
                     by: side.send_by,
                     limit,
-                    pace: Pace::of(side),
+                    pace: BurstPace::of_side(side),
                 })?),
             }
         }
-        Work::Exchange { .. } => Engine::Respond(Responder::new(&RespondPlan {
+        DataExchange::Exchange { .. } => TestLoop::Respond(Responder::new(&RespondPlan {
             request: received,
             response: sent,
             spin,
@@ -210,27 +216,27 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
             packet_info: ask.options.packet_info,
             connect: ask.options.connect_remote,
             limit: units,
-            pace: Pace::of(side),
+            pace: BurstPace::of_side(side),
         })?),
-        Work::Connections { receives, sends } => {
+        DataExchange::Connections { receives, sends } => {
             let receiver = || {
-                Receiver::new(&ReceivePlan {
+                StreamReceiver::new(&ReceivePlan {
                     buffers: received.clone(),
                     by: side.receive_by,
                     limit: None,
                 })
             };
             let sender = || {
-                Sender::new(&SendPlan {
+                BufferSender::new(&SendPlan {
                     buffers: sent.clone(),
                     by: side.send_by,
                     limit: Some(sent.size.into()),
                     pace: None,
                 })
             };
-            Engine::Connections(Box::new(match (receives, sends) {
-                (None, None) => Each::Nothing,
-                (Some(Some(_)), Some(_)) => Each::Exchange {
+            TestLoop::Connections(Box::new(match (receives, sends) {
+                (None, None) => ConnectionExchange::Nothing,
+                (Some(Some(_)), Some(_)) => ConnectionExchange::Exchange {
                     request: received.size.into(),
                     response: sent.size.into(),
                     responder: Box::new(Responder::new(&RespondPlan {
@@ -240,9 +246,9 @@ pub(super) fn engine(ask: &Ask, sizes: &Sizes, target: Option<SocketAddr>) -> io
                         ..RespondPlan::default()
                     })?),
                 },
-                (Some(_), Some(_)) => Each::Both(receiver()?, sender()?),
-                (Some(_), None) => Each::Receive(receiver()?),
-                (None, Some(_)) => Each::Send(sender()?),
+                (Some(_), Some(_)) => ConnectionExchange::Both(receiver()?, sender()?),
+                (Some(_), None) => ConnectionExchange::Receive(receiver()?),
+                (None, Some(_)) => ConnectionExchange::Send(sender()?),
             }))
         }
     })
