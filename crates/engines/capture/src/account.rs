@@ -4,7 +4,7 @@ use crate::{ReaderOutcome, WriterOutcome};
 
 /// Frames that passed the filter, by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct FrameAccount {
     /// F: frames that passed the filter. If the driver does not count them, the sum of read and dropped frames. If
     /// readers apply the filter, frames that the kernel dropped earlier count as passed.
     pub filter_accept: u64,
@@ -22,10 +22,10 @@ pub struct Account {
     pub not_read: u64,
 }
 
-impl Account {
+impl FrameAccount {
     /// Totals of a whole capture.
     #[must_use]
-    pub fn of(readers: &[ReaderOutcome], writer: &WriterOutcome) -> Self {
+    pub fn of_capture(readers: &[ReaderOutcome], writer: &WriterOutcome) -> Self {
         let mut account = Self {
             captured: writer.written_frames,
             not_written: writer.not_written_frames,
@@ -49,7 +49,7 @@ impl Account {
 
     /// Returns true if the account adds up: F = W + K + E + Q + C + U.
     #[must_use]
-    pub fn exact(&self) -> bool {
+    pub fn adds_up(&self) -> bool {
         self.filter_accept == self.read_frames() + self.kernel_drop + self.not_read
     }
 
@@ -61,7 +61,7 @@ impl Account {
 
     /// Frames missing from the output: K + E + Q + U.
     #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub fn lost_frames(&self) -> u64 {
         self.kernel_drop + self.not_written + self.queue_drop + self.not_read
     }
 }

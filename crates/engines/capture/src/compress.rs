@@ -25,11 +25,11 @@ const LZ4_STORED: u32 = 1 << 31;
 
 /// Compresses one file as a frame, in reusable memory.
 pub(crate) struct Compressor {
-    kind: Kind,
+    kind: CompressorKind,
     out: Vec<u8>,
 }
 
-enum Kind {
+enum CompressorKind {
     Zstd {
         encoder: Encoder<'static>,
         /// Stored blocks were added without the encoder, so its next output is a separate frame.
@@ -46,47 +46,47 @@ impl Compressor {
     pub(crate) fn new(kind: Compression) -> io::Result<Option<Self>> {
         let kind = match kind {
             Compression::None => return Ok(None),
-            Compression::Zstd => Kind::Zstd {
+            Compression::Zstd => CompressorKind::Zstd {
                 encoder: Encoder::new(ZSTD_LEVEL)?,
                 stored: false,
             },
-            Compression::Lz4 => Kind::Lz4 { begun: false },
-            Compression::Gzip => Kind::Gzip,
+            Compression::Lz4 => CompressorKind::Lz4 { begun: false },
+            Compression::Gzip => CompressorKind::Gzip,
         };
         let out = Vec::new();
         Ok(Some(Self { kind, out }))
     }
 
     /// Compresses these bytes as a continuation of everything so far.
-    pub(crate) fn piece(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
+    pub(crate) fn compress_piece(&mut self, bytes: &[u8]) -> io::Result<&[u8]> {
         let out = &mut self.out;
         out.clear();
         match &mut self.kind {
-            Kind::Zstd { encoder, stored } => {
+            CompressorKind::Zstd { encoder, stored } => {
                 if std::mem::take(stored) {
                     out.extend_from_slice(&ZSTD_END);
                     encoder.reinit()?;
                 }
                 zstd_blocks(encoder, bytes, out)?;
             }
-            Kind::Lz4 { begun } => {
+            CompressorKind::Lz4 { begun } => {
                 begin_lz4(begun, out);
                 bytes
                     .chunks(LZ4_BLOCK)
                     .try_for_each(|b| lz4_block(b, out))?;
             }
-            Kind::Gzip => gzip_member(bytes, flate2::Compression::fast(), out)?,
+            CompressorKind::Gzip => gzip_member(bytes, flate2::Compression::fast(), out)?,
         }
         Ok(out)
     }
 
     /// Stores these bytes uncompressed: if there is no time to compress, or if the compressor has seen data that is not
     /// in the file. A piece must precede it.
-    pub(crate) fn stored(&mut self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn store_piece(&mut self, bytes: &[u8]) -> &[u8] {
         let out = &mut self.out;
         out.clear();
         match &mut self.kind {
-            Kind::Zstd { stored, .. } => {
+            CompressorKind::Zstd { stored, .. } => {
                 *stored = true;
                 for block in bytes.chunks(ZSTD_BLOCK) {
                     let header = (block.len() as u32) << 3;
@@ -94,7 +94,7 @@ impl Compressor {
                     out.extend_from_slice(block);
                 }
             }
-            Kind::Lz4 { begun } => {
+            CompressorKind::Lz4 { begun } => {
                 begin_lz4(begun, out);
                 for block in bytes.chunks(LZ4_BLOCK) {
                     let header = block.len() as u32 | LZ4_STORED;
@@ -102,7 +102,7 @@ impl Compressor {
                     out.extend_from_slice(block);
                 }
             }
-            Kind::Gzip => {
+            CompressorKind::Gzip => {
                 // Writing to memory does not fail.
                 let _ = gzip_member(bytes, flate2::Compression::none(), out);
             }
@@ -111,11 +111,11 @@ impl Compressor {
     }
 
     /// Bytes that end the file.
-    pub(crate) const fn end(&self) -> &'static [u8] {
+    pub(crate) const fn file_end(&self) -> &'static [u8] {
         match self.kind {
-            Kind::Zstd { .. } => &ZSTD_END,
-            Kind::Lz4 { .. } => &LZ4_END,
-            Kind::Gzip => &[],
+            CompressorKind::Zstd { .. } => &ZSTD_END,
+            CompressorKind::Lz4 { .. } => &LZ4_END,
+            CompressorKind::Gzip => &[],
         }
     }
 }
@@ -168,9 +168,9 @@ fn lz4_block(block: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
 impl std::fmt::Debug for Compressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.kind {
-            Kind::Zstd { .. } => "Zstd",
-            Kind::Lz4 { .. } => "Lz4",
-            Kind::Gzip => "Gzip",
+            CompressorKind::Zstd { .. } => "Zstd",
+            CompressorKind::Lz4 { .. } => "Lz4",
+            CompressorKind::Gzip => "Gzip",
         })
     }
 }
@@ -214,12 +214,12 @@ mod tests {
             let mut compressor = Compressor::new(kind).unwrap().unwrap();
             let (mut file, mut all) = (Vec::new(), Vec::new());
             for piece in [&text[..], &text[..1], &noise, &[], &text[..70_000]] {
-                file.extend_from_slice(compressor.piece(piece).unwrap());
+                file.extend_from_slice(compressor.compress_piece(piece).unwrap());
                 all.extend_from_slice(piece);
                 assert!(decode(kind, &file).0 == all, "{kind:?}");
             }
             assert!(file.len() < noise.len() + text.len() / 20, "{kind:?}");
-            file.extend_from_slice(compressor.end());
+            file.extend_from_slice(compressor.file_end());
             assert!(decode(kind, &file) == (all, 0), "{kind:?}");
         }
         assert!(Compressor::new(Compression::None).unwrap().is_none());
@@ -230,15 +230,15 @@ mod tests {
         let text = b"a frame like the one before, ".repeat(20_000);
         for kind in KINDS {
             let mut compressor = Compressor::new(kind).unwrap().unwrap();
-            let mut file = compressor.piece(&text).unwrap().to_vec();
-            file.extend_from_slice(compressor.stored(&text[..300_000]));
-            file.extend_from_slice(compressor.stored(&text[..1]));
-            let ended = [&file[..], compressor.end()].concat();
+            let mut file = compressor.compress_piece(&text).unwrap().to_vec();
+            file.extend_from_slice(compressor.store_piece(&text[..300_000]));
+            file.extend_from_slice(compressor.store_piece(&text[..1]));
+            let ended = [&file[..], compressor.file_end()].concat();
             let all = [&text[..], &text[..300_000], &text[..1]].concat();
             assert!(decode(kind, &ended) == (all, 0), "{kind:?}");
             // Later data may begin another frame.
-            file.extend_from_slice(compressor.piece(&text).unwrap());
-            file.extend_from_slice(compressor.end());
+            file.extend_from_slice(compressor.compress_piece(&text).unwrap());
+            file.extend_from_slice(compressor.file_end());
             let (_, behind) = decode(kind, &file);
             if behind > 0 {
                 assert_eq!(kind, Compression::Zstd);

@@ -32,20 +32,20 @@ impl CaptureControl {
 
     /// Returns true if the capture was stopped: by the caller, the limit or a failed output.
     #[must_use]
-    pub fn stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
     /// Stops without waiting: frames in the rings stay unread, and data that a pipe does not accept at once stays
     /// unwritten. A write to a disk is still waited for.
-    pub fn hurry(&self) {
+    pub fn stop_at_once(&self) {
         self.hurry.store(true, Ordering::Release);
         self.stop();
     }
 
-    /// Returns true if [`hurry`](Self::hurry) was called.
+    /// Returns true if [`stop_at_once`](Self::stop_at_once) was called.
     #[must_use]
-    pub fn hurried(&self) -> bool {
+    pub fn is_hurried(&self) -> bool {
         self.hurry.load(Ordering::Acquire)
     }
 
@@ -83,11 +83,11 @@ impl CaptureControl {
         self.ended.call();
     }
 
-    pub(crate) fn flushes(&self) -> u64 {
+    pub(crate) fn flush_count(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn rotations(&self) -> u64 {
+    pub(crate) fn rotation_count(&self) -> u64 {
         self.rotations.load(Ordering::Relaxed)
     }
 }

@@ -1,7 +1,7 @@
 //! Writes that bypass the page cache (O_DIRECT): whole blocks from aligned memory.
 //!
 //! The file is never longer than the accepted data. An incomplete last block is held back until more data arrives, or
-//! until [`Direct::settle`] writes it through the page cache.
+//! until [`DirectWriter::write_held_back`] writes it through the page cache.
 //!
 //! There is one write at a time: ext4 locks a growing file for each write, so concurrent writes would wait for each
 //! other. The disk is busy all the same, because a write is as large as a buffer.
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 
-use crate::pool::{BLOCK, HEAD, Memory};
+use crate::pool::{BLOCK, HEAD, PageMemory};
 
 /// Size of the pieces in which data outside a buffer is copied.
 const ROOM: usize = 1 << 20;
@@ -21,7 +21,7 @@ const ROOM: usize = 1 << 20;
 const DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
 /// A file with two methods of writing.
-pub(crate) trait Disk {
+pub(crate) trait BlockFile {
     /// Writes whole blocks past the page cache. Returns the number of bytes written.
     fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
 
@@ -30,7 +30,7 @@ pub(crate) trait Disk {
 }
 
 /// A file with `O_DIRECT`.
-impl Disk for File {
+impl BlockFile for File {
     fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.write_at(bytes, at)
     }
@@ -46,14 +46,14 @@ impl Disk for File {
 
 /// Block-wise writer of a file.
 #[derive(Debug)]
-pub(crate) struct Direct {
-    end: End,
-    room: Memory,
+pub(crate) struct DirectWriter {
+    end: FileTail,
+    room: PageMemory,
 }
 
 /// The end of a file.
 #[derive(Debug, Default)]
-struct End {
+struct FileTail {
     /// Offset of the incomplete block.
     base: u64,
     /// Its contents, and the number of these bytes already in the file.
@@ -61,7 +61,7 @@ struct End {
     settled: usize,
 }
 
-impl Direct {
+impl DirectWriter {
     /// Returns `None` if the file does not support this, or, with `sure`, if it may not be faster.
     pub(crate) fn new(file: &File, sure: bool) -> Option<Self> {
         match statx(file, c"", AtFlags::EMPTY_PATH, DIOALIGN) {
@@ -81,8 +81,8 @@ impl Direct {
 
     fn empty() -> Option<Self> {
         Some(Self {
-            end: End::default(),
-            room: Memory::new(HEAD + ROOM)?,
+            end: FileTail::default(),
+            room: PageMemory::new(HEAD + ROOM)?,
         })
     }
 
@@ -91,7 +91,7 @@ impl Direct {
         let held = (len % BLOCK as u64) as usize;
         let mut tail = vec![0; held];
         file.read_exact_at(&mut tail, len - held as u64)?;
-        self.end = End {
+        self.end = FileTail {
             base: len - held as u64,
             tail,
             settled: held,
@@ -110,11 +110,11 @@ impl Direct {
     }
 
     /// Accepts all bytes. After an error, [`len`](Self::len) shows the number accepted.
-    pub(crate) fn put(&mut self, disk: &impl Disk, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, disk: &impl BlockFile, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(ROOM) {
             let mut place = HEAD..HEAD + piece.len();
             self.room[place.clone()].copy_from_slice(piece);
-            self.end.put(disk, &mut self.room, &mut place)?;
+            self.end.append(disk, &mut self.room, &mut place)?;
         }
         Ok(())
     }
@@ -123,15 +123,15 @@ impl Direct {
     /// within it. After an error, [`len`](Self::len) shows the number accepted.
     pub(crate) fn put_in_place(
         &mut self,
-        disk: &impl Disk,
-        memory: &mut Memory,
+        disk: &impl BlockFile,
+        memory: &mut PageMemory,
         place: &mut Range<usize>,
     ) -> io::Result<()> {
-        self.end.put(disk, memory, place)
+        self.end.append(disk, memory, place)
     }
 
     /// Writes the held-back bytes to the file.
-    pub(crate) fn settle(&mut self, disk: &impl Disk) -> io::Result<()> {
+    pub(crate) fn write_held_back(&mut self, disk: &impl BlockFile) -> io::Result<()> {
         let end = &mut self.end;
         if end.settled < end.tail.len() {
             disk.write_cached(&end.tail[end.settled..], end.base + end.settled as u64)?;
@@ -141,11 +141,11 @@ impl Direct {
     }
 }
 
-impl End {
-    fn put(
+impl FileTail {
+    fn append(
         &mut self,
-        disk: &impl Disk,
-        memory: &mut Memory,
+        disk: &impl BlockFile,
+        memory: &mut PageMemory,
         place: &mut Range<usize>,
     ) -> io::Result<()> {
         let held = self.tail.len();
@@ -177,7 +177,7 @@ impl End {
 }
 
 /// Writes whole blocks. Returns the number of their bytes in the file.
-fn write_all(disk: &impl Disk, blocks: &[u8], base: u64) -> (usize, io::Result<()>) {
+fn write_all(disk: &impl BlockFile, blocks: &[u8], base: u64) -> (usize, io::Result<()>) {
     let mut done = 0;
     while done < blocks.len() {
         match disk.write_blocks(&blocks[done..], base + done as u64) {
@@ -201,7 +201,7 @@ mod tests {
 
     /// Result of the next block write.
     #[derive(Clone, Copy, Debug)]
-    enum Fate {
+    enum WriteResult {
         Whole,
         /// Only this number of bytes gets into the file.
         Short(usize),
@@ -212,7 +212,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Fake {
         file: RefCell<Vec<u8>>,
-        fates: RefCell<Vec<Fate>>,
+        fates: RefCell<Vec<WriteResult>>,
         /// Lengths of the block writes.
         writes: RefCell<Vec<usize>>,
         full: RefCell<bool>,
@@ -228,16 +228,16 @@ mod tests {
         }
     }
 
-    impl Disk for Fake {
+    impl BlockFile for Fake {
         fn write_blocks(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
             assert_eq!(bytes.len() % BLOCK, 0);
             assert_eq!(at % BLOCK as u64, 0);
             assert_eq!(bytes.as_ptr().align_offset(BLOCK), 0);
             self.writes.borrow_mut().push(bytes.len());
-            let n = match self.fates.borrow_mut().pop().unwrap_or(Fate::Whole) {
-                Fate::Whole => bytes.len(),
-                Fate::Short(n) => n.min(bytes.len()),
-                Fate::Error(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            let n = match self.fates.borrow_mut().pop().unwrap_or(WriteResult::Whole) {
+                WriteResult::Whole => bytes.len(),
+                WriteResult::Short(n) => n.min(bytes.len()),
+                WriteResult::Error(errno) => return Err(io::Error::from_raw_os_error(errno)),
             };
             self.store(&bytes[..n], at);
             Ok(n)
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Checks that the file contains the accepted data except for less than a block, and no other data.
-    fn check(direct: &Direct, disk: &Fake, put: &[u8]) {
+    fn check(direct: &DirectWriter, disk: &Fake, put: &[u8]) {
         assert_eq!(direct.len(), put.len() as u64);
         let file = disk.file.borrow();
         let in_file = direct.in_file() as usize;
@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn what_lies_right_is_not_copied() {
-        let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
-        let mut memory = Memory::new(HEAD + BLOCK + (1 << 20)).unwrap();
+        let (disk, mut direct) = (Fake::default(), DirectWriter::empty().unwrap());
+        let mut memory = PageMemory::new(HEAD + BLOCK + (1 << 20)).unwrap();
         let mut put = Vec::new();
         for len in [100_000usize, 5, 70_001, 4096, 1 << 20] {
             let start = HEAD + direct.len() as usize % BLOCK;
@@ -294,40 +294,40 @@ mod tests {
         }
         // The minimum number of writes.
         assert_eq!(*disk.writes.borrow(), [98_304, 69_632, 4096, 1 << 20]);
-        direct.settle(&disk).unwrap();
+        direct.write_held_back(&disk).unwrap();
         assert_eq!(direct.in_file(), direct.len());
         assert!(*disk.file.borrow() == put);
     }
 
     #[test]
     fn a_file_that_is_settled_goes_on() {
-        let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
+        let (disk, mut direct) = (Fake::default(), DirectWriter::empty().unwrap());
         let mut put = Vec::new();
         for len in [10, 20, 5000, 1, 9000] {
             let bytes = noise(len, 7);
-            direct.put(&disk, &bytes).unwrap();
+            direct.append(&disk, &bytes).unwrap();
             put.extend_from_slice(&bytes);
-            direct.settle(&disk).unwrap();
+            direct.write_held_back(&disk).unwrap();
             assert!(*disk.file.borrow() == put, "{len}");
         }
         // No bytes are held back.
         *disk.full.borrow_mut() = true;
-        direct.settle(&disk).unwrap();
-        direct.put(&disk, b"held").unwrap();
-        assert!(direct.settle(&disk).is_err());
+        direct.write_held_back(&disk).unwrap();
+        direct.append(&disk, b"held").unwrap();
+        assert!(direct.write_held_back(&disk).is_err());
         assert_eq!(direct.in_file() + 4, direct.len());
         *disk.full.borrow_mut() = false;
-        direct.settle(&disk).unwrap();
+        direct.write_held_back(&disk).unwrap();
         assert!(disk.file.borrow().ends_with(b"held"));
     }
 
-    fn fate() -> impl Strategy<Value = Fate> {
+    fn fate() -> impl Strategy<Value = WriteResult> {
         prop_oneof![
-            3 => Just(Fate::Whole),
-            2 => (0usize..40_000).prop_map(Fate::Short),
-            1 => Just(Fate::Error(full_errno())),
-            1 => Just(Fate::Error(rustix::io::Errno::INTR.raw_os_error())),
-            1 => Just(Fate::Error(rustix::io::Errno::IO.raw_os_error())),
+            3 => Just(WriteResult::Whole),
+            2 => (0usize..40_000).prop_map(WriteResult::Short),
+            1 => Just(WriteResult::Error(full_errno())),
+            1 => Just(WriteResult::Error(rustix::io::Errno::INTR.raw_os_error())),
+            1 => Just(WriteResult::Error(rustix::io::Errno::IO.raw_os_error())),
         ]
     }
 
@@ -340,9 +340,9 @@ mod tests {
             pieces in prop::collection::vec((1usize..60_000, 0usize..BLOCK, 0u8..4), 1..12),
             fates in prop::collection::vec(fate(), 0..20),
         ) {
-            let (disk, mut direct) = (Fake::default(), Direct::empty().unwrap());
+            let (disk, mut direct) = (Fake::default(), DirectWriter::empty().unwrap());
             disk.fates.replace(fates);
-            let mut memory = Memory::new(HEAD + BLOCK + 60_000).unwrap();
+            let mut memory = PageMemory::new(HEAD + BLOCK + 60_000).unwrap();
             let mut put = Vec::new();
             for (len, guess, way) in pieces {
                 let bytes = noise(len, len as u64);
@@ -353,7 +353,7 @@ mod tests {
                     let before = direct.len();
                     let mut rest = place.start + done..place.end;
                     let result = match way {
-                        0 => direct.put(&disk, &bytes[done..]),
+                        0 => direct.append(&disk, &bytes[done..]),
                         _ => direct.put_in_place(&disk, &mut memory, &mut rest),
                     };
                     place = rest.start - done..rest.end;
@@ -367,11 +367,11 @@ mod tests {
                     }
                 }
                 if way == 3 {
-                    direct.settle(&disk).unwrap();
+                    direct.write_held_back(&disk).unwrap();
                     prop_assert!(disk.file.borrow()[..] == put[..]);
                 }
             }
-            direct.settle(&disk).unwrap();
+            direct.write_held_back(&disk).unwrap();
             prop_assert!(disk.file.borrow()[..put.len()] == put[..]);
         }
     }

@@ -10,7 +10,7 @@ use crate::CaptureSpec;
 
 /// A record in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedRecord {
     pub(crate) len: usize,
     /// Rounded to the resolution of the format.
     pub(crate) stamp_ns: u64,
@@ -39,7 +39,7 @@ impl Encoding {
     #[inline]
     pub(crate) fn record_len(self, captured: usize, lost: u64) -> usize {
         match self {
-            Self::Pcapng => epb_len(captured, &options(lost)),
+            Self::Pcapng => epb_len(captured, &packet_options(lost)),
             Self::Pcap(_) => PcapWriter::record_len(captured),
         }
     }
@@ -51,7 +51,7 @@ impl Encoding {
 
     /// Appends a record of [`record_len`](Self::record_len) bytes.
     #[inline]
-    pub(crate) fn put(
+    pub(crate) fn append_record(
         self,
         interface: u32,
         stamp_ns: u64,
@@ -68,7 +68,7 @@ impl Encoding {
                     ticks: stamp_ns,
                     original_len,
                     captured,
-                    options: options(lost),
+                    options: packet_options(lost),
                 }
                 .write(out);
             }
@@ -99,7 +99,7 @@ impl Encoding {
                 };
                 let mut writer = PcapngWriter::section(&section, &mut out);
                 for interface in &spec.interfaces {
-                    let block = interface.block(spec.snap_len, spec.os.as_deref());
+                    let block = interface.interface_block(spec.snap_len, spec.os.as_deref());
                     writer.describe(&block, &mut out);
                 }
             }
@@ -111,14 +111,14 @@ impl Encoding {
         out
     }
 
-    /// The complete record at the start of `bytes`, if there is one. Only for records from [`put`](Self::put).
-    pub(crate) fn first_record(self, bytes: &[u8]) -> Option<Placed> {
+    /// The complete record at the start of `bytes`, if there is one. Only for records from [`append_record`](Self::append_record).
+    pub(crate) fn first_record(self, bytes: &[u8]) -> Option<PlacedRecord> {
         let word = |at: usize| {
             let bytes = bytes.get(at..)?.first_chunk()?;
             Some(u32::from_le_bytes(*bytes))
         };
         let placed = match self {
-            Self::Pcapng => Placed {
+            Self::Pcapng => PlacedRecord {
                 len: word(4)? as usize,
                 stamp_ns: u64::from(word(12)?) << 32 | u64::from(word(16)?),
             },
@@ -127,7 +127,7 @@ impl Encoding {
                     Precision::Micro => 1000,
                     Precision::Nano => 1,
                 };
-                Placed {
+                PlacedRecord {
                     len: PcapWriter::record_len(word(8)? as usize),
                     stamp_ns: u64::from(word(0)?) * 1_000_000_000 + u64::from(word(4)?) * unit,
                 }
@@ -137,7 +137,7 @@ impl Encoding {
     }
 
     /// The first record with its frame: the original length and the captured bytes.
-    pub(crate) fn first_frame(self, bytes: &[u8]) -> Option<(Placed, u32, &[u8])> {
+    pub(crate) fn first_frame(self, bytes: &[u8]) -> Option<(PlacedRecord, u32, &[u8])> {
         let record = self.first_record(bytes)?;
         // The two lengths are consecutive, followed by the frame.
         let at = match self {
@@ -150,7 +150,7 @@ impl Encoding {
     }
 
     /// The complete records in `bytes`.
-    pub(crate) fn records(self, bytes: &[u8]) -> impl Iterator<Item = Placed> {
+    pub(crate) fn records(self, bytes: &[u8]) -> impl Iterator<Item = PlacedRecord> {
         let mut rest = bytes;
         std::iter::from_fn(move || {
             let record = self.first_record(rest)?;
@@ -161,7 +161,7 @@ impl Encoding {
 }
 
 #[inline]
-fn options(lost: u64) -> PacketOptions<'static> {
+fn packet_options(lost: u64) -> PacketOptions<'static> {
     PacketOptions {
         drop_count: (lost > 0).then_some(lost),
         ..PacketOptions::NONE
@@ -185,10 +185,10 @@ mod tests {
                 let stamp_ns = 1_700_000_000_123_456_000 + len as u64 * 1000;
                 let before = out.len();
                 let lost = len as u64 % 2;
-                encoding.put(0, stamp_ns, 2000, &vec![7; len], lost, &mut out);
+                encoding.append_record(0, stamp_ns, 2000, &vec![7; len], lost, &mut out);
                 let len = encoding.record_len(len, lost);
                 assert_eq!(out.len() - before, len);
-                expected.push(Placed { len, stamp_ns });
+                expected.push(PlacedRecord { len, stamp_ns });
             }
             assert!(encoding.records(&out).eq(expected.iter().copied()));
             let mut at = 0;

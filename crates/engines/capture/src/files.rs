@@ -16,14 +16,14 @@ use wb_measure::Histogram;
 use wb_model::capture::{CaptureOutput, Compression};
 
 use crate::encode::Encoding;
-use crate::held::{Open, confirm};
-use crate::names::Names;
-use crate::output::{FileId, Opening};
+use crate::names::FileNames;
+use crate::open_file::{OpenFile, confirm_written};
+use crate::output::{FileId, OutputOpening};
 use crate::output_pipe::OutputPipe;
-use crate::pool::{Buffer, Delivered};
-use crate::retention::Retention;
+use crate::pool::{DeliveredBuffer, RecordBuffer};
+use crate::retention::FileRetention;
 use crate::rotation::Rotation;
-use crate::sink::{FrameSink, show};
+use crate::sink::{FrameSink, show_frames};
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, OutputError, WriterOutcome};
 
 /// Longest wait between checks of the flags.
@@ -50,14 +50,14 @@ impl std::fmt::Debug for Echo {
 
 /// The files of a capture: one is open, or several while late frames may arrive.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct CaptureFiles {
     shared: Arc<CaptureShared>,
     encoding: Encoding,
     header: Vec<u8>,
     rotation: Rotation,
     /// `None` for standard output, which is a single file.
-    names: Option<Names>,
-    opening: Opening,
+    names: Option<FileNames>,
+    opening: OutputOpening,
     /// `None`: the system decides when data reaches the disk.
     sync_ns: Option<u64>,
     finished: Option<Sender<PathBuf>>,
@@ -65,9 +65,9 @@ pub(crate) struct Files {
     /// Displays the frames in addition.
     echo: Option<Echo>,
     /// `None` after an error.
-    current: Option<Open>,
+    current: Option<OpenFile>,
     /// Files with an expired time span, the oldest first.
-    late: VecDeque<Open>,
+    late: VecDeque<OpenFile>,
     /// For each reader: no frame with an earlier timestamp will arrive.
     clear_ns: Vec<u64>,
     start_wall_ns: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Files {
     outcome: WriterOutcome,
 }
 
-impl Files {
+impl CaptureFiles {
     pub(crate) fn open(
         spec: &CaptureSpec,
         output: &CaptureOutput,
@@ -95,8 +95,8 @@ impl Files {
         now_wall_ns: u64,
     ) -> Result<Self, OutputError> {
         let compresses = output.compress != Compression::None;
-        let names = (output.path != "-").then(|| Names::new(output, spec.zone.clone()));
-        let ring = names.as_ref().is_some_and(|names| !names.recur());
+        let names = (output.path != "-").then(|| FileNames::new(output, spec.zone.clone()));
+        let ring = names.as_ref().is_some_and(|names| !names.names_recur());
         let ring = if ring { output.files as usize } else { 0 };
         let mut files = Self {
             shared: shared.clone(),
@@ -104,7 +104,7 @@ impl Files {
             header: encoding.file_header(spec),
             rotation: Rotation::new(output, readers, now_wall_ns),
             names,
-            opening: Opening {
+            opening: OutputOpening {
                 part: output.part,
                 direct: output.direct,
                 // The length of compressed files is unknown in advance.
@@ -115,7 +115,7 @@ impl Files {
             finished: spec.finished.clone(),
             pipe: OutputPipe {
                 compresses,
-                retention: Retention::new(output, ring),
+                retention: FileRetention::new(output, ring),
             },
             echo: echo.map(Echo),
             current: None,
@@ -136,11 +136,11 @@ impl Files {
                 ..WriterOutcome::default()
             },
         };
-        let fill = files.rotation.fill(now_wall_ns);
+        let fill = files.rotation.empty_fill(now_wall_ns);
         let path = files.next_path(&fill);
-        let first = files.begin(path, fill, &|| false)?;
+        let first = files.open_next(path, fill, &|| false)?;
         files.current = Some(first);
-        files.show();
+        files.publish();
         Ok(files)
     }
 
@@ -151,39 +151,42 @@ impl Files {
 
     pub(crate) fn run<C: Clock>(
         mut self,
-        full: &Receiver<Delivered>,
+        full: &Receiver<DeliveredBuffer>,
         control: &CaptureControl,
         clock: &C,
     ) -> WriterOutcome {
         self.statistics_ns = clock.monotonic_ns();
         (self.synced_ns, self.settled_ns) = (self.statistics_ns, self.statistics_ns);
         self.rate_looked.0 = self.statistics_ns;
-        self.rotations = control.rotations();
+        self.rotations = control.rotation_count();
         let shared = self.shared.clone();
         loop {
             match full.recv_timeout(POLL_INTERVAL) {
                 Ok(delivered) => {
                     if let (Some(mut buffer), Some(pool)) = (delivered.buffer, &shared.pool) {
                         // First, because records may be moved when they are written.
-                        self.echo(&buffer, control);
+                        self.echo_frames(&buffer, control);
                         self.write_buffer(&mut buffer, control, clock);
                         if let Some(file) = &self.current {
                             let delivered = buffer.before + buffer.len() as u64;
-                            pool.learn(file.output.len(), delivered);
+                            pool.record_file_len(file.output.len(), delivered);
                         }
-                        pool.give(buffer.memory);
+                        pool.return_buffer(buffer.memory);
                     }
                     self.clear(delivered.reader, delivered.clear_ns, control, clock);
                 }
-                Err(RecvTimeoutError::Timeout) => self.settle(control, clock),
+                Err(RecvTimeoutError::Timeout) => self.write_held_back(control, clock),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.tick(control, clock);
-            self.show();
+            self.handle_periodic_work(control, clock);
+            self.publish();
         }
-        self.end(control, clock);
-        self.show();
-        self.outcome.buffers_fewest = shared.pool.as_ref().map_or(0, |p| p.fewest() as u64);
+        self.close_all(control, clock);
+        self.publish();
+        self.outcome.buffers_fewest = shared
+            .pool
+            .as_ref()
+            .map_or(0, |p| p.fewest_empty_buffers() as u64);
         self.outcome.write_p50_ns = self.write_times.percentile(50.0).unwrap_or(0);
         self.outcome.write_p99_ns = self.write_times.percentile(99.0).unwrap_or(0);
         self.outcome.files_removed = self.pipe.retention.removed;
@@ -192,19 +195,19 @@ impl Files {
     }
 
     /// Displays the frames of a buffer.
-    fn echo(&mut self, buffer: &Buffer, control: &CaptureControl) {
+    fn echo_frames(&mut self, buffer: &RecordBuffer, control: &CaptureControl) {
         let Some(Echo(sink)) = &mut self.echo else {
             return;
         };
-        show(&mut **sink, self.encoding, buffer);
-        if sink.flush(&|| control.hurried()).end.is_some() {
+        show_frames(&mut **sink, self.encoding, buffer);
+        if sink.flush(&|| control.is_hurried()).end.is_some() {
             self.echo = None;
         }
     }
 
     /// Handles periodic work, with or without new frames.
-    fn tick<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
-        let asked = control.rotations();
+    fn handle_periodic_work<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+        let asked = control.rotation_count();
         if asked != self.rotations {
             self.rotations = asked;
             let begun = self
@@ -222,11 +225,11 @@ impl Files {
         }
         if now_ns.saturating_sub(self.settled_ns) >= SETTLE_NS {
             self.settled_ns = now_ns;
-            self.settle(control, clock);
+            self.write_held_back(control, clock);
         }
         // The last file may expire without a frame that shows it.
         let wall_ns = clock.wall_ns();
-        let is_over = |file: &Open| {
+        let is_over = |file: &OpenFile| {
             self.rotation
                 .is_over(self.outcome.files, &file.fill, wall_ns)
         };
@@ -236,45 +239,45 @@ impl Files {
         let sync_ns = self.sync_ns.filter(|period_ns| *period_ns > 0);
         if sync_ns.is_some_and(|period_ns| now_ns.saturating_sub(self.synced_ns) >= period_ns) {
             self.synced_ns = now_ns;
-            self.settle(control, clock);
+            self.write_held_back(control, clock);
             let synced = self
                 .current
                 .as_ref()
                 .map_or(Ok(()), |file| file.output.sync());
             if let Err(error) = synced {
-                self.fail(error, FileSlot::Current, control, clock);
+                self.fail_output(error, FileSlot::Current, control, clock);
             }
         }
     }
 
     /// Writes the held-back data of all files.
-    fn settle<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+    fn write_held_back<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         if let Some(mut file) = self.current.take() {
             let settled = self.settle_file(&mut file);
             self.current = Some(file);
             if let Err(error) = settled {
-                return self.fail(error, FileSlot::Current, control, clock);
+                return self.fail_output(error, FileSlot::Current, control, clock);
             }
         }
         for index in 0..self.late.len() {
             let Some(file) = self.late.get_mut(index) else {
                 return;
             };
-            let settled = self.pipe.settle(&mut file.output);
-            confirm(file, &mut self.outcome);
+            let settled = self.pipe.write_held_back(&mut file.output);
+            confirm_written(file, &mut self.outcome);
             if let Err(error) = settled {
-                return self.fail(error, FileSlot::Late(index), control, clock);
+                return self.fail_output(error, FileSlot::Late(index), control, clock);
             }
         }
     }
 
-    fn settle_file(&mut self, file: &mut Open) -> Result<(), OutputError> {
-        let settled = self.pipe.settle(&mut file.output);
-        confirm(file, &mut self.outcome);
+    fn settle_file(&mut self, file: &mut OpenFile) -> Result<(), OutputError> {
+        let settled = self.pipe.write_held_back(&mut file.output);
+        confirm_written(file, &mut self.outcome);
         settled
     }
 
-    fn show(&self) {
+    fn publish(&self) {
         let (slot, outcome) = (&self.shared.writer, &self.outcome);
         for (counter, value) in [
             (&slot.written_frames, outcome.written_frames),

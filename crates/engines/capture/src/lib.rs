@@ -25,7 +25,7 @@
 //! displayed frames are accounted for. In addition to files it must keep up without such waits.
 //!
 //! **The account.** `F = W + K + E + Q + C + U`: frames that passed the filter were written, dropped by the kernel, not
-//! written because of an error, dropped here for lack of buffers, beyond the limit, or never read. See [`Account`].
+//! written because of an error, dropped here for lack of buffers, beyond the limit, or never read. See [`FrameAccount`].
 //!
 //! **The end.** After [`CaptureControl::stop`], each reader closes its intake, reads the remaining frames, and delivers
 //! its last buffer. When all readers have ended, the writer ends. Start the writer before the readers or in parallel,
@@ -40,9 +40,9 @@ mod direct;
 mod encode;
 mod error;
 mod files;
-mod held;
 mod names;
 mod open;
+mod open_file;
 mod output;
 mod output_pipe;
 mod pool;
@@ -54,14 +54,14 @@ mod sink;
 mod spec;
 mod writer;
 
-pub use account::Account;
+pub use account::FrameAccount;
 pub use control::CaptureControl;
 pub use error::OutputError;
 pub use open::Capture;
 pub use output::FileId;
 pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
 pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
-pub use sink::{Flushed, FrameSink, SinkEnd, SinkFrame};
+pub use sink::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 pub use spec::{CaptureSpec, InterfaceSpec};
 pub use wb_port::clock::WorkerClock as Clock;
 pub use writer::{Writer, WriterOutcome, run_writer};

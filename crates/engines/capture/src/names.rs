@@ -12,7 +12,7 @@ use wb_model::capture::{CaptureOutput, Compression};
 
 /// Generates the names.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct FileNames {
     base: String,
     suffix: &'static str,
     ring: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Names {
 /// Number of remembered names: more than the number of files that can be open at once.
 const REMEMBERED: usize = 16;
 
-impl Names {
+impl FileNames {
     pub(crate) fn new(output: &CaptureOutput, zone: TimeZone) -> Self {
         let suffix = match output.compress {
             Compression::None => "",
@@ -56,22 +56,22 @@ impl Names {
     }
 
     /// Returns true if names repeat, so that the ring overwrites its oldest file.
-    pub(crate) fn recur(&self) -> bool {
+    pub(crate) fn names_recur(&self) -> bool {
         !self.by_time || self.overwrites
     }
 
     /// Name of the next file: file `number`, from 0, of the time span that begins with this timestamp.
     pub(crate) fn next(&mut self, begin_ns: u64, number: u64) -> PathBuf {
         let name = match (self.overwrites, self.by_time) {
-            (true, _) => self.numbered(&strftime(&self.base, begin_ns, &self.zone), number),
+            (true, _) => self.numbered_name(&strftime(&self.base, begin_ns, &self.zone), number),
             (false, true) => self.of_time(begin_ns),
-            (false, false) => self.numbered(&self.base, self.begun),
+            (false, false) => self.numbered_name(&self.base, self.begun),
         };
         self.begun += 1;
         PathBuf::from(name + self.suffix)
     }
 
-    fn numbered(&self, base: &str, n: u64) -> String {
+    fn numbered_name(&self, base: &str, n: u64) -> String {
         match self.ring {
             None if n == 0 => base.to_owned(),
             None => format!("{base}{n}"),
@@ -133,7 +133,7 @@ mod tests {
     use wb_model::units::Span;
 
     fn names(output: CaptureOutput, stamps_s: &[u64]) -> Vec<String> {
-        let mut names = Names::new(&output, TimeZone::posix("CET-1").unwrap());
+        let mut names = FileNames::new(&output, TimeZone::posix("CET-1").unwrap());
         stamps_s
             .iter()
             .map(|s| names.next(s * 1_000_000_000, 0).display().to_string())
@@ -206,8 +206,8 @@ mod tests {
             ..to("d-%M")
         };
         let minute = 60_000_000_000;
-        let mut names = Names::new(&output, TimeZone::UTC);
-        assert!(names.recur());
+        let mut names = FileNames::new(&output, TimeZone::UTC);
+        assert!(names.names_recur());
         let mut next = |begin_ns, number| names.next(begin_ns, number).display().to_string();
         assert_eq!(next(0, 0), "d-00");
         assert_eq!([next(0, 1), next(0, 2)], ["d-001", "d-002"]);
@@ -216,13 +216,13 @@ mod tests {
             path: "x.pcap".to_owned(),
             ..output.clone()
         };
-        let mut names = Names::new(&plain, TimeZone::UTC);
+        let mut names = FileNames::new(&plain, TimeZone::UTC);
         assert_eq!(names.next(0, 0), names.next(minute, 0));
         let ring = CaptureOutput {
             files: 12,
             ..output
         };
-        let mut names = Names::new(&ring, TimeZone::UTC);
+        let mut names = FileNames::new(&ring, TimeZone::UTC);
         let mut next = |number| names.next(0, number).display().to_string();
         assert_eq!(
             [next(0), next(11), next(12)],

@@ -8,10 +8,10 @@ use wb_model::capture::{CaptureOutput, FileFormat};
 use wb_pcapng::MAX_CAPTURED;
 
 use crate::encode::Encoding;
-use crate::files::Files;
-use crate::pool::Pool;
+use crate::files::CaptureFiles;
+use crate::pool::BufferPool;
 use crate::reader::Delivery;
-use crate::sink::{self, Showing};
+use crate::sink::{self, SinkDisplay};
 use crate::{CaptureShared, CaptureSpec, FrameSink, OutputError, ReaderSeat, Writer};
 
 /// A capture that is ready to run. Pass each seat to [`run_reader`](crate::run_reader) and the writer to
@@ -48,8 +48,8 @@ impl Capture {
         readers: usize,
         now_wall_ns: u64,
     ) -> Result<Self, OutputError> {
-        check(spec)?;
-        let shown = sink.is_some().then(sink::buffering);
+        check_spec(spec)?;
+        let shown = sink.is_some().then(sink::default_buffering);
         let Some(output) = spec.output.as_ref().or(shown.as_ref()) else {
             let shared = Arc::new(CaptureShared::new(readers, spec.interfaces.len(), None));
             return Ok(Self {
@@ -66,7 +66,7 @@ impl Capture {
         let bytes = longest.max(output.buffer_bytes as usize);
         // Each reader holds one while it fills the next.
         let buffers = output.buffers.max(2 * readers as u32);
-        let pool = Pool::new(buffers, bytes)?;
+        let pool = BufferPool::new(buffers, bytes)?;
         let shared = Arc::new(CaptureShared::new(
             readers,
             spec.interfaces.len(),
@@ -76,7 +76,7 @@ impl Capture {
         let writer = match (&spec.output, sink) {
             (None, Some(sink)) => {
                 let shared = shared.clone();
-                let showing = Showing {
+                let showing = SinkDisplay {
                     sink,
                     encoding,
                     shared: shared.clone(),
@@ -84,8 +84,15 @@ impl Capture {
                 Writer::showing(shared, from_readers, showing)
             }
             (_, echo) => {
-                let files =
-                    Files::open(spec, output, encoding, echo, &shared, readers, now_wall_ns)?;
+                let files = CaptureFiles::open(
+                    spec,
+                    output,
+                    encoding,
+                    echo,
+                    &shared,
+                    readers,
+                    now_wall_ns,
+                )?;
                 Writer::writing(shared.clone(), from_readers, files)
             }
         };
@@ -102,7 +109,7 @@ impl Capture {
     }
 }
 
-fn check(spec: &CaptureSpec) -> Result<(), OutputError> {
+fn check_spec(spec: &CaptureSpec) -> Result<(), OutputError> {
     let wrong = |what: String| Err(OutputError::Input(what));
     if spec.interfaces.is_empty() {
         return wrong("no interface; at least one is needed".to_owned());

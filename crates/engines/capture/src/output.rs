@@ -17,10 +17,10 @@ use wb_model::capture::{Compression, DirectWrites};
 
 use crate::OutputError;
 use crate::compress::Compressor;
-use crate::direct::Direct;
+use crate::direct::DirectWriter;
 use crate::open::standard_output;
-use crate::pool::Memory;
-use crate::retention::Finished;
+use crate::pool::PageMemory;
+use crate::retention::FinishedFile;
 
 /// After this number of bytes the kernel is asked to write them to the disk and drop them from the cache. Otherwise
 /// dirty pages accumulate up to the limit at which the kernel blocks the writer until all are written.
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Timespec = Timespec {
 
 /// Type of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OutputKind {
     /// A file that begins at this offset and can be truncated.
     Regular(u64),
     /// Non-blocking, so that a slow reader never blocks the writer.
@@ -50,7 +50,7 @@ pub struct FileId {
 
 /// Options for opening files.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Opening {
+pub(crate) struct OutputOpening {
     /// A file has `.part` appended to its name until it is finished.
     pub(crate) part: bool,
     /// When to bypass the page cache, if supported.
@@ -64,17 +64,17 @@ pub(crate) struct Opening {
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Compressor of the file; data passed to `put` is already compressed.
+    /// Compressor of the file; data passed to `write_all` is already compressed.
     pub(crate) compressor: Option<Compressor>,
     path: PathBuf,
     /// Final name, if different from the current one.
     finished_path: Option<PathBuf>,
     /// `None` if writes use the kernel's page cache.
-    direct: Option<Direct>,
+    direct: Option<DirectWriter>,
     /// More space was allocated than the file may need.
     allocated: bool,
     file: File,
-    kind: Kind,
+    kind: OutputKind,
     /// Bytes accepted, including those held back.
     len: u64,
     /// Offset up to which the kernel was asked to write, and `forgotten` up to which it was asked to drop the pages.
@@ -84,7 +84,7 @@ pub(crate) struct Output {
 
 /// A write that was not completed.
 #[derive(Debug)]
-pub(crate) struct Short {
+pub(crate) struct ShortWrite {
     /// Bytes accepted.
     pub(crate) written: usize,
     pub(crate) error: OutputError,
@@ -92,7 +92,7 @@ pub(crate) struct Short {
 
 impl Output {
     /// Opens a file and truncates it.
-    pub(crate) fn create(path: &Path, opening: Opening) -> Result<Self, OutputError> {
+    pub(crate) fn create(path: &Path, opening: OutputOpening) -> Result<Self, OutputError> {
         // A pipe or a device is opened under its name: a file of that name would replace it.
         let takes_part = opening.part && fs::metadata(path).map_or(true, |there| there.is_file());
         let finished_path = takes_part.then(|| path.to_owned());
@@ -111,12 +111,12 @@ impl Output {
             let reads = takes_part || fs::metadata(&path).map_or(true, |there| there.is_file());
             let file = open(reads).or_else(|error| if reads { open(false) } else { Err(error) })?;
             let kind = match file.metadata()?.file_type() {
-                kind if kind.is_file() => Kind::Regular(0),
+                kind if kind.is_file() => OutputKind::Regular(0),
                 kind if kind.is_fifo() => {
                     fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
-                    Kind::Pipe
+                    OutputKind::Pipe
                 }
-                _ => Kind::Other,
+                _ => OutputKind::Other,
             };
             Ok((file, kind))
         };
@@ -132,10 +132,10 @@ impl Output {
     /// Bypasses the page cache from now on. Has no effect if the file system does not support it, or, with `sure`, if
     /// it may not be faster.
     pub(crate) fn write_directly(&mut self, expected: u64, sure: bool) {
-        if self.direct.is_some() || self.kind != Kind::Regular(0) {
+        if self.direct.is_some() || self.kind != OutputKind::Regular(0) {
             return;
         }
-        let Some(mut direct) = Direct::new(&self.file, sure) else {
+        let Some(mut direct) = DirectWriter::new(&self.file, sure) else {
             return;
         };
         let Ok(flags) = fcntl_getfl(&self.file) else {
@@ -153,7 +153,7 @@ impl Output {
     }
 
     /// Opens standard output.
-    pub(crate) fn standard(opening: Opening) -> Result<Self, OutputError> {
+    pub(crate) fn open_standard_output(opening: OutputOpening) -> Result<Self, OutputError> {
         let open = || {
             let stdout = io::stdout();
             if stdout.is_terminal() {
@@ -170,21 +170,21 @@ impl Output {
                     .write(true)
                     .custom_flags(OFlags::NONBLOCK.bits() as i32)
                     .open("/proc/self/fd/1");
-                return Ok(own.map_or((file, Kind::Other), |own| (own, Kind::Pipe)));
+                return Ok(own.map_or((file, OutputKind::Other), |own| (own, OutputKind::Pipe)));
             }
             let appends = fcntl_getfl(&file)?.contains(OFlags::APPEND);
             if kind.is_file() && !appends {
                 let start = file.stream_position()?;
-                return Ok((file, Kind::Regular(start)));
+                return Ok((file, OutputKind::Regular(start)));
             }
-            Ok((file, Kind::Other))
+            Ok((file, OutputKind::Other))
         };
         Self::new(standard_output(), open(), opening.compress)
     }
 
     fn new(
         path: PathBuf,
-        opened: io::Result<(File, Kind)>,
+        opened: io::Result<(File, OutputKind)>,
         compress: Compression,
     ) -> Result<Self, OutputError> {
         let compressor = Compressor::new(compress)
@@ -233,7 +233,7 @@ impl Output {
 
     /// Bytes in the file.
     pub(crate) fn in_file(&self) -> u64 {
-        self.direct.as_ref().map_or(self.len, Direct::in_file)
+        self.direct.as_ref().map_or(self.len, DirectWriter::in_file)
     }
 
     /// Returns true if writes bypass the page cache.
@@ -244,42 +244,42 @@ impl Output {
     /// Free bytes of its file system for unprivileged users; `None` if it is not a file.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         match self.kind {
-            Kind::Regular(_) => {
+            OutputKind::Regular(_) => {
                 let told = fstatvfs(&self.file).ok()?;
                 Some(told.f_bavail.saturating_mul(told.f_frsize))
             }
-            Kind::Pipe | Kind::Other => None,
+            OutputKind::Pipe | OutputKind::Other => None,
         }
     }
 
-    /// Writes data from memory that permits direct writes; see [`Direct::put_in_place`].
+    /// Writes data from memory that permits direct writes; see [`DirectWriter::put_in_place`].
     pub(crate) fn put_in_place(
         &mut self,
-        memory: &mut Memory,
+        memory: &mut PageMemory,
         place: &mut Range<usize>,
         gives_up: impl Fn() -> bool,
-    ) -> Result<(), Short> {
+    ) -> Result<(), ShortWrite> {
         match &mut self.direct {
             Some(direct) => {
                 let result = direct.put_in_place(&self.file, memory, place);
-                self.took(result)
+                self.note_direct_write(result)
             }
-            None => self.put(&memory[place.clone()], gives_up),
+            None => self.write_all(&memory[place.clone()], gives_up),
         }
     }
 
     /// Updates the length after a direct write.
-    fn took(&mut self, result: io::Result<()>) -> Result<(), Short> {
-        let len = self.direct.as_ref().map_or(self.len, Direct::len);
+    fn note_direct_write(&mut self, result: io::Result<()>) -> Result<(), ShortWrite> {
+        let len = self.direct.as_ref().map_or(self.len, DirectWriter::len);
         let written = (len - self.len) as usize;
         self.len = len;
-        result.map_err(|cause| Short {
+        result.map_err(|cause| ShortWrite {
             written,
-            error: self.failed(cause),
+            error: self.output_error(cause),
         })
     }
 
-    fn failed(&self, cause: io::Error) -> OutputError {
+    fn output_error(&self, cause: io::Error) -> OutputError {
         OutputError::Write {
             path: self.path.clone(),
             cause,
@@ -287,19 +287,23 @@ impl Output {
     }
 
     /// Writes the held-back data to the file.
-    pub(crate) fn settle(&mut self) -> Result<(), OutputError> {
+    pub(crate) fn write_held_back(&mut self) -> Result<(), OutputError> {
         let settled = match &mut self.direct {
-            Some(direct) => direct.settle(&self.file),
+            Some(direct) => direct.write_held_back(&self.file),
             None => Ok(()),
         };
-        settled.map_err(|cause| self.failed(cause))
+        settled.map_err(|cause| self.output_error(cause))
     }
 
     /// Writes all bytes, or returns the number accepted. Waits for a pipe until `gives_up`.
-    pub(crate) fn put(&mut self, bytes: &[u8], gives_up: impl Fn() -> bool) -> Result<(), Short> {
+    pub(crate) fn write_all(
+        &mut self,
+        bytes: &[u8],
+        gives_up: impl Fn() -> bool,
+    ) -> Result<(), ShortWrite> {
         if let Some(direct) = &mut self.direct {
-            let result = direct.put(&self.file, bytes);
-            return self.took(result);
+            let result = direct.append(&self.file, bytes);
+            return self.note_direct_write(result);
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -321,7 +325,7 @@ impl Output {
                 Err(error) => Err(error),
             };
             let path = self.path.clone();
-            return Err(Short {
+            return Err(ShortWrite {
                 written: bytes.len() - rest.len(),
                 error: match result {
                     Ok(()) => OutputError::GivenUp { path },
@@ -334,8 +338,8 @@ impl Output {
     }
 
     /// Truncates the file to this length. Returns true on success.
-    pub(crate) fn cut(&mut self, len: u64) -> bool {
-        let Kind::Regular(start) = self.kind else {
+    pub(crate) fn truncate(&mut self, len: u64) -> bool {
+        let OutputKind::Regular(start) = self.kind else {
             return false;
         };
         // A truncated file gets at most its final blocks, from unaligned memory.
@@ -355,14 +359,17 @@ impl Output {
     /// Flushes the file to the disk.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         match self.kind {
-            Kind::Regular(_) => self.file.sync_data().map_err(|cause| self.failed(cause)),
-            Kind::Pipe | Kind::Other => Ok(()),
+            OutputKind::Regular(_) => self
+                .file
+                .sync_data()
+                .map_err(|cause| self.output_error(cause)),
+            OutputKind::Pipe | OutputKind::Other => Ok(()),
         }
     }
 
     /// Ends the file and gives it its final name; no data may be held back. Returns `None` if it is not a file.
-    pub(crate) fn finish(self, sync: bool) -> Result<Option<Finished>, OutputError> {
-        let Kind::Regular(start) = self.kind else {
+    pub(crate) fn finish(self, sync: bool) -> Result<Option<FinishedFile>, OutputError> {
+        let OutputKind::Regular(start) = self.kind else {
             return Ok(None);
         };
         if self.allocated {
@@ -381,7 +388,7 @@ impl Output {
         }
         let path = self.finished_path.unwrap_or(self.path);
         let told = self.file.metadata();
-        Ok(told.ok().map(|told| Finished {
+        Ok(told.ok().map(|told| FinishedFile {
             path,
             device: told.dev(),
             inode: told.ino(),
@@ -391,7 +398,7 @@ impl Output {
     /// Asking the kernel to forget pages makes it begin to write the dirty ones and drop the clean ones (mm/fadvise.c).
     /// So each range is named twice: after it was written, and after the next one was.
     fn leave_behind(&mut self) {
-        let Kind::Regular(start) = self.kind else {
+        let OutputKind::Regular(start) = self.kind else {
             return;
         };
         if self.len - self.behind < BEHIND {

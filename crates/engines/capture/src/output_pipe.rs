@@ -5,15 +5,15 @@ use std::ops::Range;
 use crate::OutputError;
 use crate::compress::Compressor;
 use crate::output::Output;
-use crate::pool::Memory;
-use crate::retention::Retention;
+use crate::pool::PageMemory;
+use crate::retention::FileRetention;
 
 /// Processing of bytes on their way into a file.
 #[derive(Debug)]
 pub(crate) struct OutputPipe {
     /// Files are compressed.
     pub(crate) compresses: bool,
-    pub(crate) retention: Retention,
+    pub(crate) retention: FileRetention,
 }
 
 impl OutputPipe {
@@ -22,13 +22,13 @@ impl OutputPipe {
     pub(crate) fn put_records(
         &mut self,
         output: &mut Output,
-        memory: &mut Memory,
+        memory: &mut PageMemory,
         place: &mut Range<usize>,
         stores: bool,
         gives_up: impl Fn() -> bool,
     ) -> Result<(), OutputError> {
         if self.compresses {
-            return self.put(output, &memory[place.clone()], stores, gives_up);
+            return self.write_all(output, &memory[place.clone()], stores, gives_up);
         }
         let mut done = 0;
         loop {
@@ -46,7 +46,7 @@ impl OutputPipe {
     }
 
     /// Writes all bytes, and frees disk space if configured.
-    pub(crate) fn put(
+    pub(crate) fn write_all(
         &mut self,
         output: &mut Output,
         bytes: &[u8],
@@ -57,8 +57,8 @@ impl OutputPipe {
             return self.put_plain(output, bytes, gives_up);
         };
         let packed = match stores {
-            true => Ok(compressor.stored(bytes)),
-            false => compressor.piece(bytes),
+            true => Ok(compressor.store_piece(bytes)),
+            false => compressor.compress_piece(bytes),
         };
         let result = match packed {
             Ok(packed) => self.put_plain(output, packed, gives_up),
@@ -77,7 +77,7 @@ impl OutputPipe {
         output: &mut Output,
         gives_up: impl Fn() -> bool,
     ) -> Result<(), OutputError> {
-        let end = output.compressor.as_ref().map(Compressor::end);
+        let end = output.compressor.as_ref().map(Compressor::file_end);
         end.map_or(Ok(()), |end| self.put_plain(output, end, gives_up))
     }
 
@@ -87,7 +87,7 @@ impl OutputPipe {
         mut rest: &[u8],
         gives_up: impl Fn() -> bool,
     ) -> Result<(), OutputError> {
-        while let Err(short) = output.put(rest, &gives_up) {
+        while let Err(short) = output.write_all(rest, &gives_up) {
             rest = &rest[short.written..];
             if !short.error.is_full() || !self.retention.make_room() {
                 return Err(short.error);
@@ -97,9 +97,9 @@ impl OutputPipe {
     }
 
     /// Writes held-back data to a file, and frees disk space if configured.
-    pub(crate) fn settle(&mut self, output: &mut Output) -> Result<(), OutputError> {
+    pub(crate) fn write_held_back(&mut self, output: &mut Output) -> Result<(), OutputError> {
         loop {
-            match output.settle() {
+            match output.write_held_back() {
                 Err(error) if error.is_full() && self.retention.make_room() => {}
                 settled => return settled,
             }

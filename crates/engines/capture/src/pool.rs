@@ -3,7 +3,7 @@
 //! A buffer can be written to a disk directly, past the page cache: its memory is page-aligned, with huge pages if
 //! available, and has space before the records for the held-back part of the last block. The reader places the first
 //! record at its expected position in a block of the file. If the guess is right, nothing is copied later. See
-//! [`Direct`](crate::direct::Direct).
+//! [`DirectWriter`](crate::direct::DirectWriter).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,13 +27,13 @@ const STRIDE: usize = 32 << 10;
 
 /// Page-aligned memory. It is zero, and uses no physical memory until written.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct PageMemory {
     map: MmapMut,
     start: usize,
     len: usize,
 }
 
-impl Memory {
+impl PageMemory {
     /// Returns `None` if memory is insufficient.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let align = if len >= HUGE { HUGE } else { BLOCK };
@@ -47,7 +47,7 @@ impl Memory {
     }
 }
 
-impl Deref for Memory {
+impl Deref for PageMemory {
     type Target = [u8];
 
     #[inline]
@@ -56,7 +56,7 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for PageMemory {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.map[self.start..self.start + self.len]
@@ -65,8 +65,8 @@ impl DerefMut for Memory {
 
 /// Complete records on their way to the writer.
 #[derive(Debug)]
-pub(crate) struct Buffer {
-    pub(crate) memory: Memory,
+pub(crate) struct RecordBuffer {
+    pub(crate) memory: PageMemory,
     /// Offset of the records in the memory.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -79,9 +79,9 @@ pub(crate) struct Buffer {
     strides: [(usize, u64); 2],
 }
 
-impl Buffer {
-    /// Creates an empty buffer; `guess` is from [`Pool::guess`].
-    pub(crate) fn new(memory: Memory, interface: u32, before: u64, guess: usize) -> Self {
+impl RecordBuffer {
+    /// Creates an empty buffer; `guess` is from [`BufferPool::expected_position`].
+    pub(crate) fn new(memory: PageMemory, interface: u32, before: u64, guess: usize) -> Self {
         let start = HEAD + guess;
         Self {
             memory,
@@ -122,7 +122,7 @@ impl Buffer {
 }
 
 /// Appends records. Data that does not fit is omitted.
-impl ByteSink for Buffer {
+impl ByteSink for RecordBuffer {
     #[inline]
     fn make_room(&mut self, len: usize) -> bool {
         self.memory.len() - self.end >= len
@@ -138,18 +138,18 @@ impl ByteSink for Buffer {
 
 /// Message from a reader to the writer.
 #[derive(Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveredBuffer {
     pub(crate) reader: usize,
     /// This reader will deliver no earlier timestamps.
     pub(crate) clear_ns: u64,
-    pub(crate) buffer: Option<Buffer>,
+    pub(crate) buffer: Option<RecordBuffer>,
 }
 
 /// Empty buffers. Locked once per buffer, never per frame.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     /// Last in, first out, because the memory is still cached.
-    empty: Mutex<Vec<Memory>>,
+    empty: Mutex<Vec<PageMemory>>,
     returned: Condvar,
     total: usize,
     free: AtomicUsize,
@@ -158,11 +158,11 @@ pub(crate) struct Pool {
     ahead: AtomicUsize,
 }
 
-impl Pool {
+impl BufferPool {
     /// Creates `buffers` buffers for `bytes` bytes of records each.
     pub(crate) fn new(buffers: u32, bytes: usize) -> Result<Self, OutputError> {
         let total = buffers as usize;
-        let memory = || Memory::new(HEAD + BLOCK + bytes);
+        let memory = || PageMemory::new(HEAD + BLOCK + bytes);
         let empty: Option<Vec<_>> = (0..total).map(|_| memory()).collect();
         Ok(Self {
             empty: Mutex::new(empty.ok_or(OutputError::Memory { buffers, bytes })?),
@@ -175,12 +175,12 @@ impl Pool {
     }
 
     /// Takes an empty buffer, if one is available at once.
-    pub(crate) fn take(&self) -> Option<Memory> {
+    pub(crate) fn take_buffer(&self) -> Option<PageMemory> {
         self.pop(&mut lock(&self.empty))
     }
 
     /// Takes an empty buffer, if one becomes available within this time.
-    pub(crate) fn wait(&self, longest: Duration) -> Option<Memory> {
+    pub(crate) fn wait(&self, longest: Duration) -> Option<PageMemory> {
         let empty = lock(&self.empty);
         let (mut empty, _) = self
             .returned
@@ -189,7 +189,7 @@ impl Pool {
         self.pop(&mut empty)
     }
 
-    pub(crate) fn give(&self, memory: Memory) {
+    pub(crate) fn return_buffer(&self, memory: PageMemory) {
         let mut empty = lock(&self.empty);
         empty.push(memory);
         self.free.store(empty.len(), Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl Pool {
         self.returned.notify_one();
     }
 
-    fn pop(&self, empty: &mut Vec<Memory>) -> Option<Memory> {
+    fn pop(&self, empty: &mut Vec<PageMemory>) -> Option<PageMemory> {
         let memory = empty.pop();
         self.free.store(empty.len(), Ordering::Relaxed);
         self.fewest.fetch_min(empty.len(), Ordering::Relaxed);
@@ -206,12 +206,12 @@ impl Pool {
 
     /// Expected position in a block of the next buffer, for a reader that has delivered this number of bytes. Correct
     /// unless other readers or the statistics write to the file.
-    pub(crate) fn guess(&self, delivered: u64) -> usize {
+    pub(crate) fn expected_position(&self, delivered: u64) -> usize {
         (delivered as usize).wrapping_add(self.ahead.load(Ordering::Relaxed)) % BLOCK
     }
 
     /// Records the length of the file after the data delivered by a reader.
-    pub(crate) fn learn(&self, file_len: u64, delivered: u64) {
+    pub(crate) fn record_file_len(&self, file_len: u64, delivered: u64) {
         let ahead = file_len.wrapping_sub(delivered) as usize % BLOCK;
         self.ahead.store(ahead, Ordering::Relaxed);
     }
@@ -220,12 +220,12 @@ impl Pool {
         self.total
     }
 
-    pub(crate) fn free(&self) -> usize {
+    pub(crate) fn empty_buffers(&self) -> usize {
         self.free.load(Ordering::Relaxed)
     }
 
     /// Minimum number of empty buffers so far.
-    pub(crate) fn fewest(&self) -> usize {
+    pub(crate) fn fewest_empty_buffers(&self) -> usize {
         self.fewest.load(Ordering::Relaxed)
     }
 }

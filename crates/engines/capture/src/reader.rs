@@ -12,7 +12,7 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue, StrippedVlan};
 
 use crate::encode::Encoding;
-use crate::pool::{Buffer, Delivered};
+use crate::pool::{DeliveredBuffer, RecordBuffer};
 use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, ReaderSnapshot};
 
 /// Maximum number of frames per batch.
@@ -37,7 +37,7 @@ pub type FrameFilter = Box<dyn FnMut(&[u8], u32) -> bool + Send>;
 /// Destination of a reader's records.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    full: Sender<Delivered>,
+    full: Sender<DeliveredBuffer>,
     encoding: Encoding,
     /// The writer needs the progress of this reader, because files change by time and there are other readers.
     tells_clear: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(
-        full: Sender<Delivered>,
+        full: Sender<DeliveredBuffer>,
         output: &CaptureOutput,
         encoding: Encoding,
         readers: usize,
@@ -159,8 +159,8 @@ pub fn run_reader<R: RxQueue, C: Clock>(
     control: &CaptureControl,
     clock: &C,
 ) -> ReaderOutcome {
-    let mut reader = Reader::new(seat, interface, control, clock);
-    let end = reader.work(rx);
+    let mut reader = FrameReader::new(seat, interface, control, clock);
+    let end = reader.run_until_end(rx);
     reader.hand_over();
     reader.ask_counters(rx);
     reader.outcome.kernel = rx.kernel_counters();
@@ -173,11 +173,11 @@ pub fn run_reader<R: RxQueue, C: Clock>(
     }
 }
 
-struct Reader<'a, C> {
+struct FrameReader<'a, C> {
     control: &'a CaptureControl,
     clock: &'a C,
     seat: ReaderSeat,
-    buffer: Option<Buffer>,
+    buffer: Option<RecordBuffer>,
     /// Arrival of its first record, monotonic.
     buffer_since_ns: u64,
     /// Bytes of all earlier buffers.
@@ -192,7 +192,7 @@ struct Reader<'a, C> {
     flushes: u64,
     /// Frames need the slow path: they are filtered, or one must report a loss.
     slow: bool,
-    losses: Losses,
+    losses: UnreportedLosses,
 }
 
 /// Frames dropped by the kernel that no record has reported yet.
@@ -201,16 +201,16 @@ struct Reader<'a, C> {
 /// may precede the loss. Therefore the first frame with a later timestamp, or the first one after the ring was empty,
 /// reports it.
 #[derive(Debug, Default)]
-struct Losses {
+struct UnreportedLosses {
     /// K at a reading of the counter, and the timestamp from which frames came after it; the oldest first.
     seen: VecDeque<(u64, u64)>,
     /// The part of K already reported by records.
     told: u64,
 }
 
-impl Losses {
+impl UnreportedLosses {
     /// Records that the counter is `dropped` at this time.
-    fn note(&mut self, dropped: u64, wall_ns: u64) {
+    fn record_dropped(&mut self, dropped: u64, wall_ns: u64) {
         let known = self.seen.back().map_or(self.told, |seen| seen.0);
         if dropped <= known {
             return;
@@ -229,13 +229,13 @@ impl Losses {
     }
 
     /// Unreported frames lost before one with this timestamp.
-    fn before(&self, stamp_ns: u64) -> u64 {
+    fn lost_before(&self, stamp_ns: u64) -> u64 {
         let past = self.seen.iter().take_while(|seen| seen.1 <= stamp_ns);
         past.last().map_or(0, |seen| seen.0 - self.told)
     }
 
     /// Records that `lost` frames were reported.
-    fn tell(&mut self, lost: u64) {
+    fn mark_reported(&mut self, lost: u64) {
         self.told += lost;
         while self.seen.front().is_some_and(|seen| seen.0 <= self.told) {
             self.seen.pop_front();
@@ -243,14 +243,14 @@ impl Losses {
     }
 }
 
-impl<'a, C: Clock> Reader<'a, C> {
+impl<'a, C: Clock> FrameReader<'a, C> {
     fn new(seat: ReaderSeat, interface: u32, control: &'a CaptureControl, clock: &'a C) -> Self {
         let now_ns = clock.monotonic_ns();
         Self {
             control,
             clock,
             slow: seat.filter.is_some(),
-            losses: Losses::default(),
+            losses: UnreportedLosses::default(),
             seat,
             buffer: None,
             buffer_since_ns: now_ns,
@@ -264,13 +264,13 @@ impl<'a, C: Clock> Reader<'a, C> {
             looked_ns: now_ns,
             expected: Turns::default(),
             counters_ns: now_ns,
-            flushes: control.flushes(),
+            flushes: control.flush_count(),
         }
     }
 
-    fn work<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
+    fn run_until_end<R: RxQueue>(&mut self, rx: &mut R) -> Result<(), PortError> {
         let mut idle_since_ns = self.looked_ns;
-        while !self.control.stopped() {
+        while !self.control.is_stopped() {
             if self.receive(rx)? > 0 {
                 idle_since_ns = self.looked_ns;
                 continue;
@@ -287,11 +287,11 @@ impl<'a, C: Clock> Reader<'a, C> {
             }
             let until_ns = self.clock.monotonic_ns().saturating_add(POLL_INTERVAL_NS);
             self.expected.sleep_until(until_ns);
-            if !calm(rx.wait(POLL_INTERVAL))?.unwrap_or(false) && self.flushes_idle() {
+            if !ignore_link_down(rx.wait(POLL_INTERVAL))?.unwrap_or(false) && self.flushes_idle() {
                 self.hand_over();
             }
         }
-        let closed = calm(rx.close_intake());
+        let closed = ignore_link_down(rx.close_intake());
         self.receive_the_last(rx)?;
         closed.map(|_| ())
     }
@@ -304,7 +304,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         let mut quiet_until_ns = self.clock.monotonic_ns().saturating_add(hold_ns);
         let mut left = LAST_FRAMES;
         while left > 0 {
-            if self.control.hurried() {
+            if self.control.is_hurried() {
                 self.outcome.hurried = true;
                 break;
             }
@@ -322,7 +322,7 @@ impl<'a, C: Clock> Reader<'a, C> {
                 break;
             } else {
                 let rest = Duration::from_nanos(quiet_until_ns - now_ns);
-                calm(rx.wait(rest.min(POLL_INTERVAL)))?;
+                ignore_link_down(rx.wait(rest.min(POLL_INTERVAL)))?;
             }
         }
         Ok(())
@@ -337,7 +337,8 @@ impl<'a, C: Clock> Reader<'a, C> {
         self.looked_ns = now_ns;
         let away_ns = self.expected.begin(now_ns);
         let stalled = self.outcome.lateness.away(now_ns, away_ns);
-        let n = calm(rx.receive(BATCH, |frame| self.take(frame)))?.unwrap_or(0);
+        let n =
+            ignore_link_down(rx.receive(BATCH, |frame| self.process_frame(frame)))?.unwrap_or(0);
         if stalled && n > 0 {
             self.outcome.lateness.late_reads += n as u64;
         }
@@ -355,43 +356,43 @@ impl<'a, C: Clock> Reader<'a, C> {
             }
         }
         if n > 0 {
-            self.show(false);
+            self.publish(false);
         }
         Ok(n)
     }
 
     /// Processes one frame.
     #[inline]
-    fn take(&mut self, frame: &RxFrame<'_>) {
+    fn process_frame(&mut self, frame: &RxFrame<'_>) {
         self.latest_stamp_ns = frame.stamp_ns;
         if self.slow || frame.vlan.is_some() {
-            return self.take_slowly(frame);
+            return self.process_slowly(frame);
         }
-        self.keep(frame.bytes, frame.original_len, frame.stamp_ns, 0);
+        self.store_frame(frame.bytes, frame.original_len, frame.stamp_ns, 0);
     }
 
     /// Processes a frame that is filtered, has lost its VLAN tag, or comes after a loss.
-    fn take_slowly(&mut self, frame: &RxFrame<'_>) {
+    fn process_slowly(&mut self, frame: &RxFrame<'_>) {
         let mut restored = std::mem::take(&mut self.restored);
         let (bytes, len) = match frame.vlan {
             None => (frame.bytes, frame.original_len),
             Some(tag) => {
-                restore(frame.bytes, tag, &mut restored);
+                restore_vlan(frame.bytes, tag, &mut restored);
                 (&restored[..], frame.original_len + TAG_LEN)
             }
         };
         if self.seat.filter.as_mut().is_some_and(|f| !f(bytes, len)) {
             self.outcome.rejected_frames += 1;
         } else {
-            let lost = self.losses.before(frame.stamp_ns);
-            self.keep(bytes, len, frame.stamp_ns, lost);
+            let lost = self.losses.lost_before(frame.stamp_ns);
+            self.store_frame(bytes, len, frame.stamp_ns, lost);
         }
         self.restored = restored;
     }
 
     /// Counts a frame, and adds it to the buffer as a record that reports `lost` frames before it.
     #[inline]
-    fn keep(&mut self, bytes: &[u8], original_len: u32, stamp_ns: u64, lost: u64) {
+    fn store_frame(&mut self, bytes: &[u8], original_len: u32, stamp_ns: u64, lost: u64) {
         self.outcome.read_frames += 1;
         self.outcome.read_octets += u64::from(original_len) + FCS_LEN;
         self.outcome.longest_frame = self.outcome.longest_frame.max(original_len);
@@ -409,13 +410,14 @@ impl<'a, C: Clock> Reader<'a, C> {
         let (encoding, buffer_bytes) = (delivery.encoding, delivery.buffer_bytes);
         let captured = &bytes[..bytes.len().min(self.seat.snap_len)];
         let len = encoding.record_len(captured.len(), lost);
-        let fits = |buffer: &Buffer| buffer.len() + len <= buffer_bytes || buffer.records == 0;
+        let fits =
+            |buffer: &RecordBuffer| buffer.len() + len <= buffer_bytes || buffer.records == 0;
         if !self.buffer.as_ref().is_some_and(fits)
             && let Err(lost) = self.begin_buffer()
         {
             match lost {
-                Lost::NoBuffer => self.outcome.queue_drop_frames += 1,
-                Lost::NoWriter => self.outcome.not_written_frames += 1,
+                LossReason::NoBuffer => self.outcome.queue_drop_frames += 1,
+                LossReason::NoWriter => self.outcome.not_written_frames += 1,
             }
             return;
         }
@@ -426,7 +428,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         let Some(buffer) = &mut self.buffer else {
             return;
         };
-        encoding.put(
+        encoding.append_record(
             self.outcome.interface,
             stamp_ns,
             original_len,
@@ -436,7 +438,7 @@ impl<'a, C: Clock> Reader<'a, C> {
         );
         buffer.count();
         if lost > 0 {
-            self.losses.tell(lost);
+            self.losses.mark_reported(lost);
             self.choose_speed();
         }
     }
@@ -466,35 +468,35 @@ impl<'a, C: Clock> Reader<'a, C> {
 
     /// Delivers the buffer and begins the next.
     #[cold]
-    fn begin_buffer(&mut self) -> Result<(), Lost> {
+    fn begin_buffer(&mut self) -> Result<(), LossReason> {
         self.hand_over();
         let shared = self.seat.shared.clone();
-        let pool = shared.pool.as_ref().ok_or(Lost::NoWriter)?;
-        let memory = match (pool.take(), self.seat.overflow) {
+        let pool = shared.pool.as_ref().ok_or(LossReason::NoWriter)?;
+        let memory = match (pool.take_buffer(), self.seat.overflow) {
             (Some(memory), _) => memory,
-            (None, _) if self.writer_ended() => return Err(Lost::NoWriter),
-            (None, Overflow::DropNewest) => return Err(Lost::NoBuffer),
+            (None, _) if self.writer_ended() => return Err(LossReason::NoWriter),
+            (None, Overflow::DropNewest) => return Err(LossReason::NoBuffer),
             (None, Overflow::Wait) => {
                 self.outcome.buffer_waits += 1;
-                self.show(false);
+                self.publish(false);
                 let since_ns = self.clock.monotonic_ns();
                 let memory = loop {
                     if let Some(memory) = pool.wait(POLL_INTERVAL) {
                         break Some(memory);
                     }
-                    if self.writer_ended() || self.control.hurried() {
+                    if self.writer_ended() || self.control.is_hurried() {
                         break None;
                     }
                 };
                 let waited_ns = self.clock.monotonic_ns().saturating_sub(since_ns);
                 self.outcome.buffer_wait_ns += waited_ns;
-                memory.ok_or(Lost::NoWriter)?
+                memory.ok_or(LossReason::NoWriter)?
             }
         };
         self.buffer_since_ns = self.looked_ns;
         let (delivered, interface) = (self.delivered_bytes, self.outcome.interface);
-        let guess = pool.guess(delivered);
-        self.buffer = Some(Buffer::new(memory, interface, delivered, guess));
+        let guess = pool.expected_position(delivered);
+        self.buffer = Some(RecordBuffer::new(memory, interface, delivered, guess));
         Ok(())
     }
 
@@ -512,8 +514,8 @@ impl<'a, C: Clock> Reader<'a, C> {
     }
 
     /// Sends a buffer to the writer. Returns it if the writer has ended.
-    fn send(&self, buffer: Option<Buffer>, clear_ns: u64) -> Option<Buffer> {
-        let delivered = Delivered {
+    fn send(&self, buffer: Option<RecordBuffer>, clear_ns: u64) -> Option<RecordBuffer> {
+        let delivered = DeliveredBuffer {
             reader: self.seat.index,
             clear_ns,
             buffer,
@@ -550,7 +552,7 @@ impl<'a, C: Clock> Reader<'a, C> {
             return false;
         };
         let age_ns = now_ns.saturating_sub(self.buffer_since_ns);
-        let flushes = self.control.flushes();
+        let flushes = self.control.flush_count();
         age_ns >= delivery.flush_ns || std::mem::replace(&mut self.flushes, flushes) != flushes
     }
 
@@ -563,13 +565,13 @@ impl<'a, C: Clock> Reader<'a, C> {
         let tells = |delivery: &Delivery| delivery.encoding.tells_losses();
         if self.seat.delivery.as_ref().is_some_and(tells) {
             let dropped = self.outcome.rx.dropped_frames;
-            self.losses.note(dropped, self.clock.wall_ns());
+            self.losses.record_dropped(dropped, self.clock.wall_ns());
             self.choose_speed();
         }
-        self.show(false);
+        self.publish(false);
     }
 
-    fn show(&self, ended: bool) {
+    fn publish(&self, ended: bool) {
         let (outcome, rx) = (&self.outcome, &self.outcome.rx);
         let passed = rx
             .passed_frames
@@ -590,17 +592,17 @@ impl<'a, C: Clock> Reader<'a, C> {
 
     fn finish(mut self) -> ReaderOutcome {
         if let (Some(empty), Some(pool)) = (self.buffer.take(), &self.seat.shared.pool) {
-            pool.give(empty.memory);
+            pool.return_buffer(empty.memory);
         }
         // The writer may need this to close a file.
         self.send(None, u64::MAX);
-        self.show(true);
+        self.publish(true);
         self.outcome
     }
 }
 
 /// Reason why a frame was not stored.
-enum Lost {
+enum LossReason {
     NoBuffer,
     NoWriter,
 }
@@ -611,7 +613,7 @@ const FCS_LEN: u64 = 4;
 const ADDRESSES_LEN: usize = 12;
 
 /// Restores the VLAN tag of a frame. A frame shorter than the addresses gets it at its end.
-fn restore(bytes: &[u8], tag: StrippedVlan, out: &mut Vec<u8>) {
+fn restore_vlan(bytes: &[u8], tag: StrippedVlan, out: &mut Vec<u8>) {
     let (addresses, rest) = bytes.split_at(bytes.len().min(ADDRESSES_LEN));
     out.clear();
     out.extend_from_slice(addresses);
@@ -621,7 +623,7 @@ fn restore(bytes: &[u8], tag: StrippedVlan, out: &mut Vec<u8>) {
 }
 
 /// Returns `None` while the link is down, which is temporary.
-fn calm<T>(result: Result<T, PortError>) -> Result<Option<T>, PortError> {
+fn ignore_link_down<T>(result: Result<T, PortError>) -> Result<Option<T>, PortError> {
     match result {
         Err(error) if error.is_transient() => Ok(None),
         result => result.map(Some),

@@ -11,7 +11,7 @@ use wb_model::capture::{CaptureOutput, OnFull};
 
 /// A complete file with its final name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedFile {
     pub(crate) path: PathBuf,
     pub(crate) device: u64,
     pub(crate) inode: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Finished {
 
 /// Finished files, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Retention {
-    files: VecDeque<Finished>,
+pub(crate) struct FileRetention {
+    files: VecDeque<FinishedFile>,
     /// Number of files that a ring keeps, including open ones; 0: it removes none.
     ring: usize,
     keep_free: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Retention {
     pub(crate) short: bool,
 }
 
-impl Retention {
+impl FileRetention {
     /// `ring`: number of files to keep, unless the ring overwrites them.
     pub(crate) fn new(output: &CaptureOutput, ring: usize) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Retention {
     }
 
     /// Adds a file while `open` others are open. Removes the oldest files beyond the ring size.
-    pub(crate) fn put(&mut self, file: Finished, open: usize) {
+    pub(crate) fn add_file(&mut self, file: FinishedFile, open: usize) {
         if self.ring == 0 && self.keep_free == 0 && !self.frees {
             return;
         }
@@ -54,7 +54,7 @@ impl Retention {
     }
 
     /// Forgets a file because its name is reused.
-    pub(crate) fn forget(&mut self, path: &Path) {
+    pub(crate) fn forget_file(&mut self, path: &Path) {
         self.files.retain(|file| file.path != path);
     }
 
@@ -105,20 +105,20 @@ impl Retention {
 mod tests {
     use super::*;
 
-    fn file(path: PathBuf) -> Finished {
+    fn file(path: PathBuf) -> FinishedFile {
         fs::write(&path, [1; 8192]).unwrap();
         let there = fs::metadata(&path).unwrap();
-        Finished {
+        FinishedFile {
             path,
             device: there.dev(),
             inode: there.ino(),
         }
     }
 
-    fn retention(change: impl Fn(&mut CaptureOutput), ring: usize) -> Retention {
+    fn retention(change: impl Fn(&mut CaptureOutput), ring: usize) -> FileRetention {
         let mut output = CaptureOutput::default();
         change(&mut output);
-        Retention::new(&output, ring)
+        FileRetention::new(&output, ring)
     }
 
     #[test]
@@ -127,13 +127,13 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let mut retention = retention(|o| o.on_enospc = OnFull::RotateDelete, 0);
         for name in ["gone", "anothers", "again", "ours", "last"] {
-            retention.put(file(at(name)), 1);
+            retention.add_file(file(at(name)), 1);
         }
         fs::remove_file(at("gone")).unwrap();
         // The new one is created before the old one is removed, so it has another inode number.
         file(at("new"));
         fs::rename(at("new"), at("anothers")).unwrap();
-        retention.forget(&at("again"));
+        retention.forget_file(&at("again"));
         assert!(retention.make_room());
         assert!(!at("ours").exists() && at("last").exists());
         assert!(retention.make_room());
@@ -147,7 +147,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut retention = retention(|o| o.keep_free = 1 << 20, 0);
         for i in 0..4 {
-            retention.put(file(dir.path().join(i.to_string())), 1);
+            retention.add_file(file(dir.path().join(i.to_string())), 1);
         }
         retention.keep_free(|| Some(1 << 20));
         retention.keep_free(|| None);
@@ -165,7 +165,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut retention = retention(|_| {}, 3);
         for i in 0..4 {
-            retention.put(file(dir.path().join(i.to_string())), 1);
+            retention.add_file(file(dir.path().join(i.to_string())), 1);
         }
         let left = |i: u32| dir.path().join(i.to_string()).exists();
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use wb_model::capture::CaptureOutput;
 
-use crate::encode::Placed;
+use crate::encode::PlacedRecord;
 
 /// Conditions for beginning the next file.
 #[derive(Clone, Copy, Debug)]
@@ -48,22 +48,22 @@ impl Rotation {
     }
 
     /// An empty file with the time span that begins with, or contains, this timestamp.
-    pub(crate) fn fill(&mut self, stamp_ns: u64) -> Fill {
+    pub(crate) fn empty_fill(&mut self, stamp_ns: u64) -> FileFill {
         let begin_ns = self.begin_ns(stamp_ns);
-        Fill {
+        FileFill {
             begin_ns,
             until_ns: self.time_ns.map(|span_ns| begin_ns.saturating_add(span_ns)),
-            ..Fill::default()
+            ..FileFill::default()
         }
     }
 
     /// Begins an empty file after `last`, with a first frame of this stamp. If `last` was full before the end of its
     /// time, that time continues.
-    pub(crate) fn fill_after(&mut self, last: &Fill, stamp_ns: u64) -> Fill {
+    pub(crate) fn fill_after(&mut self, last: &FileFill, stamp_ns: u64) -> FileFill {
         if last.until_ns.is_none() || last.is_past(stamp_ns) {
-            return self.fill(stamp_ns);
+            return self.empty_fill(stamp_ns);
         }
-        Fill {
+        FileFill {
             bytes: 0,
             frames: 0,
             number: last.number + 1,
@@ -72,14 +72,14 @@ impl Rotation {
     }
 
     /// Adds a record to a file.
-    pub(crate) fn add(&mut self, record: Placed, fill: &mut Fill) {
+    pub(crate) fn add_record(&mut self, record: PlacedRecord, fill: &mut FileFill) {
         // Frames of a recording are older than the file they go into.
         if let (0, 0, Some(until_ns), Some(span_ns)) =
             (fill.frames, fill.number, fill.until_ns, self.time_ns)
             && record.stamp_ns < until_ns.saturating_sub(span_ns)
         {
             self.opened_ns = self.opened_ns.min(record.stamp_ns);
-            *fill = self.fill(record.stamp_ns);
+            *fill = self.empty_fill(record.stamp_ns);
         }
         fill.bytes += record.len as u64;
         fill.frames += 1;
@@ -91,13 +91,13 @@ impl Rotation {
     }
 
     /// Returns true if the maximum number of files is reached, and a frame with this timestamp belongs to none of them.
-    pub(crate) fn is_over(&self, files: u64, fill: &Fill, stamp_ns: u64) -> bool {
+    pub(crate) fn is_over(&self, files: u64, fill: &FileFill, stamp_ns: u64) -> bool {
         self.are_all(files) && fill.is_past(stamp_ns)
     }
 
     /// Returns true if this record belongs to the next file. As in tcpdump, a file is full when it exceeds its size,
     /// not when one more record would exceed it.
-    pub(crate) fn is_due(&self, fill: &Fill, record: Placed) -> bool {
+    pub(crate) fn is_due(&self, fill: &FileFill, record: PlacedRecord) -> bool {
         let full = self.bytes.is_some_and(|most| fill.bytes > most)
             || self.frames.is_some_and(|most| fill.frames >= most);
         (full && fill.frames > 0) || fill.is_past(record.stamp_ns)
@@ -117,7 +117,7 @@ impl Rotation {
 
 /// Contents of a file, before compression.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fill {
+pub(crate) struct FileFill {
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
     /// Start of its time span.
@@ -128,7 +128,7 @@ pub(crate) struct Fill {
     pub(crate) until_ns: Option<u64>,
 }
 
-impl Fill {
+impl FileFill {
     /// Returns true if its time span has ended at this timestamp.
     pub(crate) fn is_past(&self, stamp_ns: u64) -> bool {
         self.until_ns.is_some_and(|until_ns| stamp_ns >= until_ns)

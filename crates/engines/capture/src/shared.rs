@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::pool::Pool;
+use crate::pool::BufferPool;
 
 /// State of a capture at an instant. Each number is exact; together they may come from successive updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,12 +124,12 @@ pub struct CaptureShared {
     /// Number of places below the limit already taken.
     pub(crate) tickets: CachePadded<AtomicU64>,
     /// `None` if frames are only counted.
-    pub(crate) pool: Option<Pool>,
+    pub(crate) pool: Option<BufferPool>,
     path: Mutex<Option<PathBuf>>,
 }
 
 impl CaptureShared {
-    pub(crate) fn new(readers: usize, interfaces: usize, pool: Option<Pool>) -> Self {
+    pub(crate) fn new(readers: usize, interfaces: usize, pool: Option<BufferPool>) -> Self {
         Self {
             readers: (0..readers).map(|_| CachePadded::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceSlot::default()).collect(),
@@ -152,9 +152,9 @@ impl CaptureShared {
             files: get(&writer.files),
             files_removed: get(&writer.files_removed),
             path: self.lock_path().clone(),
-            buffers: pool.map_or(0, Pool::total) as u64,
-            buffers_free: pool.map_or(0, Pool::free) as u64,
-            buffers_fewest: pool.map_or(0, Pool::fewest) as u64,
+            buffers: pool.map_or(0, BufferPool::total) as u64,
+            buffers_free: pool.map_or(0, BufferPool::empty_buffers) as u64,
+            buffers_fewest: pool.map_or(0, BufferPool::fewest_empty_buffers) as u64,
             longest_write_ns: get(&writer.longest_write_ns),
             writer_ended: writer.ended.load(Ordering::Acquire),
         }
@@ -171,7 +171,7 @@ impl CaptureShared {
         }
     }
 
-    pub(crate) fn interface(&self, interface: u32) -> Option<(u64, u64)> {
+    pub(crate) fn interface_counters(&self, interface: u32) -> Option<(u64, u64)> {
         let slot = self.interfaces.get(interface as usize)?;
         let known = slot.known.load(Ordering::Acquire);
         known.then(|| (get(&slot.received), get(&slot.dropped)))
@@ -187,7 +187,7 @@ impl CaptureShared {
     }
 
     pub(crate) fn show_reader(&self, reader: usize, values: &ReaderSnapshot) {
-        self.readers[reader].show(values);
+        self.readers[reader].publish(values);
     }
 
     pub(crate) fn show_path(&self, path: PathBuf) {
@@ -204,7 +204,7 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl ReaderSlot {
-    fn show(&self, values: &ReaderSnapshot) {
+    fn publish(&self, values: &ReaderSnapshot) {
         let put = |slot: &AtomicU64, value| slot.store(value, Ordering::Relaxed);
         put(&self.interface, values.interface.into());
         put(&self.read_frames, values.read_frames);

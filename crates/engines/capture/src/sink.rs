@@ -11,7 +11,7 @@ use wb_model::units::Span;
 
 use crate::encode::Encoding;
 use crate::open::standard_output;
-use crate::pool::{Buffer, Delivered};
+use crate::pool::{DeliveredBuffer, RecordBuffer};
 use crate::{CaptureControl, CaptureShared, Clock, OutputError, WriterOutcome};
 
 /// Longest wait between checks of the flags.
@@ -41,12 +41,12 @@ pub trait FrameSink: Send {
 
     /// Outputs all frames taken so far, and waits for completion until `gives_up`. Not called again after it has
     /// returned an end.
-    fn flush(&mut self, gives_up: &dyn Fn() -> bool) -> Flushed;
+    fn flush(&mut self, gives_up: &dyn Fn() -> bool) -> SinkFlush;
 }
 
 /// Results for the frames taken since the previous flush.
 #[derive(Debug, Default)]
-pub struct Flushed {
+pub struct SinkFlush {
     /// Number of completely displayed frames, counted from the first.
     pub frames: u64,
     /// Reason why the others were not displayed.
@@ -76,7 +76,7 @@ impl SinkEnd {
 }
 
 /// Buffer settings if no file specifies them.
-pub(crate) fn buffering() -> CaptureOutput {
+pub(crate) fn default_buffering() -> CaptureOutput {
     CaptureOutput {
         format: FileFormat::PcapNs,
         buffer_bytes: BUFFER_BYTES,
@@ -86,7 +86,11 @@ pub(crate) fn buffering() -> CaptureOutput {
 }
 
 /// Passes all frames of a buffer to the sink. Returns their number.
-pub(crate) fn show(sink: &mut dyn FrameSink, encoding: Encoding, buffer: &Buffer) -> u64 {
+pub(crate) fn show_frames(
+    sink: &mut dyn FrameSink,
+    encoding: Encoding,
+    buffer: &RecordBuffer,
+) -> u64 {
     let mut rest = &buffer.memory[buffer.start..buffer.end];
     let mut frames = 0;
     while let Some((record, original_len, captured)) = encoding.first_frame(rest) {
@@ -103,16 +107,16 @@ pub(crate) fn show(sink: &mut dyn FrameSink, encoding: Encoding, buffer: &Buffer
 }
 
 /// A sink in place of files: displayed frames count as written.
-pub(crate) struct Showing {
+pub(crate) struct SinkDisplay {
     pub(crate) sink: Box<dyn FrameSink>,
     pub(crate) encoding: Encoding,
     pub(crate) shared: Arc<CaptureShared>,
 }
 
-impl Showing {
+impl SinkDisplay {
     pub(crate) fn run<C: Clock>(
         mut self,
-        full: &Receiver<Delivered>,
+        full: &Receiver<DeliveredBuffer>,
         control: &CaptureControl,
         clock: &C,
     ) -> WriterOutcome {
@@ -126,14 +130,14 @@ impl Showing {
             };
             let Some(buffer) = buffer else { continue };
             if !ended {
-                ended = self.take(&buffer, &mut outcome, control, clock);
+                ended = self.process_buffer(&buffer, &mut outcome, control, clock);
             } else if outcome.error.is_some() {
                 outcome.not_written_frames += buffer.records;
             } else {
                 outcome.unwanted_frames += buffer.records;
             }
             if let Some(pool) = &self.shared.pool {
-                pool.give(buffer.memory);
+                pool.return_buffer(buffer.memory);
             }
             let slot = &self.shared.writer;
             for (counter, value) in [
@@ -145,21 +149,21 @@ impl Showing {
             }
         }
         let pool = self.shared.pool.as_ref();
-        outcome.buffers_fewest = pool.map_or(0, |pool| pool.fewest() as u64);
+        outcome.buffers_fewest = pool.map_or(0, |pool| pool.fewest_empty_buffers() as u64);
         outcome
     }
 
     /// Processes a buffer. Returns true if no more are taken.
-    fn take<C: Clock>(
+    fn process_buffer<C: Clock>(
         &mut self,
-        buffer: &Buffer,
+        buffer: &RecordBuffer,
         outcome: &mut WriterOutcome,
         control: &CaptureControl,
         clock: &C,
     ) -> bool {
         let begin_ns = clock.monotonic_ns();
-        let frames = show(&mut *self.sink, self.encoding, buffer);
-        let flushed = self.sink.flush(&|| control.hurried());
+        let frames = show_frames(&mut *self.sink, self.encoding, buffer);
+        let flushed = self.sink.flush(&|| control.is_hurried());
         let took_ns = clock.monotonic_ns().saturating_sub(begin_ns);
         outcome.writes += 1;
         outcome.write_ns += took_ns;
@@ -186,7 +190,7 @@ impl Showing {
     }
 }
 
-impl std::fmt::Debug for Showing {
+impl std::fmt::Debug for SinkDisplay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Showing").finish_non_exhaustive()
     }

@@ -38,7 +38,7 @@ impl InterfaceSpec {
         }
     }
 
-    pub(crate) fn block(&self, snap_len: u32, os: Option<&str>) -> Interface {
+    pub(crate) fn interface_block(&self, snap_len: u32, os: Option<&str>) -> Interface {
         Interface {
             snap_len,
             name: Some(self.name.clone()),

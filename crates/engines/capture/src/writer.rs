@@ -5,64 +5,64 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
-use crate::files::Files;
+use crate::files::CaptureFiles;
 use crate::output::FileId;
-use crate::pool::Delivered;
-use crate::sink::Showing;
+use crate::pool::DeliveredBuffer;
+use crate::sink::SinkDisplay;
 use crate::{CaptureControl, CaptureShared, Clock, OutputError};
 
 /// Writes the files of a capture.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<CaptureShared>,
-    work: Work,
+    work: WriterWork,
 }
 
 /// Processing of the frames.
 #[derive(Debug)]
-enum Work {
+enum WriterWork {
     /// Frames are only counted, and never reach the writer.
     None,
-    Write(Receiver<Delivered>, Box<Files>),
-    Show(Receiver<Delivered>, Showing),
+    Write(Receiver<DeliveredBuffer>, Box<CaptureFiles>),
+    Show(Receiver<DeliveredBuffer>, SinkDisplay),
 }
 
 impl Writer {
     /// Identity of its open file, for detecting another use of it.
     #[must_use]
-    pub fn file(&self) -> Option<FileId> {
+    pub fn open_file_id(&self) -> Option<FileId> {
         match &self.work {
-            Work::Write(_, files) => files.id(),
-            Work::None | Work::Show(..) => None,
+            WriterWork::Write(_, files) => files.id(),
+            WriterWork::None | WriterWork::Show(..) => None,
         }
     }
 
     pub(crate) fn counting(shared: Arc<CaptureShared>) -> Self {
         Self {
             shared,
-            work: Work::None,
+            work: WriterWork::None,
         }
     }
 
     pub(crate) fn writing(
         shared: Arc<CaptureShared>,
-        full: Receiver<Delivered>,
-        files: Files,
+        full: Receiver<DeliveredBuffer>,
+        files: CaptureFiles,
     ) -> Self {
         Self {
             shared,
-            work: Work::Write(full, Box::new(files)),
+            work: WriterWork::Write(full, Box::new(files)),
         }
     }
 
     pub(crate) fn showing(
         shared: Arc<CaptureShared>,
-        full: Receiver<Delivered>,
-        showing: Showing,
+        full: Receiver<DeliveredBuffer>,
+        showing: SinkDisplay,
     ) -> Self {
         Self {
             shared,
-            work: Work::Show(full, showing),
+            work: WriterWork::Show(full, showing),
         }
     }
 }
@@ -123,9 +123,9 @@ pub fn run_writer<C: Clock>(
     control: &CaptureControl,
     clock: &C,
 ) -> WriterOutcome {
-    match std::mem::replace(&mut writer.work, Work::None) {
-        Work::None => WriterOutcome::default(),
-        Work::Write(full, files) => files.run(&full, control, clock),
-        Work::Show(full, showing) => showing.run(&full, control, clock),
+    match std::mem::replace(&mut writer.work, WriterWork::None) {
+        WriterWork::None => WriterOutcome::default(),
+        WriterWork::Write(full, files) => files.run(&full, control, clock),
+        WriterWork::Show(full, showing) => showing.run(&full, control, clock),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use jiff::tz::TimeZone;
 use wb_capture::{
-    Account, Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, InterfaceSpec,
+    Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, FrameAccount, InterfaceSpec,
     ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
 };
 use wb_filter::{Ancillary, Program};
@@ -30,7 +30,7 @@ use wb_model::{
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 use wb_port::QueuePair;
 
-pub use wb_capture::{CaptureSnapshot, Flushed, FrameSink, ReaderSnapshot, SinkEnd, SinkFrame};
+pub use wb_capture::{CaptureSnapshot, FrameSink, ReaderSnapshot, SinkEnd, SinkFlush, SinkFrame};
 
 use crate::{
     Signals, StartError, SystemClock,
@@ -121,7 +121,7 @@ pub(crate) struct Captures {
     places: Vec<(usize, u32)>,
     outcomes: Vec<ReaderOutcome>,
     written: Option<WriterOutcome>,
-    account: Account,
+    account: FrameAccount,
     last_warnings: Vec<String>,
     /// XDP programs that a warning has named, with their ports.
     named_programs: BTreeSet<(usize, u32)>,
@@ -224,7 +224,7 @@ impl Captures {
             places: Vec::new(),
             outcomes: Vec::new(),
             written: None,
-            account: Account::default(),
+            account: FrameAccount::default(),
             last_warnings: Vec::new(),
             named_programs,
         })
@@ -253,7 +253,7 @@ impl TakenFiles {
     /// # Errors
     /// When another capture has it.
     pub(crate) fn take(&mut self, capture: &Captures) -> Result<(), StartError> {
-        let Some(id) = capture.writer.as_ref().and_then(Writer::file) else {
+        let Some(id) = capture.writer.as_ref().and_then(Writer::open_file_id) else {
             return Ok(());
         };
         let path = capture.job.output.as_ref().map(|output| &output.path);
@@ -710,7 +710,7 @@ impl Engine for Captures {
     fn stop(&mut self, how: Stop) {
         match how {
             Stop::Drain => self.control.stop(),
-            Stop::Now => self.control.hurry(),
+            Stop::Now => self.control.stop_at_once(),
         }
     }
 
@@ -719,7 +719,7 @@ impl Engine for Captures {
         if self.is_enough(now) {
             self.control.stop();
         }
-        let stopped = self.control.stopped();
+        let stopped = self.control.is_stopped();
         // Also for the last statistics in the file.
         if stopped || now >= self.told_ns + TELL_NS {
             self.told_ns = now;
@@ -763,7 +763,7 @@ impl Engine for Captures {
         self.sampled_ns = now;
         let elapsed_ns = now.saturating_sub(self.start_ns);
         let whole = self.job.duration.map(|d| d.as_nanos().max(1));
-        let phase = match self.control.stopped() {
+        let phase = match self.control.is_stopped() {
             true => Phase::Drain,
             false => Phase::Running,
         };
@@ -835,7 +835,7 @@ impl Engine for Captures {
         }
         let panicked = written.is_none();
         let written = written.unwrap_or_else(|| self.written_before_panic());
-        self.account = Account::of(&self.outcomes, &written);
+        self.account = FrameAccount::of_capture(&self.outcomes, &written);
         if panicked {
             let account = &mut self.account;
             let known = account.read_frames() + account.kernel_drop + account.not_read;

@@ -4,35 +4,35 @@ use std::path::PathBuf;
 
 use wb_pcapng::{Block, Statistics};
 
-use super::{FileSlot, Files};
+use super::{CaptureFiles, FileSlot};
 use crate::encode::Encoding;
-use crate::held::{Open, confirm};
+use crate::open_file::{OpenFile, confirm_written};
 use crate::output::Output;
-use crate::rotation::Fill;
+use crate::rotation::FileFill;
 use crate::{CaptureControl, Clock, OutputError};
 
 /// Maximum number of expired files that stay open. Beyond it the oldest is closed, and late frames for it go into the
 /// next one.
 const MOST_LATE: usize = 8;
 
-impl Files {
+impl CaptureFiles {
     /// Name of the next file, if files have names.
-    pub(super) fn next_path(&mut self, fill: &Fill) -> Option<PathBuf> {
+    pub(super) fn next_path(&mut self, fill: &FileFill) -> Option<PathBuf> {
         let names = self.names.as_mut()?;
         Some(names.next(fill.begin_ns, fill.number))
     }
 
     /// Opens the next file and writes its header.
-    pub(super) fn begin(
+    pub(super) fn open_next(
         &mut self,
         path: Option<PathBuf>,
-        fill: Fill,
+        fill: FileFill,
         gives_up: &dyn Fn() -> bool,
-    ) -> Result<Open, OutputError> {
+    ) -> Result<OpenFile, OutputError> {
         let mut output = match path {
-            None => Output::standard(self.opening)?,
+            None => Output::open_standard_output(self.opening)?,
             Some(path) => {
-                self.pipe.retention.forget(&path);
+                self.pipe.retention.forget_file(&path);
                 loop {
                     match Output::create(&path, self.opening) {
                         Err(error) if error.is_full() && self.pipe.retention.make_room() => {}
@@ -46,20 +46,23 @@ impl Files {
         self.outcome.files += 1;
         self.outcome.direct_files += u64::from(output.is_direct());
         self.pipe.retention.keep_free(|| output.free_bytes());
-        if let Err(error) = self.pipe.put(&mut output, &self.header, false, gives_up) {
-            output.cut(0);
+        if let Err(error) = self
+            .pipe
+            .write_all(&mut output, &self.header, false, gives_up)
+        {
+            output.truncate(0);
             self.outcome.file_octets += output.len();
             return Err(error);
         }
         self.outcome.file_octets += output.len();
-        let mut file = Open::new(output);
-        file.fill = Fill {
+        let mut file = OpenFile::new(output);
+        file.fill = FileFill {
             bytes: self.header.len() as u64,
             ..fill
         };
-        file.hold(file.output.len(), 0, 0);
-        self.pipe.settle(&mut file.output)?;
-        confirm(&mut file, &mut self.outcome);
+        file.hold_records(file.output.len(), 0, 0);
+        self.pipe.write_held_back(&mut file.output)?;
+        confirm_written(&mut file, &mut self.outcome);
         Ok(file)
     }
 
@@ -77,11 +80,11 @@ impl Files {
         };
         let fill = match &last {
             Some(last) => self.rotation.fill_after(&last.fill, stamp_ns),
-            None => self.rotation.fill(stamp_ns),
+            None => self.rotation.empty_fill(stamp_ns),
         };
         let path = self.next_path(&fill);
         // A file that is overwritten is closed first.
-        let replaces = |file: &Open| path.as_deref() == Some(file.output.finished_path());
+        let replaces = |file: &OpenFile| path.as_deref() == Some(file.output.finished_path());
         while let Some(at) = self.late.iter().position(replaces)
             && let Some(late) = self.late.remove(at)
         {
@@ -94,7 +97,7 @@ impl Files {
         if self.outcome.error.is_some() {
             return;
         }
-        let next = match self.begin(path, fill, &|| control.hurried()) {
+        let next = match self.open_next(path, fill, &|| control.is_hurried()) {
             Ok(next) => next,
             Err(error) => return self.give_up(error, last, control, clock),
         };
@@ -127,7 +130,7 @@ impl Files {
             *slot = clear_ns.max(*slot);
         }
         let all_ns = self.clear_ns.iter().copied().min().unwrap_or(u64::MAX);
-        let is_over = |file: &Open| file.fill.is_past(all_ns);
+        let is_over = |file: &OpenFile| file.fill.is_past(all_ns);
         while self.late.front().is_some_and(is_over)
             && let Some(file) = self.late.pop_front()
         {
@@ -136,7 +139,7 @@ impl Files {
     }
 
     /// Writes the last statistics, ends the file and gives it its final name.
-    fn close<C: Clock>(&mut self, mut file: Open, control: &CaptureControl, clock: &C) {
+    fn close<C: Clock>(&mut self, mut file: OpenFile, control: &CaptureControl, clock: &C) {
         let ended = self
             .settle_file(&mut file)
             .and_then(|()| self.put_statistics(&mut file, control, clock))
@@ -164,14 +167,14 @@ impl Files {
                     let _ = listener.send(finished.path.clone());
                 }
                 let open = usize::from(self.current.is_some()) + self.late.len();
-                self.pipe.retention.put(finished, open);
+                self.pipe.retention.add_file(finished, open);
             }
             Ok(_) => {}
-            Err(error) => self.fail(error, FileSlot::Current, control, clock),
+            Err(error) => self.fail_output(error, FileSlot::Current, control, clock),
         }
     }
 
-    pub(super) fn end<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
+    pub(super) fn close_all<C: Clock>(&mut self, control: &CaptureControl, clock: &C) {
         while let Some(file) = self.late.pop_front() {
             self.close(file, control, clock);
         }
@@ -180,9 +183,13 @@ impl Files {
         }
     }
 
-    fn put_end(&mut self, file: &mut Open, control: &CaptureControl) -> Result<(), OutputError> {
+    fn put_end(
+        &mut self,
+        file: &mut OpenFile,
+        control: &CaptureControl,
+    ) -> Result<(), OutputError> {
         let len_before = file.output.len();
-        let put = self.pipe.put_end(&mut file.output, || control.hurried());
+        let put = self.pipe.put_end(&mut file.output, || control.is_hurried());
         self.outcome.file_octets += file.output.len() - len_before;
         put
     }
@@ -197,14 +204,14 @@ impl Files {
             .and_then(|()| self.put_statistics(&mut file, control, clock));
         self.current = Some(file);
         if let Err(error) = result {
-            self.fail(error, FileSlot::Current, control, clock);
+            self.fail_output(error, FileSlot::Current, control, clock);
         }
     }
 
     /// Writes the interface counters, if the format supports them.
     fn put_statistics<C: Clock>(
         &mut self,
-        file: &mut Open,
+        file: &mut OpenFile,
         control: &CaptureControl,
         clock: &C,
     ) -> Result<(), OutputError> {
@@ -215,14 +222,16 @@ impl Files {
         blocks.clear();
         self.append_statistics(clock.wall_ns(), &mut blocks);
         let len_before = file.output.len();
-        let gives_up = || control.hurried();
-        let result = self.pipe.put(&mut file.output, &blocks, false, gives_up);
+        let gives_up = || control.is_hurried();
+        let result = self
+            .pipe
+            .write_all(&mut file.output, &blocks, false, gives_up);
         file.fill.bytes += blocks.len() as u64;
         self.outcome.file_octets += file.output.len() - len_before;
         self.scratch = blocks;
         if result.is_ok() {
-            file.hold(file.output.len(), 0, 0);
-            confirm(file, &mut self.outcome);
+            file.hold_records(file.output.len(), 0, 0);
+            confirm_written(file, &mut self.outcome);
         }
         result
     }
@@ -230,7 +239,7 @@ impl Files {
     fn append_statistics(&self, now_wall_ns: u64, out: &mut Vec<u8>) {
         for (interface, written) in (0..).zip(&self.outcome.interface_frames) {
             let (passed, dropped) = self.shared.passed_and_dropped(interface);
-            let own = self.shared.interface(interface);
+            let own = self.shared.interface_counters(interface);
             Statistics {
                 interface,
                 stamp_ns: now_wall_ns,
@@ -248,7 +257,7 @@ impl Files {
 
     /// Ends the output: later frames are not written, and the capture ends.
     #[cold]
-    pub(super) fn fail<C: Clock>(
+    pub(super) fn fail_output<C: Clock>(
         &mut self,
         error: OutputError,
         slot: FileSlot,
@@ -266,30 +275,32 @@ impl Files {
     fn give_up<C: Clock>(
         &mut self,
         error: OutputError,
-        failed: Option<Open>,
+        failed: Option<OpenFile>,
         control: &CaptureControl,
         clock: &C,
     ) {
         if let Some(mut file) = failed {
-            confirm(&mut file, &mut self.outcome);
+            confirm_written(&mut file, &mut self.outcome);
             let held = file.held.drain(..).map(|mark| mark.records);
             self.outcome.not_written_frames += held.sum::<u64>();
             let octets = self.outcome.file_octets - file.output.len();
             // If final blocks still fit, the file records the losses. The compressor has seen more than remains, so
             // they are stored uncompressed.
-            if file.output.cut(file.whole) {
+            if file.output.truncate(file.whole) {
                 let mut blocks = Vec::new();
                 if self.encoding == Encoding::Pcapng {
                     self.append_statistics(clock.wall_ns(), &mut blocks);
                 }
-                let put = self.pipe.put(&mut file.output, &blocks, true, || true);
+                let put = self
+                    .pipe
+                    .write_all(&mut file.output, &blocks, true, || true);
                 let end = file.output.len();
                 if put.is_err() {
-                    file.output.cut(file.whole);
+                    file.output.truncate(file.whole);
                 }
                 let whole = if put.is_ok() { end } else { file.whole };
                 if self.pipe.put_end(&mut file.output, || true).is_err() {
-                    file.output.cut(whole);
+                    file.output.truncate(whole);
                 }
             }
             self.outcome.file_octets = octets + file.output.len();
@@ -297,6 +308,6 @@ impl Files {
         self.outcome.error.get_or_insert(error);
         control.fail_output();
         // The other files are complete.
-        self.end(control, clock);
+        self.close_all(control, clock);
     }
 }

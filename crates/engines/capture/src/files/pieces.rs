@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use wb_model::capture::DirectWrites;
 
-use super::{FileSlot, Files};
-use crate::held::{Open, confirm};
-use crate::pool::Buffer;
+use super::{CaptureFiles, FileSlot};
+use crate::open_file::{OpenFile, confirm_written};
+use crate::pool::RecordBuffer;
 use crate::{CaptureControl, Clock};
 
 /// If fewer than a quarter of the buffers were empty for this time, they are no longer compressed.
@@ -21,15 +21,15 @@ const FEW: usize = 256 << 10;
 
 /// Records of one buffer and one file.
 #[derive(Debug)]
-struct Piece {
+struct BufferPiece {
     /// Position in the buffer.
     place: Range<usize>,
     records: u64,
     file: FileSlot,
 }
 
-impl Files {
-    fn open_file(&mut self, slot: FileSlot) -> Option<&mut Open> {
+impl CaptureFiles {
+    fn open_file(&mut self, slot: FileSlot) -> Option<&mut OpenFile> {
         match slot {
             FileSlot::Current => self.current.as_mut(),
             FileSlot::Late(index) => self.late.get_mut(index),
@@ -38,7 +38,7 @@ impl Files {
 
     /// The open file to which a frame with this timestamp belongs, if it is not the next one.
     fn file_of(&self, stamp_ns: u64) -> FileSlot {
-        let of_its_time = |file: &Open| !file.fill.is_past(stamp_ns);
+        let of_its_time = |file: &OpenFile| !file.fill.is_past(stamp_ns);
         let late = self.late.iter().position(of_its_time);
         late.map_or(FileSlot::Current, FileSlot::Late)
     }
@@ -46,11 +46,11 @@ impl Files {
     /// Writes a buffer into all files to which its frames belong.
     pub(super) fn write_buffer<C: Clock>(
         &mut self,
-        buffer: &mut Buffer,
+        buffer: &mut RecordBuffer,
         control: &CaptureControl,
         clock: &C,
     ) {
-        let mut piece = Piece {
+        let mut piece = BufferPiece {
             place: buffer.start..buffer.start,
             records: 0,
             file: FileSlot::Current,
@@ -70,7 +70,7 @@ impl Files {
         {
             let of = self.file_of(record.stamp_ns);
             let rotation = self.rotation;
-            let is_full = |file: &mut Open| rotation.is_due(&file.fill, record);
+            let is_full = |file: &mut OpenFile| rotation.is_due(&file.fill, record);
             let due = self.open_file(of).is_some_and(is_full);
             if due
                 && of == FileSlot::Current
@@ -78,7 +78,7 @@ impl Files {
                 && self.rotation.are_all(self.outcome.files)
             {
                 let behind = piece.place.end + record.len;
-                let next = Piece {
+                let next = BufferPiece {
                     place: behind..behind,
                     records: 0,
                     file: of,
@@ -90,7 +90,7 @@ impl Files {
                 continue;
             }
             if due || of != piece.file {
-                let next = Piece {
+                let next = BufferPiece {
                     place: piece.place.end..piece.place.end,
                     records: 0,
                     file: of,
@@ -106,7 +106,7 @@ impl Files {
                 FileSlot::Late(index) => self.late.get_mut(index),
             };
             if let Some(file) = file {
-                self.rotation.add(record, &mut file.fill);
+                self.rotation.add_record(record, &mut file.fill);
             }
             piece.records += 1;
             piece.place.end += record.len;
@@ -117,8 +117,8 @@ impl Files {
     /// Writes records that belong to one file.
     fn write_piece<C: Clock>(
         &mut self,
-        buffer: &mut Buffer,
-        mut piece: Piece,
+        buffer: &mut RecordBuffer,
+        mut piece: BufferPiece,
         control: &CaptureControl,
         clock: &C,
     ) {
@@ -146,10 +146,10 @@ impl Files {
             &mut buffer.memory,
             &mut piece.place,
             stores,
-            || control.hurried(),
+            || control.is_hurried(),
         );
         if result.is_ok() && piece.place.len() < FEW {
-            result = self.pipe.settle(&mut file.output);
+            result = self.pipe.write_held_back(&mut file.output);
         }
         let took_ns = clock.monotonic_ns().saturating_sub(begin_ns);
         self.outcome.file_octets += file.output.len() - len_before;
@@ -162,7 +162,7 @@ impl Files {
             Ok(()) => (len_before + near.0 as u64, near.1),
             Err(_) => (len_before, 0),
         };
-        file.hold(at, buffer.interface, records);
+        file.hold_records(at, buffer.interface, records);
         // A compressed block is unusable without its end.
         if at < taken && !self.pipe.compresses {
             let skipped = (at - len_before) as usize;
@@ -170,7 +170,7 @@ impl Files {
             records += file.hold_each(self.encoding.records(rest), at, buffer.interface);
         }
         self.outcome.not_written_frames += piece.records - records;
-        confirm(file, &mut self.outcome);
+        confirm_written(file, &mut self.outcome);
         self.write_times.record(took_ns);
         self.outcome.writes += 1;
         self.outcome.stored_writes += u64::from(stores);
@@ -179,13 +179,13 @@ impl Files {
         match result {
             Ok(()) => {
                 if self.outcome.file_octets - self.room_looked_octets >= ROOM_LOOK {
-                    self.look_for_room();
+                    self.ensure_free_space();
                 }
                 if self.opening.direct == DirectWrites::Auto {
                     self.look_at_rate(begin_ns + took_ns);
                 }
             }
-            Err(error) => self.fail(error, piece.file, control, clock),
+            Err(error) => self.fail_output(error, piece.file, control, clock),
         }
     }
 
@@ -194,7 +194,7 @@ impl Files {
         let Some(pool) = self.shared.pool.as_ref().filter(|_| self.pipe.compresses) else {
             return false;
         };
-        if pool.free() * 4 >= pool.total() {
+        if pool.empty_buffers() * 4 >= pool.total() {
             self.scarce_since_ns = None;
             return false;
         }
@@ -228,7 +228,7 @@ impl Files {
     }
 
     /// Keeps the configured amount of space free.
-    fn look_for_room(&mut self) {
+    fn ensure_free_space(&mut self) {
         self.room_looked_octets = self.outcome.file_octets;
         if let Some(file) = &self.current {
             self.pipe.retention.keep_free(|| file.output.free_bytes());

@@ -10,7 +10,7 @@ use wb_pcapng::{Decoder, Event};
 
 use super::*;
 use crate::InterfaceSpec;
-use crate::pool::{Buffer, Memory, Pool};
+use crate::pool::{BufferPool, PageMemory, RecordBuffer};
 
 /// A clock that stands still.
 struct Still;
@@ -60,15 +60,15 @@ fn given() -> impl Strategy<Value = Given> {
 }
 
 /// A buffer full of records, and their number.
-fn buffer(given: &Given, encoding: Encoding, memory: Memory) -> Buffer {
-    let mut buffer = Buffer::new(memory, given.interface, 0, given.guess);
+fn buffer(given: &Given, encoding: Encoding, memory: PageMemory) -> RecordBuffer {
+    let mut buffer = RecordBuffer::new(memory, given.interface, 0, given.guess);
     for len in given.lens.iter().cycle() {
         if buffer.len() + encoding.record_len(*len, 0) > given.bytes.max(9100) {
             break;
         }
         let frame = vec![*len as u8; *len];
         let stamp_ns = buffer.records * 1000;
-        encoding.put(given.interface, stamp_ns, 9000, &frame, 0, &mut buffer);
+        encoding.append_record(given.interface, stamp_ns, 9000, &frame, 0, &mut buffer);
         buffer.count();
     }
     buffer
@@ -110,25 +110,25 @@ proptest! {
         let encoding = Encoding::from(output.format);
         let interfaces = vec![InterfaceSpec::new("wb0"), InterfaceSpec::new("wb1")];
         let spec = CaptureSpec::new(interfaces, Some(output.clone()));
-        let shared = Arc::new(CaptureShared::new(2, 2, Some(Pool::new(1, ROOM).unwrap())));
-        let mut files = Files::open(&spec, &output, encoding, None, &shared, 2, 0).unwrap();
+        let shared = Arc::new(CaptureShared::new(2, 2, Some(BufferPool::new(1, ROOM).unwrap())));
+        let mut files = CaptureFiles::open(&spec, &output, encoding, None, &shared, 2, 0).unwrap();
         let (control, mut put) = (CaptureControl::new(), [0, 0]);
         for given in &givens {
-            let memory = shared.pool.as_ref().and_then(Pool::take).unwrap();
+            let memory = shared.pool.as_ref().and_then(BufferPool::take_buffer).unwrap();
             let mut buffer = buffer(given, encoding, memory);
             put[given.interface as usize] += buffer.records;
             files.write_buffer(&mut buffer, &control, &Still);
             if given.settles {
-                files.settle(&control, &Still);
+                files.write_held_back(&control, &Still);
             }
-            shared.pool.as_ref().unwrap().give(buffer.memory);
-            files.show();
+            shared.pool.as_ref().unwrap().return_buffer(buffer.memory);
+            files.publish();
             prop_assert_eq!(shared.snapshot().written_frames, found(dir.path()));
             let held: u64 = files.current.iter().flat_map(|f| &f.held).map(|m| m.records).sum();
             prop_assert_eq!(files.outcome.written_frames + held, put.iter().sum::<u64>());
             prop_assert!(!given.settles || held == 0);
         }
-        files.end(&control, &Still);
+        files.close_all(&control, &Still);
         prop_assert_eq!(&files.outcome.interface_frames[..], &put[..]);
         prop_assert_eq!(found(dir.path()), put.iter().sum::<u64>());
     }

@@ -338,7 +338,7 @@ fn in_a_hurry_a_pipe_is_not_waited_for() {
     let control = CaptureControl::new();
     let run = capture_to_pipe(&path, Overflow::Wait, &control, |pipe| {
         std::thread::sleep(Duration::from_millis(100));
-        control.hurry();
+        control.stop_at_once();
         while !control.output_failed() {
             std::thread::yield_now();
         }

@@ -22,7 +22,7 @@ fn every_frame_is_in_the_file_in_order() {
             vec![Feed::new(mixed())],
         );
         assert_eq!(run.account.captured, 5000);
-        assert_eq!(run.account.lost(), 0);
+        assert_eq!(run.account.lost_frames(), 0);
         assert!(run.readers[0].received_all);
         let file = read(&path);
         assert_eq!(run.writer.file_octets, file.len() as u64);
@@ -249,7 +249,7 @@ fn at_the_stop_what_the_port_holds_back_is_read() {
                     std::thread::yield_now();
                 }
                 match hurries {
-                    true => control.hurry(),
+                    true => control.stop_at_once(),
                     false => control.stop(),
                 }
             });

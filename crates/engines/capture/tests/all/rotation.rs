@@ -174,7 +174,7 @@ fn a_file_that_cannot_be_begun_ends_the_capture() {
     let run = capture_with(&spec(1, Some(output)), vec![feed], &control, |_| {});
     assert_eq!(run.account.captured, 200);
     assert_eq!(run.account.not_written, 800);
-    assert!(control.output_failed() && control.stopped());
+    assert!(control.output_failed() && control.is_stopped());
     let error = run.writer.error.unwrap().to_string();
     assert!(
         error.contains("out2: open for writing: Is a directory"),

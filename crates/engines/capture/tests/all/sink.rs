@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::common::*;
 use proptest::prelude::*;
 use wb_capture::{
-    Account, Capture, CaptureControl, Flushed, FrameSink, SinkEnd, SinkFrame, run_reader,
+    Capture, CaptureControl, FrameAccount, FrameSink, SinkEnd, SinkFlush, SinkFrame, run_reader,
     run_writer,
 };
 use wb_model::capture::{CaptureOutput, FileFormat};
@@ -29,13 +29,13 @@ impl FrameSink for Until {
         });
     }
 
-    fn flush(&mut self, _: &dyn Fn() -> bool) -> Flushed {
+    fn flush(&mut self, _: &dyn Fn() -> bool) -> SinkFlush {
         let frames = self.left.min(self.taken.len() as u64);
         let end = (frames < self.taken.len() as u64).then(self.how);
         self.left -= frames;
         let out = self.taken.drain(..).take(frames as usize);
         self.out.lock().unwrap().extend(out);
-        Flushed { frames, end }
+        SinkFlush { frames, end }
     }
 }
 
@@ -55,7 +55,7 @@ fn run(
     limit: Option<u64>,
     sink: Box<dyn FrameSink>,
     feeds: Vec<Feed>,
-) -> (Account, CaptureControl) {
+) -> (FrameAccount, CaptureControl) {
     let mut spec = spec(1, output);
     spec.limit = limit;
     let control = CaptureControl::new();
@@ -75,7 +75,7 @@ fn run(
         let readers: Vec<_> = readers.into_iter().map(|r| r.join().unwrap()).collect();
         (readers, writer.join().unwrap())
     });
-    (Account::of(&readers, &writer), control)
+    (FrameAccount::of_capture(&readers, &writer), control)
 }
 
 #[test]
@@ -123,7 +123,7 @@ proptest! {
         let passed: u64 = counts.iter().map(|count| count + dropped).sum();
         let (sink, out) = sink(left, how);
         let (account, control) = run(None, limit, sink, feeds.collect());
-        prop_assert!(account.exact(), "{account:?}");
+        prop_assert!(account.adds_up(), "{account:?}");
         prop_assert_eq!(account.filter_accept + account.queue_drop, passed, "{:?}", account);
         prop_assert_eq!(account.captured, out.lock().unwrap().len() as u64);
         if matches!(how(), SinkEnd::Unwanted) {

@@ -1,6 +1,6 @@
 //! The account of a capture.
 
-use wb_capture::{Account, WriterOutcome};
+use wb_capture::{FrameAccount, WriterOutcome};
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},
@@ -59,7 +59,7 @@ fn section(run: &Captures, written: &WriterOutcome, interface_drops: u64) -> Cap
         over_limit_frames: account.over_limit,
         not_read_frames: account.not_read,
         interface_drop_frames: interface_drops,
-        exact: account.exact(),
+        exact: account.adds_up(),
         write_error: written.error.as_ref().map(ToString::to_string),
         files: written.files,
         last_file: written.path.as_ref().map(|p| p.display().to_string()),
@@ -104,7 +104,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         keys.iter().map(|key| ended.grew(port, key)).sum()
     };
     let interface_drops = run.ports.iter().map(drops).sum();
-    let lost = account.lost() + interface_drops;
+    let lost = account.lost_frames() + interface_drops;
     let came: u64 = account.filter_accept + interface_drops;
     let mut judged = criteria::judge(&run.plan, |_| Figures {
         totals: Totals {
@@ -176,8 +176,8 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     }
 }
 
-fn defect(account: &Account) -> Option<String> {
-    (!account.exact())
+fn defect(account: &FrameAccount) -> Option<String> {
+    (!account.adds_up())
         .then(|| "the frames do not add up; this is a defect of the program".to_owned())
 }
 
@@ -209,7 +209,7 @@ fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> 
 }
 
 /// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
-fn lost_because(account: &Account, interface_drops: u64, late: &Lateness) -> Limit {
+fn lost_because(account: &FrameAccount, interface_drops: u64, late: &Lateness) -> Limit {
     let written = account.not_written + account.queue_drop;
     if account.kernel_drop > 0 {
         Limiter::Tester.because(format!("its readers were late ({})", late.account()))
@@ -232,10 +232,10 @@ mod tests {
 
     #[test]
     fn frames_that_do_not_add_up_make_a_capture_invalid() {
-        let mut account = Account {
+        let mut account = FrameAccount {
             filter_accept: 10,
             captured: 10,
-            ..Account::default()
+            ..FrameAccount::default()
         };
         assert_eq!(defect(&account), None);
         account.captured = 9;

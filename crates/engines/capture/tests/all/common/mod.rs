@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wb_capture::{
-    Account, Capture, CaptureControl, CaptureSpec, Clock, InterfaceSpec, ReaderOutcome, ReaderSeat,
-    WriterOutcome, run_reader, run_writer,
+    Capture, CaptureControl, CaptureSpec, Clock, FrameAccount, InterfaceSpec, ReaderOutcome,
+    ReaderSeat, WriterOutcome, run_reader, run_writer,
 };
 use wb_model::capture::{CaptureOutput, Compression, FileFormat};
 use wb_pcapng::{Decoder, Event, Statistics};
@@ -203,7 +203,7 @@ pub fn spec(interfaces: usize, output: Option<CaptureOutput>) -> CaptureSpec {
 pub struct Run {
     pub readers: Vec<ReaderOutcome>,
     pub writer: WriterOutcome,
-    pub account: Account,
+    pub account: FrameAccount,
 }
 
 /// Captures these ports to their end, each as a separate interface.
@@ -247,8 +247,8 @@ pub fn capture_at(
         let readers: Vec<_> = readers.into_iter().map(|r| r.join().unwrap()).collect();
         (readers, writer.join().unwrap())
     });
-    let account = Account::of(&readers, &writer);
-    assert!(account.exact(), "{account:?}");
+    let account = FrameAccount::of_capture(&readers, &writer);
+    assert!(account.adds_up(), "{account:?}");
     let read = readers.iter().map(|r| r.read_frames).sum::<u64>();
     assert_eq!(account.read_frames(), read, "{account:?}");
     let shown = shared.snapshot();

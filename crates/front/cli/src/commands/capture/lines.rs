@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wb_session::capture::{Flushed, FrameSink, SinkEnd, SinkFrame};
+use wb_session::capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 use wb_tcpdump::print::{LinkType, Options, Packet, Printer};
 
 use crate::{commands::read::local_zone, stdout::stdout};
@@ -86,12 +86,12 @@ impl Lines {
         (written, None)
     }
 
-    fn flush_telling(&mut self, gives_up: &dyn Fn() -> bool, taken: &dyn Fn(usize)) -> Flushed {
+    fn flush_telling(&mut self, gives_up: &dyn Fn() -> bool, taken: &dyn Fn(usize)) -> SinkFlush {
         let (written, end) = self.write(gives_up, taken);
         let frames = self.ends.iter().filter(|end| **end <= written).count() as u64;
         self.text.clear();
         self.ends.clear();
-        Flushed { frames, end }
+        SinkFlush { frames, end }
     }
 }
 
@@ -106,7 +106,7 @@ impl FrameSink for Lines {
         self.ends.push(self.text.len());
     }
 
-    fn flush(&mut self, gives_up: &dyn Fn() -> bool) -> Flushed {
+    fn flush(&mut self, gives_up: &dyn Fn() -> bool) -> SinkFlush {
         self.flush_telling(gives_up, &|_| ())
     }
 }
@@ -250,9 +250,9 @@ impl FrameSink for Beside {
         }
     }
 
-    fn flush(&mut self, _: &dyn Fn() -> bool) -> Flushed {
+    fn flush(&mut self, _: &dyn Fn() -> bool) -> SinkFlush {
         self.hand_over();
-        Flushed::default()
+        SinkFlush::default()
     }
 }
 
