@@ -13,11 +13,11 @@
 //! have cost, is void and repeated. After a few void trials that load counts as the tester's limit, and the search
 //! continues below it. If no lower load has passed, it ends without a limit.
 
+mod client_addresses;
 mod device;
 mod judge;
 mod plans;
 mod search_run;
-mod tuples;
 
 use wb_model::{
     bench::{BenchLive, LbLimit, LbMetric, LbPlan, LbResult, LbTest},
@@ -25,10 +25,10 @@ use wb_model::{
 };
 use wb_search::{LimitCause, Purpose, Search, SearchResult, search};
 
-use self::search_run::{SearchRun, Stop};
+use self::search_run::{SearchRun, SearchStop};
 use crate::{Bench, BenchEnd};
 
-pub use tuples::Tuples;
+pub use client_addresses::ClientAddresses;
 
 /// A complete or partial benchmark.
 #[derive(Debug)]
@@ -43,13 +43,13 @@ pub struct LbRun<E> {
 
 /// One search: a test at one frame size.
 #[derive(Clone, Debug)]
-struct Item {
+struct LbSearch {
     test: LbTest,
     size: Option<u16>,
 }
 
-impl Item {
-    fn of(plan: &LbPlan) -> Vec<Self> {
+impl LbSearch {
+    fn searches_of(plan: &LbPlan) -> Vec<Self> {
         let sizes = |test: &LbTest| match (test.metric, test.sizes.as_slice()) {
             (LbMetric::Cps | LbMetric::Cc, _) => vec![None],
             (LbMetric::Bps, []) => vec![Some(1500)],
@@ -67,7 +67,7 @@ impl Item {
     }
 
     /// Live state at the start of the search.
-    fn live(&self) -> BenchLive {
+    fn live_at_start(&self) -> BenchLive {
         BenchLive {
             metric: Some(self.test.metric),
             size: self.size.map(|size| size.to_string()),
@@ -83,7 +83,7 @@ impl Item {
     }
 
     /// Weight in the distribution of time: connections must be opened one by one.
-    const fn weight(&self) -> u64 {
+    const fn time_weight(&self) -> u64 {
         match self.test.metric {
             LbMetric::Cc => 3,
             _ => 1,
@@ -124,29 +124,29 @@ impl Item {
 
 /// Runs all tests of a plan in turn.
 pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
-    let items = Item::of(plan);
+    let items = LbSearch::searches_of(plan);
     let mut run = LbRun {
         results: Vec::new(),
         warnings: Vec::new(),
         end: BenchEnd::Completed,
     };
-    let mut tuples = Tuples::new(plan);
+    let mut tuples = ClientAddresses::new(plan);
     let deadline = bench.now_ns().saturating_add(plan.times.budget.as_nanos());
-    let mut weight: u64 = items.iter().map(Item::weight).sum();
+    let mut weight: u64 = items.iter().map(LbSearch::time_weight).sum();
     let mut found_cps = None;
     for item in &items {
         if bench.is_stopped() {
             run.end = BenchEnd::Interrupted;
             break;
         }
-        bench.tell(item.live());
+        bench.report_progress(item.live_at_start());
         let now = bench.now_ns();
-        let part = deadline.saturating_sub(now) * item.weight() / weight.max(1);
-        weight -= item.weight();
+        let part = deadline.saturating_sub(now) * item.time_weight() / weight.max(1);
+        weight -= item.time_weight();
         let mut search_run = SearchRun::new(bench, plan, item, &mut tuples, now + part, found_cps);
         let found = search(&mut search_run, &item.search(plan));
         let late = match &found {
-            Err(Stop::Late(reason)) => Some(reason.clone()),
+            Err(SearchStop::Late(reason)) => Some(reason.clone()),
             _ => None,
         };
         let result = search_run.conclude(found.as_ref().ok(), late);
@@ -157,19 +157,19 @@ pub fn run<B: Bench>(bench: &mut B, plan: &LbPlan) -> LbRun<B::Error> {
             .extend(warnings(plan, &result, tuples.came_round()));
         run.results.push(result);
         match found {
-            Err(Stop::Failed(error)) => {
+            Err(SearchStop::Failed(error)) => {
                 run.end = BenchEnd::Failed(error);
                 break;
             }
-            Err(Stop::Interrupted) => {
+            Err(SearchStop::Interrupted) => {
                 run.end = BenchEnd::Interrupted;
                 break;
             }
-            Err(Stop::Broken(reason)) => {
+            Err(SearchStop::Broken(reason)) => {
                 run.end = BenchEnd::Broken(reason);
                 break;
             }
-            Ok(_) | Err(Stop::Late(_)) => {}
+            Ok(_) | Err(SearchStop::Late(_)) => {}
         }
     }
     run
@@ -185,7 +185,7 @@ fn limited_by(found: &SearchResult) -> LbLimit {
     }
 }
 
-const fn purpose(purpose: Purpose) -> wb_model::bench::LbPurpose {
+const fn lb_purpose(purpose: Purpose) -> wb_model::bench::LbPurpose {
     match purpose {
         Purpose::WarmUp | Purpose::Search => wb_model::bench::LbPurpose::Search,
         Purpose::Confirm => wb_model::bench::LbPurpose::Confirm,

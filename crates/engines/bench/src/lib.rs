@@ -22,16 +22,16 @@ pub trait Bench {
     ///
     /// # Errors
     /// Fails if the run could not begin, or was interrupted by a fault.
-    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, Self::Error>;
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<PlanRun, Self::Error>;
 
     /// Reads the device now.
-    fn read(&mut self) -> Reading;
+    fn read(&mut self) -> DeviceReading;
 
     /// Returns true if the links of these ports are up, as far as known.
     fn links_are_up(&mut self, ports: &[PortPlan]) -> bool;
 
     /// Waits for this time.
-    fn pause(&mut self, time: Duration);
+    fn wait_for(&mut self, time: Duration);
 
     /// Time since an arbitrary start, ns.
     fn now_ns(&mut self) -> u64;
@@ -40,7 +40,7 @@ pub trait Bench {
     fn is_stopped(&mut self) -> bool;
 
     /// Reports progress: a search begins (trial 0), a trial begins, a trial has ended.
-    fn tell(&mut self, live: BenchLive);
+    fn report_progress(&mut self, live: BenchLive);
 }
 
 /// A command to run during a trial.
@@ -54,20 +54,20 @@ pub struct Trigger {
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct PlanRun {
     /// Results of the run.
     pub report: Report,
     /// Readings of the device, in order: before, during, after.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<DeviceReading>,
     /// Reason if the run did not complete; it must not be evaluated then.
-    pub cut: Option<Cut>,
+    pub cut: Option<CutReason>,
     /// Reason why the trigger failed.
     pub misfire: Option<String>,
 }
 
 /// Reason why a run ended early.
 #[derive(Clone, Debug)]
-pub enum Cut {
+pub enum CutReason {
     /// A signal.
     Signal,
     /// A fault, as text.
@@ -89,7 +89,7 @@ pub enum BenchEnd<E> {
 
 /// The device's counters at an instant. Names are PROBE.COUNTER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct DeviceReading {
     /// Values that only increase.
     pub counters: BTreeMap<String, u64>,
     /// Values that increase and decrease.

@@ -42,10 +42,10 @@ use wb_model::{
     units::{Rate, Rational, WIRE_OVERHEAD},
 };
 
-pub use self::services::{Step, steps};
+pub use self::services::{ServiceLoad, service_loads};
 use self::{
-    shape::{Amount, Target},
-    tester::{Left, Tester},
+    shape::{TargetJob, TrialAmount},
+    tester::{RemainingWork, Tester},
 };
 use crate::{Bench, BenchEnd};
 
@@ -67,25 +67,25 @@ pub struct SuiteRun<E> {
 
 /// Reason why no further trial is made.
 #[derive(Debug)]
-enum Stop<E> {
+enum SuiteStop<E> {
     Interrupted,
     Failed(E),
     Broken(String),
 }
 
-impl<E> From<Stop<E>> for BenchEnd<E> {
-    fn from(stop: Stop<E>) -> Self {
+impl<E> From<SuiteStop<E>> for BenchEnd<E> {
+    fn from(stop: SuiteStop<E>) -> Self {
         match stop {
-            Stop::Interrupted => Self::Interrupted,
-            Stop::Failed(error) => Self::Failed(error),
-            Stop::Broken(text) => Self::Broken(text),
+            SuiteStop::Interrupted => Self::Interrupted,
+            SuiteStop::Failed(error) => Self::Failed(error),
+            SuiteStop::Broken(text) => Self::Broken(text),
         }
     }
 }
 
 /// Known properties of a frame size, from any test.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct SizeFacts {
     /// Mean frame size with FCS.
     mean: Option<f64>,
     /// Capacity of the link.
@@ -113,23 +113,23 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
         return run;
     };
     let base = plan.trial();
-    let Some(target) = Target::of(suite, &base) else {
+    let Some(target) = TargetJob::of_plan(suite, &base) else {
         return run;
     };
-    let cases = cases(suite, &base, target);
+    let cases = test_cases(suite, &base, target);
     let mut warnings = BTreeSet::new();
-    let mut whole = Whole {
+    let mut whole = RunningSuite {
         bench,
         suite,
         target,
-        known: vec![Known::default(); cases.len()],
+        known: vec![SizeFacts::default(); cases.len()],
         cases: &cases,
         engine: None,
         spent: Vec::new(),
         warnings: &mut warnings,
         results: &mut run.results,
     };
-    if let Err(stop) = whole.all() {
+    if let Err(stop) = whole.run_all() {
         run.end = stop.into();
     }
     run.warnings = warnings.into_iter().collect();
@@ -137,30 +137,30 @@ pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
 }
 
 /// Variant of the tests, and its base plan.
-struct Case {
+struct TestCase {
     own: SuiteCase,
     base: Plan,
 }
 
-fn cases(suite: &SuitePlan, base: &Plan, target: Target) -> Vec<Case> {
+fn test_cases(suite: &SuitePlan, base: &Plan, target: TargetJob) -> Vec<TestCase> {
     let case = |own: SuiteCase| {
         let mut base = base.clone();
-        if let (Target::Traffic(n), Some(share)) = (target, own.ipv6_share) {
-            base.traffic[n] = shape::mixed(&base.traffic[n], share.0);
+        if let (TargetJob::Traffic(n), Some(share)) = (target, own.ipv6_share) {
+            base.traffic[n] = shape::with_ipv6_share(&base.traffic[n], share.0);
         }
-        Case { own, base }
+        TestCase { own, base }
     };
     suite.cases().into_iter().map(case).collect()
 }
 
 /// A running suite.
-struct Whole<'a, B: Bench> {
+struct RunningSuite<'a, B: Bench> {
     bench: &'a mut B,
     suite: &'a SuitePlan,
-    target: Target,
-    cases: &'a [Case],
+    target: TargetJob,
+    cases: &'a [TestCase],
     /// Known properties of each case.
-    known: Vec<Known>,
+    known: Vec<SizeFacts>,
     /// Rate of the engine between two memory ports, frames per second.
     engine: Option<f64>,
     /// Time of each test at each size so far.
@@ -169,12 +169,12 @@ struct Whole<'a, B: Bench> {
     results: &'a mut Vec<SuiteResult>,
 }
 
-impl<'a, B: Bench> Whole<'a, B> {
-    fn all(&mut self) -> Result<(), Stop<B::Error>> {
-        let runs = self.runs();
+impl<'a, B: Bench> RunningSuite<'a, B> {
+    fn run_all(&mut self) -> Result<(), SuiteStop<B::Error>> {
+        let runs = self.all_combinations();
         for (done, (test, n, burst)) in runs.iter().enumerate() {
             if self.bench.is_stopped() {
-                return Err(Stop::Interrupted);
+                return Err(SuiteStop::Interrupted);
             }
             let began = self.bench.now_ns();
             self.at_size(*test, *n, *burst, runs.len() - done - 1)?;
@@ -185,7 +185,7 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// All combinations of test, size and burst.
-    fn runs(&self) -> Vec<(SuiteTest, usize, Option<u32>)> {
+    fn all_combinations(&self) -> Vec<(SuiteTest, usize, Option<u32>)> {
         let mut runs = Vec::new();
         for test in &self.suite.tests {
             // Services have separate rates, and their sizes are those of their streams.
@@ -202,7 +202,7 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// Typical time of a test at one size, from those completed.
-    fn usual(&self) -> Duration {
+    fn typical_time(&self) -> Duration {
         let made = u32::try_from(self.spent.len()).unwrap_or(u32::MAX);
         match made {
             0 => {
@@ -222,63 +222,63 @@ impl<'a, B: Bench> Whole<'a, B> {
         n: usize,
         burst: Option<u32>,
         rest: usize,
-    ) -> Result<(), Stop<B::Error>> {
+    ) -> Result<(), SuiteStop<B::Error>> {
         self.find_ceiling(n)?;
         let needs = test.needs_throughput() && self.known[n].throughput.is_none();
         let has_own = self.suite.tests.contains(&SuiteTest::Throughput);
         if needs && !has_own {
-            self.make(SuiteTest::Throughput, n, None, rest + 1)?;
+            self.run_test(SuiteTest::Throughput, n, None, rest + 1)?;
         }
-        self.make(test, n, burst, rest)
+        self.run_test(test, n, burst, rest)
     }
 
-    fn make(
+    fn run_test(
         &mut self,
         test: SuiteTest,
         n: usize,
         burst: Option<u32>,
         rest: usize,
-    ) -> Result<(), Stop<B::Error>> {
-        let mut result = self.blank(test, n);
-        result.burst = burst.map(|frames| modifiers::bursts::blank(frames, &self.known[n]));
-        let after = self.usual() * u32::try_from(rest).unwrap_or(u32::MAX);
+    ) -> Result<(), SuiteStop<B::Error>> {
+        let mut result = self.empty_result(test, n);
+        result.burst = burst.map(|frames| modifiers::bursts::empty_gap(frames, &self.known[n]));
+        let after = self.typical_time() * u32::try_from(rest).unwrap_or(u32::MAX);
         let case = &self.cases[n];
         let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
-        tester.left = Left { trials: 1, after };
+        tester.left = RemainingWork { trials: 1, after };
         tester.burst = burst;
         let known = &mut self.known[n];
         tester.maximum = (known.maximum.is_finite()).then_some(known.maximum);
         tester.ceiling = known.ceiling;
         let budget = u64::try_from(self.suite.search.budget.0.as_nanos()).unwrap_or(u64::MAX);
         tester.deadline = tester.bench.now_ns().saturating_add(budget);
-        tester.begin();
+        tester.report_start();
         let mut more = Vec::new();
         let made = match test {
             SuiteTest::Throughput => throughput::find(&mut tester, known, &mut result),
-            SuiteTest::Ndr => throughput::goals(&mut tester, known, &mut result, &mut more),
-            SuiteTest::Latency => latency::measure(&mut tester, known, &mut result),
-            SuiteTest::Loss => loss::measure(&mut tester, known, &mut result),
-            SuiteTest::Mfr => forwarding::measure(&mut tester, known, &mut result),
-            SuiteTest::Impact => impact::measure(&mut tester, known, &mut result),
-            SuiteTest::B2b => bursts::measure(&mut tester, known, &mut result),
-            SuiteTest::Recovery => recovery::measure(&mut tester, known, &mut result),
-            SuiteTest::Reset => reset::measure(&mut tester, known, &mut result),
-            SuiteTest::Y1564 => services::measure(&mut tester, &mut result),
+            SuiteTest::Ndr => throughput::measure_goals(&mut tester, known, &mut result, &mut more),
+            SuiteTest::Latency => latency::measure_latency(&mut tester, known, &mut result),
+            SuiteTest::Loss => loss::measure_loss(&mut tester, known, &mut result),
+            SuiteTest::Mfr => forwarding::measure_forwarding(&mut tester, known, &mut result),
+            SuiteTest::Impact => impact::measure_impact(&mut tester, known, &mut result),
+            SuiteTest::B2b => bursts::measure_bursts(&mut tester, known, &mut result),
+            SuiteTest::Recovery => recovery::measure_recovery(&mut tester, known, &mut result),
+            SuiteTest::Reset => reset::measure_reset(&mut tester, known, &mut result),
+            SuiteTest::Y1564 => services::measure_services(&mut tester, &mut result),
         };
         if let Err(stop) = &made {
             result.incomplete = true;
             broken_off(&tester, &mut result, stop);
         }
         for result in std::iter::once(&mut result).chain(&mut more) {
-            result.families = families(result, &tester.log);
+            result.families = family_frames(result, &tester.log);
         }
-        tester.conclude(&mut result);
+        tester.add_log(&mut result);
         std::iter::once(&mut result)
             .chain(&mut more)
-            .for_each(modifiers::bursts::conclude);
-        modifiers::routing::conclude(&mut result);
+            .for_each(modifiers::bursts::conclude_gap);
+        modifiers::routing::conclude_updates(&mut result);
         let device = self.suite.managed(&case.base);
-        let dumb = modifiers::management::conclude(&mut result, device);
+        let dumb = modifiers::management::conclude_queries(&mut result, device);
         tester.warnings.extend(dumb);
         self.warnings.append(&mut tester.warnings);
         if test == SuiteTest::Throughput && burst.is_none() {
@@ -290,7 +290,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         made
     }
 
-    fn blank(&self, test: SuiteTest, n: usize) -> SuiteResult {
+    fn empty_result(&self, test: SuiteTest, n: usize) -> SuiteResult {
         let known = &self.known[n];
         let of = self.suite.of;
         let frames = of == Quantity::Frames;
@@ -301,7 +301,7 @@ impl<'a, B: Bench> Whole<'a, B> {
         result.ipv6_share = case.own.ipv6_share.map(|share| share.0);
         result.mean_size = known.mean;
         result.directions = match self.target {
-            Target::Traffic(job) => shape::directions(&case.base.traffic[job]) as u32,
+            TargetJob::Traffic(job) => shape::direction_count(&case.base.traffic[job]) as u32,
             _ => 1,
         };
         result.theoretical_fps = known.theoretical;
@@ -313,11 +313,11 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// Measures the tester's ceiling at a size, which limits the loads of searches.
-    fn find_ceiling(&mut self, n: usize) -> Result<(), Stop<B::Error>> {
+    fn find_ceiling(&mut self, n: usize) -> Result<(), SuiteStop<B::Error>> {
         if self.known[n].maximum > 0.0 {
             return Ok(());
         }
-        let Target::Traffic(job) = self.target else {
+        let TargetJob::Traffic(job) = self.target else {
             self.known[n].maximum = match self.suite.max {
                 Some(Load::Number(number)) => number as f64,
                 _ => f64::INFINITY,
@@ -327,7 +327,10 @@ impl<'a, B: Bench> Whole<'a, B> {
         let case = &self.cases[n];
         let mean = shape::mean_size(&case.base.traffic[job], case.own.size.as_ref());
         self.known[n].mean = Some(mean);
-        let own = self.suite.max.and_then(|max| fps(max, mean, None));
+        let own = self
+            .suite
+            .max
+            .and_then(|max| frames_per_second(max, mean, None));
         let has_line = matches!(self.suite.max, Some(Load::Rate(Rate::Percent(_))));
         if !self.suite.ceiling && own.is_some() && !has_line {
             self.known[n].maximum = own.unwrap_or_default();
@@ -342,14 +345,14 @@ impl<'a, B: Bench> Whole<'a, B> {
         let mut tester = Tester::new(self.bench, &case.base, self.suite, self.target, case, test);
         if self.suite.tests == [SuiteTest::Y1564] {
             // Jobs of other services have no load before they are configured.
-            services::silence(&mut tester, job);
+            services::isolate_job(&mut tester, job);
         }
         // Loss beyond the device's capacity does not matter here.
         tester.goal = 1.0;
-        let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
+        let shape = tester.trial_shape(TrialAmount::Most, CEILING, TrialPurpose::Ceiling);
         // A disturbance of one trial may be absent in the other.
-        let mut judged = tester.trial(&shape, None)?;
-        let second = tester.trial(&shape, None)?;
+        let mut judged = tester.run_trial(&shape, None)?;
+        let second = tester.run_trial(&shape, None)?;
         if second.trial.offered > judged.trial.offered {
             judged = second;
         }
@@ -361,7 +364,10 @@ impl<'a, B: Bench> Whole<'a, B> {
         let known = &mut self.known[n];
         known.ceiling = (judged.trial.tx > 0).then_some(judged.trial.offered);
         known.theoretical = line.map(|bps| bps as f64 / ((mean + f64::from(WIRE_OVERHEAD)) * 8.0));
-        let own = self.suite.max.and_then(|max| fps(max, mean, line));
+        let own = self
+            .suite
+            .max
+            .and_then(|max| frames_per_second(max, mean, line));
         let limits = [own, known.theoretical];
         let limit = limits.into_iter().flatten().reduce(f64::min);
         known.maximum_is_ours = limit.is_none();
@@ -376,8 +382,8 @@ impl<'a, B: Bench> Whole<'a, B> {
     }
 
     /// Rate of the engine between two ports in memory: an upper bound for any port.
-    fn engine_alone(&mut self, case: &Case) -> Option<f64> {
-        let Target::Traffic(n) = self.target else {
+    fn engine_alone(&mut self, case: &TestCase) -> Option<f64> {
+        let TargetJob::Traffic(n) = self.target else {
             return None;
         };
         let mut base = case.base.clone();
@@ -401,21 +407,22 @@ impl<'a, B: Bench> Whole<'a, B> {
             self.bench,
             &base,
             self.suite,
-            Target::Traffic(0),
+            TargetJob::Traffic(0),
             case,
             SuiteTest::Throughput,
         );
-        let shape = tester.shape(Amount::Most, CEILING, TrialPurpose::Ceiling);
-        let plan = shape::plan(
+        let shape = tester.trial_shape(TrialAmount::Most, CEILING, TrialPurpose::Ceiling);
+        let plan = shape::trial_plan(
             &base,
             self.suite,
-            Target::Traffic(0),
+            TargetJob::Traffic(0),
             case.own.size.as_ref(),
             &shape,
         );
         // This is only a figure for comparison: without it the suite continues.
         let ran = tester.bench.run(plan, None).ok()?;
-        let judged = judge::judge(&ran, self.suite.of, Target::Traffic(0), &shape, 1.0, &[]);
+        let judged =
+            judge::judge_trial(&ran, self.suite.of, TargetJob::Traffic(0), &shape, 1.0, &[]);
         let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
         self.warnings.insert(format!(
             "the tester's engine alone, between two ports in memory, sends and receives {found:.0} frames per second"
@@ -425,7 +432,7 @@ impl<'a, B: Bench> Whole<'a, B> {
 }
 
 /// A load in frames per second; `None` if it is a share of an unknown line rate.
-fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
+fn frames_per_second(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
     match load {
         Load::Number(number) => Some(number as f64),
         Load::Rate(rate) => {
@@ -436,7 +443,7 @@ fn fps(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
 }
 
 /// Results of each IP version in the trial that decided.
-fn families(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
+fn family_frames(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
     let decides = |trial: &&SuiteTrial| match result.test {
         SuiteTest::Throughput | SuiteTest::Ndr => {
             trial.outcome == TrialOutcome::Pass && Some(trial.intended) == result.limit
@@ -449,10 +456,14 @@ fn families(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
 }
 
 /// Result of an interrupted test: loads that passed remain valid.
-fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: &Stop<B::Error>) {
+fn broken_off<B: Bench>(
+    tester: &Tester<'_, B>,
+    result: &mut SuiteResult,
+    stop: &SuiteStop<B::Error>,
+) {
     let why = match stop {
-        Stop::Interrupted => "ended early",
-        Stop::Failed(_) | Stop::Broken(_) => "broken off",
+        SuiteStop::Interrupted => "ended early",
+        SuiteStop::Failed(_) | SuiteStop::Broken(_) => "broken off",
     };
     if result.limit.is_none() && matches!(result.test, SuiteTest::Throughput | SuiteTest::Ndr) {
         let that = |outcome: TrialOutcome| {
@@ -486,15 +497,15 @@ fn broken_off<B: Bench>(tester: &Tester<'_, B>, result: &mut SuiteResult, stop: 
 }
 
 /// Start load of a search without a known maximum.
-fn first(known: &Known, suite: &SuitePlan) -> f64 {
+fn first(known: &SizeFacts, suite: &SuitePlan) -> f64 {
     match known.maximum.is_finite() {
         true => known.maximum,
-        false => minimum(suite).max(UNKNOWN),
+        false => search_minimum(suite).max(UNKNOWN),
     }
 }
 
 /// Lower limit of the search.
-fn minimum(suite: &SuitePlan) -> f64 {
+fn search_minimum(suite: &SuitePlan) -> f64 {
     match suite.min {
         Some(Load::Number(number)) => number as f64,
         Some(Load::Rate(Rate::Pps(pps))) => pps.as_f64(),

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb};
+use wb_bench::{Bench, BenchEnd, CutReason, DeviceReading, PlanRun, Trigger, lb};
 use wb_model::{
     Lateness, LatenessReport, Plan, PortPlan, Report, Verdict,
     bench::{BenchLive, LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
@@ -75,8 +75,8 @@ impl Paper {
         }
     }
 
-    fn reading(&self, entries: u64) -> Reading {
-        Reading {
+    fn reading(&self, entries: u64) -> DeviceReading {
+        DeviceReading {
             counters: [
                 ("ipvs.connections".to_owned(), self.connections),
                 ("ipvs.imissed".to_owned(), self.missed),
@@ -164,7 +164,7 @@ fn job(name: &str, end: LoadEnd) -> LoadJobReport {
 impl Bench for Paper {
     type Error = Infallible;
 
-    fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<Ran, Infallible> {
+    fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<PlanRun, Infallible> {
         self.runs += 1;
         assert!(plan.validate().is_ok(), "{:?}", plan.validate());
         let before = self.reading(0);
@@ -179,7 +179,7 @@ impl Bench for Paper {
         self.now += (shape.ramp.0 + shape.duration.0 + shape.drain.0).as_nanos() as u64;
         let held = client.phases[0].totals.open_connections;
         let readings = vec![before, self.reading(held), self.reading(0)];
-        Ok(Ran {
+        Ok(PlanRun {
             report: Report {
                 kind: plan.kind.clone(),
                 verdict: Verdict::Pass,
@@ -195,15 +195,15 @@ impl Bench for Paper {
             },
             readings,
             misfire: None,
-            cut: (self.runs > self.breaks_after).then(|| Cut::Fault("gone".to_owned())),
+            cut: (self.runs > self.breaks_after).then(|| CutReason::Fault("gone".to_owned())),
         })
     }
 
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> DeviceReading {
         self.reading(0)
     }
 
-    fn pause(&mut self, time: Duration) {
+    fn wait_for(&mut self, time: Duration) {
         self.now += time.as_nanos() as u64;
     }
 
@@ -218,7 +218,7 @@ impl Bench for Paper {
     fn links_are_up(&mut self, _: &[PortPlan]) -> bool {
         true
     }
-    fn tell(&mut self, _: BenchLive) {}
+    fn report_progress(&mut self, _: BenchLive) {}
 }
 
 fn plan(more: &str) -> LbPlan {
@@ -412,7 +412,7 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
     struct Missing(Paper);
     impl Bench for Missing {
         type Error = Infallible;
-        fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<Ran, Infallible> {
+        fn run(&mut self, plan: Plan, _: Option<&Trigger>) -> Result<PlanRun, Infallible> {
             let too_much = plan.loads[0].rate.pps.unwrap() > 100_000;
             let mut ran = self.0.run(plan, None)?;
             if too_much {
@@ -421,11 +421,11 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
             }
             Ok(ran)
         }
-        fn read(&mut self) -> Reading {
+        fn read(&mut self) -> DeviceReading {
             self.0.read()
         }
-        fn pause(&mut self, time: Duration) {
-            self.0.pause(time);
+        fn wait_for(&mut self, time: Duration) {
+            self.0.wait_for(time);
         }
         fn now_ns(&mut self) -> u64 {
             self.0.now
@@ -436,7 +436,7 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
         fn links_are_up(&mut self, _: &[PortPlan]) -> bool {
             true
         }
-        fn tell(&mut self, _: BenchLive) {}
+        fn report_progress(&mut self, _: BenchLive) {}
     }
     let run = lb::run(
         &mut Missing(Paper::new()),

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_bench::{Bench, BenchEnd, Cut, Ran, Reading, Trigger, lb, suite};
+use wb_bench::{Bench, BenchEnd, CutReason, DeviceReading, PlanRun, Trigger, lb, suite};
 use wb_machine::{clock::monotonic_ns, descriptors::keep_limit};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
@@ -43,8 +43,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a command that resets the device may go on after a signal; a second signal ends it at once.
 const TRIGGER_GRACE: Duration = Duration::from_secs(10);
 
-fn read_all(probes: &[Watched]) -> Reading {
-    let mut reading = Reading::default();
+fn read_all(probes: &[Watched]) -> DeviceReading {
+    let mut reading = DeviceReading::default();
     for probe in probes {
         match probe.read() {
             Some(sample) => {
@@ -77,7 +77,7 @@ struct Ports {
 }
 
 /// Reads the device at an interval until `over`.
-fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<Reading> {
+fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<DeviceReading> {
     let mut readings = Vec::new();
     let mut next = Instant::now() + every;
     while !over.load(Ordering::Acquire) {
@@ -193,7 +193,7 @@ impl Ports {
 impl Bench for Ports {
     type Error = StartError;
 
-    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, StartError> {
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<PlanRun, StartError> {
         let plan = Plan {
             seed: self.base.seed,
             interval: self.base.interval,
@@ -240,19 +240,19 @@ impl Bench for Ports {
                 ..port.clone()
             })
             .collect();
-        Ok(Ran {
+        Ok(PlanRun {
             report: finished.report,
             readings,
             misfire,
             cut: match finished.end {
                 End::Completed => None,
-                End::Signal(_) => Some(Cut::Signal),
-                End::Fault(text) => Some(Cut::Fault(text)),
+                End::Signal(_) => Some(CutReason::Signal),
+                End::Fault(text) => Some(CutReason::Fault(text)),
             },
         })
     }
 
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> DeviceReading {
         read_all(&self.probes)
     }
 
@@ -260,7 +260,7 @@ impl Bench for Ports {
         ports.iter().all(ports::has_link)
     }
 
-    fn pause(&mut self, time: Duration) {
+    fn wait_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.is_stopped() {
             std::thread::sleep(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now())));
@@ -275,7 +275,7 @@ impl Bench for Ports {
         self.stop.load(Ordering::Acquire) || self.environment.signals.received().is_some()
     }
 
-    fn tell(&mut self, live: BenchLive) {
+    fn report_progress(&mut self, live: BenchLive) {
         let running = BenchLive {
             ended: None,
             ..live.clone()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_model::bench::{CounterPair, LbDeviceTrial, LbMetric, LbOurs, LbPlan};
 
-use crate::Reading;
+use crate::DeviceReading;
 
 /// Synonyms, matched with the last word of a counter's name.
 const CONNECTIONS: &[&str] = &["connections", "conns"];
@@ -14,7 +14,7 @@ const SERVICE: &[&str] = &["in_packets", "out_packets"];
 const ENTRIES: &[&str] = &["entries"];
 
 /// Sum of the first probe's counters with one of these names.
-fn value(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Option<u64> {
+fn counter_sum(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Option<u64> {
     plan.device.probes.iter().find_map(|probe| {
         let of_probe = values.iter().filter_map(|(name, n)| {
             let rest = name.strip_prefix(probe.title())?.strip_prefix('.')?;
@@ -27,16 +27,16 @@ fn value(plan: &LbPlan, values: &BTreeMap<String, u64>, names: &[&str]) -> Optio
 }
 
 /// Number of connections tracked by the device.
-pub(super) fn entries(plan: &LbPlan, reading: &Reading) -> Option<u64> {
-    value(plan, &reading.gauges, ENTRIES)
+pub(super) fn tracked_connections(plan: &LbPlan, reading: &DeviceReading) -> Option<u64> {
+    counter_sum(plan, &reading.gauges, ENTRIES)
 }
 
 /// Counts of the device between the first and the last reading.
-pub(super) fn seen(
+pub(super) fn device_counts(
     plan: &LbPlan,
     ours: &LbOurs,
     metric: LbMetric,
-    readings: &[Reading],
+    readings: &[DeviceReading],
 ) -> LbDeviceTrial {
     let mut seen = LbDeviceTrial {
         readings: u32::try_from(readings.len() * plan.device.probes.len()).unwrap_or(u32::MAX),
@@ -65,32 +65,32 @@ pub(super) fn seen(
         (
             "connections",
             ours.attempted,
-            value(plan, &seen.rose, CONNECTIONS),
+            counter_sum(plan, &seen.rose, CONNECTIONS),
             // Flows continue from trial to trial, and are new to the device only once.
             metric.is_of_connections(),
         ),
         (
             "entries",
             ours.held,
-            value(plan, &seen.peak, ENTRIES),
+            counter_sum(plan, &seen.peak, ENTRIES),
             metric == LbMetric::Cc,
         ),
         (
             "packets in",
             ours.sent_frames,
-            value(plan, &seen.rose, PORT_IN),
+            counter_sum(plan, &seen.rose, PORT_IN),
             true,
         ),
         (
             "packets out",
             ours.received_frames,
-            value(plan, &seen.rose, PORT_OUT),
+            counter_sum(plan, &seen.rose, PORT_OUT),
             true,
         ),
         (
             "service packets",
             ours.sent_frames,
-            value(plan, &seen.rose, SERVICE),
+            counter_sum(plan, &seen.rose, SERVICE),
             true,
         ),
     ];

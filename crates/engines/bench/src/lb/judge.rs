@@ -10,7 +10,7 @@ use wb_model::{
     report::PortReport,
 };
 
-use super::{Item, plans::Shape};
+use super::{LbSearch, plans::LbTrialShape};
 
 /// A load counts as offered if at least this share of it was sent: a tester that stalled for a moment has sent the rest
 /// slightly later.
@@ -21,7 +21,7 @@ const DROPPED: f64 = 0.005;
 const CPS_FAILED: f64 = 1e-5;
 
 /// Evaluation of a trial.
-pub(super) struct Judged {
+pub(super) struct LbJudged {
     pub(super) outcome: LbOutcome,
     pub(super) reason: String,
     pub(super) offered: f64,
@@ -29,16 +29,16 @@ pub(super) struct Judged {
     pub(super) seconds: f64,
 }
 
-fn job<'a>(report: &'a Report, name: &str) -> Option<&'a LoadJobReport> {
+fn job_report<'a>(report: &'a Report, name: &str) -> Option<&'a LoadJobReport> {
     report.load.as_ref()?.jobs.iter().find(|j| j.name == name)
 }
 
-fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
+fn steady_phase(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
     job.phases.iter().find(|p| p.phase == "steady")
 }
 
 /// Frames of one direction: lost by the device, dropped by the tester.
-fn missing(
+fn missing_frames(
     sender: &LoadJobReport,
     receiver: &LoadJobReport,
     port: Option<&PortReport>,
@@ -64,14 +64,15 @@ fn missing(
 }
 
 /// Counts of the tester.
-pub(super) fn ours(report: &Report) -> LbOurs {
-    let (Some(client), Some(server)) = (job(report, "client"), job(report, "server")) else {
+pub(super) fn tester_counts(report: &Report) -> LbOurs {
+    let (Some(client), Some(server)) = (job_report(report, "client"), job_report(report, "server"))
+    else {
         return LbOurs::default();
     };
     let port = |name: &str| report.ports.iter().find(|p| p.name == name);
-    let (lost, dropped) = missing(client, server, port("server"));
+    let (lost, dropped) = missing_frames(client, server, port("server"));
     let answers = server.frames.offered_frames.unwrap_or(0);
-    let (lost_answers, dropped_answers) = missing(server, client, port("client"));
+    let (lost_answers, dropped_answers) = missing_frames(server, client, port("client"));
     let c = &client.totals;
     let counter = |name: &str| client.counters.get(name).copied().unwrap_or(0);
     let busy = |job: &LoadJobReport| job.workers.iter().map(|w| w.busy).fold(0.0, f64::max);
@@ -87,7 +88,7 @@ pub(super) fn ours(report: &Report) -> LbOurs {
         completed: c.completed_connections,
         failed: c.failed_connections,
         open: c.open_connections,
-        held: steady(client).map_or(0, |p| p.totals.open_connections),
+        held: steady_phase(client).map_or(0, |p| p.totals.open_connections),
         retransmitted: ["syn_again", "data_again", "fin_again", "fast_again"]
             .into_iter()
             .map(counter)
@@ -101,20 +102,20 @@ pub(super) fn ours(report: &Report) -> LbOurs {
 }
 
 /// Evaluates if the device passed.
-pub(super) fn judge(
+pub(super) fn judge_trial(
     plan: &LbPlan,
-    item: &Item,
-    shape: &Shape,
+    item: &LbSearch,
+    shape: &LbTrialShape,
     report: &Report,
     ours: &LbOurs,
     seen: &LbDeviceTrial,
-) -> Judged {
-    let full = job(report, "client").and_then(steady);
+) -> LbJudged {
+    let full = job_report(report, "client").and_then(steady_phase);
     let seconds = full.map_or(0.0, |p| p.to_ns.saturating_sub(p.from_ns) as f64 / 1e9);
     let mut judged = match item.test.metric {
-        LbMetric::Cps => cps(item, shape, ours, seconds),
-        LbMetric::Cc => cc(item, shape, ours),
-        _ => frames(item, shape, ours, full.map_or(0.0, |p| p.tx_pps)),
+        LbMetric::Cps => judge_connection_rate(item, shape, ours, seconds),
+        LbMetric::Cc => judge_concurrent(item, shape, ours),
+        _ => judge_frames(item, shape, ours, full.map_or(0.0, |p| p.tx_pps)),
     };
     let risen = seen.rose.iter().find(|(name, n)| {
         let named = |told: &String| *name == told || name.rsplit('.').next() == Some(told);
@@ -125,7 +126,9 @@ pub(super) fn judge(
         judged.reason = format!("the device's counter {name} rose by {n}");
     }
     judged.seconds = seconds;
-    if let Some(reason) = late(item, shape, report, ours, &judged, risen.map(|(_, n)| *n)) {
+    if let Some(reason) =
+        lateness_reason(item, shape, report, ours, &judged, risen.map(|(_, n)| *n))
+    {
         (judged.outcome, judged.reason) = (LbOutcome::Late, reason);
     }
     if judged.outcome != LbOutcome::Held
@@ -150,12 +153,12 @@ fn link_down(report: &Report) -> Option<String> {
 }
 
 /// Returns the reason if the tester's lateness alone may have caused the failure of a load, or that it was not offered.
-fn late(
-    item: &Item,
-    shape: &Shape,
+fn lateness_reason(
+    item: &LbSearch,
+    shape: &LbTrialShape,
     report: &Report,
     ours: &LbOurs,
-    judged: &Judged,
+    judged: &LbJudged,
     risen: Option<u64>,
 ) -> Option<String> {
     let lateness = &report.lateness.all;
@@ -163,15 +166,15 @@ fn late(
     let charge = match (judged.outcome, item.test.metric) {
         (LbOutcome::Broke, LbMetric::Cps) => Charge::Connections {
             bad: ours.failed + ours.open,
-            borne: borne(item) * ours.attempted as f64,
+            borne: tolerated_failures(item) * ours.attempted as f64,
         },
         (LbOutcome::Broke, LbMetric::Cc) => Charge::Connections {
             bad: ours.failed + ours.open + ours.requests.saturating_sub(ours.responses),
-            borne: borne(item) * ours.attempted as f64,
+            borne: tolerated_failures(item) * ours.attempted as f64,
         },
         (LbOutcome::Broke, _) => Charge::Frames {
             bad: (lost + ours.tester_dropped_frames).max(risen.unwrap_or(0)),
-            borne: borne(item) * ours.sent_frames as f64,
+            borne: tolerated_failures(item) * ours.sent_frames as f64,
         },
         // Rings that overflow without a stall are too small or their reader too slow: this is a permanent limit that
         // repetition does not change.
@@ -193,7 +196,7 @@ fn late(
 }
 
 /// Tolerated share of failures.
-fn borne(item: &Item) -> f64 {
+fn tolerated_failures(item: &LbSearch) -> f64 {
     let default = match item.test.metric {
         LbMetric::Cps => CPS_FAILED,
         _ => 0.0,
@@ -202,7 +205,7 @@ fn borne(item: &Item) -> f64 {
 }
 
 /// Outcome from three shares: lost by the device, dropped by the tester, offered of the intended load.
-fn outcome(lost: f64, borne: f64, dropped: f64, offered: f64) -> LbOutcome {
+fn outcome_of_shares(lost: f64, borne: f64, dropped: f64, offered: f64) -> LbOutcome {
     if lost > borne {
         LbOutcome::Broke
     } else if dropped > DROPPED {
@@ -214,23 +217,23 @@ fn outcome(lost: f64, borne: f64, dropped: f64, offered: f64) -> LbOutcome {
     }
 }
 
-fn share(part: u64, whole: u64) -> f64 {
+fn share_of(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
+fn judge_frames(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs, pps: f64) -> LbJudged {
     let lost = ours.lost_frames + ours.lost_answer_frames;
     let (lost_share, dropped) = (
-        share(lost, ours.sent_frames),
-        share(ours.tester_dropped_frames, ours.sent_frames),
+        share_of(lost, ours.sent_frames),
+        share_of(ours.tester_dropped_frames, ours.sent_frames),
     );
-    let borne = borne(item);
+    let borne = tolerated_failures(item);
     // A trial without sent frames does not pass.
     let outcome = match ours.sent_frames {
         0 => LbOutcome::Unread,
         // A load that was not offered cannot be judged.
         _ if pps < OFFERED * shape.load => LbOutcome::Unoffered,
-        _ => outcome(lost_share, borne, dropped, pps / shape.load),
+        _ => outcome_of_shares(lost_share, borne, dropped, pps / shape.load),
     };
     let reason = match outcome {
         LbOutcome::Held => format!("{lost} of {} frames lost", ours.sent_frames),
@@ -248,7 +251,7 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
     };
     // An extra frame at the edge of the time does not make the load higher.
     let offered = pps.min(shape.load);
-    Judged {
+    LbJudged {
         outcome,
         reason,
         offered,
@@ -257,15 +260,20 @@ fn frames(item: &Item, shape: &Shape, ours: &LbOurs, pps: f64) -> Judged {
     }
 }
 
-fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
+fn judge_connection_rate(
+    item: &LbSearch,
+    shape: &LbTrialShape,
+    ours: &LbOurs,
+    seconds: f64,
+) -> LbJudged {
     let rate = ours.attempted as f64 / seconds.max(1e-9);
     let bad = ours.failed + ours.open;
-    let borne = borne(item);
+    let borne = tolerated_failures(item);
     let lost = ours.lost_frames + ours.lost_answer_frames;
-    let failed = share(bad, ours.attempted);
+    let failed = share_of(bad, ours.attempted);
     let mut outcome = match rate < OFFERED * shape.load {
         true => LbOutcome::Unoffered,
-        false => outcome(failed, borne, 0.0, rate / shape.load),
+        false => outcome_of_shares(failed, borne, 0.0, rate / shape.load),
     };
     // If the device lost no frames, connections fail because the tester was too slow.
     if ours.attempted == 0 || (outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost) {
@@ -287,7 +295,7 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
         ),
     };
     let offered = rate.min(shape.load);
-    Judged {
+    LbJudged {
         outcome,
         reason,
         offered,
@@ -296,13 +304,13 @@ fn cps(item: &Item, shape: &Shape, ours: &LbOurs, seconds: f64) -> Judged {
     }
 }
 
-fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
-    let borne = borne(item);
+fn judge_concurrent(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs) -> LbJudged {
+    let borne = tolerated_failures(item);
     let unanswered = ours.requests.saturating_sub(ours.responses);
     let bad = ours.failed + ours.open + unanswered.min(ours.attempted);
-    let failed = share(bad, ours.attempted);
+    let failed = share_of(bad, ours.attempted);
     let lost = ours.lost_frames + ours.lost_answer_frames;
-    let mut outcome = outcome(failed, borne, 0.0, ours.held as f64 / shape.load);
+    let mut outcome = outcome_of_shares(failed, borne, 0.0, ours.held as f64 / shape.load);
     // Each connection has a request when it is opened and another one after its rest.
     let asked_again = ours.requests >= 2 * ours.held;
     if outcome == LbOutcome::Broke && ours.tester_dropped_frames > lost
@@ -336,7 +344,7 @@ fn cc(item: &Item, shape: &Shape, ours: &LbOurs) -> Judged {
         LbOutcome::Broke => shape.load,
         _ => ours.held as f64,
     };
-    Judged {
+    LbJudged {
         outcome,
         reason,
         offered,
@@ -351,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    fn item(metric: &str) -> Item {
+    fn item(metric: &str) -> LbSearch {
         let text = format!(
             "[client]\nport = \"c/c0\"\nhosts = [\"198.18.1.1\"]\n\
              [server]\nport = \"s/s0\"\nhosts = [\"198.19.2.1\"]\n\
@@ -362,12 +370,12 @@ mod tests {
             .lb()
             .expect("a plan")
             .clone();
-        Item::of(&plan).remove(0)
+        LbSearch::searches_of(&plan).remove(0)
     }
 
-    fn shape(load: f64) -> Shape {
+    fn shape(load: f64) -> LbTrialShape {
         let second = std::time::Duration::from_secs(1);
-        Shape {
+        LbTrialShape {
             load,
             ramp: second,
             full: second,
@@ -395,7 +403,7 @@ mod tests {
             ] {
                 side.insert("rx_packets".to_owned(), n);
             }
-            missing(&side(100, 0, 0), receiver, came.is_some().then_some(&port))
+            missing_frames(&side(100, 0, 0), receiver, came.is_some().then_some(&port))
         };
         assert_eq!(lost_and_dropped(&side(0, 90, 0), None), (10, 0));
         assert_eq!(lost_and_dropped(&side(0, 90, 4), None), (6, 4));
@@ -422,7 +430,7 @@ mod tests {
                 tester_dropped_frames: dropped,
                 ..LbOurs::default()
             };
-            frames(&item, &shape, &ours, pps).outcome
+            judge_frames(&item, &shape, &ours, pps).outcome
         };
         assert_eq!(of(0, 0, 0, 1000.0), LbOutcome::Unread);
         assert_eq!(of(1000, 0, 5, 1000.0), LbOutcome::Held);
@@ -442,7 +450,7 @@ mod tests {
                 tester_dropped_frames: dropped,
                 ..LbOurs::default()
             };
-            cps(&item, &shape, &ours, 1.0).outcome
+            judge_connection_rate(&item, &shape, &ours, 1.0).outcome
         };
         assert_eq!(of(1000, 0, 0, 0), LbOutcome::Held);
         assert_eq!(of(1000, 1, 2, 1), LbOutcome::Broke);
@@ -462,7 +470,7 @@ mod tests {
                 responses,
                 ..LbOurs::default()
             };
-            let judged = cc(&item, &shape, &ours);
+            let judged = judge_concurrent(&item, &shape, &ours);
             (judged.outcome, judged.through)
         };
         assert_eq!(of(1000, 2000, 2000), (LbOutcome::Held, 1000.0));

@@ -13,7 +13,7 @@ use wb_model::{
 };
 use wb_search::Purpose;
 
-use super::Item;
+use super::LbSearch;
 
 /// Default number of concurrent flows.
 const FLOWS: u64 = 1_000;
@@ -24,7 +24,7 @@ const CLOSING: Duration = Duration::from_millis(1_300);
 
 /// Parameters of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct LbTrialShape {
     /// Frames per second, connections per second, or connections.
     pub(super) load: f64,
     pub(super) ramp: Duration,
@@ -36,10 +36,10 @@ pub(super) struct Shape {
     pub(super) rest: Duration,
 }
 
-impl Shape {
+impl LbTrialShape {
     pub(super) fn new(
         plan: &LbPlan,
-        item: &Item,
+        item: &LbSearch,
         load: f64,
         purpose: Purpose,
         open_rate: u64,
@@ -74,7 +74,7 @@ impl Shape {
                 }
             }
             _ => {
-                let flows = flows(plan, item) as f64;
+                let flows = concurrent_flows(plan, item) as f64;
                 // Opening uses at most half of the rate.
                 let ramp = times
                     .ramp
@@ -94,18 +94,18 @@ impl Shape {
     }
 
     /// Time from its first frame to its end.
-    pub(super) fn whole(&self) -> Duration {
+    pub(super) fn whole_duration(&self) -> Duration {
         self.ramp + self.full + self.drain
     }
 
     /// Maximum number of connections begun.
-    pub(super) fn connections(&self) -> u64 {
+    pub(super) fn max_connections(&self) -> u64 {
         (self.opening as f64 * self.full.as_secs_f64()).ceil() as u64
     }
 }
 
 /// Number of concurrent flows.
-pub(super) fn flows(plan: &LbPlan, item: &Item) -> u64 {
+pub(super) fn concurrent_flows(plan: &LbPlan, item: &LbSearch) -> u64 {
     if item.test.metric == LbMetric::Elephant {
         return 1;
     }
@@ -113,7 +113,7 @@ pub(super) fn flows(plan: &LbPlan, item: &Item) -> u64 {
     u64::try_from(plan.tuples()).unwrap_or(u64::MAX).min(asked)
 }
 
-fn port(name: &str, side: &LbSide) -> PortPlan {
+fn port_plan(name: &str, side: &LbSide) -> PortPlan {
     let mut addresses = side.addresses.clone();
     if !addresses.is_empty() {
         addresses.extend(&side.hosts);
@@ -128,8 +128,13 @@ fn port(name: &str, side: &LbSide) -> PortPlan {
 }
 
 /// Plan of a trial; `clients` are its source addresses.
-pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<AddressRange>) -> Plan {
-    let request = LoadMessage::Bytes(payload(plan, item));
+pub(super) fn trial_plan(
+    plan: &LbPlan,
+    item: &LbSearch,
+    shape: &LbTrialShape,
+    clients: Vec<AddressRange>,
+) -> Plan {
+    let request = LoadMessage::Bytes(payload_len(plan, item));
     let reading = match item.size {
         Some(_) => LoadReading::Segment,
         None => LoadReading::Bytes(1),
@@ -149,7 +154,7 @@ pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<Addre
         },
         reading,
         requests: 0,
-        tcp: tcp(shape),
+        tcp: tcp_limits(shape),
         shape: LoadShape {
             drain: Span(shape.drain),
             ..LoadShape::default()
@@ -173,7 +178,7 @@ pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<Addre
             LbMetric::Cc => LoadClose::Reset,
             _ => LoadClose::Fin,
         },
-        rate: rate(plan, item, shape),
+        rate: load_rate(plan, item, shape),
         shape: LoadShape {
             ramp: Span(shape.ramp),
             duration: Span(shape.full),
@@ -184,13 +189,16 @@ pub(super) fn plan(plan: &LbPlan, item: &Item, shape: &Shape, clients: Vec<Addre
     };
     Plan {
         kind: "bench lb".to_owned(),
-        ports: vec![port("client", &plan.client), port("server", &plan.server)],
+        ports: vec![
+            port_plan("client", &plan.client),
+            port_plan("server", &plan.server),
+        ],
         loads: vec![client, server],
         ..Plan::default()
     }
 }
 
-fn payload(plan: &LbPlan, item: &Item) -> u32 {
+fn payload_len(plan: &LbPlan, item: &LbSearch) -> u32 {
     let v6 = plan
         .device
         .service
@@ -202,7 +210,7 @@ fn payload(plan: &LbPlan, item: &Item) -> u32 {
         .map_or(1, |size| u32::from(size.saturating_sub(headers).max(1)))
 }
 
-fn rate(plan: &LbPlan, item: &Item, shape: &Shape) -> LoadRate {
+fn load_rate(plan: &LbPlan, item: &LbSearch, shape: &LbTrialShape) -> LoadRate {
     let load = shape.load as u64;
     match item.test.metric {
         LbMetric::Cps => LoadRate {
@@ -216,7 +224,7 @@ fn rate(plan: &LbPlan, item: &Item, shape: &Shape) -> LoadRate {
         },
         _ => LoadRate {
             cps: Some(shape.opening),
-            cc: Some(flows(plan, item)),
+            cc: Some(concurrent_flows(plan, item)),
             pps: Some(load),
             ..LoadRate::default()
         },
@@ -224,7 +232,7 @@ fn rate(plan: &LbPlan, item: &Item, shape: &Shape) -> LoadRate {
 }
 
 /// Time limits that let a connection fail within a trial.
-fn tcp(shape: &Shape) -> LoadTcp {
+fn tcp_limits(shape: &LbTrialShape) -> LoadTcp {
     let second = Span::from_secs(1);
     LoadTcp {
         retransmit: Span::from_millis(250),

@@ -7,8 +7,8 @@ use wb_model::bench::{
 };
 use wb_search::{LoadOutcome, Measurer, Purpose, SearchResult, Trial, TrialRequest};
 
-use super::{Item, Tuples, device, judge, limited_by, plans, purpose};
-use crate::{Bench, Cut};
+use super::{ClientAddresses, LbSearch, device, judge, lb_purpose, limited_by, plans};
+use crate::{Bench, CutReason};
 
 /// Time to open ports and find neighbours, for the first estimate of a trial's time.
 const SET_UP: Duration = Duration::from_millis(800);
@@ -22,7 +22,7 @@ const LATE_TRIALS: usize = 6;
 const LATE_TRIALS_AFTER: usize = 2;
 
 /// Reason for a search without a result.
-pub(super) enum Stop<E> {
+pub(super) enum SearchStop<E> {
     Interrupted,
     /// The tester was late repeatedly; the device remains unknown.
     Late(String),
@@ -34,8 +34,8 @@ pub(super) enum Stop<E> {
 pub(super) struct SearchRun<'a, B: Bench> {
     bench: &'a mut B,
     plan: &'a LbPlan,
-    item: &'a Item,
-    tuples: &'a mut Tuples,
+    item: &'a LbSearch,
+    tuples: &'a mut ClientAddresses,
     deadline: u64,
     open_rate: u64,
     /// Connections tracked by the device before the first trial, if reported.
@@ -49,15 +49,15 @@ impl<'a, B: Bench> SearchRun<'a, B> {
     pub(super) fn new(
         bench: &'a mut B,
         plan: &'a LbPlan,
-        item: &'a Item,
-        tuples: &'a mut Tuples,
+        item: &'a LbSearch,
+        tuples: &'a mut ClientAddresses,
         deadline: u64,
         found_cps: Option<f64>,
     ) -> Self {
         let told = item.test.open_rate.map(|c| c.0);
         let found = found_cps.map(|cps| (cps as u64).max(100));
         let entries = (item.test.metric == LbMetric::Cc)
-            .then(|| device::entries(plan, &bench.read()))
+            .then(|| device::tracked_connections(plan, &bench.read()))
             .flatten();
         Self {
             bench,
@@ -74,41 +74,44 @@ impl<'a, B: Bench> SearchRun<'a, B> {
 
     /// Handles a load at which the tester was late in every attempt. If the device passed a lower load, this is the
     /// tester's limit, and the search continues below it; otherwise the search ends without a result.
-    fn always_late(&mut self, judged: judge::Judged) -> Result<judge::Judged, Stop<B::Error>> {
+    fn handle_always_late(
+        &mut self,
+        judged: judge::LbJudged,
+    ) -> Result<judge::LbJudged, SearchStop<B::Error>> {
         self.always_late = true;
         let mut trials = self.trials.iter();
         match trials.any(|t| t.outcome == LbOutcome::Held) {
             true => Ok(judged),
-            false => Err(Stop::Late(judged.reason)),
+            false => Err(SearchStop::Late(judged.reason)),
         }
     }
 
-    fn shape(&self, load: f64, purpose: Purpose) -> plans::Shape {
-        plans::Shape::new(self.plan, self.item, load, purpose, self.open_rate)
+    fn trial_shape(&self, load: f64, purpose: Purpose) -> plans::LbTrialShape {
+        plans::LbTrialShape::new(self.plan, self.item, load, purpose, self.open_rate)
     }
 
-    fn estimate(&self, load: f64, purpose: Purpose) -> u64 {
-        let time = SET_UP + self.shape(load, purpose).whole();
+    fn estimate_time(&self, load: f64, purpose: Purpose) -> u64 {
+        let time = SET_UP + self.trial_shape(load, purpose).whole_duration();
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Returns true if a trial and the final confirmation fit into the remaining time. The first trial is always made.
     fn has_time(&mut self, load: f64) -> bool {
         let needed = self
-            .estimate(load, Purpose::Search)
-            .saturating_add(self.estimate(load, Purpose::Confirm));
+            .estimate_time(load, Purpose::Search)
+            .saturating_add(self.estimate_time(load, Purpose::Confirm));
         self.trials.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
     }
 
     /// Waits until the device has removed state that would disturb the next trial.
-    fn settle(&mut self) {
+    fn wait_for_device(&mut self) {
         let timeout = self.plan.device.state_timeout.0;
         if self.trials.is_empty() {
             return;
         }
         if self.item.test.metric == LbMetric::Cps {
             if self.tuples.is_narrow() {
-                self.bench.pause(timeout.min(Duration::from_secs(10)));
+                self.bench.wait_for(timeout.min(Duration::from_secs(10)));
             }
             return;
         }
@@ -116,7 +119,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             return;
         }
         let Some(before) = self.entries else {
-            self.bench.pause(timeout.min(Duration::from_secs(10)));
+            self.bench.wait_for(timeout.min(Duration::from_secs(10)));
             return;
         };
         let held = self.trials.last().map_or(0, |t| t.ours.held);
@@ -125,41 +128,48 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         let patience = (timeout * 3).clamp(Duration::from_secs(3), Duration::from_secs(20));
         let mut waited = Duration::ZERO;
         while waited < patience && !self.bench.is_stopped() {
-            let now = device::entries(self.plan, &self.bench.read()).unwrap_or(before);
+            let now = device::tracked_connections(self.plan, &self.bench.read()).unwrap_or(before);
             if now <= before + held / 50 {
                 break;
             }
-            self.bench.pause(look);
+            self.bench.wait_for(look);
             waited += look;
         }
     }
 
-    fn one_trial(&mut self, load: f64, why: Purpose) -> Result<judge::Judged, Stop<B::Error>> {
-        self.settle();
-        let shape = self.shape(load, why);
+    fn one_trial(
+        &mut self,
+        load: f64,
+        why: Purpose,
+    ) -> Result<judge::LbJudged, SearchStop<B::Error>> {
+        self.wait_for_device();
+        let shape = self.trial_shape(load, why);
         let now = self.bench.now_ns();
-        let ends = self.tuples.take(self.item.test.metric, &shape, now);
-        let plan = plans::plan(self.plan, self.item, &shape, ends);
+        let ends = self
+            .tuples
+            .next_addresses(self.item.test.metric, &shape, now);
+        let plan = plans::trial_plan(self.plan, self.item, &shape, ends);
         let live = BenchLive {
             trial: u32::try_from(self.trials.len()).unwrap_or(u32::MAX) + 1,
             load: Some(load),
-            unit: unit(self.item.test.metric).to_owned(),
-            ..self.item.live()
+            unit: metric_unit(self.item.test.metric).to_owned(),
+            ..self.item.live_at_start()
         };
-        self.bench.tell(live.clone());
-        let ran = self.bench.run(plan, None).map_err(Stop::Failed)?;
-        let ours = judge::ours(&ran.report);
-        let seen = device::seen(self.plan, &ours, self.item.test.metric, &ran.readings);
-        let mut judged = judge::judge(self.plan, self.item, &shape, &ran.report, &ours, &seen);
+        self.bench.report_progress(live.clone());
+        let ran = self.bench.run(plan, None).map_err(SearchStop::Failed)?;
+        let ours = judge::tester_counts(&ran.report);
+        let seen = device::device_counts(self.plan, &ours, self.item.test.metric, &ran.readings);
+        let mut judged =
+            judge::judge_trial(self.plan, self.item, &shape, &ran.report, &ours, &seen);
         if let Some(cut) = &ran.cut {
             judged.outcome = LbOutcome::Cut;
             judged.reason = match cut {
-                Cut::Signal => "ended early by a signal".to_owned(),
-                Cut::Fault(fault) => format!("ended early by a fault: {fault}"),
+                CutReason::Signal => "ended early by a signal".to_owned(),
+                CutReason::Fault(fault) => format!("ended early by a fault: {fault}"),
             };
         }
         let trial = LbTrial {
-            purpose: purpose(why),
+            purpose: lb_purpose(why),
             asked: load,
             offered: judged.offered,
             outcome: judged.outcome,
@@ -170,15 +180,15 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             lateness: ran.report.lateness.all,
             warnings: ran.report.warnings,
         };
-        self.bench.tell(BenchLive {
+        self.bench.report_progress(BenchLive {
             ended: Some(EndedTrial::Lb(Box::new(trial.clone()))),
             ..live
         });
         self.trials.push(trial);
         match ran.cut {
             None => Ok(judged),
-            Some(Cut::Signal) => Err(Stop::Interrupted),
-            Some(Cut::Fault(fault)) => Err(Stop::Broken(fault)),
+            Some(CutReason::Signal) => Err(SearchStop::Interrupted),
+            Some(CutReason::Fault(fault)) => Err(SearchStop::Broken(fault)),
         }
     }
 
@@ -215,8 +225,8 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             metric,
             transport: item.transport(),
             size: item.size,
-            flows: (!metric.is_of_connections()).then(|| plans::flows(self.plan, item)),
-            unit: unit(metric).to_owned(),
+            flows: (!metric.is_of_connections()).then(|| plans::concurrent_flows(self.plan, item)),
+            unit: metric_unit(metric).to_owned(),
             limit: load.map(per_load),
             limited_by: match late {
                 Some(_) => LbLimit::Tester,
@@ -238,7 +248,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
 }
 
 /// Unit of a metric.
-const fn unit(metric: LbMetric) -> &'static str {
+const fn metric_unit(metric: LbMetric) -> &'static str {
     match metric {
         LbMetric::OnewayPps | LbMetric::TwowayPps | LbMetric::Elephant => "pps",
         LbMetric::Bps => "bps",
@@ -256,14 +266,14 @@ fn in_unit(metric: LbMetric, size: Option<u16>, load: f64) -> f64 {
 }
 
 impl<B: Bench> Measurer for SearchRun<'_, B> {
-    type Error = Stop<B::Error>;
+    type Error = SearchStop<B::Error>;
 
     fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         let TrialRequest {
             load, purpose: why, ..
         } = *ask;
         if self.bench.is_stopped() {
-            return Err(Stop::Interrupted);
+            return Err(SearchStop::Interrupted);
         }
         if why == Purpose::Search && !self.has_time(load) {
             return Ok(None);
@@ -278,10 +288,12 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
         loop {
             let again = match judged.outcome {
                 LbOutcome::Late if trials >= most_late => {
-                    judged = self.always_late(judged)?;
+                    judged = self.handle_always_late(judged)?;
                     break;
                 }
-                LbOutcome::Cut if trials == LATE_TRIALS => return Err(Stop::Broken(judged.reason)),
+                LbOutcome::Cut if trials == LATE_TRIALS => {
+                    return Err(SearchStop::Broken(judged.reason));
+                }
                 LbOutcome::Late | LbOutcome::Cut => true,
                 // Once may be an accident of the tester, twice is its limit.
                 LbOutcome::Unoffered => trials == 1,
@@ -291,15 +303,15 @@ impl<B: Bench> Measurer for SearchRun<'_, B> {
                 break;
             }
             if self.bench.is_stopped() {
-                return Err(Stop::Interrupted);
+                return Err(SearchStop::Interrupted);
             }
             if !self.has_time(load) {
                 match judged.outcome {
                     LbOutcome::Late => {
-                        judged = self.always_late(judged)?;
+                        judged = self.handle_always_late(judged)?;
                         break;
                     }
-                    LbOutcome::Cut => return Err(Stop::Broken(judged.reason)),
+                    LbOutcome::Cut => return Err(SearchStop::Broken(judged.reason)),
                     _ => break,
                 }
             }

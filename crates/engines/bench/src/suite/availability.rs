@@ -23,12 +23,12 @@ const FLOWS: u32 = 8;
 
 /// Availability of some streams of one direction of a job. `None` if less than ten seconds are known, or if the job has
 /// too many flows to separate them.
-pub(super) fn availability(
+pub(super) fn stream_availability(
     timeline: &Timeline,
     job: &JobReport,
     streams: &Range<usize>,
 ) -> Option<f64> {
-    share(&seconds(timeline, job, streams)?)
+    available_share(&seconds(timeline, job, streams)?)
 }
 
 /// Length of each second, with a flag that is set if it is severely errored.
@@ -89,7 +89,7 @@ fn seconds(
     Some(all)
 }
 
-fn share(seconds: &[(f64, bool)]) -> Option<f64> {
+fn available_share(seconds: &[(f64, bool)]) -> Option<f64> {
     let whole: f64 = seconds.iter().map(|(length, _)| length).sum();
     if whole < TEN {
         return None;
@@ -116,7 +116,7 @@ mod tests {
         let seconds = rows
             .iter()
             .flat_map(|(n, severe)| (0..*n).map(|_| (1.0, *severe)));
-        share(&seconds.collect::<Vec<_>>())
+        available_share(&seconds.collect::<Vec<_>>())
     }
 
     #[test]
@@ -185,8 +185,9 @@ mod tests {
 
     #[test]
     fn seconds_of_a_timeline() {
-        let told =
-            |ms, came: &[u64]| availability(&timeline(ms, "job a", came), &job(&[9]), &(0..1));
+        let told = |ms, came: &[u64]| {
+            stream_availability(&timeline(ms, "job a", came), &job(&[9]), &(0..1))
+        };
         let mut came = [100; 40];
         assert_eq!(told(1000, &came), Some(1.0));
         came[10..20].fill(49);
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(told(100, &tenths), Some(1.0));
         assert_eq!(told(1000, &[100; 5]), None);
         assert_eq!(
-            availability(&Timeline::default(), &job(&[1]), &(0..1)),
+            stream_availability(&Timeline::default(), &job(&[1]), &(0..1)),
             None
         );
     }
@@ -211,10 +212,10 @@ mod tests {
         came[10..20].fill(24);
         let timeline = timeline(1000, "flow 2", &came);
         let both = job(&[2, 1]);
-        assert_eq!(availability(&timeline, &both, &(1..2)), Some(0.75));
+        assert_eq!(stream_availability(&timeline, &both, &(1..2)), Some(0.75));
         // The other stream received no frames.
-        assert_eq!(availability(&timeline, &both, &(0..1)), Some(0.0));
+        assert_eq!(stream_availability(&timeline, &both, &(0..1)), Some(0.0));
         // More flows than a timeline has.
-        assert_eq!(availability(&timeline, &job(&[8, 1]), &(0..1)), None);
+        assert_eq!(stream_availability(&timeline, &job(&[8, 1]), &(0..1)), None);
     }
 }

@@ -3,7 +3,7 @@
 use wb_model::bench::{BurstResult, SuiteResult, TrialPurpose};
 use wb_search::{Integers, LimitCause, integers};
 
-use super::{Known, Stop, shape::Amount, tester::Tester};
+use super::{SizeFacts, SuiteStop, shape::TrialAmount, tester::Tester};
 use crate::Bench;
 
 /// Frames of a first burst, which shows the tester's rate within bursts.
@@ -11,11 +11,11 @@ const FIRST: u64 = 10_000;
 /// The next search extends up to this multiple of the longest burst so far.
 const WIDER: u64 = 4;
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_bursts<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     if known.tester_limit {
         result.not_measured = Some(
             "the tester was the limit of the throughput, so the device may carry all that it can offer"
@@ -29,12 +29,12 @@ pub(super) fn measure<B: Bench>(
     };
     let test = &tester.suite.b2b;
     tester.goal = 1.0;
-    let shape = tester.shape(
-        Amount::Burst(FIRST),
+    let shape = tester.trial_shape(
+        TrialAmount::Burst(FIRST),
         Default::default(),
         TrialPurpose::WarmUp,
     );
-    let rate = tester.trial(&shape, None)?.trial.offered;
+    let rate = tester.run_trial(&shape, None)?.trial.offered;
     tester.goal = 0.0;
     // A smaller difference is within the rounding of a burst to nanoseconds.
     if rate <= throughput * 1.000_1 {
@@ -76,7 +76,7 @@ pub(super) fn measure<B: Bench>(
             high = length.saturating_mul(WIDER).clamp(2, longest);
         }
         if !lengths.is_empty() {
-            let bursts = summary(&lengths, longest, test.resolution, rate, throughput);
+            let bursts = burst_summary(&lengths, longest, test.resolution, rate, throughput);
             let spread = (bursts.max - bursts.min) as f64 / bursts.average.max(1.0);
             result.spread = (lengths.len() > 1).then_some(spread);
             result.bursts = Some(bursts);
@@ -94,7 +94,7 @@ pub(super) fn measure<B: Bench>(
 }
 
 /// Statistics of the searches, and the times of RFC 9004 section 6.4.
-fn summary(
+fn burst_summary(
     lengths: &[u64],
     longest: u64,
     resolution: u64,
@@ -133,7 +133,7 @@ mod tests {
     /// Specification vector 16.5.
     #[test]
     fn buffer_times() {
-        let found = summary(&[3048], 65_536, 1, 1e10 / 672.0, 1e7);
+        let found = burst_summary(&[3048], 65_536, 1, 1e10 / 672.0, 1e7);
         assert!((found.implied_s * 1e6 - 204.8256).abs() < 1e-4, "{found:?}");
         let corrected = found.corrected_s.unwrap();
         assert!((corrected * 1e6 - 67.1828).abs() < 1e-4, "{found:?}");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn statistics() {
-        let found = summary(&[10, 14], 100, 1, 1000.0, 500.0);
+        let found = burst_summary(&[10, 14], 100, 1, 1000.0, 500.0);
         assert_eq!(
             (found.average, found.min, found.max, found.stddev),
             (12.0, 10, 14, 2.0)

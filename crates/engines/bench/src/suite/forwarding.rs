@@ -9,14 +9,14 @@ use wb_model::{
 };
 use wb_search::{Curve, ForwardingCurve, LoadOutcome, Point, Trial, forwarding_curve};
 
-use super::{Known, Stop, judge, tester::Tester};
+use super::{SizeFacts, SuiteStop, judge, tester::Tester};
 use crate::Bench;
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_forwarding<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
         result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
         return Ok(());
@@ -34,7 +34,7 @@ pub(super) fn measure<B: Bench>(
     let found = forwarding_curve(tester, &curve);
     // The loads completed before an interruption are reported.
     let rows = last_of_each_load(&tester.log);
-    fill(result, known, &rows);
+    fill_result(result, known, &rows);
     let found = found?;
     result.confirmed = found.is_finished && result.limit.is_some();
     if !found.is_finished {
@@ -65,14 +65,16 @@ const fn is_known(trial: &SuiteTrial) -> bool {
     trial.outcome.is_valid() || matches!(trial.outcome, TrialOutcome::NotOffered)
 }
 
-fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
+fn fill_result(result: &mut SuiteResult, known: &SizeFacts, rows: &[&SuiteTrial]) {
     for trial in rows.iter().filter(|t| is_known(t) && t.nic_drops > 0) {
         result.notes.push(format!(
             "at {:.0} fps the tester's own ports dropped {} frames: the device forwarded more than is told",
             trial.offered, trial.nic_drops
         ));
     }
-    let shares = rows.iter().filter_map(|trial| judge::share_of_ours(trial));
+    let shares = rows
+        .iter()
+        .filter_map(|trial| judge::tester_loss_note(trial));
     result.notes.extend(shares);
     let points = rows.iter().map(|trial| Point {
         load: trial.offered,
@@ -105,7 +107,7 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
         rate_l2_bps: bits(0.0),
         frmol_fps: most.map(|trial| trial.forwarded),
         max_offered_fps: most.map(|trial| trial.offered),
-        rows: rows.iter().map(|trial| row(trial, known)).collect(),
+        rows: rows.iter().map(|trial| mfr_row(trial, known)).collect(),
     });
     result.limit = (rate > 0.0).then_some(rate);
     let gave_way = rows.iter().any(|t| is_known(t) && t.lost_by_device() > 0);
@@ -119,7 +121,7 @@ fn fill(result: &mut SuiteResult, known: &Known, rows: &[&SuiteTrial]) {
     result.tester_limit = result.limited_by == Some(LbLimit::Tester);
 }
 
-fn row(trial: &SuiteTrial, known: &Known) -> MfrRow {
+fn mfr_row(trial: &SuiteTrial, known: &SizeFacts) -> MfrRow {
     MfrRow {
         // Plans state loads in millionths of a frame per second.
         load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,

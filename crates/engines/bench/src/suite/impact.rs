@@ -5,14 +5,14 @@
 
 use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
 
-use super::{Known, Stop, judge, shape::Amount, tester::Tester};
+use super::{SizeFacts, SuiteStop, judge, shape::TrialAmount, tester::Tester};
 use crate::Bench;
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_impact<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
         result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
         return Ok(());
@@ -23,12 +23,12 @@ pub(super) fn measure<B: Bench>(
     tester.goal = 0.0;
     for share in &suite.impact.loads {
         let load = known.maximum * share.0;
-        let shape = tester.shape(
-            Amount::Load(load),
+        let shape = tester.trial_shape(
+            TrialAmount::Load(load),
             suite.times.trial.0,
             TrialPurpose::Measure,
         );
-        let trial = tester.trial(&shape, None)?.trial;
+        let trial = tester.run_trial(&shape, None)?.trial;
         let is_valid = trial.outcome.is_valid();
         if is_valid && trial.nic_drops > 0 {
             result.notes.push(format!(
@@ -36,7 +36,7 @@ pub(super) fn measure<B: Bench>(
                 trial.offered, trial.nic_drops
             ));
         }
-        result.notes.extend(judge::share_of_ours(&trial));
+        result.notes.extend(judge::tester_loss_note(&trial));
         result.impact.push(ImpactRow {
             load_pct: share.0 * 100.0,
             offered_fps: trial.offered,

@@ -12,11 +12,11 @@ use wb_model::{
 };
 
 use super::{
-    availability::availability,
+    availability::stream_availability,
     modifiers::{bursts, management, put_by_us, routing},
-    shape::{Amount, Shape, Target, directions, directions_before},
+    shape::{TargetJob, TrialAmount, TrialShape, direction_count, directions_before},
 };
-use crate::{Cut, Ran};
+use crate::{CutReason, PlanRun};
 
 /// Tolerated unsent part of a load: the frames of this time, and one batch (trial specification, after FD.io's
 /// practice).
@@ -33,7 +33,7 @@ const SEEN: f64 = 0.001;
 
 /// Load of some streams of a trial's jobs, evaluated separately.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct StreamPart {
     pub(super) name: String,
     /// Index of their job, and the range of its streams.
     pub(super) job: usize,
@@ -46,7 +46,7 @@ pub(super) struct Part {
 
 /// A trial with values that the searches need in addition to the line of the log.
 #[derive(Clone, Debug)]
-pub(super) struct Judged {
+pub(super) struct JudgedTrial {
     pub(super) trial: SuiteTrial,
     /// Forwarded rate per second. With two directions that of the slower one, because the load applies to both.
     pub(super) through: f64,
@@ -65,17 +65,17 @@ pub(super) struct Judged {
     /// Share of the time in which frames arrived, if known.
     pub(super) availability: Option<f64>,
     /// Each of several jobs, evaluated separately.
-    pub(super) parts: Vec<Judged>,
+    pub(super) parts: Vec<JudgedTrial>,
     /// The trigger failed.
     pub(super) misfired: bool,
 }
 
 /// Sums over the jobs of a frame load.
-struct Frames<'a> {
+struct FrameSums<'a> {
     jobs: Vec<&'a JobReport>,
 }
 
-impl<'a> Frames<'a> {
+impl<'a> FrameSums<'a> {
     fn sum(&self, of: fn(&JobReport) -> Option<u64>) -> u64 {
         self.jobs.iter().filter_map(|job| of(job)).sum()
     }
@@ -92,7 +92,7 @@ fn jobs_of(report: &Report, n: usize) -> Vec<&JobReport> {
         .jobs
         .iter()
         .skip(first)
-        .take(directions(job))
+        .take(direction_count(job))
         .collect()
 }
 
@@ -102,45 +102,51 @@ fn load_job(report: &Report, n: usize) -> Option<&LoadJobReport> {
     load.jobs.iter().find(|job| job.name == *name)
 }
 
-fn steady(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
+fn steady_phase(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
     job.phases.iter().find(|p| p.phase == "steady")
 }
 
 /// The line of the log; the caller sets its number and its size.
-pub(super) fn judge(
-    ran: &Ran,
+pub(super) fn judge_trial(
+    ran: &PlanRun,
     of: Quantity,
-    target: Target,
-    shape: &Shape,
+    target: TargetJob,
+    shape: &TrialShape,
     goal: f64,
-    parts: &[Part],
-) -> Judged {
+    parts: &[StreamPart],
+) -> JudgedTrial {
     let report = &ran.report;
     let is_cut = ran.cut.is_some();
     let judged = match target {
-        Target::Traffic(n) => {
-            let mut judged = frames(report, jobs_of(report, n), shape, goal, is_cut);
-            judged.trial.families = families(report, n, judged.trial.duration_s);
+        TargetJob::Traffic(n) => {
+            let mut judged = judge_frames(report, jobs_of(report, n), shape, goal, is_cut);
+            judged.trial.families = family_frames(report, n, judged.trial.duration_s);
             judged
         }
-        Target::Services(jobs) => return together(ran, jobs, shape, parts),
-        Target::Load(n) => connections(report, of, n, shape, goal),
-        Target::Http(n) => requests(report, n, shape, goal),
+        TargetJob::Services(jobs) => return judge_parts(ran, jobs, shape, parts),
+        TargetJob::Load(n) => judge_connections(report, of, n, shape, goal),
+        TargetJob::Http(n) => judge_requests(report, n, shape, goal),
     };
     with_the_run(ran, target, shape, goal, judged)
 }
 
 /// Adds properties of the whole run: lateness, links, other jobs, an early end.
-fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged: Judged) -> Judged {
+fn with_the_run(
+    ran: &PlanRun,
+    target: TargetJob,
+    shape: &TrialShape,
+    goal: f64,
+    mut judged: JudgedTrial,
+) -> JudgedTrial {
     let report = &ran.report;
     let trial = &mut judged.trial;
     trial.lateness = report.lateness.all;
     trial.warnings.clone_from(&report.warnings);
-    trial.rose = rose(ran);
+    trial.rose = counter_increases(ran);
     trial.management = management::read(report);
     trial.routing_updates = routing::read(report);
-    beside(report, target, trial, goal);
-    late(report, target, shape, goal, trial);
+    judge_other_jobs(report, target, trial, goal);
+    void_if_late(report, target, shape, goal, trial);
     judged.link_down = link_down(report);
     let wires = report.ports.iter().filter(|p| !p.speed_nominal);
     judged.line_bps = wires.filter_map(|p| p.speed_bps).min();
@@ -154,11 +160,11 @@ fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged:
             (TrialOutcome::Cut, format!("the link of {port} went down"));
     }
     match &ran.cut {
-        Some(Cut::Signal) => {
+        Some(CutReason::Signal) => {
             (trial.outcome, trial.reason) =
                 (TrialOutcome::Cut, "ended early by a signal".to_owned());
         }
-        Some(Cut::Fault(fault)) => {
+        Some(CutReason::Fault(fault)) => {
             (trial.outcome, trial.reason) = (
                 TrialOutcome::Cut,
                 format!("ended early by a fault: {fault}"),
@@ -170,36 +176,41 @@ fn with_the_run(ran: &Ran, target: Target, shape: &Shape, goal: f64, mut judged:
 }
 
 /// Evaluates several sets of streams separately, and their sum, which is void if one of them is.
-fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
+fn judge_parts(
+    ran: &PlanRun,
+    jobs: usize,
+    shape: &TrialShape,
+    parts: &[StreamPart],
+) -> JudgedTrial {
     let report = &ran.report;
     let is_cut = ran.cut.is_some();
     let each = parts.iter().map(|part| {
-        let amount = Amount::Load(part.load);
-        let shape = Shape { amount, ..*shape };
+        let amount = TrialAmount::Load(part.load);
+        let shape = TrialShape { amount, ..*shape };
         let whole = jobs_of(report, part.job);
         let own: Vec<JobReport> = whole
             .iter()
             .map(|way| streams_of(report, way, part))
             .collect();
         let own = own.iter().collect();
-        let mut one = frames(report, own, &shape, part.goal, is_cut);
+        let mut one = judge_frames(report, own, &shape, part.goal, is_cut);
         let each = whole
             .iter()
-            .map(|way| availability(&report.timeline, way, &part.streams));
+            .map(|way| stream_availability(&report.timeline, way, &part.streams));
         let each: Option<Vec<f64>> = each.collect();
         one.availability = each.and_then(|each| each.into_iter().reduce(f64::min));
-        with_the_run(ran, Target::Services(jobs), &shape, part.goal, one)
+        with_the_run(ran, TargetJob::Services(jobs), &shape, part.goal, one)
     });
-    let each: Vec<Judged> = each.collect();
+    let each: Vec<JudgedTrial> = each.collect();
     let all = (0..jobs).flat_map(|n| jobs_of(report, n)).collect();
-    let mut sum = frames(report, all, shape, 1.0, is_cut);
+    let mut sum = judge_frames(report, all, shape, 1.0, is_cut);
     let add = |of: fn(&SuiteTrial) -> f64| each.iter().map(|one| of(&one.trial)).sum();
     let trial = &mut sum.trial;
     trial.intended = parts.iter().map(|part| part.load).sum();
     trial.offered = add(|trial| trial.offered);
     trial.forwarded = add(|trial| trial.forwarded);
-    let void = |one: &&Judged| !one.trial.outcome.is_valid();
-    let failed = |one: &&Judged| one.trial.outcome == TrialOutcome::Fail;
+    let void = |one: &&JudgedTrial| !one.trial.outcome.is_valid();
+    let failed = |one: &&JudgedTrial| one.trial.outcome == TrialOutcome::Fail;
     let worst = each.iter().find(void).or(each.iter().find(failed));
     trial.outcome = worst.map_or(TrialOutcome::Pass, |one| one.trial.outcome);
     let said = parts.iter().zip(&each);
@@ -223,7 +234,7 @@ fn together(ran: &Ran, jobs: usize, shape: &Shape, parts: &[Part]) -> Judged {
 }
 
 /// The report of a job restricted to some of its streams. Delays are those of their flows, without percentiles.
-fn streams_of(report: &Report, way: &JobReport, part: &Part) -> JobReport {
+fn streams_of(report: &Report, way: &JobReport, part: &StreamPart) -> JobReport {
     let own = way.streams.get(part.streams.clone()).unwrap_or_default();
     let totals = own
         .iter()
@@ -264,11 +275,11 @@ fn streams_of(report: &Report, way: &JobReport, part: &Part) -> JobReport {
     }
 }
 
-fn blank(shape: &Shape) -> SuiteTrial {
+fn empty_trial(shape: &TrialShape) -> SuiteTrial {
     let intended = match shape.amount {
-        Amount::Load(load) => load,
-        Amount::Most => 0.0,
-        Amount::Burst(frames) => frames as f64,
+        TrialAmount::Load(load) => load,
+        TrialAmount::Most => 0.0,
+        TrialAmount::Burst(frames) => frames as f64,
     };
     SuiteTrial {
         trial: 0,
@@ -305,8 +316,8 @@ fn blank(shape: &Shape) -> SuiteTrial {
     }
 }
 
-fn plain(trial: SuiteTrial) -> Judged {
-    Judged {
+fn judged_without_extras(trial: SuiteTrial) -> JudgedTrial {
+    JudgedTrial {
         through: trial.forwarded,
         trial,
         last_skipped: None,
@@ -321,15 +332,15 @@ fn plain(trial: SuiteTrial) -> Judged {
     }
 }
 
-fn frames(
+fn judge_frames(
     report: &Report,
     jobs: Vec<&JobReport>,
-    shape: &Shape,
+    shape: &TrialShape,
     goal: f64,
     is_cut: bool,
-) -> Judged {
-    let frames = Frames { jobs };
-    let mut trial = blank(shape);
+) -> JudgedTrial {
+    let frames = FrameSums { jobs };
+    let mut trial = empty_trial(shape);
     trial.tx = frames.sum(|j| j.totals.offered_frames);
     trial.rx = frames.sum(|j| j.totals.received_frames);
     trial.lost = frames.sum(|j| j.totals.lost_frames);
@@ -346,7 +357,7 @@ fn frames(
     // time.
     let is_longer = took_s > longest_s(shape);
     let seconds = match shape.amount {
-        Amount::Load(_) if !is_cut && !is_longer => trial.duration_s,
+        TrialAmount::Load(_) if !is_cut && !is_longer => trial.duration_s,
         _ => took_s,
     };
     if seconds > 0.0 {
@@ -354,10 +365,10 @@ fn frames(
         let unique = trial.rx.saturating_sub(trial.dup) as f64;
         trial.forwarded = unique / seconds / ways;
     }
-    if shape.amount == Amount::Most {
+    if shape.amount == TrialAmount::Most {
         trial.intended = trial.offered;
     }
-    if let Amount::Load(load) = shape.amount
+    if let TrialAmount::Load(load) = shape.amount
         && trial.unsent == 0
         && trial.tx > 0
         && !is_cut
@@ -395,23 +406,23 @@ fn frames(
     });
     let least = unique.min().filter(|_| seconds > 0.0);
     let least = least.map_or(0.0, |frames| frames as f64 / seconds);
-    Judged {
+    JudgedTrial {
         last_skipped: frames.jobs.iter().filter_map(|j| last_skipped(j)).max(),
         most_lost: lost.max().unwrap_or(0),
         silent_end_s: silent.fold(0.0, f64::max),
         stamps: stamps.map_or_else(String::new, |p| p.timestamp_source.clone()),
         through: least.min(trial.forwarded),
-        ..plain(trial)
+        ..judged_without_extras(trial)
     }
 }
 
 /// If sending takes longer than this, less than the intended load was offered.
-fn longest_s(shape: &Shape) -> f64 {
+fn longest_s(shape: &TrialShape) -> f64 {
     shape.duration.as_secs_f64() * LONGER + 1e-3
 }
 
 /// Results of each IP version, if a job has both.
-fn families(report: &Report, n: usize, seconds: f64) -> Vec<FamilyFrames> {
+fn family_frames(report: &Report, n: usize, seconds: f64) -> Vec<FamilyFrames> {
     let Some(job) = report.plan.traffic.get(n) else {
         return Vec::new();
     };
@@ -456,7 +467,7 @@ fn last_skipped(job: &JobReport) -> Option<u64> {
     Some((job.last_skipped? + 1) * flows.max(1) - 1)
 }
 
-fn silent_end_s(job: &JobReport, shape: &Shape) -> f64 {
+fn silent_end_s(job: &JobReport, shape: &TrialShape) -> f64 {
     let came = match (job.totals.received_frames, job.rates.rx_time_ns) {
         (Some(0), _) => 0,
         (_, Some(ns)) => ns,
@@ -467,7 +478,7 @@ fn silent_end_s(job: &JobReport, shape: &Shape) -> f64 {
 
 fn outcome_of_frames(
     trial: &SuiteTrial,
-    shape: &Shape,
+    shape: &TrialShape,
     took_s: f64,
     goal: f64,
 ) -> (TrialOutcome, String) {
@@ -507,7 +518,7 @@ fn outcome_of_frames(
     if lost as f64 > borne {
         return (TrialOutcome::NotRead, not_read());
     }
-    if let Amount::Load(load) = shape.amount {
+    if let TrialAmount::Load(load) = shape.amount {
         let spare = load * UNSENT_SECONDS + BATCH;
         if trial.unsent as f64 > spare {
             return (TrialOutcome::NotOffered, not_sent());
@@ -525,13 +536,19 @@ fn outcome_of_frames(
     (TrialOutcome::Pass, reason)
 }
 
-fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64) -> Judged {
-    let mut trial = blank(shape);
+fn judge_connections(
+    report: &Report,
+    of: Quantity,
+    n: usize,
+    shape: &TrialShape,
+    goal: f64,
+) -> JudgedTrial {
+    let mut trial = empty_trial(shape);
     let Some(job) = load_job(report, n) else {
         (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was begun".to_owned());
-        return plain(trial);
+        return judged_without_extras(trial);
     };
-    let full = steady(job);
+    let full = steady_phase(job);
     let seconds = full.map_or(0.0, |p| p.to_ns.saturating_sub(p.from_ns) as f64 / 1e9);
     let totals = &job.totals;
     trial.duration_s = seconds;
@@ -577,10 +594,10 @@ fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64
         Quantity::Rps => "requests were not answered",
         _ => "connections failed",
     };
-    settle(&mut trial, what, goal);
+    set_outcome(&mut trial, what, goal);
     if of == Quantity::Rps {
         let made = totals.established_connections > 0;
-        want(
+        count_waited(
             &mut trial,
             report,
             JobKind::Load,
@@ -589,15 +606,15 @@ fn connections(report: &Report, of: Quantity, n: usize, shape: &Shape, goal: f64
             goal,
         );
     }
-    plain(trial)
+    judged_without_extras(trial)
 }
 
-fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
-    let mut trial = blank(shape);
+fn judge_requests(report: &Report, n: usize, shape: &TrialShape, goal: f64) -> JudgedTrial {
+    let mut trial = empty_trial(shape);
     let jobs = report.http.as_ref().map(|http| http.jobs.as_slice());
     let Some(job) = jobs.and_then(|jobs| jobs.get(n)) else {
         (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was asked".to_owned());
-        return plain(trial);
+        return judged_without_extras(trial);
     };
     let totals = &job.totals;
     trial.duration_s = job.duration_ns as f64 / 1e9;
@@ -615,14 +632,21 @@ fn requests(report: &Report, n: usize, shape: &Shape, goal: f64) -> Judged {
         0 => 0.0,
         tx => trial.lost as f64 / tx as f64,
     };
-    settle(&mut trial, "requests were not answered", goal);
+    set_outcome(&mut trial, "requests were not answered", goal);
     let made = totals.established_connections > 0;
-    want(&mut trial, report, JobKind::Http, totals.unsent, made, goal);
-    plain(trial)
+    count_waited(&mut trial, report, JobKind::Http, totals.unsent, made, goal);
+    judged_without_extras(trial)
 }
 
 /// Requests that were due and found no free connection count as unanswered, unless the tester caused it.
-fn want(trial: &mut SuiteTrial, report: &Report, of: JobKind, waited: u64, made: bool, goal: f64) {
+fn count_waited(
+    trial: &mut SuiteTrial,
+    report: &Report,
+    of: JobKind,
+    waited: u64,
+    made: bool,
+    goal: f64,
+) {
     let due = trial.tx + waited;
     if waited == 0 || due == 0 || report.limited_by.is_tester_of(of) {
         return;
@@ -642,7 +666,7 @@ fn want(trial: &mut SuiteTrial, report: &Report, of: JobKind, waited: u64, made:
 }
 
 /// Sets the outcome of a load of connections or requests.
-fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
+fn set_outcome(trial: &mut SuiteTrial, what: &str, goal: f64) {
     let (lost, tx) = (trial.lost, trial.tx);
     (trial.outcome, trial.reason) = match () {
         () if tx == 0 => (TrialOutcome::NotOffered, "nothing was begun".to_owned()),
@@ -662,9 +686,9 @@ fn settle(trial: &mut SuiteTrial, what: &str, goal: f64) {
 }
 
 /// Evaluates the jobs alongside it: if the device does not carry their stated load, it does not pass.
-fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
+fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, goal: f64) {
     let loads = report.plan.loads.iter().enumerate();
-    let clients = loads.filter(|(n, l)| l.end == LoadEnd::Client && target != Target::Load(*n));
+    let clients = loads.filter(|(n, l)| l.end == LoadEnd::Client && target != TargetJob::Load(*n));
     let clients = clients.filter(|(_, load)| !put_by_us(load));
     for (n, plan) in clients {
         let Some(job) = load_job(report, n) else {
@@ -722,9 +746,15 @@ fn beside(report: &Report, target: Target, trial: &mut SuiteTrial, goal: f64) {
 }
 
 /// Makes a trial void if the tester's own lateness may have caused its outcome.
-fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut SuiteTrial) {
+fn void_if_late(
+    report: &Report,
+    target: TargetJob,
+    shape: &TrialShape,
+    goal: f64,
+    trial: &mut SuiteTrial,
+) {
     let lateness = &report.lateness.all;
-    let is_of_frames = matches!(target, Target::Traffic(_) | Target::Services(_));
+    let is_of_frames = matches!(target, TargetJob::Traffic(_) | TargetJob::Services(_));
     let borne = goal * trial.tx as f64;
     let charge = match trial.outcome {
         // Bursts delayed by a stall merge, and no gap remains between them.
@@ -754,7 +784,9 @@ fn late(report: &Report, target: Target, shape: &Shape, goal: f64, trial: &mut S
             offered: trial.tx,
         },
         // A burst with a pause is not a burst.
-        TrialOutcome::Pass if matches!(shape.amount, Amount::Burst(_)) && lateness.stalls > 0 => {
+        TrialOutcome::Pass
+            if matches!(shape.amount, TrialAmount::Burst(_)) && lateness.stalls > 0 =>
+        {
             trial.outcome = TrialOutcome::Late;
             trial.reason = format!("the tester was late ({}) in the burst", lateness.account());
             return;
@@ -787,7 +819,7 @@ fn may_be_ours(trial: &SuiteTrial) -> u64 {
 
 /// Makes a trial void if the tester may have caused too many of the missing frames. Used if the loss itself is the
 /// result and is not compared with a goal.
-pub(super) fn spoilt(trial: &mut SuiteTrial) {
+pub(super) fn void_if_tester_late(trial: &mut SuiteTrial) {
     let ours = may_be_ours(trial);
     if trial.outcome.is_valid() && ours as f64 > MISSED * (trial.tx + trial.unsent) as f64 {
         trial.outcome = TrialOutcome::Late;
@@ -800,7 +832,7 @@ pub(super) fn spoilt(trial: &mut SuiteTrial) {
 }
 
 /// Note about a visible part of the loss that may be due to the tester.
-pub(super) fn share_of_ours(trial: &SuiteTrial) -> Option<String> {
+pub(super) fn tester_loss_note(trial: &SuiteTrial) -> Option<String> {
     let ours = may_be_ours(trial);
     (trial.outcome.is_valid() && ours as f64 > SEEN * trial.tx as f64).then(|| {
         format!(
@@ -824,7 +856,7 @@ fn link_down(report: &Report) -> Option<String> {
 }
 
 /// Counter increases: those of the device, and those of the tester's ports that indicate problems.
-fn rose(ran: &Ran) -> BTreeMap<String, u64> {
+fn counter_increases(ran: &PlanRun) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     if let (Some(first), Some(last)) = (ran.readings.first(), ran.readings.last()) {
         for (name, after) in &last.counters {

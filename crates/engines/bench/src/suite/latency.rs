@@ -6,18 +6,18 @@
 
 use wb_model::bench::{LatencyRow, SuiteResult, SuiteTrial, TrialPurpose};
 
-use super::{Known, Stop, shape::Amount, tester::Tester};
+use super::{SizeFacts, SuiteStop, shape::TrialAmount, tester::Tester};
 use crate::Bench;
 
 /// Definition of the measured delay: for a store-and-forward device, with timestamps taken when a frame is submitted
 /// and when it has arrived.
 const DEFINITION: &str = "from the sender's stamp to the receiver's, the whole frame";
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_latency<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let Some(throughput) = known.throughput else {
         result.not_measured = Some("no throughput was found at this size".to_owned());
         return Ok(());
@@ -32,11 +32,12 @@ pub(super) fn measure<B: Bench>(
         let mut streams = Vec::new();
         let mut stopped = None;
         for _ in 0..test.repetitions {
-            let mut shape = tester.shape(Amount::Load(load), measured, TrialPurpose::Measure);
+            let mut shape =
+                tester.trial_shape(TrialAmount::Load(load), measured, TrialPurpose::Measure);
             if !test.after.0.is_zero() {
                 shape.before = Some((load, test.after.0));
             }
-            match tester.trial(&shape, None) {
+            match tester.run_trial(&shape, None) {
                 Ok(judged) if judged.trial.outcome.is_valid() => streams.push(judged.trial),
                 Ok(judged) => {
                     let reason = judged.trial.reason;
@@ -59,7 +60,7 @@ pub(super) fn measure<B: Bench>(
             ));
         }
         if !streams.is_empty() {
-            let row = row(share.0, &streams, &tester.stamps);
+            let row = latency_row(share.0, &streams, &tester.stamps);
             result.latency.push(row);
         }
         if let Some(stop) = stopped {
@@ -86,7 +87,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// (largest − smallest) ÷ mean, of two streams or more.
-fn spread(streams: &[SuiteTrial], value: fn(&SuiteTrial) -> Option<i64>) -> Option<f64> {
+fn stream_spread(streams: &[SuiteTrial], value: fn(&SuiteTrial) -> Option<i64>) -> Option<f64> {
     let values: Vec<f64> = streams
         .iter()
         .filter_map(value)
@@ -97,7 +98,7 @@ fn spread(streams: &[SuiteTrial], value: fn(&SuiteTrial) -> Option<i64>) -> Opti
     (values.len() > 1 && mean > 0.0).then(|| (of(f64::max) - of(f64::min)) / mean)
 }
 
-fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
+fn latency_row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
     let of = |value: fn(&SuiteTrial) -> Option<i64>| {
         median(
             streams
@@ -123,8 +124,8 @@ fn row(share: f64, streams: &[SuiteTrial], stamps: &str) -> LatencyRow {
         typical_ns: typical,
         worst_ns: of(|t| t.latency_ns.p999),
         latency_ns: shown.map(|t| t.latency_ns).unwrap_or_default(),
-        p50_spread: spread(streams, |t| t.latency_ns.p50),
-        p99_spread: spread(streams, |t| t.latency_ns.p99),
+        p50_spread: stream_spread(streams, |t| t.latency_ns.p50),
+        p99_spread: stream_spread(streams, |t| t.latency_ns.p99),
         pdv_ns: of(|t| t.pdv_ns.p999),
         ipdv_ns: shown.map(|t| t.ipdv_ns).unwrap_or_default(),
         lost: streams.iter().map(|t| t.lost).sum(),

@@ -4,14 +4,14 @@
 use wb_model::bench::{LossRow, SuiteResult, TrialPurpose};
 use wb_search::{LossCurve, loss_curve};
 
-use super::{Known, Stop, judge, tester::Tester};
+use super::{SizeFacts, SuiteStop, judge, tester::Tester};
 use crate::Bench;
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_loss<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
         result.not_measured = Some(
             "a curve begins at the largest load, which is not known here: give a maximum"
@@ -39,7 +39,7 @@ pub(super) fn measure<B: Bench>(
                 trial.nic_drops
             ));
         }
-        result.notes.extend(judge::share_of_ours(trial));
+        result.notes.extend(judge::tester_loss_note(trial));
         let row = LossRow {
             // Plans state loads in millionths of a frame per second.
             load_pct: (100.0 * trial.intended / known.maximum * 1e6).round() / 1e6,

@@ -5,17 +5,17 @@
 
 use wb_model::bench::{RecoveryResult, SuiteResult, TrialPurpose};
 
-use super::{Known, Stop, latency::median, shape::Amount, tester::Tester};
+use super::{SizeFacts, SuiteStop, latency::median, shape::TrialAmount, tester::Tester};
 use crate::Bench;
 
 /// The overload, as a share of the throughput (RFC 2544 section 26.5).
 const OVERLOAD: f64 = 1.1;
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_recovery<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let Some(throughput) = known.throughput else {
         result.not_measured = Some("no throughput was found at this size".to_owned());
         return Ok(());
@@ -53,9 +53,10 @@ pub(super) fn measure<B: Bench>(
     // Loss due to a late tester is not caused by the overload.
     tester.goal = 0.0;
     for _ in 0..test.repetitions {
-        let mut shape = tester.shape(Amount::Load(half), test.half.0, TrialPurpose::Measure);
+        let mut shape =
+            tester.trial_shape(TrialAmount::Load(half), test.half.0, TrialPurpose::Measure);
         shape.before = Some((overload, test.overload.0));
-        let judged = tester.trial(&shape, None);
+        let judged = tester.run_trial(&shape, None);
         if let Ok(judged) = &judged {
             let drops = judged.trial.nic_drops;
             if drops > 0 && judged.trial.lost > 0 {
@@ -86,12 +87,12 @@ pub(super) fn measure<B: Bench>(
             } else {
                 result.notes.push(judged.trial.reason.clone());
             }
-            summarise(&mut recovery);
+            summarise_recovery(&mut recovery);
             result.recovery = Some(recovery.clone());
         }
         judged?;
     }
-    result.spread = spread(&recovery);
+    result.spread = recovery_spread(&recovery);
     result.confirmed = recovery.seconds.iter().any(Option::is_some);
     if recovery.seconds.is_empty() {
         result.not_measured = Some("no repetition says something of the device".to_owned());
@@ -103,7 +104,7 @@ pub(super) fn measure<B: Bench>(
     Ok(())
 }
 
-fn summarise(recovery: &mut RecoveryResult) {
+fn summarise_recovery(recovery: &mut RecoveryResult) {
     let known: Vec<f64> = recovery.seconds.iter().flatten().copied().collect();
     let n = known.len() as f64;
     recovery.average_s = (n > 0.0).then(|| known.iter().sum::<f64>() / n);
@@ -111,7 +112,7 @@ fn summarise(recovery: &mut RecoveryResult) {
     recovery.max_s = known.iter().copied().reduce(f64::max);
 }
 
-fn spread(recovery: &RecoveryResult) -> Option<f64> {
+fn recovery_spread(recovery: &RecoveryResult) -> Option<f64> {
     let middle = median(recovery.seconds.iter().flatten().copied().collect())?;
     let (min, max) = (recovery.min_s?, recovery.max_s?);
     (recovery.seconds.len() > 1 && middle > 0.0).then(|| (max - min) / middle)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wb_model::bench::{ResetResult, Share, SuiteResult, TrialOutcome, TrialPurpose};
 
-use super::{Known, Stop, shape::Amount, tester::Tester};
+use super::{SizeFacts, SuiteStop, shape::TrialAmount, tester::Tester};
 use crate::{Bench, Trigger};
 
 /// Default load: a share of the largest.
@@ -19,11 +19,11 @@ const INTERVALS: f64 = 10.0;
 /// Time with traffic before the reset.
 const BEFORE: Duration = Duration::from_secs(2);
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_reset<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let test = &tester.suite.reset;
     let Some(command) = &test.trigger else {
         result.not_measured = Some(
@@ -47,12 +47,16 @@ pub(super) fn measure<B: Bench>(
     let carried = known.throughput.map_or(f64::INFINITY, |t| t * CARRIED);
     let load = (most * share.0).min(carried);
     tester.goal = 1.0;
-    let shape = tester.shape(Amount::Load(load), BEFORE + patience, TrialPurpose::Measure);
+    let shape = tester.trial_shape(
+        TrialAmount::Load(load),
+        BEFORE + patience,
+        TrialPurpose::Measure,
+    );
     let trigger = Trigger {
         after: shape.ramp + BEFORE,
         command: command.clone(),
     };
-    let judged = tester.trial(&shape, Some(&trigger))?;
+    let judged = tester.run_trial(&shape, Some(&trigger))?;
     let trial = judged.trial;
     if judged.misfired || trial.outcome == TrialOutcome::Late {
         // Any outage seen meanwhile was not, or not only, caused by the reset.

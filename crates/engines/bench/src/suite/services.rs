@@ -15,9 +15,9 @@ use wb_model::{
 };
 
 use super::{
-    Stop, fps,
-    judge::{Judged, Part},
-    shape::{self, Amount, Target},
+    SuiteStop, frames_per_second,
+    judge::{JudgedTrial, StreamPart},
+    shape::{self, TargetJob, TrialAmount},
     tester::Tester,
 };
 use crate::Bench;
@@ -27,60 +27,60 @@ const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 
 /// One load of the configuration test of a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ServiceLoad {
     /// Name in the report.
     pub name: String,
     /// The load, in the unit of CIR and EIR.
     pub load: f64,
     /// Criterion of the step.
-    pub kind: StepKind,
+    pub kind: StepCriterion,
 }
 
 /// Criterion of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
+pub enum StepCriterion {
     /// All frames arrive within the guarantees of the service.
     Committed,
     /// At least CIR and at most CIR + EIR arrives.
     Excess,
-    /// As [`StepKind::Excess`], with the tolerance of a policer.
+    /// As [`StepCriterion::Excess`], with the tolerance of a policer.
     Policing,
-    /// As [`StepKind::Committed`], with the guaranteed availability.
+    /// As [`StepCriterion::Committed`], with the guaranteed availability.
     Performance,
 }
 
 /// The loads of the configuration test of a service with these rates.
 #[must_use]
-pub fn steps(cir: f64, eir: f64) -> Vec<Step> {
-    let mut steps: Vec<Step> = SHARES
+pub fn service_loads(cir: f64, eir: f64) -> Vec<ServiceLoad> {
+    let mut steps: Vec<ServiceLoad> = SHARES
         .iter()
-        .map(|share| Step {
+        .map(|share| ServiceLoad {
             name: format!("CIR {:.0} %", share * 100.0),
             load: cir * share,
-            kind: StepKind::Committed,
+            kind: StepCriterion::Committed,
         })
         .collect();
     if eir > 0.0 {
-        steps.push(Step {
+        steps.push(ServiceLoad {
             name: "CIR + EIR".to_owned(),
             load: cir + eir,
-            kind: StepKind::Excess,
+            kind: StepCriterion::Excess,
         });
     }
     let load = match eir {
         eir if eir >= 0.2 * cir => cir + 1.25 * eir,
         eir => 1.25 * cir + eir,
     };
-    steps.push(Step {
+    steps.push(ServiceLoad {
         name: "policing".to_owned(),
         load,
-        kind: StepKind::Policing,
+        kind: StepCriterion::Policing,
     });
     steps
 }
 
 /// Parameters of a service in the terms of trials.
-struct Offer<'s> {
+struct ServiceOffer<'s> {
     service: &'s Service,
     /// Index of its traffic job in the plan.
     job: usize,
@@ -91,15 +91,15 @@ struct Offer<'s> {
     eir: f64,
 }
 
-pub(super) fn measure<B: Bench>(
+pub(super) fn measure_services<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let suite = tester.suite;
     let base = tester.base.clone().into_owned();
     let mut offers = Vec::new();
     for service in &suite.services {
-        match offer(suite, &base, tester.size, service) {
+        match service_offer(suite, &base, tester.size, service) {
             Some(offer) => offers.push(offer),
             None => result.notes.push(format!(
                 "{}: CIR is no rate of its own: 100mbps-l2",
@@ -109,17 +109,17 @@ pub(super) fn measure<B: Bench>(
     }
     let trials = offers
         .iter()
-        .map(|o| steps(o.cir, o.eir).len())
+        .map(|o| service_loads(o.cir, o.eir).len())
         .sum::<usize>()
         + 1;
     tester.left.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     let line = result.theoretical_fps.zip(result.mean_size);
     // With frames of another size the line carries another number of them.
     let line = line.map(|(fps, mean)| fps * (mean + f64::from(WIRE_OVERHEAD)));
-    let made = all(tester, result, &base, &offers, line);
+    let made = test_services(tester, result, &base, &offers, line);
     result.services = offers
         .iter()
-        .map(|o| verdict(o.service, &result.steps))
+        .map(|o| service_verdict(o.service, &result.steps))
         .collect();
     if suite.sizes.len() > 1 {
         result
@@ -132,16 +132,16 @@ pub(super) fn measure<B: Bench>(
     made
 }
 
-fn offer<'s>(
+fn service_offer<'s>(
     suite: &SuitePlan,
     base: &Plan,
     size: Option<&TestSize>,
     service: &'s Service,
-) -> Option<Offer<'s>> {
+) -> Option<ServiceOffer<'s>> {
     let job = suite.service_index(base, service)?;
     let mean = shape::mean_size(&base.traffic[job], size);
-    let rate = |rate| fps(Load::Rate(rate), mean, None);
-    Some(Offer {
+    let rate = |rate| frames_per_second(Load::Rate(rate), mean, None);
+    Some(ServiceOffer {
         service,
         job,
         mean,
@@ -151,18 +151,18 @@ fn offer<'s>(
 }
 
 /// Tests each service alone, step by step, and then all together. `line`: bytes per second with preamble and gap.
-fn all<B: Bench>(
+fn test_services<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
     base: &Plan,
-    offers: &[Offer<'_>],
+    offers: &[ServiceOffer<'_>],
     line: Option<f64>,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     for offer in offers {
         tester.base = Cow::Owned(base.clone());
-        silence(tester, offer.job);
+        isolate_job(tester, offer.job);
         let most = line.map(|line| line / (offer.mean + f64::from(WIRE_OVERHEAD)));
-        for mut step in steps(offer.cir, offer.eir) {
+        for mut step in service_loads(offer.cir, offer.eir) {
             if let Some(most) = most.filter(|most| step.load > *most) {
                 step.load = most;
                 let what = format!("{} {}", offer.service.name, step.name);
@@ -171,32 +171,32 @@ fn all<B: Bench>(
                     .push(format!("{what}: the line carries no more"));
             }
             tester.goal = match step.kind {
-                StepKind::Committed | StepKind::Performance => offer.service.loss.0,
-                StepKind::Excess | StepKind::Policing => 1.0,
+                StepCriterion::Committed | StepCriterion::Performance => offer.service.loss.0,
+                StepCriterion::Excess | StepCriterion::Policing => 1.0,
             };
             let time = offer.service.step.0;
             tester.step = format!("{} {}", offer.service.name, step.name);
-            let (judged, stop) = trial(tester, step.load, time);
-            let told = judged.map(|judged| judge(offer, &step, &judged));
+            let (judged, stop) = run_trial(tester, step.load, time);
+            let told = judged.map(|judged| judge_step(offer, &step, &judged));
             result.steps.extend(told);
             stop.map_or(Ok(()), Err)?;
         }
     }
-    together(tester, result, base, offers)
+    test_together(tester, result, base, offers)
 }
 
 /// Makes a traffic job the target and removes those of other services; jobs without a service continue.
-pub(super) fn silence<B: Bench>(tester: &mut Tester<'_, B>, job: usize) {
+pub(super) fn isolate_job<B: Bench>(tester: &mut Tester<'_, B>, job: usize) {
     let mut plan = tester.base.clone().into_owned();
-    let beside = others(tester.suite, &plan, job);
+    let beside = other_jobs(tester.suite, &plan, job);
     plan.traffic = vec![plan.traffic[job].clone()];
     plan.traffic.extend(beside);
     tester.base = Cow::Owned(plan);
-    tester.target = Target::Traffic(0);
+    tester.target = TargetJob::Traffic(0);
 }
 
 /// Jobs other than this one and those of services.
-fn others(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
+fn other_jobs(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
     let services = suite.services.iter();
     let taken: Vec<_> = services.map(|s| suite.service_index(base, s)).collect();
     let jobs = base.traffic.iter().enumerate();
@@ -205,12 +205,12 @@ fn others(suite: &SuitePlan, base: &Plan, own: usize) -> Vec<TrafficJob> {
 }
 
 /// The performance test: all services at their CIR at the same time, each evaluated against its own guarantees.
-fn together<B: Bench>(
+fn test_together<B: Bench>(
     tester: &mut Tester<'_, B>,
     result: &mut SuiteResult,
     base: &Plan,
-    offers: &[Offer<'_>],
-) -> Result<(), Stop<B::Error>> {
+    offers: &[ServiceOffer<'_>],
+) -> Result<(), SuiteStop<B::Error>> {
     let Some(longest) = offers.iter().map(|o| o.service.performance.0).max() else {
         return Ok(());
     };
@@ -218,9 +218,10 @@ fn together<B: Bench>(
     let mut plan = base.clone();
     let count = jobs.len();
     plan.traffic = jobs;
-    plan.traffic.extend(others(tester.suite, base, usize::MAX));
+    plan.traffic
+        .extend(other_jobs(tester.suite, base, usize::MAX));
     tester.base = Cow::Owned(plan);
-    tester.target = Target::Services(count);
+    tester.target = TargetJob::Services(count);
     tester.parts = parts;
     let name = match offers.len() {
         1 => "performance",
@@ -231,15 +232,15 @@ fn together<B: Bench>(
         _ => name.to_owned(),
     };
     let sum = offers.iter().map(|offer| offer.cir).sum();
-    let (judged, stop) = trial(tester, sum, longest);
+    let (judged, stop) = run_trial(tester, sum, longest);
     let parts = judged.map_or_else(Vec::new, |judged| judged.parts);
     for (offer, part) in offers.iter().zip(&parts) {
-        let step = Step {
+        let step = ServiceLoad {
             name: name.to_owned(),
             load: offer.cir,
-            kind: StepKind::Performance,
+            kind: StepCriterion::Performance,
         };
-        result.steps.push(judge(offer, &step, part));
+        result.steps.push(judge_step(offer, &step, part));
     }
     stop.map_or(Ok(()), Err)
 }
@@ -248,14 +249,14 @@ fn together<B: Bench>(
 /// streams of one job.
 fn share_ways(
     base: &Plan,
-    offers: &[Offer<'_>],
+    offers: &[ServiceOffer<'_>],
     size: Option<&TestSize>,
-) -> (Vec<TrafficJob>, Vec<Part>) {
+) -> (Vec<TrafficJob>, Vec<StreamPart>) {
     let mut jobs: Vec<TrafficJob> = Vec::new();
     let parts = offers.iter().map(|offer| {
-        let mut own = shape::at(
+        let mut own = shape::job_at_load(
             &base.traffic[offer.job],
-            Amount::Load(offer.cir),
+            TrialAmount::Load(offer.cir),
             None,
             size,
         );
@@ -277,7 +278,7 @@ fn share_ways(
             Some(place) => jobs[place].streams.append(&mut own.streams),
             None => jobs.push(own),
         }
-        Part {
+        StreamPart {
             name: name.clone(),
             job,
             streams: first..first + count,
@@ -290,21 +291,21 @@ fn share_ways(
 }
 
 /// Runs a trial. Returns its complete or partial result, and the reason if no other trial can be made.
-fn trial<B: Bench>(
+fn run_trial<B: Bench>(
     tester: &mut Tester<'_, B>,
     load: f64,
     time: Duration,
-) -> (Option<Judged>, Option<Stop<B::Error>>) {
-    let shape = tester.shape(Amount::Load(load), time, TrialPurpose::Measure);
+) -> (Option<JudgedTrial>, Option<SuiteStop<B::Error>>) {
+    let shape = tester.trial_shape(TrialAmount::Load(load), time, TrialPurpose::Measure);
     tester.last = None;
-    match tester.trial(&shape, None) {
+    match tester.run_trial(&shape, None) {
         Ok(judged) => (Some(judged), None),
         Err(stop) => (tester.last.take(), Some(stop)),
     }
 }
 
 /// Verdict on a service from its steps.
-fn verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
+fn service_verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
     let own = || steps.iter().filter(|step| step.service == service.name);
     let named = |step: &ServiceStep| format!("{}: {}", step.step, step.reason);
     let is_whole = own().any(|step| step.step.starts_with("performance"));
@@ -330,8 +331,8 @@ fn verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
 }
 
 /// Evaluates a step against the guarantees of the service.
-fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
-    let &Offer {
+fn judge_step(offer: &ServiceOffer<'_>, step: &ServiceLoad, judged: &JudgedTrial) -> ServiceStep {
+    let &ServiceOffer {
         service, cir, eir, ..
     } = offer;
     let trial = &judged.trial;
@@ -343,7 +344,7 @@ fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
     let promised = cir * (1.0 - service.loss.0);
     // Frames dropped by the tester's ports were delivered by the service.
     let dropped = trial.nic_drops as f64 / trial.duration_s.max(1e-3);
-    let is_policed = matches!(step.kind, StepKind::Excess | StepKind::Policing);
+    let is_policed = matches!(step.kind, StepCriterion::Excess | StepCriterion::Policing);
     let is_short = is_policed && trial.forwarded + spare < promised;
     let not_read = is_short && trial.forwarded + dropped + spare >= promised;
     let mut told = ServiceStep {
@@ -358,19 +359,19 @@ fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
         duration_s: trial.duration_s,
         availability: judged
             .availability
-            .filter(|_| step.kind == StepKind::Performance),
+            .filter(|_| step.kind == StepCriterion::Performance),
         passed: false,
         void: not_read || !trial.outcome.is_valid(),
         reason: String::new(),
     };
-    let is_unknown = step.kind == StepKind::Performance
+    let is_unknown = step.kind == StepCriterion::Performance
         && service.availability.is_some()
         && told.availability.is_none();
     let has_limit = service.delay.is_some() || service.variation.is_some();
     let is_late_unknown = has_limit && trial.rx > 0 && delay.max.is_none();
     told.void |= is_unknown || is_late_unknown;
     let most = match step.kind {
-        StepKind::Policing => (cir + eir) * (1.0 + service.tolerance.0),
+        StepCriterion::Policing => (cir + eir) * (1.0 + service.tolerance.0),
         _ => cir + eir,
     };
     let later = |limit: Option<wb_model::units::Span>, ns: Option<i64>| {
@@ -386,11 +387,13 @@ fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
         _ if !trial.outcome.is_valid() => Some(format!("void: {}", trial.reason)),
         _ if is_late_unknown => Some("void: its delay is not known".to_owned()),
         _ if is_unknown => Some("void: its availability is not known".to_owned()),
-        StepKind::Committed | StepKind::Performance if trial.loss_ratio > service.loss.0 => {
+        StepCriterion::Committed | StepCriterion::Performance
+            if trial.loss_ratio > service.loss.0 =>
+        {
             let lost = trial.lost_by_device();
             Some(format!("{lost} of {} frames lost", trial.tx))
         }
-        StepKind::Committed | StepKind::Performance => later(service.delay, delay.max)
+        StepCriterion::Committed | StepCriterion::Performance => later(service.delay, delay.max)
             .map(|(ns, limit)| format!("a delay of {ns} ns, {limit} is promised"))
             .or_else(|| {
                 later(service.variation, variation)
@@ -404,17 +407,19 @@ fn judge(offer: &Offer<'_>, step: &Step, judged: &Judged) -> ServiceStep {
                     "available for {own:.3} % of the time, {least} % is promised"
                 ))
             }),
-        StepKind::Excess | StepKind::Policing if is_short => Some(format!(
+        StepCriterion::Excess | StepCriterion::Policing if is_short => Some(format!(
             "{:.0} bit/s arrived, CIR is {:.0}",
             told.received_bps,
             cir * bits
         )),
-        StepKind::Excess | StepKind::Policing if trial.forwarded > most + spare => Some(format!(
-            "{:.0} bit/s arrived, no more than {:.0} may",
-            told.received_bps,
-            most * bits
-        )),
-        StepKind::Excess | StepKind::Policing => None,
+        StepCriterion::Excess | StepCriterion::Policing if trial.forwarded > most + spare => {
+            Some(format!(
+                "{:.0} bit/s arrived, no more than {:.0} may",
+                told.received_bps,
+                most * bits
+            ))
+        }
+        StepCriterion::Excess | StepCriterion::Policing => None,
     };
     told.passed = wrong.is_none();
     told.reason = wrong.unwrap_or_else(|| "as promised".to_owned());
@@ -428,7 +433,12 @@ mod tests {
     /// Specification vector 16.13.
     #[test]
     fn loads_of_the_configuration_test() {
-        let loads = |cir, eir| steps(cir, eir).iter().map(|s| s.load).collect::<Vec<_>>();
+        let loads = |cir, eir| {
+            service_loads(cir, eir)
+                .iter()
+                .map(|s| s.load)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(loads(100.0, 50.0), [25.0, 50.0, 75.0, 100.0, 150.0, 162.5]);
         assert_eq!(loads(100.0, 10.0), [25.0, 50.0, 75.0, 100.0, 110.0, 135.0]);
         assert_eq!(loads(100.0, 0.0), [25.0, 50.0, 75.0, 100.0, 125.0]);

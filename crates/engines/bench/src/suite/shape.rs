@@ -24,7 +24,7 @@ const BROADCAST: f64 = 100.0;
 
 /// The job with a variable load, by its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum TargetJob {
     Traffic(usize),
     /// This number of traffic jobs, the first of the plan, each at the rates of its streams.
     Services(usize),
@@ -32,8 +32,8 @@ pub(super) enum Target {
     Http(usize),
 }
 
-impl Target {
-    pub(super) fn of(suite: &SuitePlan, plan: &Plan) -> Option<Self> {
+impl TargetJob {
+    pub(super) fn of_plan(suite: &SuitePlan, plan: &Plan) -> Option<Self> {
         let load = || suite.load_index(plan).map(Self::Load);
         match suite.of {
             Quantity::Frames => suite.traffic_index(plan).map(Self::Traffic),
@@ -54,7 +54,7 @@ impl Target {
 
 /// Amount to send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Amount {
+pub(super) enum TrialAmount {
     /// A load in each direction, in the unit of the suite.
     Load(f64),
     /// Full speed, as limited by the port.
@@ -65,8 +65,8 @@ pub(super) enum Amount {
 
 /// Parameters of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shape {
-    pub(super) amount: Amount,
+pub(super) struct TrialShape {
+    pub(super) amount: TrialAmount,
     /// Without ramp, drain and the load before.
     pub(super) duration: Duration,
     pub(super) ramp: Duration,
@@ -78,9 +78,9 @@ pub(super) struct Shape {
     pub(super) purpose: TrialPurpose,
 }
 
-impl Shape {
+impl TrialShape {
     /// Time from its first frame to its end.
-    pub(super) fn whole(&self) -> Duration {
+    pub(super) fn whole_duration(&self) -> Duration {
         self.ramp
             + self.before.map_or(Duration::ZERO, |(_, time)| time)
             + self.duration
@@ -88,18 +88,18 @@ impl Shape {
     }
 
     /// Time from the first frame to the first that counts.
-    pub(super) fn lead(&self) -> Duration {
+    pub(super) fn lead_time(&self) -> Duration {
         self.ramp + self.before.map_or(Duration::ZERO, |(_, time)| time)
     }
 }
 
-fn exact(load: f64) -> Rational {
+fn exact_rate(load: f64) -> Rational {
     let parts = (load.max(0.0) * FINENESS).round();
     Rational::new(parts as u128, FINENESS as u128).unwrap_or(Rational::whole(load as u64))
 }
 
 /// Each stream's share of its job's frames: proportional to their rates, else equal.
-fn shares(job: &TrafficJob) -> Vec<f64> {
+fn stream_shares(job: &TrafficJob) -> Vec<f64> {
     let rates: Option<Vec<f64>> = job
         .streams
         .iter()
@@ -113,8 +113,8 @@ fn shares(job: &TrafficJob) -> Vec<f64> {
 
 /// The job with this share of IPv6 frames: stream rates are proportional to their intended loads. Streams of a version
 /// with a share of 0 are omitted.
-pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
-    let own = shares(job);
+pub(super) fn with_ipv6_share(job: &TrafficJob, ipv6: f64) -> TrafficJob {
+    let own = stream_shares(job);
     let of = |is_ipv6: bool| -> f64 {
         let streams = job.streams.iter().zip(&own);
         let streams = streams.filter(|(stream, _)| stream.is_ipv6() == is_ipv6);
@@ -128,7 +128,7 @@ pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
         };
         let share = part * share / sum;
         (share > 0.0).then(|| Stream {
-            rate: Rate::Pps(exact(share * WHOLE)),
+            rate: Rate::Pps(exact_rate(share * WHOLE)),
             burst: None,
             gap: None,
             ..stream.clone()
@@ -143,7 +143,7 @@ pub(super) fn mixed(job: &TrafficJob, ipv6: f64) -> TrafficJob {
 /// Returns true if its flows have different rates.
 pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
     let flows = job.streams.iter().map(Stream::flow_count);
-    let mut rates = shares(job)
+    let mut rates = stream_shares(job)
         .into_iter()
         .zip(flows)
         .map(|(s, n)| s / f64::from(n));
@@ -152,7 +152,7 @@ pub(super) fn has_unequal_flows(job: &TrafficJob) -> bool {
 }
 
 /// Sizes of a stream in a test of `size`: smaller sizes than possible are raised to the minimum.
-pub(super) fn sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
+pub(super) fn stream_sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
     let mut stream = stream.clone();
     if let Some(size) = size {
         stream.size = Some(size.model.clone());
@@ -167,31 +167,31 @@ pub(super) fn sizes(stream: &Stream, size: Option<&TestSize>) -> SizeModel {
 
 /// Mean frame size with FCS of a job in a test of `size`.
 pub(super) fn mean_size(job: &TrafficJob, size: Option<&TestSize>) -> f64 {
-    let shares = shares(job);
+    let shares = stream_shares(job);
     let all = job.streams.iter().zip(shares);
-    all.map(|(stream, share)| share * sizes(stream, size).mean().as_f64())
+    all.map(|(stream, share)| share * stream_sizes(stream, size).mean().as_f64())
         .sum()
 }
 
 /// A job at another load; its frames are evenly spaced, or in bursts of this size.
-pub(super) fn at(
+pub(super) fn job_at_load(
     job: &TrafficJob,
-    amount: Amount,
+    amount: TrialAmount,
     burst: Option<u32>,
     size: Option<&TestSize>,
 ) -> TrafficJob {
-    let shares = shares(job);
+    let shares = stream_shares(job);
     let streams = job.streams.iter().zip(shares).map(|(stream, share)| {
         let (rate, burst, gap) = match (amount, burst) {
-            (Amount::Load(load), Some(frames)) => {
+            (TrialAmount::Load(load), Some(frames)) => {
                 let period = bursts::period_ns(load * share, frames);
                 (Rate::Max, Some(frames), Some(Span::from_nanos(period)))
             }
-            (Amount::Load(load), None) => (Rate::Pps(exact(load * share)), None, None),
-            (Amount::Most | Amount::Burst(_), _) => (Rate::Max, None, None),
+            (TrialAmount::Load(load), None) => (Rate::Pps(exact_rate(load * share)), None, None),
+            (TrialAmount::Most | TrialAmount::Burst(_), _) => (Rate::Max, None, None),
         };
         Stream {
-            size: Some(sizes(stream, size)),
+            size: Some(stream_sizes(stream, size)),
             rate,
             burst,
             gap,
@@ -201,7 +201,7 @@ pub(super) fn at(
     TrafficJob {
         streams: streams.collect(),
         count: match amount {
-            Amount::Burst(frames) => Some(frames),
+            TrialAmount::Burst(frames) => Some(frames),
             _ => None,
         },
         start: Span::default(),
@@ -210,8 +210,8 @@ pub(super) fn at(
 }
 
 /// Broadcast frames, from a separate sender because they are not forwarded.
-fn broadcast(job: &TrafficJob, load: f64, shape: &Shape) -> Option<DeviceJob> {
-    let time = (shape.lead() + shape.duration).as_secs_f64();
+fn broadcast_job(job: &TrafficJob, load: f64, shape: &TrialShape) -> Option<DeviceJob> {
+    let time = (shape.lead_time() + shape.duration).as_secs_f64();
     let size = job
         .streams
         .first()
@@ -251,59 +251,60 @@ fn is_in_memory(plan: &Plan, job: &TrafficJob) -> bool {
 }
 
 /// The plan of a trial.
-pub(super) fn plan(
+pub(super) fn trial_plan(
     base: &Plan,
     suite: &SuitePlan,
-    target: Target,
+    target: TargetJob,
     size: Option<&TestSize>,
-    shape: &Shape,
+    shape: &TrialShape,
 ) -> Plan {
     let mut plan = base.clone();
     let ramp = Span(shape.ramp);
     let drain = Span(shape.drain);
     match target {
-        Target::Traffic(n) => {
+        TargetJob::Traffic(n) => {
             let job = &base.traffic[n];
             let mut own = shape.amount;
             if suite.modifiers.contains(&Modifier::Broadcast)
-                && let Amount::Load(load) = own
+                && let TrialAmount::Load(load) = own
             {
-                own = Amount::Load(load * (1.0 - 1.0 / BROADCAST));
-                plan.devices.extend(broadcast(job, load / BROADCAST, shape));
+                own = TrialAmount::Load(load * (1.0 - 1.0 / BROADCAST));
+                plan.devices
+                    .extend(broadcast_job(job, load / BROADCAST, shape));
             }
             let mut main = TrafficJob {
                 ramp,
                 drain,
                 duration: match own {
-                    Amount::Burst(_) => None,
+                    TrialAmount::Burst(_) => None,
                     _ => Some(Span(shape.duration)),
                 },
-                ..at(job, own, shape.burst, size)
+                ..job_at_load(job, own, shape.burst, size)
             };
-            if let (Some((load, time)), Amount::Load(own)) = (shape.before, own) {
+            if let (Some((load, time)), TrialAmount::Load(own)) = (shape.before, own) {
                 main.hold = Span(time);
                 main.hold_load = load / own;
             }
             plan.traffic[n] = main;
             go_beside(&mut plan, base, target, shape);
             if !is_in_memory(base, job) {
-                management::put(&mut plan, base, suite, shape);
-                routing::put(&mut plan, base, suite, shape);
+                management::add_queries(&mut plan, base, suite, shape);
+                routing::add_updates(&mut plan, base, suite, shape);
             }
             return plan;
         }
-        Target::Services(jobs) => {
+        TargetJob::Services(jobs) => {
             for job in &mut plan.traffic[..jobs] {
                 (job.ramp, job.drain) = (ramp, drain);
                 job.duration = Some(Span(shape.duration));
             }
         }
-        Target::Load(n) => {
+        TargetJob::Load(n) => {
             set_load(&mut plan.loads[n], suite.of, shape);
         }
-        Target::Http(n) => {
+        TargetJob::Http(n) => {
             let job = &mut plan.http_jobs[n];
-            let Amount::Load(load) = shape.amount else {
+            let TrialAmount::Load(load) = shape.amount else {
                 return plan;
             };
             job.amount = None;
@@ -322,8 +323,8 @@ pub(super) fn plan(
 }
 
 /// The other jobs run as long as the trial sends.
-fn go_beside(plan: &mut Plan, base: &Plan, target: Target, shape: &Shape) {
-    let time = Span(shape.lead() + shape.duration);
+fn go_beside(plan: &mut Plan, base: &Plan, target: TargetJob, shape: &TrialShape) {
+    let time = Span(shape.lead_time() + shape.duration);
     for (n, job) in plan.traffic.iter_mut().enumerate() {
         if n < base.traffic.len() && !target.is_traffic(n) {
             job.count = None;
@@ -331,21 +332,21 @@ fn go_beside(plan: &mut Plan, base: &Plan, target: Target, shape: &Shape) {
         }
     }
     for (n, load) in plan.loads.iter_mut().enumerate() {
-        if load.end == LoadEnd::Client && target != Target::Load(n) {
+        if load.end == LoadEnd::Client && target != TargetJob::Load(n) {
             let ramp = load.shape.ramp.0;
             load.shape.duration = Span(time.0.saturating_sub(ramp).max(Duration::from_millis(100)));
         }
     }
     for (n, job) in plan.http_jobs.iter_mut().enumerate() {
-        if target != Target::Http(n) {
+        if target != TargetJob::Http(n) {
             job.amount = None;
             job.duration = Some(time);
         }
     }
 }
 
-fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
-    let Amount::Load(number) = shape.amount else {
+fn set_load(load: &mut LoadJob, of: Quantity, shape: &TrialShape) {
+    let TrialAmount::Load(number) = shape.amount else {
         return;
     };
     let number = number.round().max(1.0) as u64;
@@ -373,11 +374,11 @@ fn set_load(load: &mut LoadJob, of: Quantity, shape: &Shape) {
 
 /// Number of entries in a report before those of the traffic job `n`: one for each direction.
 pub(super) fn directions_before(plan: &Plan, n: usize) -> usize {
-    plan.traffic[..n].iter().map(directions).sum()
+    plan.traffic[..n].iter().map(direction_count).sum()
 }
 
 /// Number of directions in which a job sends.
-pub(super) fn directions(job: &TrafficJob) -> usize {
+pub(super) fn direction_count(job: &TrafficJob) -> usize {
     1 + usize::from(job.bidir)
 }
 
@@ -392,8 +393,8 @@ mod tests {
         let text = "[[http]]\nurl = \"http://198.19.1.2\"\n[procedure.suite]\ntests = [\"throughput\"]\nof = \"rps\"\n";
         let base = plan_from_toml("plan", text).unwrap();
         let time = Duration::from_millis(500);
-        let shape = Shape {
-            amount: Amount::Load(100.0),
+        let shape = TrialShape {
+            amount: TrialAmount::Load(100.0),
             duration: time,
             ramp: time,
             drain: time,
@@ -402,7 +403,7 @@ mod tests {
             purpose: TrialPurpose::Search,
         };
         let suite = SuitePlan::default();
-        let plan = plan(&base, &suite, Target::Http(0), None, &shape);
+        let plan = trial_plan(&base, &suite, TargetJob::Http(0), None, &shape);
         assert!(plan.http_jobs[0].problems().is_empty());
         assert_eq!(plan.http_jobs[0].duration, Some(Span(2 * time)));
     }

@@ -12,12 +12,12 @@ use wb_model::{
 use wb_search::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
 
 use super::{
-    Case, Stop,
-    judge::{self, Judged, Part},
+    SuiteStop, TestCase,
+    judge::{self, JudgedTrial, StreamPart},
     modifiers::{bursts, routing},
-    shape::{self, Amount, Shape, Target},
+    shape::{self, TargetJob, TrialAmount, TrialShape},
 };
-use crate::{Bench, Cut, Trigger};
+use crate::{Bench, CutReason, Trigger};
 
 /// Maximum number of attempts for a trial that is void because the tester was late.
 const LATE_TRIALS: u32 = 6;
@@ -46,7 +46,7 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) bench: &'a mut B,
     pub(super) base: Cow<'a, Plan>,
     pub(super) suite: &'a SuitePlan,
-    pub(super) target: Target,
+    pub(super) target: TargetJob,
     /// Name of the size in the report.
     name: String,
     pub(super) size: Option<&'a TestSize>,
@@ -71,10 +71,10 @@ pub(super) struct Tester<'a, B: Bench> {
     pub(super) deadline: u64,
     /// Sources of the receive timestamps in the last trial.
     pub(super) stamps: String,
-    /// Loads of jobs that are evaluated separately: those of [`Target::Services`].
-    pub(super) parts: Vec<Part>,
+    /// Loads of jobs that are evaluated separately: those of [`TargetJob::Services`].
+    pub(super) parts: Vec<StreamPart>,
     /// The last trial, even if it was interrupted.
-    pub(super) last: Option<Judged>,
+    pub(super) last: Option<JudgedTrial>,
     /// The highest load that passed and the lowest one that failed.
     low: Option<f64>,
     high: Option<f64>,
@@ -89,7 +89,7 @@ pub(super) struct Tester<'a, B: Bench> {
     /// Overhead of a trial.
     overhead: Duration,
     /// Time for the rest, reported with each trial.
-    pub(super) left: Left,
+    pub(super) left: RemainingWork,
 }
 
 /// Returns true if a trial has its full length.
@@ -99,7 +99,7 @@ const fn is_full(purpose: TrialPurpose) -> bool {
 
 /// Remaining work, for the estimate of the time left.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Left {
+pub(super) struct RemainingWork {
     /// Trials of this test.
     pub(super) trials: u32,
     /// Time of everything after this test.
@@ -111,8 +111,8 @@ impl<'a, B: Bench> Tester<'a, B> {
         bench: &'a mut B,
         base: &'a Plan,
         suite: &'a SuitePlan,
-        target: Target,
-        case: &'a Case,
+        target: TargetJob,
+        case: &'a TestCase,
         test: SuiteTest,
     ) -> Self {
         Self {
@@ -142,19 +142,24 @@ impl<'a, B: Bench> Tester<'a, B> {
             always_late: false,
             ceiling: None,
             overhead: OVERHEAD,
-            left: Left::default(),
+            left: RemainingWork::default(),
         }
     }
 
     /// A trial of this length, with the plan's ramp and drain.
-    pub(super) fn shape(&self, amount: Amount, duration: Duration, purpose: TrialPurpose) -> Shape {
+    pub(super) fn trial_shape(
+        &self,
+        amount: TrialAmount,
+        duration: Duration,
+        purpose: TrialPurpose,
+    ) -> TrialShape {
         let times = &self.suite.times;
-        Shape {
+        TrialShape {
             amount,
             duration,
             ramp: match amount {
-                Amount::Load(_) => times.ramp.0,
-                Amount::Most | Amount::Burst(_) => Duration::ZERO,
+                TrialAmount::Load(_) => times.ramp.0,
+                TrialAmount::Most | TrialAmount::Burst(_) => Duration::ZERO,
             },
             drain: times.drain.0,
             before: None,
@@ -164,12 +169,12 @@ impl<'a, B: Bench> Tester<'a, B> {
     }
 
     /// Reports the start of this test.
-    pub(super) fn begin(&mut self) {
-        let live = self.live();
-        self.bench.tell(live);
+    pub(super) fn report_start(&mut self) {
+        let live = self.live_state();
+        self.bench.report_progress(live);
     }
 
-    fn live(&self) -> BenchLive {
+    fn live_state(&self) -> BenchLive {
         BenchLive {
             test: Some(self.test),
             size: Some(self.name.clone()).filter(|name| !name.is_empty()),
@@ -188,7 +193,7 @@ impl<'a, B: Bench> Tester<'a, B> {
     /// Returns true if the flows of its job have different rates: then a sequence number does not determine the time at
     /// which a frame was sent.
     pub(super) fn has_unequal_flows(&self) -> bool {
-        let Target::Traffic(n) = self.target else {
+        let TargetJob::Traffic(n) = self.target else {
             return false;
         };
         shape::has_unequal_flows(&self.base.traffic[n])
@@ -200,42 +205,46 @@ impl<'a, B: Bench> Tester<'a, B> {
         u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn ports(&self) -> Vec<PortPlan> {
+    fn port_plans(&self) -> Vec<PortPlan> {
         self.base.ports.clone()
     }
 
     /// Waits until the links of the tester's ports are up.
-    fn await_links(&mut self) -> Result<(), Stop<B::Error>> {
-        let ports = self.ports();
+    fn await_links(&mut self) -> Result<(), SuiteStop<B::Error>> {
+        let ports = self.port_plans();
         let mut waited = Duration::ZERO;
         while !self.bench.links_are_up(&ports) {
             if self.bench.is_stopped() {
-                return Err(Stop::Interrupted);
+                return Err(SuiteStop::Interrupted);
             }
             if waited >= LINK_PATIENCE {
                 let names: Vec<String> = ports.iter().map(|p| p.locator.to_string()).collect();
-                return Err(Stop::Broken(format!(
+                return Err(SuiteStop::Broken(format!(
                     "a link of {} has been down for {} s",
                     names.join(" and "),
                     LINK_PATIENCE.as_secs()
                 )));
             }
-            self.bench.pause(LOOK);
+            self.bench.wait_for(LOOK);
             waited += LOOK;
         }
         if waited > Duration::ZERO {
-            self.bench.pause(AFTER_LINK);
+            self.bench.wait_for(AFTER_LINK);
         }
         Ok(())
     }
 
     /// Makes one run and evaluates it.
-    fn run(&mut self, shape: &Shape, trigger: Option<&Trigger>) -> Result<Judged, Stop<B::Error>> {
+    fn run(
+        &mut self,
+        shape: &TrialShape,
+        trigger: Option<&Trigger>,
+    ) -> Result<JudgedTrial, SuiteStop<B::Error>> {
         if !self.log.is_empty() {
-            self.bench.pause(self.suite.times.settle.0);
+            self.bench.wait_for(self.suite.times.settle.0);
         }
         if self.bench.is_stopped() {
-            return Err(Stop::Interrupted);
+            return Err(SuiteStop::Interrupted);
         }
         self.await_links()?;
         let number = u32::try_from(self.log.len()).unwrap_or(u32::MAX) + 1;
@@ -243,37 +252,37 @@ impl<'a, B: Bench> Tester<'a, B> {
             trial: number,
             purpose: Some(shape.purpose),
             load: match shape.amount {
-                Amount::Load(load) => Some(load),
-                Amount::Burst(frames) => Some(frames as f64),
-                Amount::Most => None,
+                TrialAmount::Load(load) => Some(load),
+                TrialAmount::Burst(frames) => Some(frames as f64),
+                TrialAmount::Most => None,
             },
-            left_ns: Some(self.left_ns(shape.whole())),
-            ..self.live()
+            left_ns: Some(self.left_ns(shape.whole_duration())),
+            ..self.live_state()
         };
-        self.bench.tell(live.clone());
+        self.bench.report_progress(live.clone());
         let began = self.bench.now_ns();
         let mut again = 0;
         let ran = loop {
-            let mut plan = shape::plan(&self.base, self.suite, self.target, self.size, shape);
+            let mut plan = shape::trial_plan(&self.base, self.suite, self.target, self.size, shape);
             routing::take_turns(&mut plan, number);
             match self.bench.run(plan, trigger) {
                 Ok(ran) => break ran,
                 Err(error) if self.log.is_empty() || again == PREPARED_AGAIN => {
-                    return Err(Stop::Failed(error));
+                    return Err(SuiteStop::Failed(error));
                 }
                 Err(_) => {
                     again += 1;
-                    self.bench.pause(AFTER_LINK);
+                    self.bench.wait_for(AFTER_LINK);
                     if self.bench.is_stopped() {
-                        return Err(Stop::Interrupted);
+                        return Err(SuiteStop::Interrupted);
                     }
                     self.await_links()?;
                 }
             }
         };
         let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
-        self.overhead = took.saturating_sub(shape.whole());
-        let mut judged = judge::judge(
+        self.overhead = took.saturating_sub(shape.whole_duration());
+        let mut judged = judge::judge_trial(
             &ran,
             self.suite.of,
             self.target,
@@ -288,13 +297,13 @@ impl<'a, B: Bench> Tester<'a, B> {
         }
         let trial = &mut judged.trial;
         if self.tells_loss() {
-            judge::spoilt(trial);
+            judge::void_if_tester_late(trial);
         }
         trial.trial = number;
         trial.size.clone_from(&self.name);
         trial.step.clone_from(&self.step);
         trial.intended_pct = match shape.amount {
-            Amount::Load(load) => self.maximum.map(|maximum| 100.0 * load / maximum),
+            TrialAmount::Load(load) => self.maximum.map(|maximum| 100.0 * load / maximum),
             _ => None,
         };
         self.warnings.extend(trial.warnings.iter().cloned());
@@ -305,7 +314,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         if told.outcome.is_valid() && !self.has_goal(shape.purpose) {
             told.outcome = TrialOutcome::Measured;
         }
-        self.bench.tell(BenchLive {
+        self.bench.report_progress(BenchLive {
             ended: Some(EndedTrial::Suite(Box::new(told.clone()))),
             low: self.low,
             high: self.high,
@@ -315,10 +324,10 @@ impl<'a, B: Bench> Tester<'a, B> {
         self.last = Some(judged.clone());
         match ran.cut {
             None => Ok(judged),
-            Some(Cut::Signal) => Err(Stop::Interrupted),
+            Some(CutReason::Signal) => Err(SuiteStop::Interrupted),
             // A port that has disappeared is looked up once more.
-            Some(Cut::Fault(_)) if judged.link_down.is_some() => Ok(judged),
-            Some(Cut::Fault(fault)) => Err(Stop::Broken(fault)),
+            Some(CutReason::Fault(_)) if judged.link_down.is_some() => Ok(judged),
+            Some(CutReason::Fault(fault)) => Err(SuiteStop::Broken(fault)),
         }
     }
 
@@ -352,7 +361,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         )
     }
 
-    fn note_bounds(&mut self, judged: &Judged) {
+    fn note_bounds(&mut self, judged: &JudgedTrial) {
         let trial = &judged.trial;
         if !matches!(trial.purpose, TrialPurpose::Search | TrialPurpose::Confirm) {
             return;
@@ -384,11 +393,11 @@ impl<'a, B: Bench> Tester<'a, B> {
 
     /// Runs a trial until it is valid, or all attempts are used up. Its outcome shows a result of the device or the
     /// tester's limit.
-    pub(super) fn trial(
+    pub(super) fn run_trial(
         &mut self,
-        shape: &Shape,
+        shape: &TrialShape,
         trigger: Option<&Trigger>,
-    ) -> Result<Judged, Stop<B::Error>> {
+    ) -> Result<JudgedTrial, SuiteStop<B::Error>> {
         let most_late = match self.always_late {
             true => LATE_TRIALS_AFTER,
             false => LATE_TRIALS,
@@ -414,7 +423,7 @@ impl<'a, B: Bench> Tester<'a, B> {
                 TrialOutcome::Cut => {
                     cut += 1;
                     if cut == LATE_TRIALS {
-                        return Err(Stop::Broken(judged.trial.reason));
+                        return Err(SuiteStop::Broken(judged.trial.reason));
                     }
                     true
                 }
@@ -426,13 +435,14 @@ impl<'a, B: Bench> Tester<'a, B> {
     }
 
     /// Returns true if there is time for one more trial of this length. The first is always made.
-    fn has_time(&mut self, shape: &Shape) -> bool {
-        let needed = u64::try_from((shape.whole() + self.overhead).as_nanos()).unwrap_or(u64::MAX);
+    fn has_time(&mut self, shape: &TrialShape) -> bool {
+        let needed =
+            u64::try_from((shape.whole_duration() + self.overhead).as_nanos()).unwrap_or(u64::MAX);
         self.log.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
     }
 
     /// Adds the log to a result.
-    pub(super) fn conclude(&mut self, result: &mut SuiteResult) {
+    pub(super) fn add_log(&mut self, result: &mut SuiteResult) {
         let counts = |t: &&SuiteTrial| t.purpose != TrialPurpose::Ceiling;
         // With several goals, each counts the trials made for it.
         if result.goal.is_none() || result.mlr.is_none() {
@@ -445,11 +455,11 @@ impl<'a, B: Bench> Tester<'a, B> {
 }
 
 impl<B: Bench> Measurer for Tester<'_, B> {
-    type Error = Stop<B::Error>;
+    type Error = SuiteStop<B::Error>;
 
     fn measure(&mut self, ask: &TrialRequest) -> Result<Option<Trial>, Self::Error> {
         if self.bench.is_stopped() {
-            return Err(Stop::Interrupted);
+            return Err(SuiteStop::Interrupted);
         }
         let purpose = match ask.purpose {
             Purpose::WarmUp => TrialPurpose::WarmUp,
@@ -461,20 +471,20 @@ impl<B: Bench> Measurer for Tester<'_, B> {
             Purpose::Confirm => self.suite.times.trial.0,
         });
         let amount = match self.test {
-            SuiteTest::B2b => Amount::Burst(ask.load as u64),
-            _ => Amount::Load(bursts::even_or(ask.load, self.burst)),
+            SuiteTest::B2b => TrialAmount::Burst(ask.load as u64),
+            _ => TrialAmount::Load(bursts::even_or(ask.load, self.burst)),
         };
         let duration = match amount {
-            Amount::Load(load) => bursts::whole(duration, load, self.burst),
+            TrialAmount::Load(load) => bursts::whole_periods(duration, load, self.burst),
             _ => duration,
         };
-        let shape = self.shape(amount, duration, purpose);
+        let shape = self.trial_shape(amount, duration, purpose);
         if purpose == TrialPurpose::Search && !self.has_time(&shape) {
             return Ok(None);
         }
         let began = self.bench.now_ns();
         let is_doubtful = self.is_doubtful(ask.load, purpose);
-        let mut judged = self.trial(&shape, None)?;
+        let mut judged = self.run_trial(&shape, None)?;
         let mut repeats = match purpose {
             TrialPurpose::WarmUp => 0,
             _ => self.repeats,
@@ -485,7 +495,7 @@ impl<B: Bench> Measurer for Tester<'_, B> {
         }
         while judged.trial.outcome == TrialOutcome::Fail && repeats > 0 {
             repeats -= 1;
-            judged = self.trial(&shape, None)?;
+            judged = self.run_trial(&shape, None)?;
         }
         let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
         let trial = &judged.trial;

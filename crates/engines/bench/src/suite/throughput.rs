@@ -9,7 +9,7 @@ use wb_search::{
     binary, mlr, search,
 };
 
-use super::{Known, Stop, first, minimum, tester::Tester};
+use super::{SizeFacts, SuiteStop, first, search_minimum, tester::Tester};
 use crate::Bench;
 
 /// Default precision: the final difference between a passed and a failed load, as a share of the latter.
@@ -35,7 +35,7 @@ pub(super) fn set_limit(result: &mut SuiteResult, limit: Option<f64>) {
     result.throughput_l1_bps = bits(20.0);
 }
 
-fn limited_by(bound: LimitCause, known: &Known) -> LbLimit {
+fn limited_by(bound: LimitCause, known: &SizeFacts) -> LbLimit {
     match bound {
         LimitCause::Device => LbLimit::Device,
         LimitCause::Tester => LbLimit::Tester,
@@ -46,7 +46,7 @@ fn limited_by(bound: LimitCause, known: &Known) -> LbLimit {
     }
 }
 
-fn tell(result: &mut SuiteResult, known: &Known) {
+fn set_tester_limit(result: &mut SuiteResult, known: &SizeFacts) {
     result.tester_limit = result.limited_by == Some(LbLimit::Tester);
     if result.limited_by == Some(LbLimit::Plan)
         && known.theoretical.is_some_and(|t| t <= known.maximum)
@@ -58,9 +58,9 @@ fn tell(result: &mut SuiteResult, known: &Known) {
 /// Measures the throughput.
 pub(super) fn find<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let suite = tester.suite;
     if suite.search.method == Method::Mlr {
         let goal = GoalPlan {
@@ -76,7 +76,7 @@ pub(super) fn find<B: Bench>(
         };
         let found = search_goals(tester, known, &[goal])?;
         if let Some(goal) = found.goals.first() {
-            fill(result, known, goal, 0, &found);
+            fill_result(result, known, goal, 0, &found);
         }
         result.goal = None;
         return Ok(());
@@ -86,7 +86,7 @@ pub(super) fn find<B: Bench>(
         Some(share) if known.maximum.is_finite() => {
             tester.left.trials = (1.0 / share.0).log2().ceil() as u32 + 1;
             let all = Binary {
-                minimum: minimum(suite),
+                minimum: search_minimum(suite),
                 resolution: known.maximum * share.0,
                 loss_goal: suite.search.loss.0,
                 repeats: suite.search.repeats,
@@ -106,7 +106,7 @@ pub(super) fn find<B: Bench>(
             let all = Search {
                 first: first(known, suite),
                 maximum: known.maximum,
-                minimum: minimum(suite),
+                minimum: search_minimum(suite),
                 resolution: precision,
                 most_trials: MOST_TRIALS,
                 most_confirmations: MOST_CONFIRMATIONS,
@@ -115,7 +115,7 @@ pub(super) fn find<B: Bench>(
             search(tester, &all)?
         }
     };
-    conclude(result, known, &found, &tester.log);
+    conclude_search(result, known, &found, &tester.log);
     if tester.doubted > 0 {
         let loads = match tester.doubted {
             1 => "a load".to_owned(),
@@ -129,7 +129,10 @@ pub(super) fn find<B: Bench>(
 }
 
 /// A first trial wakes the device; its results are discarded.
-fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), Stop<B::Error>> {
+fn warm_up<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &SizeFacts,
+) -> Result<(), SuiteStop<B::Error>> {
     // The ceiling measurement has woken it.
     if !tester.suite.times.warm_up || known.ceiling.is_some() || !known.maximum.is_finite() {
         return Ok(());
@@ -142,7 +145,7 @@ fn warm_up<B: Bench>(tester: &mut Tester<'_, B>, known: &Known) -> Result<(), St
     wb_search::Measurer::measure(tester, &ask).map(|_| ())
 }
 
-fn conclude(result: &mut SuiteResult, known: &Known, found: &SearchResult, log: &[SuiteTrial]) {
+fn conclude_search(result: &mut SuiteResult, known: &SizeFacts, found: &SearchResult, log: &[SuiteTrial]) {
     set_limit(result, found.best);
     result.beyond = found.beyond;
     result.confirmed = found.confirmed;
@@ -167,16 +170,16 @@ fn conclude(result: &mut SuiteResult, known: &Known, found: &SearchResult, log: 
             "only the maximum failed; 99.98 % of it, which clocks of Ethernet may differ by, {how}"
         ));
     }
-    tell(result, known);
+    set_tester_limit(result, known);
 }
 
 /// All goals of `ndr`, one result each: the first is `result`, the others are appended to `more`.
-pub(super) fn goals<B: Bench>(
+pub(super) fn measure_goals<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     result: &mut SuiteResult,
     more: &mut Vec<SuiteResult>,
-) -> Result<(), Stop<B::Error>> {
+) -> Result<(), SuiteStop<B::Error>> {
     let plans = tester.suite.goals();
     result.goal = plans.first().map(|goal| goal.name.clone());
     result.loss_goal = plans.first().map(|goal| goal.loss.0);
@@ -188,7 +191,7 @@ pub(super) fn goals<B: Bench>(
             ..result.clone()
         };
         own.notes.clear();
-        fill(&mut own, known, goal, n, &found);
+        fill_result(&mut own, known, goal, n, &found);
         own.trials = goal.trials;
         own.trial_seconds = goal.trial_time.as_secs_f64();
         match n {
@@ -205,11 +208,11 @@ pub(super) fn goals<B: Bench>(
 
 fn search_goals<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &Known,
+    known: &SizeFacts,
     plans: &[GoalPlan],
-) -> Result<MlrFound, Stop<B::Error>> {
+) -> Result<MlrFound, SuiteStop<B::Error>> {
     let suite = tester.suite;
-    let goals: Vec<Goal> = plans.iter().map(goal).collect();
+    let goals: Vec<Goal> = plans.iter().map(search_goal).collect();
     let longest = goals.iter().map(|g| g.duration_sum).max();
     let one = suite
         .search_time()
@@ -230,7 +233,7 @@ fn search_goals<B: Bench>(
     };
     let all = Mlr {
         goals,
-        minimum: minimum(suite).max(least),
+        minimum: search_minimum(suite).max(least),
         maximum,
         time_limit: suite.search.budget.0,
         warm_up: (suite.times.warm_up && known.ceiling.is_none()).then_some(one),
@@ -240,7 +243,7 @@ fn search_goals<B: Bench>(
     mlr(tester, &all)
 }
 
-fn goal(plan: &GoalPlan) -> Goal {
+fn search_goal(plan: &GoalPlan) -> Goal {
     Goal {
         loss_ratio: plan.loss.0,
         exceed_ratio: plan.exceed.0,
@@ -251,7 +254,13 @@ fn goal(plan: &GoalPlan) -> Goal {
     }
 }
 
-fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, found: &MlrFound) {
+fn fill_result(
+    result: &mut SuiteResult,
+    known: &SizeFacts,
+    goal: &GoalFound,
+    n: usize,
+    found: &MlrFound,
+) {
     set_limit(result, goal.lower);
     result.beyond = goal.upper;
     // A lower bound met the goal in trials of full length, even if there is no upper bound.
@@ -306,6 +315,6 @@ fn fill(result: &mut SuiteResult, known: &Known, goal: &GoalFound, n: usize, fou
         loads: found.loads.iter().filter_map(load).collect(),
     });
     if result.test == SuiteTest::Ndr || result.limited_by == Some(LbLimit::Tester) {
-        tell(result, known);
+        set_tester_limit(result, known);
     }
 }

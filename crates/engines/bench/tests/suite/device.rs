@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_bench::{Bench, Cut, Ran, Reading, Trigger};
+use wb_bench::{Bench, CutReason, DeviceReading, PlanRun, Trigger};
 use wb_model::{
     Driver, Lateness, LatenessReport, Limiter, Plan, PortPlan, Report, Stream, Summary, Totals,
     TrafficJob, Verdict,
@@ -239,7 +239,7 @@ fn whole(per_second: f64, seconds: f64) -> u64 {
 
 /// Results of one direction of a job.
 #[derive(Default)]
-struct Way {
+struct DirectionResult {
     asked: u64,
     sent: u64,
     passed: u64,
@@ -258,7 +258,7 @@ struct Way {
     streams: Vec<(u64, u64)>,
 }
 
-impl Way {
+impl DirectionResult {
     /// A stream's part of the unsent frames.
     fn unsent_of(&self, n: usize) -> u64 {
         let unsent = self.asked - self.sent;
@@ -268,13 +268,13 @@ impl Way {
 }
 
 /// Number of the first flow of a stream.
-fn first_flow(way: &Way, job: &TrafficJob, n: usize) -> u32 {
+fn first_flow(way: &DirectionResult, job: &TrafficJob, n: usize) -> u32 {
     way.first_flow + job.streams[..n].iter().map(Stream::flow_count).sum::<u32>()
 }
 
 impl Device {
     /// Adds a sample per second to the timeline, for the job and the first flow of each stream.
-    fn record(&self, timeline: &mut Timeline, name: &str, job: &TrafficJob, way: &Way) {
+    fn record(&self, timeline: &mut Timeline, name: &str, job: &TrafficJob, way: &DirectionResult) {
         let seconds = way.took_s.floor() as u64;
         let column = |of: String, name: &str, each: f64, away: Option<(u64, u64)>| {
             let mut sum = 0.0;
@@ -311,7 +311,7 @@ impl Device {
     }
 
     /// Report of the first flow of each stream.
-    fn flows(&self, job: &TrafficJob, way: &Way) -> Vec<FlowReport> {
+    fn flows(&self, job: &TrafficJob, way: &DirectionResult) -> Vec<FlowReport> {
         let streams = job.streams.iter().zip(&way.streams).enumerate();
         let flows = streams.map(|(n, (stream, (sent, lost)))| {
             let delay = self.shared.get(stream.name.as_str());
@@ -353,7 +353,12 @@ impl Device {
         sent / frames * left_over.max(0.0).ceil() as u64
     }
 
-    fn way(&mut self, job: &TrafficJob, trigger: Option<&Trigger>, mishap: Option<Mishap>) -> Way {
+    fn way(
+        &mut self,
+        job: &TrafficJob,
+        trigger: Option<&Trigger>,
+        mishap: Option<Mishap>,
+    ) -> DirectionResult {
         let rate = Self::rate(job);
         let pace = rate.unwrap_or_else(|| self.most(job));
         if let Some(count) = job.count {
@@ -371,12 +376,12 @@ impl Device {
             let time = job.duration.unwrap().as_nanos();
             asked = time.div_ceil(gap.as_nanos()) * u64::from(frames);
         }
-        let mut way = Way {
+        let mut way = DirectionResult {
             asked,
             sent: asked.min(whole(self.ceiling, seconds)),
             took_s: seconds,
             silence_ns: (1e9 / pace) as i64,
-            ..Way::default()
+            ..DirectionResult::default()
         };
         match mishap {
             Some(Mishap::Sent(share)) => way.sent = (way.sent as f64 * share) as u64,
@@ -454,7 +459,13 @@ impl Device {
 
     /// Frames sent by each stream according to its rate, and its losses: a share of the total loss, and for IPv6
     /// everything above the IPv6 capacity.
-    fn of_streams(&self, job: &TrafficJob, way: &Way, lost: u64, seconds: f64) -> Vec<(u64, u64)> {
+    fn of_streams(
+        &self,
+        job: &TrafficJob,
+        way: &DirectionResult,
+        lost: u64,
+        seconds: f64,
+    ) -> Vec<(u64, u64)> {
         let whole_rate = Self::rate(job);
         let mut left = (way.sent, lost.min(way.sent));
         let count = job.streams.len();
@@ -484,10 +495,10 @@ impl Device {
     }
 
     /// A burst of `count` frames.
-    fn burst(&mut self, count: u64, pace: f64) -> Way {
+    fn burst(&mut self, count: u64, pace: f64) -> DirectionResult {
         let left_over = count as f64 * (1.0 - self.capacity / pace) - self.buffer as f64;
         let lost = left_over.max(0.0).ceil() as u64;
-        Way {
+        DirectionResult {
             asked: count,
             sent: count,
             passed: count - lost,
@@ -495,7 +506,7 @@ impl Device {
             took_s: count as f64 / pace,
             silence_ns: (1e9 / pace) as i64,
             delay_ns: self.delay_ns,
-            ..Way::default()
+            ..DirectionResult::default()
         }
     }
 
@@ -509,7 +520,7 @@ impl Device {
         name: &str,
         ends: [&Option<String>; 2],
         job: &TrafficJob,
-        way: &Way,
+        way: &DirectionResult,
     ) -> JobReport {
         let doubled = self.doubles.map_or(0, |every| way.read / every);
         let size = mean_size(job) as u64;
@@ -702,11 +713,11 @@ impl Device {
         late
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> DeviceReading {
         let counters = [("dut.forwarded".to_owned(), self.forwarded)].into();
-        Reading {
+        DeviceReading {
             counters,
-            ..Reading::default()
+            ..DeviceReading::default()
         }
     }
 
@@ -734,7 +745,7 @@ impl Device {
 impl Bench for Device {
     type Error = Gone;
 
-    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<Ran, Gone> {
+    fn run(&mut self, plan: Plan, trigger: Option<&Trigger>) -> Result<PlanRun, Gone> {
         assert!(plan.validate().is_ok(), "{:?}", plan.validate());
         self.runs += 1;
         let is_engine = plan
@@ -807,7 +818,7 @@ impl Bench for Device {
             assert!(job.totals.adds_up(), "{job:?}");
         }
         self.plans.push(plan.clone());
-        Ok(Ran {
+        Ok(PlanRun {
             report: Report {
                 kind: plan.kind.clone(),
                 verdict: Verdict::Pass,
@@ -834,15 +845,15 @@ impl Bench for Device {
                 .filter(|_| trigger.is_some())
                 .map(str::to_owned),
             cut: match mishap {
-                Some(Mishap::Signal | Mishap::SignalAfter(_)) => Some(Cut::Signal),
-                Some(Mishap::Fault(text)) => Some(Cut::Fault(text.to_owned())),
-                Some(Mishap::Torn(_)) => Some(Cut::Fault("a worker ended".to_owned())),
+                Some(Mishap::Signal | Mishap::SignalAfter(_)) => Some(CutReason::Signal),
+                Some(Mishap::Fault(text)) => Some(CutReason::Fault(text.to_owned())),
+                Some(Mishap::Torn(_)) => Some(CutReason::Fault("a worker ended".to_owned())),
                 _ => None,
             },
         })
     }
 
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> DeviceReading {
         self.reading()
     }
 
@@ -854,7 +865,7 @@ impl Bench for Device {
         !down
     }
 
-    fn pause(&mut self, time: Duration) {
+    fn wait_for(&mut self, time: Duration) {
         self.now += time.as_nanos() as u64;
     }
 
@@ -866,7 +877,7 @@ impl Bench for Device {
         self.trials >= self.stop_after
     }
 
-    fn tell(&mut self, live: BenchLive) {
+    fn report_progress(&mut self, live: BenchLive) {
         self.told.push(live);
     }
 }

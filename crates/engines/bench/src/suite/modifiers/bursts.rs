@@ -9,8 +9,8 @@ use wb_model::{
 };
 
 use super::super::{
-    Known,
-    shape::{Amount, Shape},
+    SizeFacts,
+    shape::{TrialAmount, TrialShape},
     throughput,
 };
 
@@ -37,7 +37,11 @@ pub(in super::super) fn even_or(load: f64, burst: Option<u32>) -> f64 {
 }
 
 /// Duration of a trial, extended to whole periods, and to several of them: a single burst shows no gap.
-pub(in super::super) fn whole(duration: Duration, load: f64, burst: Option<u32>) -> Duration {
+pub(in super::super) fn whole_periods(
+    duration: Duration,
+    load: f64,
+    burst: Option<u32>,
+) -> Duration {
     let Some(frames) = burst else {
         return duration;
     };
@@ -48,8 +52,12 @@ pub(in super::super) fn whole(duration: Duration, load: f64, burst: Option<u32>)
 
 /// Returns true if stalls of the tester may have caused all loss: stalls of a period or longer, and at most the frames
 /// of the delayed bursts. Senders do not count the frames of a burst as catch-up, because they leave at once anyway.
-pub(in super::super) fn may_have_joined(shape: &Shape, lateness: &Lateness, lost: u64) -> bool {
-    let (Some(frames), Amount::Load(load)) = (shape.burst, shape.amount) else {
+pub(in super::super) fn may_have_joined(
+    shape: &TrialShape,
+    lateness: &Lateness,
+    lost: u64,
+) -> bool {
+    let (Some(frames), TrialAmount::Load(load)) = (shape.burst, shape.amount) else {
         return false;
     };
     let period = period_ns(load, frames);
@@ -58,7 +66,7 @@ pub(in super::super) fn may_have_joined(shape: &Shape, lateness: &Lateness, lost
 }
 
 /// Result for bursts of this size, before their gap is known.
-pub(in super::super) fn blank(frames: u32, known: &Known) -> BurstGap {
+pub(in super::super) fn empty_gap(frames: u32, known: &SizeFacts) -> BurstGap {
     BurstGap {
         frames,
         burst_fps: match (known.theoretical, known.ceiling) {
@@ -72,7 +80,7 @@ pub(in super::super) fn blank(frames: u32, known: &Known) -> BurstGap {
 }
 
 /// Computes the gap from the load found.
-pub(in super::super) fn conclude(result: &mut SuiteResult) {
+pub(in super::super) fn conclude_gap(result: &mut SuiteResult) {
     let Some(burst) = &result.burst else {
         return;
     };
@@ -126,15 +134,18 @@ mod tests {
     #[test]
     fn a_trial_has_whole_bursts_and_not_just_one() {
         let second = Duration::from_secs(1);
-        assert_eq!(whole(second, 1e3, None), second);
-        assert_eq!(whole(second, 1e3, Some(16)), Duration::from_millis(1_008));
-        assert_eq!(whole(second, 1e3, Some(1000)), 4 * second);
+        assert_eq!(whole_periods(second, 1e3, None), second);
+        assert_eq!(
+            whole_periods(second, 1e3, Some(16)),
+            Duration::from_millis(1_008)
+        );
+        assert_eq!(whole_periods(second, 1e3, Some(1000)), 4 * second);
     }
 
     #[test]
     fn a_stall_of_a_period_may_have_cost_the_bursts_that_it_moved() {
-        let shape = Shape {
-            amount: Amount::Load(1_000.0),
+        let shape = TrialShape {
+            amount: TrialAmount::Load(1_000.0),
             duration: Duration::from_secs(1),
             ramp: Duration::ZERO,
             drain: Duration::ZERO,
@@ -152,7 +163,7 @@ mod tests {
         assert!(!may_have_joined(&shape, &late(15), 1));
         assert!(may_have_joined(&shape, &late(33), 48));
         assert!(!may_have_joined(&shape, &late(33), 49));
-        let even = Shape {
+        let even = TrialShape {
             burst: None,
             ..shape
         };
@@ -168,10 +179,10 @@ mod tests {
             burst_fps: Some(1e7),
             ..BurstGap::default()
         });
-        conclude(&mut result);
+        conclude_gap(&mut result);
         assert_eq!(result.burst.as_ref().unwrap().gap_us, None);
         result.limit = Some(4e6);
-        conclude(&mut result);
+        conclude_gap(&mut result);
         // 64 frames every 16 us, of which they take 6.4.
         let burst = result.burst.as_ref().unwrap();
         assert_eq!(burst.period_us, Some(16.0));
@@ -181,12 +192,12 @@ mod tests {
         // An unknown rate within bursts is reported.
         let mut unknown = result.clone();
         unknown.burst.as_mut().unwrap().burst_fps = None;
-        conclude(&mut unknown);
+        conclude_gap(&mut unknown);
         assert_eq!(unknown.burst.as_ref().unwrap().gap_us, None);
         assert!(unknown.notes[0].starts_with("bursts begin every 16.000 us"));
         // A tester that is slightly faster than its measured ceiling.
         result.limit = Some(1.01e7);
-        conclude(&mut result);
+        conclude_gap(&mut result);
         assert_eq!(result.burst.unwrap().gap_us, Some(0.0));
     }
 }

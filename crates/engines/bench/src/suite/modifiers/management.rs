@@ -11,20 +11,25 @@ use wb_model::{
 };
 
 use super::{
-    super::shape::{Amount, Shape},
+    super::shape::{TrialAmount, TrialShape},
     LONGEST_DRAIN,
 };
 
 /// Adds the queries to a trial. A burst has no seconds.
-pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
-    if matches!(shape.amount, Amount::Burst(_)) {
+pub(in super::super) fn add_queries(
+    plan: &mut Plan,
+    base: &Plan,
+    suite: &SuitePlan,
+    shape: &TrialShape,
+) {
+    if matches!(shape.amount, TrialAmount::Burst(_)) {
         return;
     }
     let Some(mut load) = suite.management_load(base) else {
         return;
     };
     // Seconds are those of the trial: they begin with the first frame that counts.
-    let lead = Span(shape.lead());
+    let lead = Span(shape.lead_time());
     (load.shape.wait, load.shape.ramp) = (lead, lead);
     load.shape.duration = Span(shape.duration);
     load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
@@ -52,7 +57,7 @@ pub(in super::super) fn read(report: &Report) -> Option<Queries> {
 }
 
 /// Sums the queries of all trials of a result and reports them. Returns a warning if none was answered.
-pub(in super::super) fn conclude(
+pub(in super::super) fn conclude_queries(
     result: &mut SuiteResult,
     device: Option<IpAddr>,
 ) -> Option<String> {

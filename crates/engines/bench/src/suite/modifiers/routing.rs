@@ -9,19 +9,24 @@ use wb_model::{
 };
 
 use super::{
-    super::shape::{Amount, Shape},
+    super::shape::{TrialAmount, TrialShape},
     LONGEST_DRAIN,
 };
 
 /// Adds the updates to a trial. A burst is over before a table has changed.
-pub(in super::super) fn put(plan: &mut Plan, base: &Plan, suite: &SuitePlan, shape: &Shape) {
-    if matches!(shape.amount, Amount::Burst(_)) {
+pub(in super::super) fn add_updates(
+    plan: &mut Plan,
+    base: &Plan,
+    suite: &SuitePlan,
+    shape: &TrialShape,
+) {
+    if matches!(shape.amount, TrialAmount::Burst(_)) {
         return;
     }
     let Some(mut load) = suite.routing_load(base) else {
         return;
     };
-    load.shape.duration = Span(shape.lead() + shape.duration);
+    load.shape.duration = Span(shape.lead_time() + shape.duration);
     load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
     plan.loads.push(load);
 }
@@ -47,7 +52,7 @@ pub(in super::super) fn read(report: &Report) -> Option<u64> {
 }
 
 /// Sums the updates of all trials of a result.
-pub(in super::super) fn conclude(result: &mut SuiteResult) {
+pub(in super::super) fn conclude_updates(result: &mut SuiteResult) {
     let updates = result
         .trial_log
         .iter()

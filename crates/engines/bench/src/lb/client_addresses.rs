@@ -6,11 +6,11 @@ use wb_model::{
     units::AddressRange,
 };
 
-use super::plans::Shape;
+use super::plans::LbTrialShape;
 
 /// Cycles through the client's addresses, trial by trial.
 #[derive(Clone, Debug)]
-pub struct Tuples {
+pub struct ClientAddresses {
     hosts: Vec<AddressRange>,
     addresses: u128,
     per_address: u128,
@@ -23,7 +23,7 @@ pub struct Tuples {
     came_round: bool,
 }
 
-impl Tuples {
+impl ClientAddresses {
     /// Addresses of a plan.
     #[must_use]
     pub fn new(plan: &LbPlan) -> Self {
@@ -57,14 +57,19 @@ impl Tuples {
     }
 
     /// Addresses for the next trial, starting with the least recently used.
-    pub(super) fn take(&mut self, metric: LbMetric, shape: &Shape, now: u64) -> Vec<AddressRange> {
+    pub(super) fn next_addresses(
+        &mut self,
+        metric: LbMetric,
+        shape: &LbTrialShape,
+        now: u64,
+    ) -> Vec<AddressRange> {
         // A small number of flows is reused, because the device should know them.
         if metric != LbMetric::Cps {
             return self.hosts.clone();
         }
-        let needed = u128::from(shape.connections()).div_ceil(self.per_address);
+        let needed = u128::from(shape.max_connections()).div_ceil(self.per_address);
         self.most = self.most.max(needed);
-        let hosts = rotated(&self.hosts, self.next);
+        let hosts = rotate_addresses(&self.hosts, self.next);
         let end = self.next + needed;
         if end > self.addresses {
             let since = self
@@ -81,7 +86,7 @@ impl Tuples {
 }
 
 /// The addresses, rotated to start with the n-th.
-fn rotated(hosts: &[AddressRange], n: u128) -> Vec<AddressRange> {
+fn rotate_addresses(hosts: &[AddressRange], n: u128) -> Vec<AddressRange> {
     let mut left = n;
     for (i, range) in hosts.iter().enumerate() {
         let count = range.count();
@@ -127,7 +132,7 @@ mod tests {
         for n in 0..7usize {
             let mut expected = plain.clone();
             expected.rotate_left(n);
-            assert_eq!(all(&rotated(&hosts, n as u128)), expected, "{n}");
+            assert_eq!(all(&rotate_addresses(&hosts, n as u128)), expected, "{n}");
         }
     }
 }
