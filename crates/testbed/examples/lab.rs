@@ -33,7 +33,7 @@ fn command(arguments: &[String]) -> Result<i32> {
             None,
         )?),
         ["up", kind, json] => print(&wb_testbed::up(kind.parse()?, &options(json)?, None)?),
-        ["ls"] => print(&wb_testbed::ls()?),
+        ["ls"] => print(&wb_testbed::list_labs()?),
         ["port", node, interface] => print(&wb_testbed::find_port(node, interface)),
         ["down", "--all"] => print(&wb_testbed::down_all(false)?),
         ["down", "--all", "--force"] => print(&wb_testbed::down_all(true)?),

@@ -20,12 +20,12 @@ pub struct Filter {
 }
 
 /// Makes the node forward only packets that their first matching condition permits.
-pub(crate) fn apply(filters: &[Filter], device: &Namespace) -> Result<()> {
-    nft::load(device, &rules(filters))
+pub(crate) fn apply_filters(filters: &[Filter], device: &Namespace) -> Result<()> {
+    nft::load_rules(device, &filter_rules(filters))
 }
 
 /// Rules with one table per address family. All conditions have counters.
-fn rules(filters: &[Filter]) -> String {
+fn filter_rules(filters: &[Filter]) -> String {
     let mut text = String::new();
     for (family, v6) in [("ip", false), ("ip6", true)] {
         let _ = write!(
@@ -61,7 +61,7 @@ mod tests {
             source: source.parse().unwrap(),
             destination: destination.parse().unwrap(),
         };
-        let text = rules(&[
+        let text = filter_rules(&[
             filter(false, "198.18.1.2", "198.19.100.2"),
             filter(true, "198.18.1.2", "198.19.1.2"),
             filter(true, "2001:2:0:1::2", "2001:2:0:8001::2"),

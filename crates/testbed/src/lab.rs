@@ -14,7 +14,7 @@ use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
 use crate::shaping::{self, Limit};
 use crate::state::{self, LabState};
-use crate::topology::{Behind, PREFIX, ROUTER_V4, ROUTER_V6, networks_behind};
+use crate::topology::{PREFIX, ROUTER_V4, ROUTER_V6, TesterNetwork, networks_behind};
 use crate::{
     End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, filters, nft,
     process,
@@ -31,13 +31,13 @@ pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<L
         options.balancer.unwrap_or_default().require_program()?;
     }
     if !options.filters.is_empty() {
-        nft::program()?;
+        nft::nft_program()?;
     }
     state::prepare_directory()?;
     let mut lab = LabState::planned(kind, options.clone());
-    lab.claim()?;
+    lab.claim_name()?;
     let mut made = Vec::new();
-    match build(&mut lab, &mut made) {
+    match build_lab(&mut lab, &mut made) {
         Ok(()) => {
             lab.complete = true;
             lab.owner = owner;
@@ -66,7 +66,7 @@ pub fn down(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`TestbedError::Unknown`]; failure to read the locks.
-pub fn users(name: &str) -> Result<Vec<String>> {
+pub fn lab_users(name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for node in &LabState::load(name)?.nodes {
         // A namespace that is gone has no users.
@@ -85,13 +85,13 @@ pub fn users(name: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// The first failure, after all labs were tried.
-pub fn down_all(force: bool) -> Result<Removed> {
-    sweep(&Sweep { force, only: None })
+pub fn down_all(force: bool) -> Result<SweepResult> {
+    sweep(&SweepScope { force, only: None })
 }
 
 /// Scope of a clean-up.
 #[derive(Clone, Debug, Default)]
-pub struct Sweep {
+pub struct SweepScope {
     /// Includes labs with a live owner.
     pub force: bool,
     /// Restricts the clean-up to labs and namespaces with this prefix of the lab name.
@@ -100,7 +100,7 @@ pub struct Sweep {
 
 /// Results of a clean-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Removed {
+pub struct SweepResult {
     /// Labs taken down.
     pub labs: Vec<String>,
     /// Labs that were kept because their owner is alive.
@@ -124,21 +124,21 @@ pub struct OwnedLab {
 ///
 /// # Errors
 /// Same as [`down_all`].
-pub fn sweep(sweep: &Sweep) -> Result<Removed> {
+pub fn sweep(sweep: &SweepScope) -> Result<SweepResult> {
     let covers = |lab: &str| {
         sweep
             .only
             .as_ref()
             .is_none_or(|prefix| lab.starts_with(prefix))
     };
-    let mut removed = Removed::default();
+    let mut removed = SweepResult::default();
     let mut failed = None;
     // Namespaces are listed before the labs. A namespace that appears in between is then in neither list,
     // and does not count as one without a lab.
-    let namespaces = state::namespaces()?;
-    let devices = process::devices();
+    let namespaces = state::lab_namespaces()?;
+    let devices = process::impairing_devices();
     let mut claimed = BTreeSet::new();
-    for name in state::names()?.into_iter().filter(|name| covers(name)) {
+    for name in state::lab_names()?.into_iter().filter(|name| covers(name)) {
         let lab = match LabState::load(&name) {
             Ok(lab) => lab,
             // Another process has taken the lab down meanwhile.
@@ -171,14 +171,14 @@ pub fn sweep(sweep: &Sweep) -> Result<Removed> {
         let stray =
             namespace.strip_prefix(PREFIX).is_some_and(covers) && !claimed.contains(&namespace);
         // It may have been a node of a lab that was just taken down.
-        if stray && state::namespaces()?.contains(&namespace) {
+        if stray && state::lab_namespaces()?.contains(&namespace) {
             match remove_namespaces(std::slice::from_ref(&namespace), &[]) {
                 Ok(()) => removed.namespaces.push(namespace),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
     }
-    let folder = state::directory()?;
+    let folder = state::lab_directory()?;
     let lost = devices.into_iter().filter(|(_, file)| {
         let lab = file
             .file_stem()
@@ -186,15 +186,16 @@ pub fn sweep(sweep: &Sweep) -> Result<Removed> {
             .unwrap_or_default();
         file.parent() == Some(&folder) && covers(lab) && !file.exists()
     });
-    removed.processes = process::end(&lost.map(|(process, _)| process).collect::<Vec<_>>());
+    removed.processes =
+        process::end_processes(&lost.map(|(process, _)| process).collect::<Vec<_>>());
     remove_leftover_files(&covers)?;
     failed.map_or(Ok(removed), Err)
 }
 
 /// Removes files that a crash left next to the lab files.
 fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
-    let known = state::names()?;
-    let Ok(entries) = fs::read_dir(state::directory()?) else {
+    let known = state::lab_names()?;
+    let Ok(entries) = fs::read_dir(state::lab_directory()?) else {
         return Ok(());
     };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -223,19 +224,19 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
 /// Removes the remains of a lab; any part may be missing.
 fn remove(lab: &LabState) -> Result<()> {
     let file = state::path_of(&lab.name)?;
-    let mut devices: Vec<Process> = process::devices()
+    let mut devices: Vec<Process> = process::impairing_devices()
         .into_iter()
         .filter_map(|(process, given)| (given == file).then_some(process))
         .collect();
     devices.extend(lab.device.filter(|device| !devices.contains(device)));
-    process::end(&devices);
+    process::end_processes(&devices);
     let namespaces: Vec<String> = lab
         .nodes
         .iter()
         .map(|node| node.namespace.clone())
         .collect();
     remove_namespaces(&namespaces, &lab.links)?;
-    lab.forget()
+    lab.remove_files()
 }
 
 fn remove_namespaces(names: &[String], links: &[LinkEnds]) -> Result<()> {
@@ -243,7 +244,7 @@ fn remove_namespaces(names: &[String], links: &[LinkEnds]) -> Result<()> {
         .iter()
         .filter_map(|name| Namespace::named(name).ok())
         .collect();
-    process::end(&process::inside(
+    process::end_processes(&process::processes_inside(
         &open.iter().map(Namespace::inode).collect(),
     ));
     // A run with sockets in the namespace would keep namespace and wires alive. Without the wires the run
@@ -264,7 +265,7 @@ fn remove_namespaces(names: &[String], links: &[LinkEnds]) -> Result<()> {
     Ok(())
 }
 
-fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
+fn build_lab(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
     let mut namespaces = Vec::new();
     for Node { namespace, .. } in &lab.nodes {
         namespaces.push(netns::create(namespace)?);
@@ -277,7 +278,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         found.expect("each end is in a node of its lab")
     };
     for namespace in &namespaces {
-        prepare(namespace, lab)?;
+        prepare_namespace(namespace, lab)?;
     }
     for LinkEnds { a, b } in &lab.links {
         let veth = |end| VethEnd {
@@ -292,7 +293,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
     for end in lab.links.iter().flat_map(|link| [&link.a, &link.b]) {
         // The impairing device needs frames as they are on the wire.
         let offloads = lab.options.hosts && lab.kind != LabKind::Impair;
-        configure(find(end), end, offloads)?;
+        configure_end(find(end), end, offloads)?;
     }
     if lab.options.hosts && lab.kind.is_routed() {
         for end in [&lab.links[0].a, &lab.links[1].b] {
@@ -300,17 +301,17 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         }
     }
     if lab.kind.is_routed() {
-        route(find(&lab.links[1].a), lab)?;
+        add_routes(find(&lab.links[1].a), lab)?;
     }
     match lab.kind {
         LabKind::Pair => {}
         LabKind::Router => {
             let device = &lab.links[1].a;
             if !lab.options.filters.is_empty() {
-                filters::apply(&lab.options.filters, find(device))?;
+                filters::apply_filters(&lab.options.filters, find(device))?;
             }
             if let Some(limit) = &lab.limit {
-                limit.apply(find(device), &device.interface)?;
+                limit.apply_limit(find(device), &device.interface)?;
                 for end in [&lab.links[0].b, device] {
                     shaping::forward_elsewhere(find(end), &end.interface);
                 }
@@ -329,7 +330,7 @@ fn build(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
 }
 
 /// Suppresses traffic of the namespace's kernel before an interface exists.
-fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
+fn prepare_namespace(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Netlink::open(namespace)?.set_up("lo")?;
     let device = lab.kind.is_routed().then(|| &lab.links[1].a.namespace);
     if device.map(String::as_str) != namespace.name() {
@@ -376,7 +377,7 @@ fn prepare(namespace: &Namespace, lab: &LabState) -> Result<()> {
 }
 
 /// Frames must cross a wire of the lab unchanged: one by one, with their checksums.
-fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
+fn configure_end(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
     let ethtool = Ethtool::open(namespace)?;
     let off: &[Offload] = match offloads {
         true => &[],
@@ -421,10 +422,10 @@ fn configure(namespace: &Namespace, end: &End, offloads: bool) -> Result<()> {
 const LINK_LOCAL: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
 
 /// Routes the networks behind the testers through the testers, whose MAC addresses are found by ARP and ND.
-fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
+fn add_routes(namespace: &Namespace, lab: &LabState) -> Result<()> {
     let netlink = Netlink::open(namespace)?;
     let interfaces = [&lab.links[0].b.interface, &lab.links[1].a.interface];
-    for Behind {
+    for TesterNetwork {
         side,
         network,
         prefix_len,
@@ -445,7 +446,7 @@ fn route(namespace: &Namespace, lab: &LabState) -> Result<()> {
 fn route_through(namespace: &Namespace, end: &End) -> Result<()> {
     let netlink = Netlink::open(namespace)?;
     let side = usize::from(end.interface.starts_with('b'));
-    for Behind {
+    for TesterNetwork {
         network,
         prefix_len,
         ..
@@ -509,7 +510,7 @@ impl Lab {
 
     /// Present status of the lab.
     pub fn status(&self) -> LabStatus {
-        LabStatus::of(self.state.clone())
+        LabStatus::of_lab(self.state.clone())
     }
 
     /// Takes the lab down now and reports errors.
@@ -612,7 +613,7 @@ pub struct DeviceStatus {
 }
 
 impl LabStatus {
-    fn of(lab: LabState) -> Self {
+    fn of_lab(lab: LabState) -> Self {
         let nodes: Vec<NodeStatus> = lab
             .nodes
             .iter()
@@ -632,7 +633,7 @@ impl LabStatus {
         let whole = nodes.iter().all(|node| node.present)
             && device.as_ref().is_none_or(|device| device.alive);
         LabStatus {
-            balancer: Balancer::of(&lab),
+            balancer: Balancer::of_lab(&lab),
             state: match (lab.complete, whole) {
                 // The owner of the lab has ended.
                 (true, true) if lab.owner.is_some() && !lab.is_owned() => "orphaned",
@@ -677,9 +678,9 @@ fn programs_at(wires: &[LinkEnds]) -> Vec<EndProgram> {
 ///
 /// # Errors
 /// Failure to list labs or namespaces.
-pub fn ls() -> Result<LabList> {
-    let namespaces = state::namespaces()?;
-    let labs = state::all()?;
+pub fn list_labs() -> Result<LabList> {
+    let namespaces = state::lab_namespaces()?;
+    let labs = state::all_labs()?;
     let claimed: BTreeSet<&str> = labs
         .iter()
         .flat_map(|lab| &lab.nodes)
@@ -691,7 +692,7 @@ pub fn ls() -> Result<LabList> {
         .collect();
     Ok(LabList {
         stray_namespaces,
-        labs: labs.into_iter().map(LabStatus::of).collect(),
+        labs: labs.into_iter().map(LabStatus::of_lab).collect(),
     })
 }
 
@@ -718,13 +719,13 @@ pub struct PortHint {
 
 /// Surroundings of the port `interface` in the namespace `node`, if it is a tester port of a lab.
 pub fn find_port(node: &str, interface: &str) -> Option<PortHint> {
-    state::all()
+    state::all_labs()
         .ok()?
         .iter()
-        .find_map(|lab| hint(lab, node, interface))
+        .find_map(|lab| port_hint(lab, node, interface))
 }
 
-fn hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
+fn port_hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
     let is_asked =
         |end: &End| end.namespace == node && end.interface == interface && end.faces_tester();
     let link = lab
@@ -764,7 +765,7 @@ mod tests {
     #[test]
     fn hints_for_ports() {
         let router = LabState::planned(LabKind::Router, LabOptions::default());
-        let near = hint(&router, "wb-router-a", "a0").unwrap();
+        let near = port_hint(&router, "wb-router-a", "a0").unwrap();
         assert_eq!(near.peer_mac, router.links[0].b.mac_bytes());
         assert_eq!(near.gateways[0].to_string(), "198.18.1.1");
         assert_eq!(near.gateways[1].to_string(), "2001:2:0:1::1");
@@ -772,11 +773,11 @@ mod tests {
             (near.far_port.as_str(), near.far_addresses.len()),
             ("wb-router-b/b0", 2)
         );
-        let far = hint(&router, "wb-router-b", "b0").unwrap();
+        let far = port_hint(&router, "wb-router-b", "b0").unwrap();
         assert_eq!(far.peer_mac, router.links[1].a.mac_bytes());
         assert_eq!(far.far_addresses, near.addresses);
-        assert_eq!(hint(&router, "wb-router-dut", "da"), None);
-        assert_eq!(hint(&router, "wb-router-a", "a1"), None);
+        assert_eq!(port_hint(&router, "wb-router-dut", "da"), None);
+        assert_eq!(port_hint(&router, "wb-router-a", "a1"), None);
 
         let pair = LabState::planned(
             LabKind::Pair,
@@ -785,19 +786,19 @@ mod tests {
                 ..LabOptions::default()
             },
         );
-        let second = hint(&pair, "wb-pair-b", "b1").unwrap();
+        let second = port_hint(&pair, "wb-pair-b", "b1").unwrap();
         assert_eq!(second.peer_mac, pair.links[1].a.mac_bytes());
         assert_eq!(second.far_port, "wb-pair-a/a1");
         assert!(second.gateways.is_empty());
 
         let balancer = LabState::planned(LabKind::Balancer, LabOptions::default());
-        let end = hint(&balancer, "wb-balancer-client", "c0").unwrap();
+        let end = port_hint(&balancer, "wb-balancer-client", "c0").unwrap();
         assert_eq!(end.peer_mac, balancer.links[0].b.mac_bytes());
         assert_eq!(end.gateways, near.gateways, "and not the virtual addresses");
         assert_eq!(end.far_port, "wb-balancer-server/s0");
 
         let impair = LabState::planned(LabKind::Impair, LabOptions::default());
-        let end = hint(&impair, "wb-impair-a", "a0").unwrap();
+        let end = port_hint(&impair, "wb-impair-a", "a0").unwrap();
         assert_eq!(end.peer_mac, impair.links[1].b.mac_bytes());
     }
 }

@@ -33,8 +33,8 @@ pub use balancer::{Balancer, BalancerMode, BalancerOptions, BalancerSide};
 pub use error::{Result, TestbedError};
 pub use filters::Filter;
 pub use lab::{
-    DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint, Removed,
-    Sweep, down, down_all, find_port, ls, sweep, up, users,
+    DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint,
+    SweepResult, SweepScope, down, down_all, find_port, lab_users, list_labs, sweep, up,
 };
 pub use run::{exec, run};
 pub use shaping::Limit;

@@ -11,13 +11,13 @@ use wb_machine::{Namespace, in_namespace};
 use crate::{Result, TestbedError, balancer::find};
 
 /// Path of `nft`.
-pub(crate) fn program() -> Result<PathBuf> {
+pub(crate) fn nft_program() -> Result<PathBuf> {
     find("nft", "nftables")
 }
 
 /// Loads rules in a node.
-pub(crate) fn load(device: &Namespace, rules: &str) -> Result<()> {
-    let program = program()?;
+pub(crate) fn load_rules(device: &Namespace, rules: &str) -> Result<()> {
+    let program = nft_program()?;
     let load = || {
         let mut child = Command::new(program)
             .args(["-f", "-"])

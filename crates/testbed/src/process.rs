@@ -21,12 +21,12 @@ const GRACE: Duration = Duration::from_millis(500);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All visible processes of this machine.
-fn all() -> impl Iterator<Item = u32> {
+fn all_processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-pub(crate) fn named(pid: u32) -> Option<Process> {
+pub(crate) fn identify_process(pid: u32) -> Option<Process> {
     Some(Process {
         pid,
         start_time: process::start_time(pid)?,
@@ -34,12 +34,15 @@ pub(crate) fn named(pid: u32) -> Option<Process> {
 }
 
 /// Processes whose network namespace is one of these.
-pub(crate) fn inside(inodes: &BTreeSet<u64>) -> Vec<Process> {
+pub(crate) fn processes_inside(inodes: &BTreeSet<u64>) -> Vec<Process> {
     let lives_there = |pid: &u32| {
         // `metadata` follows the link to the namespace.
         fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|found| inodes.contains(&found.ino()))
     };
-    all().filter(lives_there).filter_map(named).collect()
+    all_processes()
+        .filter(lives_there)
+        .filter_map(identify_process)
+        .collect()
 }
 
 fn user_namespace(pid: &str) -> Option<u64> {
@@ -49,18 +52,18 @@ fn user_namespace(pid: &str) -> Option<u64> {
 /// Returns true if no other process is in this process's user namespace.
 pub(crate) fn is_alone() -> bool {
     let (own, ours) = (std::process::id(), user_namespace("self"));
-    !all().any(|pid| pid != own && user_namespace(&pid.to_string()) == ours)
+    !all_processes().any(|pid| pid != own && user_namespace(&pid.to_string()) == ours)
 }
 
 /// Impairing devices of this user namespace, each with the lab file that it received. In other user namespaces
 /// the same path is another file.
-pub(crate) fn devices() -> Vec<(Process, PathBuf)> {
+pub(crate) fn impairing_devices() -> Vec<(Process, PathBuf)> {
     let ours = user_namespace("self");
-    all()
+    all_processes()
         .filter(|pid| user_namespace(&pid.to_string()) == ours)
         .filter_map(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-            Some((named(pid)?, device_argument(&line)?))
+            Some((identify_process(pid)?, device_argument(&line)?))
         })
         .collect()
 }
@@ -78,24 +81,24 @@ fn device_argument(line: &[u8]) -> Option<PathBuf> {
 
 /// Ends processes, first with SIGTERM, then with SIGKILL. Spares this process and its ancestors, since the
 /// user's shell may itself be inside a lab.
-pub(crate) fn end(processes: &[Process]) -> Vec<Process> {
+pub(crate) fn end_processes(processes: &[Process]) -> Vec<Process> {
     let spared = own_line();
     let targets: Vec<Process> = processes
         .iter()
         .copied()
         .filter(|p| !spared.contains(&p.pid) && p.is_alive())
         .collect();
-    signal(&targets, Signal::TERM);
+    signal_processes(&targets, Signal::TERM);
     if !wait(&targets, GRACE) {
-        signal(&targets, Signal::KILL);
+        signal_processes(&targets, Signal::KILL);
         wait(&targets, STOP_TIMEOUT);
     }
     targets
 }
 
-fn signal(processes: &[Process], signal: Signal) {
+fn signal_processes(processes: &[Process], signal: Signal) {
     for process in processes.iter().filter(|process| process.is_alive()) {
-        if let Some(pid) = pid(*process) {
+        if let Some(pid) = live_pid(*process) {
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
@@ -107,7 +110,7 @@ fn wait(processes: &[Process], at_most: Duration) -> bool {
     loop {
         for process in processes {
             // Succeeds for children of this process only; no other process would reap them.
-            if let Some(pid) = pid(*process) {
+            if let Some(pid) = live_pid(*process) {
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }
@@ -121,7 +124,7 @@ fn wait(processes: &[Process], at_most: Duration) -> bool {
     }
 }
 
-fn pid(process: Process) -> Option<Pid> {
+fn live_pid(process: Process) -> Option<Pid> {
     Pid::from_raw(i32::try_from(process.pid).ok()?)
 }
 
@@ -130,12 +133,12 @@ fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut next = Some(std::process::id());
     while let Some(pid) = next.filter(|pid| *pid > 1 && line.insert(*pid)) {
-        next = parent(pid);
+        next = parent_pid(pid);
     }
     line
 }
 
-fn parent(pid: u32) -> Option<u32> {
+fn parent_pid(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 1..]
         .split_ascii_whitespace()
@@ -176,7 +179,7 @@ pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
     let mut child = command
         .spawn()
         .map_err(TestbedError::io("start", program.display().to_string()))?;
-    let process = named(child.id());
+    let process = identify_process(child.id());
 
     let mut line = String::new();
     let answer = child.stdout.take().expect("its output is a pipe");
@@ -250,7 +253,7 @@ mod tests {
         let line = own_line();
         assert!(line.contains(&std::process::id()));
         assert!(line.contains(&std::os::unix::process::parent_id()));
-        assert!(end(&[Process::current()]).is_empty());
+        assert!(end_processes(&[Process::current()]).is_empty());
     }
 
     #[test]
@@ -265,8 +268,8 @@ mod tests {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let process = named(child.id()).unwrap();
-        assert_eq!(end(&[process]), [process]);
+        let process = identify_process(child.id()).unwrap();
+        assert_eq!(end_processes(&[process]), [process]);
         assert!(!process.is_alive());
         assert!(child.wait().is_err(), "it has been waited for");
     }

@@ -23,14 +23,14 @@ const PASSED_ON: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 /// No such namespace or command; missing privileges.
 pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
     // Inside a user namespace, outer names must be hidden first.
-    state::directory()?;
+    state::lab_directory()?;
     let namespace = Namespace::named(node)?;
-    let mut signals = watch()?;
+    let mut signals = watch_signals()?;
     let child = thread::scope(|scope| {
         // The child begins in the namespaces of the thread that starts it.
         let starter = scope.spawn(|| {
-            enter(&namespace)?;
-            start(&mut command(argv)?, argv)
+            enter_namespace(&namespace)?;
+            start(&mut build_command(argv)?, argv)
         });
         starter
             .join()
@@ -45,12 +45,12 @@ pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
 /// # Errors
 /// Same as [`crate::up`]; no such command.
 pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> {
-    let mut signals = watch()?;
+    let mut signals = watch_signals()?;
     let lab = Lab::up(kind, options)?;
     if let Some(signal) = signals.pending().find(|signal| PASSED_ON.contains(signal)) {
         return Err(TestbedError::Interrupted { signal });
     }
-    let code = command(argv).and_then(|mut command| {
+    let code = build_command(argv).and_then(|mut command| {
         process::bind_to_this_thread(&mut command);
         wait(start(&mut command, argv)?, &mut signals)
     });
@@ -58,12 +58,12 @@ pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> 
     code
 }
 
-fn watch() -> Result<Signals> {
+fn watch_signals() -> Result<Signals> {
     Signals::new(PASSED_ON.into_iter().chain([SIGCHLD]))
         .map_err(TestbedError::io("watch", "signals"))
 }
 
-fn command(argv: &[String]) -> Result<Command> {
+fn build_command(argv: &[String]) -> Result<Command> {
     let (program, arguments) = argv
         .split_first()
         .ok_or_else(|| TestbedError::Input("no command was given".into()))?;
@@ -80,9 +80,9 @@ fn start(command: &mut Command, argv: &[String]) -> Result<Child> {
 }
 
 /// Moves this thread into `namespace`, with a matching view of `/sys`.
-fn enter(namespace: &Namespace) -> Result<()> {
+fn enter_namespace(namespace: &Namespace) -> Result<()> {
     let refused = |object: &str| TestbedError::io("prepare", format!("{object} for the command"));
-    user::unshare(UnshareFlags::NEWNS).map_err(refused("a mount namespace"))?;
+    user::unshare_namespaces(UnshareFlags::NEWNS).map_err(refused("a mount namespace"))?;
     let quiet = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", quiet).map_err(refused("the mounts"))?;
     namespace.enter()?;
@@ -98,7 +98,7 @@ fn wait(mut child: Child, signals: &mut Signals) -> Result<i32> {
     let lost = || TestbedError::io("wait for", "the command");
     loop {
         if let Some(status) = child.try_wait().map_err(lost())? {
-            return Ok(code(status));
+            return Ok(exit_code(status));
         }
         for signal in signals.wait().filter(|signal| PASSED_ON.contains(signal)) {
             // The terminal has sent Ctrl-C to the command already.
@@ -115,7 +115,7 @@ fn wait(mut child: Child, signals: &mut Signals) -> Result<i32> {
     }
 }
 
-fn code(status: ExitStatus) -> i32 {
+fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

@@ -39,7 +39,7 @@ pub struct Limit {
 
 impl Limit {
     /// Makes a limit that meets `rate_bps` in the long run.
-    pub(crate) fn of(rate_bps: u64, mtu: u32) -> Self {
+    pub(crate) fn of_rate(rate_bps: u64, mtu: u32) -> Self {
         let longest = u64::from(mtu) + FRAME_OVERHEAD;
         let bytes_in = |ms: u64| rate_bps / 8 * ms / 1000;
         // The kernel stores the bucket size in 32 bits.
@@ -53,7 +53,7 @@ impl Limit {
     }
 
     /// Applies the limit to an interface.
-    pub(crate) fn apply(&self, namespace: &Namespace, interface: &str) -> Result<()> {
+    pub(crate) fn apply_limit(&self, namespace: &Namespace, interface: &str) -> Result<()> {
         let Self {
             rate_bps,
             burst_bytes,
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn bucket_and_queue() {
-        let limit = Limit::of(100_000_000, 1500);
+        let limit = Limit::of_rate(100_000_000, 1500);
         assert_eq!((limit.burst_bytes, limit.queue_bytes), (125_000, 25_000));
-        let slow = Limit::of(64_000, 1500);
+        let slow = Limit::of_rate(64_000, 1500);
         assert_eq!((slow.burst_bytes, slow.queue_bytes), (15_220, 15_220));
     }
 }

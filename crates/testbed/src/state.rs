@@ -93,7 +93,7 @@ pub struct LabState {
 impl LabState {
     /// State of a new lab before any part of it exists.
     pub(crate) fn planned(kind: LabKind, options: LabOptions) -> Self {
-        let Topology { nodes, links } = Topology::of(kind, &options);
+        let Topology { nodes, links } = Topology::of_kind(kind, &options);
         Self {
             name: options.name_for(kind).into(),
             kind,
@@ -101,7 +101,9 @@ impl LabState {
             created: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |time| time.as_secs()),
-            limit: options.limit_bps.map(|rate| Limit::of(rate, options.mtu)),
+            limit: options
+                .limit_bps
+                .map(|rate| Limit::of_rate(rate, options.mtu)),
             options,
             nodes,
             links,
@@ -118,7 +120,7 @@ impl LabState {
     }
 
     /// Writes the file unless a lab with this name exists.
-    pub(crate) fn claim(&self) -> Result<()> {
+    pub(crate) fn claim_name(&self) -> Result<()> {
         let path = path_of(&self.name)?;
         let fresh = self.write_beside(&path)?;
         // Unlike a rename, this fails if the name is taken.
@@ -163,7 +165,7 @@ impl LabState {
             Err(TestbedError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
                 Err(TestbedError::Unknown {
                     name: name.into(),
-                    existing: names()?,
+                    existing: lab_names()?,
                 })
             }
             other => other,
@@ -171,7 +173,7 @@ impl LabState {
     }
 
     /// Removes the files of this lab. Its own file is removed last.
-    pub(crate) fn forget(&self) -> Result<()> {
+    pub(crate) fn remove_files(&self) -> Result<()> {
         let path = path_of(&self.name)?;
         for file in [
             counters_path(&path),
@@ -193,8 +195,8 @@ impl LabState {
 }
 
 /// Names of all labs, sorted.
-pub(crate) fn names() -> Result<Vec<String>> {
-    let folder = directory()?;
+pub(crate) fn lab_names() -> Result<Vec<String>> {
+    let folder = lab_directory()?;
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -219,8 +221,8 @@ pub(crate) fn names() -> Result<Vec<String>> {
 }
 
 /// All labs with a readable file, by name.
-pub(crate) fn all() -> Result<Vec<LabState>> {
-    Ok(names()?
+pub(crate) fn all_labs() -> Result<Vec<LabState>> {
+    Ok(lab_names()?
         .iter()
         .filter_map(|name| LabState::load(name).ok())
         .collect())
@@ -228,7 +230,7 @@ pub(crate) fn all() -> Result<Vec<LabState>> {
 
 /// Path of a lab file.
 pub(crate) fn path_of(name: &str) -> Result<PathBuf> {
-    Ok(directory()?.join(format!("{name}.json")))
+    Ok(lab_directory()?.join(format!("{name}.json")))
 }
 
 /// File of the device's counters.
@@ -247,9 +249,9 @@ pub(crate) fn log_path(state: &Path) -> PathBuf {
 }
 
 /// Namespaces beginning with `wb-`.
-pub(crate) fn namespaces() -> Result<Vec<String>> {
+pub(crate) fn lab_namespaces() -> Result<Vec<String>> {
     // Inside a user namespace, this call hides the names outside, which must not be counted or removed.
-    directory()?;
+    lab_directory()?;
     Ok(netns::list()?
         .into_iter()
         .filter(|name| name.starts_with(PREFIX))
@@ -257,7 +259,7 @@ pub(crate) fn namespaces() -> Result<Vec<String>> {
 }
 
 /// Folder of the labs visible to this process.
-pub(crate) fn directory() -> Result<PathBuf> {
+pub(crate) fn lab_directory() -> Result<PathBuf> {
     match user::private_directory()? {
         Some(private) => Ok(private),
         None => Ok(SHARED.into()),
@@ -266,7 +268,7 @@ pub(crate) fn directory() -> Result<PathBuf> {
 
 /// Makes the folder if it is missing.
 pub(crate) fn prepare_directory() -> Result<()> {
-    let folder = directory()?;
+    let folder = lab_directory()?;
     let refused = |cause: io::Error| match cause.kind() {
         io::ErrorKind::PermissionDenied => TestbedError::Privilege {
             folder: folder.display().to_string(),

@@ -58,7 +58,7 @@ impl LabKind {
     }
 
     /// First letters of the interface names on either side.
-    fn letters(self) -> [&'static str; 2] {
+    fn interface_letters(self) -> [&'static str; 2] {
         match self {
             LabKind::Balancer => ["c", "s"],
             _ => ["a", "b"],
@@ -299,10 +299,10 @@ pub struct LinkEnds {
 /// Addresses of the router, towards a and towards b.
 pub(crate) const ROUTER_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(198, 18, 1, 1), Ipv4Addr::new(198, 19, 1, 1)];
-pub(crate) const ROUTER_V6: [Ipv6Addr; 2] = [v6(1, 1), v6(0x8001, 1)];
+pub(crate) const ROUTER_V6: [Ipv6Addr; 2] = [benchmark_v6(1, 1), benchmark_v6(0x8001, 1)];
 
 /// A network behind a tester.
-pub(crate) struct Behind {
+pub(crate) struct TesterNetwork {
     /// 0 towards a or the client, 1 towards b or the server.
     pub(crate) side: usize,
     pub(crate) network: IpAddr,
@@ -312,16 +312,16 @@ pub(crate) struct Behind {
 }
 
 /// All networks behind the testers on either side of the router.
-pub(crate) fn networks_behind() -> [Behind; 4] {
-    let v4 = |side: u8| Behind {
+pub(crate) fn networks_behind() -> [TesterNetwork; 4] {
+    let v4 = |side: u8| TesterNetwork {
         side: side.into(),
         network: Ipv4Addr::new(198, 18 + side, 0, 0).into(),
         prefix_len: 16,
         tester: tester_v4(side, 0).into(),
     };
-    let v6 = |side: u8| Behind {
+    let v6 = |side: u8| TesterNetwork {
         side: side.into(),
-        network: v6(u16::from(side) * 0x8000, 0).into(),
+        network: benchmark_v6(u16::from(side) * 0x8000, 0).into(),
         prefix_len: 49,
         tester: tester_v6(side, 0).into(),
     };
@@ -329,7 +329,7 @@ pub(crate) fn networks_behind() -> [Behind; 4] {
 }
 
 /// 2001:2::/48 is reserved for benchmarks: RFC 5180 section 8.
-pub(crate) const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
+pub(crate) const fn benchmark_v6(subnet: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, subnet, 0, 0, 0, host)
 }
 
@@ -340,7 +340,7 @@ const fn tester_v4(side: u8, link: u8) -> Ipv4Addr {
 }
 
 const fn tester_v6(side: u8, link: u8) -> Ipv6Addr {
-    v6(side as u16 * 0x8000 + 1 + link as u16, 2)
+    benchmark_v6(side as u16 * 0x8000 + 1 + link as u16, 2)
 }
 
 /// Nodes and wires of a lab.
@@ -350,7 +350,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    pub(crate) fn of(kind: LabKind, options: &LabOptions) -> Self {
+    pub(crate) fn of_kind(kind: LabKind, options: &LabOptions) -> Self {
         let name = options.name_for(kind);
         let nodes = kind
             .nodes()
@@ -401,8 +401,8 @@ fn tester_end(lab: &str, kind: LabKind, side: u8, link: u8) -> End {
     let node = if side == 0 { 0 } else { nodes.len() - 1 };
     End {
         namespace: namespace_name(lab, nodes[node]),
-        interface: format!("{}{link}", kind.letters()[usize::from(side)]),
-        mac: mac(lab, link * 2 + side),
+        interface: format!("{}{link}", kind.interface_letters()[usize::from(side)]),
+        mac: lab_mac(lab, link * 2 + side),
         kernel_addresses: Vec::new(),
         tester_addresses: vec![tester_v4(side, link).into(), tester_v6(side, link).into()],
     }
@@ -434,8 +434,8 @@ fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
     }
     End {
         namespace: namespace_name(lab, kind.nodes()[1]),
-        interface: format!("d{}", kind.letters()[side]),
-        mac: mac(lab, 0x80 + side as u8),
+        interface: format!("d{}", kind.interface_letters()[side]),
+        mac: lab_mac(lab, 0x80 + side as u8),
         kernel_addresses,
         tester_addresses: Vec::new(),
     }
@@ -443,7 +443,7 @@ fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
 
 /// Locally administered MAC address, fixed for a lab and port. Four bytes depend on the lab's name, so that
 /// addresses stay distinct if a user connects two labs.
-fn mac(lab: &str, port: u8) -> String {
+fn lab_mac(lab: &str, port: u8) -> String {
     // FNV-1a.
     let hash = lab.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -462,7 +462,7 @@ mod tests {
             links: 2,
             ..LabOptions::default()
         };
-        let pair = Topology::of(LabKind::Pair, &options);
+        let pair = Topology::of_kind(LabKind::Pair, &options);
         let ends: Vec<(String, String)> = pair
             .links
             .iter()
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn the_router_as_documented() {
-        let router = Topology::of(LabKind::Router, &LabOptions::default());
+        let router = Topology::of_kind(LabKind::Router, &LabOptions::default());
         let [near, far] = &router.links[..] else {
             panic!()
         };
@@ -527,9 +527,9 @@ mod tests {
 
     #[test]
     fn addresses_are_the_same_each_time_and_local() {
-        assert_eq!(mac("pair", 0), mac("pair", 0));
-        assert_ne!(mac("pair", 0), mac("pair", 1));
-        assert_ne!(mac("pair", 0), mac("router", 0));
+        assert_eq!(lab_mac("pair", 0), lab_mac("pair", 0));
+        assert_ne!(lab_mac("pair", 0), lab_mac("pair", 1));
+        assert_ne!(lab_mac("pair", 0), lab_mac("router", 0));
         let end = tester_end("pair", LabKind::Pair, 0, 0);
         assert_eq!(end.mac_bytes()[0], 2);
         assert_eq!(end.mac_bytes()[5], 0);

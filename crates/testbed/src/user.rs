@@ -31,7 +31,7 @@ pub fn enter_user_namespace() -> Result<()> {
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
-    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).map_err(|errno| {
+    unshare_namespaces(UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).map_err(|errno| {
         let why = match errno {
             rustix::io::Errno::INVAL => " (other threads are running already)",
             rustix::io::Errno::PERM | rustix::io::Errno::NOSPC => {
@@ -60,7 +60,7 @@ pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
     // Outer names must neither conflict nor be removed by a clean-up inside. If the kernel rejects
     // the mount, this process has no private mount namespace, and making a lab reports the error.
     if Path::new(NAMES).is_dir() {
-        let _ = cover(Path::new(NAMES));
+        let _ = cover_folder(Path::new(NAMES));
     }
     let folder = std::env::temp_dir().join(format!("wirebench-labs-{}", outer_uid()));
     let refused = || TestbedError::io("use", folder.display().to_string());
@@ -73,12 +73,12 @@ pub(crate) fn private_directory() -> Result<Option<PathBuf>> {
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused()(io::Error::from(io::ErrorKind::PermissionDenied)));
     }
-    let _ = cover(&folder);
+    let _ = cover_folder(&folder);
     Ok(Some(folder))
 }
 
 /// Mounts a tmpfs over a folder, once.
-fn cover(folder: &Path) -> io::Result<()> {
+fn cover_folder(folder: &Path) -> io::Result<()> {
     let mark = folder.join(MARK);
     if mark.exists() {
         return Ok(());
@@ -102,7 +102,7 @@ fn write(path: &str, text: &str) -> Result<()> {
 }
 
 #[allow(unsafe_code)] // rustix marks unshare unsafe because of CLONE_FILES only.
-pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+pub(crate) fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: new namespaces leave the file descriptor table as it is.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }

@@ -12,7 +12,7 @@ use wb_testbed::{Lab, LabKind, LabOptions, LabStatus, TestbedError};
 use wb_wire::{MacAddr, Stack, Tag, arp_request, find_tag};
 
 fn status(name: &str) -> Option<LabStatus> {
-    wb_testbed::ls()
+    wb_testbed::list_labs()
         .unwrap()
         .labs
         .into_iter()
@@ -140,7 +140,7 @@ fn a_failure_half_way_leaves_nothing_and_spares_what_was_there() {
         1
     );
     assert!(
-        wb_testbed::ls()
+        wb_testbed::list_labs()
             .unwrap()
             .stray_namespaces
             .contains(&foreign)

@@ -1,6 +1,6 @@
 //! sar's dialect: its command line for the network tables `DEV`, `EDEV` and `SOFT`, and their text, column for column.
 //!
-//! Converts a command line into a [`Request`], and counters into lines. Reads no counter and no clock, and prints
+//! Converts a command line into a [`TableRequest`], and counters into lines. Reads no counter and no clock, and prints
 //! nothing.
 
 #![forbid(unsafe_code)]
@@ -8,5 +8,5 @@
 mod text;
 mod words;
 
-pub use text::{Banner, CpuRow, LinkRow, Moment, Text};
-pub use words::{Asked, Cpus, Refusal, Request, Table, parse};
+pub use text::{Banner, CpuRow, LinkRow, ReportTimes, TableFormatter};
+pub use words::{SarAction, SarRefusal, SarTable, ShownCpus, TableRequest, parse};

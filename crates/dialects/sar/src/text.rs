@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use wb_counters::{Folded, LinkCounters, LinkRates, softnet::SoftnetRise};
 
-use crate::{Request, Table};
+use crate::{SarTable, TableRequest};
 
 /// First line of the output.
 #[derive(Clone, Debug)]
@@ -35,14 +35,14 @@ impl Banner {
 
 /// Times of a report as text: the previous reading for headers, the present one for lines.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct ReportTimes {
     /// Text in front of headers.
     pub before: String,
     /// Text in front of lines.
     pub now: String,
 }
 
-impl Moment {
+impl ReportTimes {
     /// Label of the averages.
     #[must_use]
     pub fn average() -> Self {
@@ -78,8 +78,8 @@ pub struct CpuRow {
 
 /// Formatter of the tables.
 #[derive(Clone, Debug)]
-pub struct Text {
-    tables: Vec<Table>,
+pub struct TableFormatter {
+    tables: Vec<SarTable>,
     human: bool,
     pretty: bool,
     decimals: usize,
@@ -103,7 +103,7 @@ const SOFT: [&str; 6] = [
 ];
 
 /// A value with its unit.
-enum Cell {
+enum ValueCell {
     Rate(f64),
     /// Bytes per second, shown in kB or with the letter of the unit.
     Bytes(f64),
@@ -113,10 +113,10 @@ enum Cell {
     Unknown,
 }
 
-impl Text {
+impl TableFormatter {
     /// Makes the formatter of a request.
     #[must_use]
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &TableRequest) -> Self {
         Self {
             tables: request.tables.iter().copied().collect(),
             human: request.human,
@@ -130,8 +130,8 @@ impl Text {
     /// lines. `interfaces` and `cpus` count all lines, shown or not.
     #[must_use]
     pub fn is_block(&self, interfaces: usize, cpus: usize) -> bool {
-        let lines = |table: &Table| {
-            if *table == Table::Soft {
+        let lines = |table: &SarTable| {
+            if *table == SarTable::Soft {
                 cpus
             } else {
                 interfaces
@@ -144,9 +144,9 @@ impl Text {
     /// adds
     /// an empty line after each table.
     #[must_use]
-    pub fn interval(
+    pub fn interval_lines(
         &self,
-        moment: &Moment,
+        moment: &ReportTimes,
         links: &[LinkRow],
         cpus: &[CpuRow],
         headers: bool,
@@ -155,11 +155,11 @@ impl Text {
         let mut text = String::new();
         for table in &self.tables {
             if headers {
-                self.header(&mut text, *table, &moment.before);
+                self.append_header(&mut text, *table, &moment.before);
             }
             match table {
-                Table::Soft => self.soft(&mut text, &moment.now, cpus),
-                table => self.links(&mut text, *table, &moment.now, links),
+                SarTable::Soft => self.append_soft(&mut text, &moment.now, cpus),
+                table => self.append_links(&mut text, *table, &moment.now, links),
             }
             if gap {
                 text.push('\n');
@@ -168,52 +168,59 @@ impl Text {
         text
     }
 
-    fn header(&self, text: &mut String, table: Table, stamp: &str) {
+    fn append_header(&self, text: &mut String, table: SarTable, stamp: &str) {
         let (name, columns): (_, &[&str]) = match table {
-            Table::Dev => ("IFACE", &DEV),
-            Table::Edev => ("IFACE", &EDEV),
-            Table::Soft => ("CPU", &SOFT),
+            SarTable::Dev => ("IFACE", &DEV),
+            SarTable::Edev => ("IFACE", &EDEV),
+            SarTable::Soft => ("CPU", &SOFT),
         };
         let _ = write!(text, "{stamp:<11}");
-        self.front(text, table, name);
+        self.append_front_name(text, table, name);
         for column in columns {
             let _ = write!(text, " {column:>9}");
         }
-        self.back(text, table, name);
+        self.append_back_name(text, table, name);
     }
 
     /// Writes a name before the columns.
-    fn front(&self, text: &mut String, table: Table, name: &str) {
+    fn append_front_name(&self, text: &mut String, table: SarTable, name: &str) {
         let _ = match table {
-            Table::Soft => write!(text, " {name:>7}"),
+            SarTable::Soft => write!(text, " {name:>7}"),
             _ if self.pretty => Ok(()),
             _ => write!(text, " {name:>9}"),
         };
     }
 
     /// Writes a name after the columns, and the line end.
-    fn back(&self, text: &mut String, table: Table, name: &str) {
-        if self.pretty && table != Table::Soft {
+    fn append_back_name(&self, text: &mut String, table: SarTable, name: &str) {
+        if self.pretty && table != SarTable::Soft {
             let _ = write!(text, " {name}");
         }
         text.push('\n');
     }
 
-    fn row(&self, text: &mut String, table: Table, stamp: &str, name: &str, cells: &[Cell]) {
+    fn append_row(
+        &self,
+        text: &mut String,
+        table: SarTable,
+        stamp: &str,
+        name: &str,
+        cells: &[ValueCell],
+    ) {
         let _ = write!(text, "{stamp:<11}");
-        self.front(text, table, name);
+        self.append_front_name(text, table, name);
         for cell in cells {
             text.push(' ');
-            self.cell(text, cell);
+            self.append_cell(text, cell);
         }
-        self.back(text, table, name);
+        self.append_back_name(text, table, name);
     }
 
-    fn cell(&self, text: &mut String, cell: &Cell) {
+    fn append_cell(&self, text: &mut String, cell: &ValueCell) {
         let digits = self.decimals;
         let _ = match cell {
-            Cell::Rate(value) => write!(text, "{value:9.digits$}"),
-            Cell::Bytes(value) if self.human => {
+            ValueCell::Rate(value) => write!(text, "{value:9.digits$}"),
+            ValueCell::Bytes(value) if self.human => {
                 let mut value = *value;
                 let mut units = ["B", "k", "M", "G", "T"].into_iter();
                 let mut unit = units.next().unwrap_or_default();
@@ -224,24 +231,24 @@ impl Text {
                 }
                 write!(text, "{value:8.*}{unit}", digits.min(1))
             }
-            Cell::Bytes(value) => write!(text, "{:9.digits$}", value / 1024.0),
-            Cell::Percent(value) if self.human => write!(text, "{value:8.*}%", digits.min(1)),
-            Cell::Percent(value) => write!(text, "{value:9.digits$}"),
-            Cell::Count(value) => write!(text, "{value:>9}"),
-            Cell::Unknown => write!(text, "{:>9}", "n/a"),
+            ValueCell::Bytes(value) => write!(text, "{:9.digits$}", value / 1024.0),
+            ValueCell::Percent(value) if self.human => write!(text, "{value:8.*}%", digits.min(1)),
+            ValueCell::Percent(value) => write!(text, "{value:9.digits$}"),
+            ValueCell::Count(value) => write!(text, "{value:>9}"),
+            ValueCell::Unknown => write!(text, "{:>9}", "n/a"),
         };
     }
 
-    fn links(&self, text: &mut String, table: Table, stamp: &str, links: &[LinkRow]) {
+    fn append_links(&self, text: &mut String, table: SarTable, stamp: &str, links: &[LinkRow]) {
         for link in links {
             let Some((counted, rates)) = &link.counted else {
-                let columns = if table == Table::Dev {
+                let columns = if table == SarTable::Dev {
                     DEV.len()
                 } else {
                     EDEV.len()
                 };
-                let unknown: Vec<Cell> = (0..columns).map(|_| Cell::Unknown).collect();
-                self.row(text, table, stamp, &link.name, &unknown);
+                let unknown: Vec<ValueCell> = (0..columns).map(|_| ValueCell::Unknown).collect();
+                self.append_row(text, table, stamp, &link.name, &unknown);
                 continue;
             };
             // sar omits an interface only if all its counters are zero, in any table.
@@ -250,15 +257,15 @@ impl Text {
             }
             let folded = counted.folded();
             let cells = match table {
-                Table::Dev => dev(&folded, rates, link.seconds),
-                _ => edev(&folded, link.seconds),
+                SarTable::Dev => dev_cells(&folded, rates, link.seconds),
+                _ => edev_cells(&folded, link.seconds),
             };
-            self.row(text, table, stamp, &link.name, &cells);
+            self.append_row(text, table, stamp, &link.name, &cells);
         }
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn soft(&self, text: &mut String, stamp: &str, cpus: &[CpuRow]) {
+    fn append_soft(&self, text: &mut String, stamp: &str, cpus: &[CpuRow]) {
         for row in cpus {
             let counted = row.counted;
             let counts = [
@@ -271,37 +278,38 @@ impl Text {
             if self.omit_zero && counts.iter().all(|n| *n == 0) && counted.backlog == 0 {
                 continue;
             }
-            let mut cells: Vec<Cell> = counts.iter().map(|n| rate(*n, row.seconds)).collect();
-            cells.push(Cell::Count(counted.backlog));
+            let mut cells: Vec<ValueCell> =
+                counts.iter().map(|n| rate_cell(*n, row.seconds)).collect();
+            cells.push(ValueCell::Count(counted.backlog));
             let name = row.cpu.map_or("all".to_owned(), |cpu| cpu.to_string());
-            self.row(text, Table::Soft, stamp, &name, &cells);
+            self.append_row(text, SarTable::Soft, stamp, &name, &cells);
         }
     }
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn rate(count: u64, seconds: f64) -> Cell {
-    Cell::Rate(if seconds > 0.0 {
+fn rate_cell(count: u64, seconds: f64) -> ValueCell {
+    ValueCell::Rate(if seconds > 0.0 {
         count as f64 / seconds
     } else {
         0.0
     })
 }
 
-fn dev(folded: &Folded, rates: &LinkRates, seconds: f64) -> Vec<Cell> {
+fn dev_cells(folded: &Folded, rates: &LinkRates, seconds: f64) -> Vec<ValueCell> {
     vec![
-        Cell::Rate(rates.rx_pps),
-        Cell::Rate(rates.tx_pps),
-        Cell::Bytes(rates.rx_bytes_per_s),
-        Cell::Bytes(rates.tx_bytes_per_s),
-        rate(folded.rx_compressed, seconds),
-        rate(folded.tx_compressed, seconds),
-        rate(folded.multicast, seconds),
-        Cell::Percent(rates.ifutil_percent.unwrap_or(0.0)),
+        ValueCell::Rate(rates.rx_pps),
+        ValueCell::Rate(rates.tx_pps),
+        ValueCell::Bytes(rates.rx_bytes_per_s),
+        ValueCell::Bytes(rates.tx_bytes_per_s),
+        rate_cell(folded.rx_compressed, seconds),
+        rate_cell(folded.tx_compressed, seconds),
+        rate_cell(folded.multicast, seconds),
+        ValueCell::Percent(rates.ifutil_percent.unwrap_or(0.0)),
     ]
 }
 
-fn edev(folded: &Folded, seconds: f64) -> Vec<Cell> {
+fn edev_cells(folded: &Folded, seconds: f64) -> Vec<ValueCell> {
     let counts = [
         folded.rx_errors,
         folded.tx_errors,
@@ -313,7 +321,7 @@ fn edev(folded: &Folded, seconds: f64) -> Vec<Cell> {
         folded.rx_fifo,
         folded.tx_fifo,
     ];
-    counts.map(|count| rate(count, seconds)).into()
+    counts.map(|count| rate_cell(count, seconds)).into()
 }
 
 #[cfg(test)]
@@ -321,12 +329,12 @@ mod tests {
     use wb_counters::{LinkCounters, LinkProperties};
 
     use super::*;
-    use crate::{Asked, parse};
+    use crate::{SarAction, parse};
 
-    fn text(line: &str) -> Text {
+    fn text(line: &str) -> TableFormatter {
         let words: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
         match parse(&words) {
-            Ok(Asked::Tables(request)) => Text::new(&request),
+            Ok(SarAction::Tables(request)) => TableFormatter::new(&request),
             other => panic!("{other:?}"),
         }
     }
@@ -349,8 +357,8 @@ mod tests {
         }
     }
 
-    fn moment() -> Moment {
-        Moment {
+    fn moment() -> ReportTimes {
+        ReportTimes {
             before: "18:57:25".to_owned(),
             now: "18:57:26".to_owned(),
         }
@@ -372,8 +380,13 @@ mod tests {
             },
             seconds: 1.0,
         };
-        let shown =
-            text("-n DEV,EDEV,SOFT 1").interval(&moment(), &[lo(), gone], &[soft], true, true);
+        let shown = text("-n DEV,EDEV,SOFT 1").interval_lines(
+            &moment(),
+            &[lo(), gone],
+            &[soft],
+            true,
+            true,
+        );
         let expected = "\
 18:57:25        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s  rxmcst/s   %ifutil
 18:57:26           lo  10322.00      0.00   8094.34      0.00      0.00      0.00      0.00      0.00
@@ -392,7 +405,7 @@ mod tests {
 
     #[test]
     fn for_people() {
-        let shown = text("-h -n DEV 1").interval(&moment(), &[lo()], &[], true, false);
+        let shown = text("-h -n DEV 1").interval_lines(&moment(), &[lo()], &[], true, false);
         let expected = "\
 18:57:25      rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s  rxmcst/s   %ifutil IFACE
 18:57:26     10322.00      0.00      7.9M      0.0B      0.00      0.00      0.00      0.0% lo
@@ -402,10 +415,10 @@ mod tests {
         if let Some((_, rates)) = &mut small.counted {
             rates.rx_bytes_per_s = 1_010.0;
         }
-        let shown = text("-h -n DEV 1").interval(&moment(), &[small], &[], false, false);
+        let shown = text("-h -n DEV 1").interval_lines(&moment(), &[small], &[], false, false);
         assert!(shown.contains(" 1010.0B "), "{shown}");
-        let shown = text("--human --dec=0 -n DEV 1").interval(
-            &Moment::average(),
+        let shown = text("--human --dec=0 -n DEV 1").interval_lines(
+            &ReportTimes::average(),
             &[lo()],
             &[],
             false,

@@ -6,7 +6,7 @@ use wb_getopt::{Argument, Piece, Pieces, Row};
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
+pub enum SarTable {
     /// Interfaces.
     Dev,
     /// Errors of interfaces.
@@ -17,7 +17,7 @@ pub enum Table {
 
 /// CPUs that have lines in the table `SOFT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cpus {
+pub enum ShownCpus {
     /// One line for the sum of all CPUs.
     #[default]
     Together,
@@ -34,13 +34,13 @@ pub enum Cpus {
 
 /// A request for tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct TableRequest {
     /// Tables, in sar's order.
-    pub tables: BTreeSet<Table>,
+    pub tables: BTreeSet<SarTable>,
     /// Restricts the tables to these interfaces.
     pub interfaces: Option<Vec<String>>,
     /// CPUs of the table `SOFT`.
-    pub cpus: Cpus,
+    pub cpus: ShownCpus,
     /// Time between two readings; zero is a single table since boot.
     pub interval: Duration,
     /// Number of tables; `None` is no limit.
@@ -57,9 +57,9 @@ pub struct Request {
 
 /// Action of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SarAction {
     /// Show tables.
-    Tables(Request),
+    Tables(TableRequest),
     /// `--help`.
     Help,
     /// `-V`.
@@ -69,14 +69,14 @@ pub enum Asked {
 /// Error line for a command line that sar rejects or that requests an unsupported function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sar: {0}")]
-pub struct Refusal(String);
+pub struct SarRefusal(String);
 
-fn refused<T>(text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(text.into()))
+fn refuse<T>(text: impl Into<String>) -> Result<T, SarRefusal> {
+    Err(SarRefusal(text.into()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum OptionWord {
     Network,
     Processors,
     Human,
@@ -93,14 +93,14 @@ enum Word {
     NotHere(&'static str),
 }
 
-struct Entry {
+struct OptionEntry {
     letter: Option<char>,
     name: &'static str,
     argument: Argument,
-    word: Word,
+    word: OptionWord,
 }
 
-impl Row for Entry {
+impl Row for OptionEntry {
     fn letter(&self) -> Option<char> {
         self.letter
     }
@@ -114,8 +114,8 @@ impl Row for Entry {
     }
 }
 
-const fn letter(letter: char, argument: Argument, word: Word) -> Entry {
-    Entry {
+const fn letter(letter: char, argument: Argument, word: OptionWord) -> OptionEntry {
+    OptionEntry {
         letter: Some(letter),
         name: "",
         argument,
@@ -123,8 +123,8 @@ const fn letter(letter: char, argument: Argument, word: Word) -> Entry {
     }
 }
 
-const fn name(name: &'static str, argument: Argument, word: Word) -> Entry {
-    Entry {
+const fn name(name: &'static str, argument: Argument, word: OptionWord) -> OptionEntry {
+    OptionEntry {
         letter: None,
         name,
         argument,
@@ -133,22 +133,22 @@ const fn name(name: &'static str, argument: Argument, word: Word) -> Entry {
 }
 
 use Argument::{None as Alone, Required};
-use Word::NotHere;
+use OptionWord::NotHere;
 
-static TABLE: [Entry; 42] = [
-    letter('n', Required, Word::Network),
-    letter('P', Required, Word::Processors),
-    letter('h', Alone, Word::HumanAndPretty),
-    letter('p', Alone, Word::Pretty),
-    letter('z', Alone, Word::OmitZero),
-    letter('V', Alone, Word::Version),
-    letter('C', Alone, Word::Nothing),
-    letter('t', Alone, Word::Nothing),
-    name("human", Alone, Word::Human),
-    name("pretty", Alone, Word::Pretty),
-    name("iface", Required, Word::Interfaces),
-    name("dec", Required, Word::Decimals),
-    name("help", Alone, Word::Help),
+static TABLE: [OptionEntry; 42] = [
+    letter('n', Required, OptionWord::Network),
+    letter('P', Required, OptionWord::Processors),
+    letter('h', Alone, OptionWord::HumanAndPretty),
+    letter('p', Alone, OptionWord::Pretty),
+    letter('z', Alone, OptionWord::OmitZero),
+    letter('V', Alone, OptionWord::Version),
+    letter('C', Alone, OptionWord::Nothing),
+    letter('t', Alone, OptionWord::Nothing),
+    name("human", Alone, OptionWord::Human),
+    name("pretty", Alone, OptionWord::Pretty),
+    name("iface", Required, OptionWord::Interfaces),
+    name("dec", Required, OptionWord::Decimals),
+    name("help", Alone, OptionWord::Help),
     letter('A', Alone, NotHere("all tables")),
     letter('B', Alone, NotHere("paging")),
     letter('b', Alone, NotHere("transfers to disks")),
@@ -187,10 +187,10 @@ const LONGEST: u64 = i32::MAX as u64;
 ///
 /// # Errors
 /// A line that describes the mistake or the unsupported function.
-pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
-    let mut request = Request {
+pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
+    let mut request = TableRequest {
         decimals: 2,
-        ..Request::default()
+        ..TableRequest::default()
     };
     let mut times: Vec<u64> = Vec::new();
     let mut before = "";
@@ -198,7 +198,7 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
         // sar accepts these options only as separate words.
         let joined = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
         if joined && word.contains(['n', 'P']) && !["-n", "-P"].contains(&before) {
-            return refused(format!(
+            return refuse(format!(
                 "{word}: -n and -P stand alone, and what they ask for behind a blank: -h -n DEV"
             ));
         }
@@ -211,62 +211,62 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
                 match word.parse() {
                     Ok(time) if time <= LONGEST => times.push(time),
                     _ => {
-                        return refused(format!(
+                        return refuse(format!(
                             "{word:?} is no interval and no count: whole numbers up to {LONGEST}"
                         ));
                     }
                 }
                 continue;
             }
-            Piece::Bad(bad) => return refused(format!("{bad}; see sar --help")),
+            Piece::Bad(bad) => return refuse(format!("{bad}; see sar --help")),
         };
         match entry.word {
-            Word::Network => networks(argument, &mut request.tables)?,
-            Word::Processors => request.cpus = processors(argument)?,
-            Word::Human => request.human = true,
-            Word::HumanAndPretty => (request.human, request.pretty) = (true, true),
-            Word::Pretty => request.pretty = true,
-            Word::OmitZero => request.omit_zero = true,
-            Word::Interfaces => {
+            OptionWord::Network => networks(argument, &mut request.tables)?,
+            OptionWord::Processors => request.cpus = processors(argument)?,
+            OptionWord::Human => request.human = true,
+            OptionWord::HumanAndPretty => (request.human, request.pretty) = (true, true),
+            OptionWord::Pretty => request.pretty = true,
+            OptionWord::OmitZero => request.omit_zero = true,
+            OptionWord::Interfaces => {
                 let names = argument.split(',').filter(|n| !n.is_empty());
                 let names: Vec<String> = names.map(ToOwned::to_owned).collect();
                 // An empty list is no restriction.
                 request.interfaces = Some(names).filter(|names| !names.is_empty());
             }
-            Word::Decimals => {
+            OptionWord::Decimals => {
                 request.decimals = match argument {
                     "0" => 0,
                     "1" => 1,
                     "2" => 2,
-                    _ => return refused(format!("--dec={argument}: 0, 1 or 2")),
+                    _ => return refuse(format!("--dec={argument}: 0, 1 or 2")),
                 }
             }
-            Word::Help => return Ok(Asked::Help),
-            Word::Version => return Ok(Asked::Version),
-            Word::Nothing => {}
+            OptionWord::Help => return Ok(SarAction::Help),
+            OptionWord::Version => return Ok(SarAction::Version),
+            OptionWord::Nothing => {}
             NotHere(what) => {
                 let option = match entry.letter {
                     Some(letter) => format!("-{letter}"),
                     None => format!("--{}", entry.name),
                 };
-                return refused(format!(
+                return refuse(format!(
                     "{option} ({what}) is not done here: only -n DEV, EDEV and SOFT are, while they happen"
                 ));
             }
         }
     }
     if request.tables.is_empty() {
-        return refused("no table; say -n DEV, -n EDEV or -n SOFT, or several: -n DEV,EDEV");
+        return refuse("no table; say -n DEV, -n EDEV or -n SOFT, or several: -n DEV,EDEV");
     }
     match *times.as_slice() {
         [] => {
-            return refused(
+            return refuse(
                 "no interval; files of the past are not read here: sar -n DEV INTERVAL [COUNT]",
             );
         }
-        [_, 0] => return refused("a count of 0; leave it out for no end"),
+        [_, 0] => return refuse("a count of 0; leave it out for no end"),
         [0, _] => {
-            return refused(
+            return refuse(
                 "an interval of 0 is all since the start of the machine, once: no count goes with it",
             );
         }
@@ -277,36 +277,36 @@ pub fn parse(words: &[String]) -> Result<Asked, Refusal> {
             request.count = Some(count);
         }
         [_, _, third, ..] => {
-            return refused(format!(
+            return refuse(format!(
                 "{third}: an interval and a count are all the numbers there can be"
             ));
         }
     }
-    Ok(Asked::Tables(request))
+    Ok(SarAction::Tables(request))
 }
 
-fn networks(list: &str, tables: &mut BTreeSet<Table>) -> Result<(), Refusal> {
+fn networks(list: &str, tables: &mut BTreeSet<SarTable>) -> Result<(), SarRefusal> {
     for word in list.split(',').filter(|word| !word.is_empty()) {
         tables.insert(match word {
-            "DEV" => Table::Dev,
-            "EDEV" => Table::Edev,
-            "SOFT" => Table::Soft,
+            "DEV" => SarTable::Dev,
+            "EDEV" => SarTable::Edev,
+            "SOFT" => SarTable::Soft,
             "NFS" | "NFSD" | "SOCK" | "IP" | "EIP" | "ICMP" | "EICMP" | "TCP" | "ETCP" | "UDP"
             | "SOCK6" | "IP6" | "EIP6" | "ICMP6" | "EICMP6" | "UDP6" | "FC" | "ALL" => {
-                return refused(format!(
+                return refuse(format!(
                     "-n {word} is not done here: DEV, EDEV and SOFT are"
                 ));
             }
-            _ => return refused(format!("-n {word:?}: there are DEV, EDEV and SOFT")),
+            _ => return refuse(format!("-n {word:?}: there are DEV, EDEV and SOFT")),
         });
     }
     Ok(())
 }
 
 /// `ALL`, `all`, numbers and ranges, in a list.
-fn processors(list: &str) -> Result<Cpus, Refusal> {
+fn processors(list: &str) -> Result<ShownCpus, SarRefusal> {
     if list == "ALL" {
-        return Ok(Cpus::Each);
+        return Ok(ShownCpus::Each);
     }
     let (mut together, mut cpus) = (false, BTreeSet::new());
     for word in list.split(',') {
@@ -318,13 +318,13 @@ fn processors(list: &str) -> Result<Cpus, Refusal> {
         match (from.parse::<u32>(), to.parse::<u32>()) {
             (Ok(from), Ok(to)) if from <= to && to < 8192 => cpus.extend(from..=to),
             _ => {
-                return refused(format!(
+                return refuse(format!(
                     "-P {word:?}: ALL, all, or numbers of CPUs such as 0,2-5"
                 ));
             }
         }
     }
-    Ok(Cpus::Some { together, cpus })
+    Ok(ShownCpus::Some { together, cpus })
 }
 
 #[cfg(test)]
@@ -333,14 +333,14 @@ mod tests {
 
     use super::*;
 
-    fn read(line: &str) -> Result<Asked, Refusal> {
+    fn read(line: &str) -> Result<SarAction, SarRefusal> {
         let words: Vec<String> = line.split_whitespace().map(ToOwned::to_owned).collect();
         parse(&words)
     }
 
-    fn request(line: &str) -> Request {
+    fn request(line: &str) -> TableRequest {
         match read(line) {
-            Ok(Asked::Tables(request)) => request,
+            Ok(SarAction::Tables(request)) => request,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -349,11 +349,11 @@ mod tests {
     fn what_people_type() {
         let two = request("-n DEV 2");
         assert_eq!((two.interval.as_secs(), two.count), (2, None));
-        assert_eq!(two.tables, BTreeSet::from([Table::Dev]));
+        assert_eq!(two.tables, BTreeSet::from([SarTable::Dev]));
         let all = request("1 5 -n SOFT,DEV -n EDEV --iface=eth0,lo -h --dec=1 -P 0,2-3 -z");
         assert_eq!(
             all.tables.into_iter().collect::<Vec<_>>(),
-            [Table::Dev, Table::Edev, Table::Soft]
+            [SarTable::Dev, SarTable::Edev, SarTable::Soft]
         );
         assert_eq!((all.count, all.decimals), (Some(5), 1));
         assert!(all.human && all.pretty && all.omit_zero);
@@ -361,7 +361,7 @@ mod tests {
         let cpus = BTreeSet::from([0, 2, 3]);
         assert_eq!(
             all.cpus,
-            Cpus::Some {
+            ShownCpus::Some {
                 together: false,
                 cpus
             }
@@ -369,11 +369,11 @@ mod tests {
         assert_eq!(request("-n DEV 0").count, Some(1));
         for line in ["-n ,DEV --iface= 1", "-n DEV, --iface=, 1"] {
             let loose = request(line);
-            assert_eq!(loose.tables, BTreeSet::from([Table::Dev]), "{line}");
+            assert_eq!(loose.tables, BTreeSet::from([SarTable::Dev]), "{line}");
             assert_eq!(loose.interfaces, None, "{line}");
         }
-        assert_eq!(read("--help"), Ok(Asked::Help));
-        assert_eq!(read("-V"), Ok(Asked::Version));
+        assert_eq!(read("--help"), Ok(SarAction::Help));
+        assert_eq!(read("-V"), Ok(SarAction::Version));
     }
 
     #[test]

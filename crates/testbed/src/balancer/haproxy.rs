@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use wb_machine::{Namespace, descriptors::keep_limit, in_namespace, sysctl};
 
 use super::{BalancerOptions, PORT, VIRTUAL, find};
-use crate::process::{named, own_session};
+use crate::process::{identify_process, own_session};
 use crate::{LabState, Process, Result, TestbedError, state};
 
 /// Address of its counters within the node.
@@ -21,7 +21,7 @@ const COUNTERS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8404);
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Path of `haproxy`.
-pub(super) fn program() -> Result<PathBuf> {
+pub(super) fn haproxy_program() -> Result<PathBuf> {
     find("haproxy", "haproxy")
 }
 
@@ -31,12 +31,12 @@ pub(super) fn start(
     options: BalancerOptions,
     device: &Namespace,
 ) -> Result<Process> {
-    let program = program()?;
-    prepare(device);
+    let program = haproxy_program()?;
+    prepare_device(device);
     let lab_file = state::path_of(&lab.name)?;
     let (file, log_path) = (state::haproxy_path(&lab_file), state::log_path(&lab_file));
     let failed = |verb, path: &PathBuf| TestbedError::io(verb, path.display().to_string());
-    fs::write(&file, configuration(options)).map_err(failed("write", &file))?;
+    fs::write(&file, haproxy_config(options)).map_err(failed("write", &file))?;
     let log = File::create(&log_path).map_err(failed("create", &log_path))?;
     let also_log = log.try_clone().map_err(failed("open", &log_path))?;
     let mut command = Command::new(&program);
@@ -56,10 +56,10 @@ pub(super) fn start(
     let address = SocketAddr::from(COUNTERS);
     let message = loop {
         if let Ok(Some(_)) = child.try_wait() {
-            break complaint(&fs::read_to_string(&log_path).unwrap_or_default());
+            break error_line(&fs::read_to_string(&log_path).unwrap_or_default());
         }
         let answers = in_namespace(device, || TcpStream::connect(address).is_ok())?;
-        if answers && let Some(process) = named(child.id()) {
+        if answers && let Some(process) = identify_process(child.id()) {
             // The handle is dropped without waiting, since the process must outlive this one.
             return Ok(process);
         }
@@ -77,7 +77,7 @@ pub(super) fn start(
 }
 
 /// Applies the kernel settings that a load over sockets needs. Ignores unavailable ones.
-fn prepare(device: &Namespace) {
+fn prepare_device(device: &Namespace) {
     for (key, value) in [
         ("ipv4/ip_local_port_range", "1024 65535"),
         ("ipv4/tcp_tw_reuse", "1"),
@@ -89,7 +89,7 @@ fn prepare(device: &Namespace) {
 }
 
 /// The relevant error line of the log.
-fn complaint(log: &str) -> String {
+fn error_line(log: &str) -> String {
     let alert = log.lines().find(|line| line.contains("[ALERT]"));
     let line = alert.or_else(|| log.lines().last());
     format!(
@@ -104,7 +104,7 @@ fn most_connections() -> u64 {
     (descriptors.saturating_sub(200) / 2).clamp(100, 100_000)
 }
 
-fn configuration(options: BalancerOptions) -> String {
+fn haproxy_config(options: BalancerOptions) -> String {
     let mut text = format!(
         "global\n  maxconn {}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  \
          timeout server 60s\n",
@@ -120,7 +120,7 @@ fn configuration(options: BalancerOptions) -> String {
             "frontend vip_{family}\n  bind {address}\n  default_backend servers_{family}\n\
              backend servers_{family}\n  balance roundrobin\n"
         );
-        for (n, (v4, v6)) in options.servers().enumerate() {
+        for (n, (v4, v6)) in options.all_servers().enumerate() {
             let server = if family == "v4" {
                 format!("{v4}:{PORT}")
             } else {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn servers_of_both_families() {
-        let text = configuration(BalancerOptions::default());
+        let text = haproxy_config(BalancerOptions::default());
         for part in [
             "bind 198.18.1.100:80\n",
             "bind [2001:2:0:1::100]:80\n",
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn its_complaint_is_found() {
         let log = "[NOTICE] path\n[ALERT] (7) : cannot bind socket\n[ALERT] (7) : fatal\n";
-        assert_eq!(complaint(log), "haproxy: [ALERT] (7) : cannot bind socket");
-        assert_eq!(complaint(""), "haproxy: it ended without a word");
+        assert_eq!(error_line(log), "haproxy: [ALERT] (7) : cannot bind socket");
+        assert_eq!(error_line(""), "haproxy: it ended without a word");
     }
 }

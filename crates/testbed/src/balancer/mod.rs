@@ -20,12 +20,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_machine::{Namespace, sysctl};
 
-use crate::topology::v6;
+use crate::topology::benchmark_v6;
 use crate::{End, LabKind, LabState, Process, Result, TestbedError, nft};
 
 /// Virtual addresses. They belong to the device and to the client's network, so that the device
 /// answers ARP, neighbour discovery and echo for them.
-pub(crate) const VIRTUAL: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(198, 18, 1, 100), v6(1, 0x100));
+pub(crate) const VIRTUAL: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(198, 18, 1, 100), benchmark_v6(1, 0x100));
 /// Virtual port and port of the servers, TCP and UDP.
 const PORT: u16 = 80;
 /// Number of client addresses; with 64 thousand ports each, more than a run needs.
@@ -74,24 +75,24 @@ impl BalancerOptions {
     /// [`TestbedError::Missing`].
     pub(crate) fn require_program(self) -> Result<()> {
         match self.mode {
-            BalancerMode::Dnat => nft::program().map(drop),
-            BalancerMode::Haproxy => haproxy::program().map(drop),
+            BalancerMode::Dnat => nft::nft_program().map(drop),
+            BalancerMode::Haproxy => haproxy::haproxy_program().map(drop),
         }
     }
 
-    fn servers(self) -> impl Iterator<Item = (Ipv4Addr, Ipv6Addr)> {
-        (1..=self.backends as u8).map(server)
+    fn all_servers(self) -> impl Iterator<Item = (Ipv4Addr, Ipv6Addr)> {
+        (1..=self.backends as u8).map(server_addresses)
     }
 }
 
 /// Addresses of the n-th server, from 1.
-fn server(n: u8) -> (Ipv4Addr, Ipv6Addr) {
-    (Ipv4Addr::new(198, 19, 2, n), v6(0x8002, n.into()))
+fn server_addresses(n: u8) -> (Ipv4Addr, Ipv6Addr) {
+    (Ipv4Addr::new(198, 19, 2, n), benchmark_v6(0x8002, n.into()))
 }
 
 /// Addresses of the n-th client, from 1.
-fn client(n: u8) -> (Ipv4Addr, Ipv6Addr) {
-    (Ipv4Addr::new(198, 18, 2, n), v6(2, n.into()))
+fn client_addresses(n: u8) -> (Ipv4Addr, Ipv6Addr) {
+    (Ipv4Addr::new(198, 18, 2, n), benchmark_v6(2, n.into()))
 }
 
 /// Parameters for a load through the balancer.
@@ -143,7 +144,7 @@ pub struct BalancerSide {
 
 impl Balancer {
     /// Description of a lab; `None` for other kinds.
-    pub(crate) fn of(lab: &LabState) -> Option<Self> {
+    pub(crate) fn of_lab(lab: &LabState) -> Option<Self> {
         if lab.kind != LabKind::Balancer {
             return None;
         }
@@ -151,8 +152,9 @@ impl Balancer {
         let [near, far] = &lab.links[..] else {
             return None;
         };
-        let client = BalancerSide::of(&near.a, &near.b, client, CLIENTS);
-        let server = BalancerSide::of(&far.b, &far.a, server, options.backends as u8);
+        let client = BalancerSide::of_ends(&near.a, &near.b, client_addresses, CLIENTS);
+        let server =
+            BalancerSide::of_ends(&far.b, &far.a, server_addresses, options.backends as u8);
         let seen_by_servers = match options.mode {
             BalancerMode::Dnat => client.ranges.clone(),
             BalancerMode::Haproxy => {
@@ -177,7 +179,7 @@ impl Balancer {
             vport: PORT,
             client,
             server,
-            backends: options.servers().map(both).collect(),
+            backends: options.all_servers().map(both).collect(),
             backend_port: PORT,
             seen_by_servers,
             conntrack_max: number("max"),
@@ -187,20 +189,20 @@ impl Balancer {
 }
 
 impl BalancerSide {
-    fn of(port: &End, device: &End, nth: fn(u8) -> (Ipv4Addr, Ipv6Addr), count: u8) -> Self {
+    fn of_ends(port: &End, device: &End, nth: fn(u8) -> (Ipv4Addr, Ipv6Addr), count: u8) -> Self {
         Self {
             port: port.locator(),
             mac: port.mac.clone(),
             addresses: port.tester_addresses.clone(),
             gateways: device.gateways(),
             gateway_mac: device.mac.clone(),
-            ranges: range(nth(1), nth(count)),
+            ranges: address_ranges(nth(1), nth(count)),
             count: count.into(),
         }
     }
 }
 
-fn range(first: (Ipv4Addr, Ipv6Addr), last: (Ipv4Addr, Ipv6Addr)) -> [String; 2] {
+fn address_ranges(first: (Ipv4Addr, Ipv6Addr), last: (Ipv4Addr, Ipv6Addr)) -> [String; 2] {
     if first == last {
         return [first.0.to_string(), first.1.to_string()];
     }
@@ -217,7 +219,7 @@ fn range(first: (Ipv4Addr, Ipv6Addr), last: (Ipv4Addr, Ipv6Addr)) -> [String; 2]
 pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process>> {
     let options = lab.options.balancer.unwrap_or_default();
     match options.mode {
-        BalancerMode::Dnat => nat::apply(options, device).map(|()| None),
+        BalancerMode::Dnat => nat::apply_rules(options, device).map(|()| None),
         BalancerMode::Haproxy => haproxy::start(lab, options, device).map(Some),
     }
 }
@@ -243,7 +245,7 @@ mod tests {
             ..LabOptions::default()
         };
         assert!(options.validate(LabKind::Balancer).is_ok());
-        Balancer::of(&LabState::planned(LabKind::Balancer, options)).unwrap()
+        Balancer::of_lab(&LabState::planned(LabKind::Balancer, options)).unwrap()
     }
 
     #[test]

@@ -24,8 +24,8 @@ const TIMEOUTS: [(&str, u32); 10] = [
 ];
 
 /// Loads the rules and sets the timeouts.
-pub(super) fn apply(options: BalancerOptions, device: &Namespace) -> Result<()> {
-    nft::load(device, &rules(options))?;
+pub(super) fn apply_rules(options: BalancerOptions, device: &Namespace) -> Result<()> {
+    nft::load_rules(device, &nat_rules(options))?;
     // These keys exist once there are rules. They are unavailable in a user namespace.
     for (key, seconds) in TIMEOUTS {
         let key = format!("net/netfilter/nf_conntrack_{key}");
@@ -38,10 +38,10 @@ pub(super) fn apply(options: BalancerOptions, device: &Namespace) -> Result<()> 
 
 /// Rules with a separate chain for each server, so that each has a counter of its connections (a
 /// chain of type nat sees the first packet of each).
-fn rules(options: BalancerOptions) -> String {
+fn nat_rules(options: BalancerOptions) -> String {
     let mut text = String::from("table inet balancer {\n");
     let count = options.backends;
-    for (n, (v4, v6)) in options.servers().enumerate() {
+    for (n, (v4, v6)) in options.all_servers().enumerate() {
         let _ = write!(
             text,
             "  chain server{n} {{\n    meta nfproto ipv4 counter dnat ip to {v4}\n    \
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn servers_take_turns_in_both_families() {
-        let text = rules(BalancerOptions {
+        let text = nat_rules(BalancerOptions {
             backends: 3,
             ..BalancerOptions::default()
         });

@@ -56,7 +56,7 @@ pub struct DirectionCounters {
 const WORDS: usize = 16;
 
 impl DirectionCounters {
-    pub(crate) fn note(&mut self, impaired: ImpairCounters, inside: u64) {
+    pub(crate) fn update_counters(&mut self, impaired: ImpairCounters, inside: u64) {
         *self = Self {
             arrived: impaired.arrived,
             lost: impaired.lost,
@@ -146,14 +146,14 @@ pub struct DeviceCounters {
 const SLOT: usize = (WORDS + 2) * 8;
 
 /// Slot of a direction in the file, held by its only writer.
-pub(crate) struct Slot {
+pub(crate) struct CounterSlot {
     file: File,
     offset: u64,
     writings: u64,
     last: Option<DirectionCounters>,
 }
 
-impl Slot {
+impl CounterSlot {
     /// Slot `direction` (0 or 1) of the file.
     pub(crate) fn open(path: &Path, direction: u64) -> io::Result<Self> {
         let file = OpenOptions::new()
@@ -198,13 +198,13 @@ pub(crate) fn read(path: &Path) -> Option<DeviceCounters> {
     (0..100).find_map(|_| {
         let bytes = fs::read(path).ok()?;
         Some(DeviceCounters {
-            a_to_b: slot(bytes.get(..SLOT)?)?,
-            b_to_a: slot(bytes.get(SLOT..2 * SLOT)?)?,
+            a_to_b: read_slot(bytes.get(..SLOT)?)?,
+            b_to_a: read_slot(bytes.get(SLOT..2 * SLOT)?)?,
         })
     })
 }
 
-fn slot(bytes: &[u8]) -> Option<DirectionCounters> {
+fn read_slot(bytes: &[u8]) -> Option<DirectionCounters> {
     let mut words = [0; WORDS + 2];
     for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(place.try_into().expect("chunks are whole"));
@@ -239,9 +239,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.counters");
         assert_eq!(read(&path), None);
-        let mut there = Slot::open(&path, 0).unwrap();
+        let mut there = CounterSlot::open(&path, 0).unwrap();
         assert_eq!(read(&path), None, "one direction is missing");
-        let mut back = Slot::open(&path, 1).unwrap();
+        let mut back = CounterSlot::open(&path, 1).unwrap();
         assert_eq!(read(&path), Some(DeviceCounters::default()));
         there.publish(&numbered(1));
         back.publish(&numbered(100));
@@ -258,7 +258,10 @@ mod tests {
     fn half_a_writing_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.counters");
-        let _slots = [Slot::open(&path, 0).unwrap(), Slot::open(&path, 1).unwrap()];
+        let _slots = [
+            CounterSlot::open(&path, 0).unwrap(),
+            CounterSlot::open(&path, 1).unwrap(),
+        ];
         let mut bytes = fs::read(&path).unwrap();
         bytes[0] ^= 1;
         fs::write(&path, bytes).unwrap();

@@ -10,8 +10,8 @@ use wb_machine::{Namespace, Netlink};
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{Interface, PortError, QueuePair};
 
-use super::counters::Slot;
-use super::direction::{Direction, IDLE};
+use super::counters::CounterSlot;
+use super::direction::{IDLE, ImpairedDirection};
 use super::wake_tuning::{self, WakeTuning};
 use crate::state::{self, LabState};
 use crate::{End, Result, TestbedError, process};
@@ -40,7 +40,7 @@ pub fn device_main(state_file: &Path) -> Result<()> {
 
     let counters = state::counters_path(state_file);
     let slot = |number| {
-        Slot::open(&counters, number)
+        CounterSlot::open(&counters, number)
             .map_err(TestbedError::io("write", counters.display().to_string()))
     };
     let impairment = lab.options.impair.clone().unwrap_or_default();
@@ -49,8 +49,9 @@ pub fn device_main(state_file: &Path) -> Result<()> {
     let cpus = wb_machine::cpu::allowed().map_or(1, |cpus| cpus.len());
     let all = impairment.all;
     let direction = |from, to, treated, number| {
-        let (from, to) = (receiver(from)?, sender(to)?);
-        Direction::new(from, to, treated, all, slot(number)?, WakeTuning::new(cpus)).map_err(input)
+        let (from, to) = (open_receiver(from)?, open_sender(to)?);
+        ImpairedDirection::new(from, to, treated, all, slot(number)?, WakeTuning::new(cpus))
+            .map_err(input)
     };
     let there = direction(da, db, &there, 0)?;
     let back = direction(db, da, &back, 1)?;
@@ -79,7 +80,7 @@ fn is_abandoned(state_file: &Path) -> bool {
 }
 
 /// Receiving half of a port. The socket is separate because each direction has a thread.
-fn receiver(end: &End) -> Result<PacketQueue> {
+fn open_receiver(end: &End) -> Result<PacketQueue> {
     let options = PacketOptions {
         tx: false,
         rx_mode: RxMode::LowLatency,
@@ -90,7 +91,7 @@ fn receiver(end: &End) -> Result<PacketQueue> {
 }
 
 /// Sending half of a port.
-fn sender(end: &End) -> Result<PacketQueue> {
+fn open_sender(end: &End) -> Result<PacketQueue> {
     open(
         end,
         &PacketOptions {
@@ -129,7 +130,7 @@ fn say_ready() -> Result<()> {
 
 fn start<R, T>(
     name: &str,
-    mut direction: Direction<R, T>,
+    mut direction: ImpairedDirection<R, T>,
     ended: mpsc::Sender<PortError>,
 ) -> Result<()>
 where
@@ -137,9 +138,9 @@ where
     T: QueuePair + 'static,
 {
     let work = move || {
-        wake_tuning::settle();
+        wake_tuning::place_thread();
         loop {
-            if let Err(error) = direction.round() {
+            if let Err(error) = direction.run_round() {
                 // The send fails if the other direction ended first.
                 let _ = ended.send(error);
                 return;

@@ -8,8 +8,8 @@ use wb_port::fault::{Impairer, Impairment, InvalidImpairment};
 use wb_port::{PortError, QueuePair, RxFrame, RxQueue, TxQueue};
 use wb_wire::find_tag;
 
-use super::counters::{DirectionCounters, Slot};
-use super::pool::{Handle, Pool};
+use super::counters::{CounterSlot, DirectionCounters};
+use super::pool::{FrameHandle, FramePool};
 use super::wake_tuning::WakeTuning;
 
 /// Maximum number of frames received between two checks for due departures.
@@ -19,7 +19,7 @@ const BACKLOG: usize = 1 << 16;
 /// Maximum age of published counters while frames pass.
 const PUBLISH_NS: u64 = 50_000_000;
 /// Maximum time until a frame other than a test frame is noticed while others are inside.
-const LOOK_NS: u64 = 500_000;
+const MAX_UNNOTICED_NS: u64 = 500_000;
 /// Shorter delays leave no time to sleep without checking for frames.
 const SHORT_NS: u64 = 10_000;
 /// Interval of retries for a blocked link.
@@ -30,19 +30,19 @@ pub(super) const IDLE: Duration = Duration::from_millis(500);
 const CLOCK_NS: u64 = 100_000_000;
 
 /// State of a direction and its thread: receives with `R`, sends with `T`.
-pub(super) struct Direction<R, T> {
+pub(super) struct ImpairedDirection<R, T> {
     rx: R,
     tx: T,
-    impairer: Impairer<Handle>,
+    impairer: Impairer<FrameHandle>,
     /// Treats packets of TCP and UDP like test frames.
     all: bool,
-    pool: Pool,
+    pool: FramePool,
     /// Frames on their way to the link, in order.
-    outgoing: VecDeque<Handle>,
+    outgoing: VecDeque<FrameHandle>,
     /// Minimum time between arrival and departure of a frame.
     shortest_ns: u64,
     counters: DirectionCounters,
-    slot: Slot,
+    slot: CounterSlot,
     published_ns: u64,
     offset: ClockOffset,
     offset_ns: u64,
@@ -50,13 +50,13 @@ pub(super) struct Direction<R, T> {
     tuning: WakeTuning,
 }
 
-impl<R: QueuePair, T: QueuePair> Direction<R, T> {
+impl<R: QueuePair, T: QueuePair> ImpairedDirection<R, T> {
     pub(super) fn new(
         rx: R,
         tx: T,
         impairment: &Impairment,
         all: bool,
-        slot: Slot,
+        slot: CounterSlot,
         tuning: WakeTuning,
     ) -> Result<Self, InvalidImpairment> {
         let now = clock::monotonic_ns();
@@ -65,7 +65,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             tx,
             impairer: Impairer::new(impairment)?,
             all,
-            pool: Pool::default(),
+            pool: FramePool::default(),
             outgoing: VecDeque::new(),
             shortest_ns: impairment.delay_ns.saturating_sub(impairment.jitter_ns),
             counters: DirectionCounters::default(),
@@ -80,22 +80,22 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
 
     /// Performs one round: receives frames, sends due ones, waits for the next event. Returns
     /// true if no frame came for a while, so that the caller can do other work.
-    pub(super) fn round(&mut self) -> Result<bool, PortError> {
-        let came = self.take_in()?;
+    pub(super) fn run_round(&mut self) -> Result<bool, PortError> {
+        let came = self.receive_frames()?;
         let now = clock::monotonic_ns();
-        self.let_leave(now);
+        self.send_due(now);
         self.send(now)?;
         if now - self.published_ns >= PUBLISH_NS {
             self.publish(now);
         }
-        self.tuning.rest(now);
+        self.tuning.enforce_sleep_quota(now);
         if came == BATCH {
             return Ok(false);
         }
         self.wait(now)
     }
 
-    fn take_in(&mut self) -> Result<usize, PortError> {
+    fn receive_frames(&mut self) -> Result<usize, PortError> {
         let now = clock::monotonic_ns();
         if now - self.offset_ns >= CLOCK_NS {
             self.offset = clock::wall_minus_monotonic();
@@ -113,7 +113,10 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         } = self;
         rx.rx().receive(BATCH, |frame: &RxFrame<'_>| {
             let whole = frame.original_len as usize == frame.bytes.len();
-            let Some(handle) = whole.then(|| pool.keep(frame.bytes, frame.vlan)).flatten() else {
+            let Some(handle) = whole
+                .then(|| pool.store_frame(frame.bytes, frame.vlan))
+                .flatten()
+            else {
                 counters.overflowed += 1;
                 return;
             };
@@ -132,14 +135,14 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             };
             let len = bytes.len() as u32;
             if let Some(dropped) =
-                impairer.arrive(arrival, len, handle, |handle| pool.copy(*handle))
+                impairer.arrive(arrival, len, handle, |handle| pool.copy_frame(*handle))
             {
                 pool.release(dropped);
             }
         })
     }
 
-    fn let_leave(&mut self, now: u64) {
+    fn send_due(&mut self, now: u64) {
         // Departures that are grouped are up to half the group's time early or late, so the
         // median delay is the requested one.
         let quantum_ns = self.tuning.quantum_ns;
@@ -203,7 +206,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
         self.published_ns = now;
         self.counters.rx_dropped = self.rx.rx().counters().dropped_frames;
         self.counters
-            .note(self.impairer.counters(), self.impairer.inside());
+            .update_counters(self.impairer.counters(), self.impairer.inside());
         self.slot.publish(&self.counters);
     }
 
@@ -218,7 +221,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             return Ok(!self.wait_for_frames(IDLE)?);
         };
         // Later arrivals leave no sooner than this, so no check is needed until then.
-        let blind_ns = self.shortest_ns.min(LOOK_NS);
+        let blind_ns = self.shortest_ns.min(MAX_UNNOTICED_NS);
         if blind_ns >= self.tuning.quantum_ns.max(SHORT_NS) {
             let together_ns = self.sent_ns + self.tuning.quantum_ns;
             self.tuning
@@ -226,7 +229,7 @@ impl<R: QueuePair, T: QueuePair> Direction<R, T> {
             return Ok(false);
         }
         // Frames that leave immediately may arrive.
-        let alarm_ns = self.tuning.alarm(due_ns);
+        let alarm_ns = self.tuning.wake_time(due_ns);
         if alarm_ns > now + self.tuning.spin_ns {
             self.wait_for_frames(Duration::from_nanos(alarm_ns - now))?;
         }

@@ -8,18 +8,22 @@ const MOST: usize = 1 << 18;
 const ADDRESSES: usize = 12;
 
 /// A frame in the pool.
-pub(crate) type Handle = u32;
+pub(crate) type FrameHandle = u32;
 
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct FramePool {
     buffers: Vec<Vec<u8>>,
-    free: Vec<Handle>,
+    free: Vec<FrameHandle>,
 }
 
-impl Pool {
+impl FramePool {
     /// Stores a frame and restores the VLAN tag that the kernel removed. `None` if the pool is full.
-    pub(crate) fn keep(&mut self, bytes: &[u8], vlan: Option<StrippedVlan>) -> Option<Handle> {
-        let handle = self.take()?;
+    pub(crate) fn store_frame(
+        &mut self,
+        bytes: &[u8],
+        vlan: Option<StrippedVlan>,
+    ) -> Option<FrameHandle> {
+        let handle = self.take_free()?;
         let buffer = &mut self.buffers[handle as usize];
         buffer.clear();
         match vlan {
@@ -35,7 +39,7 @@ impl Pool {
     }
 
     /// Stores a copy of a frame. Always succeeds, with one frame beyond the limit if necessary.
-    pub(crate) fn copy(&mut self, handle: Handle) -> Handle {
+    pub(crate) fn copy_frame(&mut self, handle: FrameHandle) -> FrameHandle {
         let bytes = std::mem::take(&mut self.buffers[handle as usize]);
         let second = self.free.pop().unwrap_or_else(|| self.grow());
         let buffer = &mut self.buffers[second as usize];
@@ -45,25 +49,25 @@ impl Pool {
         second
     }
 
-    pub(crate) fn bytes(&self, handle: Handle) -> &[u8] {
+    pub(crate) fn bytes(&self, handle: FrameHandle) -> &[u8] {
         &self.buffers[handle as usize]
     }
 
     /// Releases a frame.
-    pub(crate) fn release(&mut self, handle: Handle) {
+    pub(crate) fn release(&mut self, handle: FrameHandle) {
         self.free.push(handle);
     }
 
-    fn take(&mut self) -> Option<Handle> {
+    fn take_free(&mut self) -> Option<FrameHandle> {
         if let Some(handle) = self.free.pop() {
             return Some(handle);
         }
         (self.buffers.len() < MOST).then(|| self.grow())
     }
 
-    fn grow(&mut self) -> Handle {
+    fn grow(&mut self) -> FrameHandle {
         self.buffers.push(Vec::new());
-        (self.buffers.len() - 1) as Handle
+        (self.buffers.len() - 1) as FrameHandle
     }
 }
 
@@ -73,26 +77,26 @@ mod tests {
 
     #[test]
     fn frames_are_kept_copied_and_forgotten() {
-        let mut pool = Pool::default();
-        let first = pool.keep(b"first", None).unwrap();
-        let copy = pool.copy(first);
+        let mut pool = FramePool::default();
+        let first = pool.store_frame(b"first", None).unwrap();
+        let copy = pool.copy_frame(first);
         assert_ne!(first, copy);
         assert_eq!(
             (pool.bytes(first), pool.bytes(copy)),
             (&b"first"[..], &b"first"[..])
         );
         pool.release(first);
-        let second = pool.keep(b"2nd", None).unwrap();
+        let second = pool.store_frame(b"2nd", None).unwrap();
         assert_eq!((second, pool.bytes(second)), (first, &b"2nd"[..]));
         assert_eq!(pool.bytes(copy), b"first");
     }
 
     #[test]
     fn a_stripped_tag_is_put_back() {
-        let mut pool = Pool::default();
+        let mut pool = FramePool::default();
         let bytes: Vec<u8> = (0..20).collect();
         let handle = pool
-            .keep(
+            .store_frame(
                 &bytes,
                 Some(StrippedVlan {
                     tpid: 0x8100,
@@ -106,11 +110,13 @@ mod tests {
 
     #[test]
     fn there_is_an_end() {
-        let mut pool = Pool::default();
-        let handles: Vec<Handle> = (0..MOST).map(|_| pool.keep(b"", None).unwrap()).collect();
-        assert_eq!(pool.keep(b"", None), None);
-        pool.copy(handles[0]);
+        let mut pool = FramePool::default();
+        let handles: Vec<FrameHandle> = (0..MOST)
+            .map(|_| pool.store_frame(b"", None).unwrap())
+            .collect();
+        assert_eq!(pool.store_frame(b"", None), None);
+        pool.copy_frame(handles[0]);
         pool.release(handles[1]);
-        assert_eq!(pool.keep(b"x", None), Some(handles[1]));
+        assert_eq!(pool.store_frame(b"x", None), Some(handles[1]));
     }
 }

@@ -54,18 +54,18 @@ impl WakeTuning {
     }
 
     /// Time at which the thread should wake for `due_ns`.
-    pub(crate) fn alarm(&self, due_ns: u64) -> u64 {
+    pub(crate) fn wake_time(&self, due_ns: u64) -> u64 {
         due_ns.saturating_sub(self.late_ns)
     }
 
     /// Sleeps and spins until `due_ns` (CLOCK_MONOTONIC).
     pub(crate) fn sleep_until(&mut self, due_ns: u64, now: u64) {
-        let alarm = self.alarm(due_ns);
+        let alarm = self.wake_time(due_ns);
         if alarm > now && due_ns > now + self.spin_ns {
-            sleep(alarm);
+            sleep_until_time(alarm);
             let woken = clock::monotonic_ns();
             self.note_sleep(woken.min(alarm) - now);
-            self.learn(woken.saturating_sub(alarm));
+            self.record_lateness(woken.saturating_sub(alarm));
         }
         while clock::monotonic_ns() < due_ns {
             std::hint::spin_loop();
@@ -78,19 +78,19 @@ impl WakeTuning {
     }
 
     /// Sleeps if the thread has not slept enough for a period.
-    pub(crate) fn rest(&mut self, now: u64) {
+    pub(crate) fn enforce_sleep_quota(&mut self, now: u64) {
         if now - self.since_ns < TURN_NS - REST_NS {
             return;
         }
         let missing = REST_NS.saturating_sub(self.slept_ns);
         if missing > 0 {
-            sleep(now + missing);
+            sleep_until_time(now + missing);
         }
         self.since_ns = now + missing;
         self.slept_ns = 0;
     }
 
-    fn learn(&mut self, late_ns: u64) {
+    fn record_lateness(&mut self, late_ns: u64) {
         if late_ns < LATEST_NS {
             self.late_ns = (self.late_ns * 15 + late_ns) / 16;
         }
@@ -98,7 +98,7 @@ impl WakeTuning {
 }
 
 /// Sleeps until `time_ns` of CLOCK_MONOTONIC, or until a signal: the caller checks the clock anyway.
-fn sleep(time_ns: u64) {
+fn sleep_until_time(time_ns: u64) {
     let time = Timespec {
         tv_sec: (time_ns / 1_000_000_000) as i64,
         tv_nsec: (time_ns % 1_000_000_000) as i64,
@@ -109,7 +109,7 @@ fn sleep(time_ns: u64) {
 /// Gives the calling thread the best available placement: real-time priority on the first CPU, which
 /// senders take last. (Interrupting a sender delays its frames before they reach the device.) Settings
 /// that the kernel rejects stay unchanged.
-pub(crate) fn settle() -> usize {
+pub(crate) fn place_thread() -> usize {
     let cpus = cpu::allowed().unwrap_or_default();
     if let Some(first) = cpus.first() {
         let _ = cpu::pin(*first);
@@ -169,14 +169,14 @@ mod tests {
     fn the_alarm_follows_the_timer() {
         let mut tuning = WakeTuning::new(2);
         for _ in 0..200 {
-            tuning.learn(20_000);
+            tuning.record_lateness(20_000);
         }
-        assert!(tuning.alarm(1_000_000).abs_diff(980_000) < 100);
+        assert!(tuning.wake_time(1_000_000).abs_diff(980_000) < 100);
         for _ in 0..200 {
-            tuning.learn(3_000_000);
+            tuning.record_lateness(3_000_000);
         }
         assert!(
-            tuning.alarm(1_000_000).abs_diff(980_000) < 100,
+            tuning.wake_time(1_000_000).abs_diff(980_000) < 100,
             "a busy scheduler is not the timer"
         );
     }

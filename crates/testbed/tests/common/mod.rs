@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wb_machine::{Namespace, Netlink, in_namespace, netns};
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
 use wb_port::{Interface, QueuePair, RxQueue, TxQueue};
-use wb_testbed::{LabOptions, Sweep, sweep};
+use wb_testbed::{LabOptions, SweepScope, sweep};
 
 /// Returns true if this process may make labs; otherwise reports the skip.
 pub(crate) fn privileged() -> bool {
@@ -46,8 +46,8 @@ impl Unique {
         serde_json::to_string(&self.options()).unwrap()
     }
 
-    pub(crate) fn sweep(&self, force: bool) -> wb_testbed::Removed {
-        sweep(&Sweep {
+    pub(crate) fn sweep(&self, force: bool) -> wb_testbed::SweepResult {
+        sweep(&SweepScope {
             force,
             only: Some(self.0.clone()),
         })
@@ -86,7 +86,7 @@ impl Unique {
 
 impl Drop for Unique {
     fn drop(&mut self) {
-        let _ = sweep(&Sweep {
+        let _ = sweep(&SweepScope {
             force: true,
             only: Some(self.0.clone()),
         });

@@ -363,7 +363,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         wrong: Vec::new(),
     };
     // What an earlier demo left behind when it was killed.
-    let _ = wb_testbed::sweep(&wb_testbed::Sweep {
+    let _ = wb_testbed::sweep(&wb_testbed::SweepScope {
         force: false,
         only: Some("demo".to_owned()),
     });

@@ -367,7 +367,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         LabCommand::Up(args) => {
             args.topology.check()?;
             let state = wb_testbed::up(args.topology.kind.lab(), &args.topology.options(), None)?;
-            let list = wb_testbed::ls()?;
+            let list = wb_testbed::list_labs()?;
             let Some(lab) = list.labs.iter().find(|l| l.name == state.name) else {
                 bail!("lab {} is gone already", state.name);
             };
@@ -380,7 +380,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         }
         LabCommand::Down(args) => down(&args),
         LabCommand::Ls(args) => {
-            let list = wb_testbed::ls()?;
+            let list = wb_testbed::list_labs()?;
             if args.json {
                 print(&LabDocument::Ls(Versioned::new(&list)).text()?);
             } else if list.labs.is_empty() && list.stray_namespaces.is_empty() {
@@ -447,7 +447,7 @@ fn down(args: &DownArgs) -> Result<u8> {
         });
         return Ok(0);
     };
-    if let Some(user) = wb_testbed::users(name)?.first().filter(|_| !args.force) {
+    if let Some(user) = wb_testbed::lab_users(name)?.first().filter(|_| !args.force) {
         bail!("lab {name} is in use by {user}; --force takes it down all the same");
     }
     wb_testbed::down(name)?;

@@ -15,7 +15,9 @@ use wb_machine::{
     counters::{Interfaces, softnet},
     machine,
 };
-use wb_sar::{Asked, Banner, CpuRow, Cpus, LinkRow, Moment, Request, Text};
+use wb_sar::{
+    Banner, CpuRow, LinkRow, ReportTimes, SarAction, ShownCpus, TableFormatter, TableRequest,
+};
 use wb_session::Signals;
 
 use crate::{
@@ -48,15 +50,15 @@ const USAGE: u8 = 1;
 
 pub(crate) fn run(args: &SarArgs) -> Result<u8> {
     let request = match wb_sar::parse(&args.words) {
-        Ok(Asked::Tables(request)) => request,
-        Ok(Asked::Version) => {
+        Ok(SarAction::Tables(request)) => request,
+        Ok(SarAction::Version) => {
             let version = env!("CARGO_PKG_VERSION");
             deliver_to_reader(&format!(
                 "wirebench {version}, with the network tables of sar (sysstat 12.6.1)"
             ))?;
             return Ok(0);
         }
-        Ok(Asked::Help) => {
+        Ok(SarAction::Help) => {
             use clap::Args as _;
             let command = SarArgs::augment_args(clap::Command::new("wirebench sar"));
             deliver_to_reader(&command.max_term_width(100).render_long_help().to_string())?;
@@ -108,8 +110,8 @@ impl Clock {
 }
 
 struct Session {
-    request: Request,
-    text: Text,
+    request: TableRequest,
+    text: TableFormatter,
     clock: Clock,
     interfaces: Interfaces,
     series: Series,
@@ -143,10 +145,10 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
 }
 
 impl Session {
-    fn open(request: Request) -> Result<Self> {
+    fn open(request: TableRequest) -> Result<Self> {
         let clock = Clock::of_environment();
         Ok(Self {
-            text: Text::new(&request),
+            text: TableFormatter::new(&request),
             interfaces: Interfaces::open(&[])?,
             series: Series::default(),
             softnet: Vec::new(),
@@ -229,13 +231,15 @@ impl Session {
             .iter()
             .map(|row| (row.cpu, row.since(&Softnet::default())))
             .collect();
-        let moment = Moment {
+        let moment = ReportTimes {
             before: self.last_time.clone(),
             now: self.clock.now(),
         };
         let (links, cpus) = (self.links(links.iter()), self.cpus(&rises, uptime));
         let block = self.text.is_block(links.len(), cpus.len());
-        let text = self.text.interval(&moment, &links, &cpus, true, block);
+        let text = self
+            .text
+            .interval_lines(&moment, &links, &cpus, true, block);
         deliver_to_reader(without_last_gap(&text))?;
         Ok(())
     }
@@ -253,7 +257,7 @@ impl Session {
                 ..total.plus(*rise)
             };
         }
-        let moment = Moment {
+        let moment = ReportTimes {
             before: self.last_time.clone(),
             now: self.clock.now(),
         };
@@ -270,7 +274,9 @@ impl Session {
         } else {
             self.lines.unwrap_or(0) + 1
         });
-        let text = self.text.interval(&moment, &links, &cpus, headers, block);
+        let text = self
+            .text
+            .interval_lines(&moment, &links, &cpus, headers, block);
         (self.softnet, self.last_ns, self.last_time) = (softnet, at_ns, moment.now);
         Ok(deliver_to_reader(&text)?)
     }
@@ -286,9 +292,9 @@ impl Session {
         let there = totals.iter().filter(|whole| whole.state != LinkState::Gone);
         let links = self.links(there);
         let cpus = self.cpus(&self.softnet_total, seconds(self.begin_ns, self.last_ns));
-        let mut text = self
-            .text
-            .interval(&Moment::average(), &links, &cpus, block, block);
+        let mut text =
+            self.text
+                .interval_lines(&ReportTimes::average(), &links, &cpus, block, block);
         if interrupted {
             text.insert(0, '\n');
         }
@@ -298,9 +304,9 @@ impl Session {
 
     fn is_block(&self, interfaces: usize, cpus: usize) -> bool {
         let cpus = match &self.request.cpus {
-            Cpus::Together => 1,
-            Cpus::Each => cpus + 1,
-            Cpus::Some { together, cpus } => cpus.len() + usize::from(*together),
+            ShownCpus::Together => 1,
+            ShownCpus::Each => cpus + 1,
+            ShownCpus::Some { together, cpus } => cpus.len() + usize::from(*together),
         };
         self.text.is_block(interfaces, cpus)
     }
@@ -339,9 +345,9 @@ impl Session {
             seconds,
         });
         match &self.request.cpus {
-            Cpus::Together => vec![all],
-            Cpus::Each => std::iter::once(all).chain(each).collect(),
-            Cpus::Some { together, cpus } => together
+            ShownCpus::Together => vec![all],
+            ShownCpus::Each => std::iter::once(all).chain(each).collect(),
+            ShownCpus::Some { together, cpus } => together
                 .then_some(all)
                 .into_iter()
                 .chain(each.filter(|row| row.cpu.is_some_and(|cpu| cpus.contains(&cpu))))

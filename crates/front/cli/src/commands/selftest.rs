@@ -528,7 +528,7 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     if unprivileged && !quiet {
         say("not root on this machine: in a user namespace, the sender without priority");
     }
-    let _ = wb_testbed::sweep(&wb_testbed::Sweep {
+    let _ = wb_testbed::sweep(&wb_testbed::SweepScope {
         force: false,
         only: Some("selftest-".to_owned()),
     });

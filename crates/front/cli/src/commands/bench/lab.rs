@@ -14,7 +14,7 @@ const FAMILY: usize = 0;
 
 /// The plan for the lab of this name.
 pub(super) fn plan(name: &str) -> Result<LbPlan> {
-    let labs = wb_testbed::ls()?.labs;
+    let labs = wb_testbed::list_labs()?.labs;
     let Some(lab) = labs.iter().find(|lab| lab.name == name) else {
         bail!("there is no lab {name}; `wirebench lab up balancer --as {name}` makes it");
     };
