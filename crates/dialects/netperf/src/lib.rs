@@ -5,14 +5,16 @@
 
 #![forbid(unsafe_code)]
 
-mod show;
+mod output_options;
 mod text;
 mod words;
 
-pub use show::{Form, Show, ShownEnd, TestKind};
+pub use output_options::{OutputForm, OutputOptions, TestKind, TypedEnd};
 pub use text::{
-    Ending, Ends, Needs, Selection, banner, calibration, ending, failure, interim, tcp_info, uuid,
+    ConnectionEnds, FigureSelection, NeededMeasurements, ProgramExit, banner, calibration,
+    failure_exit, interim, program_exit, tcp_info, uuid,
 };
 pub use words::{
-    Command, Note, Refusal, ServerCommand, Special, cannot_start, netperf, netserver, start_line,
+    NetperfCommand, NetperfRefusal, NoteLine, ServerCommand, SpecialAction, cannot_start, netperf,
+    netserver, start_line,
 };

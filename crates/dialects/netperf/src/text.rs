@@ -14,20 +14,20 @@ mod selectors;
 mod unit;
 mod values;
 
-pub use banner::{Ends, banner};
-pub use failure::failure;
+pub use banner::{ConnectionEnds, banner};
+pub use failure::failure_exit;
 pub use immediate::{calibration, tcp_info, uuid};
 pub use interim::interim;
-pub use selection::{Needs, Selection};
+pub use selection::{FigureSelection, NeededMeasurements};
 
 use wb_model::socket::{SocketJob, SocketJobReport};
 
-use crate::{Form, Show, TestKind};
-use values::View;
+use crate::{OutputForm, OutputOptions, TestKind};
+use values::TestView;
 
 /// Remaining output of a program that ends, and its exit status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ending {
+pub struct ProgramExit {
     /// Text for standard output, with line ends.
     pub stdout: String,
     /// Text for standard error.
@@ -38,19 +38,19 @@ pub struct Ending {
 
 /// Everything after the banner and the interim lines of a test: its results, or the reason of its failure.
 ///
-/// `selection` is the result of [`Selection::of`] before the test; the classic tables ignore
+/// `selection` is the result of [`FigureSelection::of_command`] before the test; the classic tables ignore
 /// it.
 #[must_use]
-pub fn ending(
-    show: &Show,
+pub fn program_exit(
+    show: &OutputOptions,
     job: &SocketJob,
-    selection: &Selection,
+    selection: &FigureSelection,
     report: &SocketJobReport,
-) -> Ending {
+) -> ProgramExit {
     if let Some(what) = &report.failure {
-        return failure(show, job, report, what);
+        return failure_exit(show, job, report, what);
     }
-    let view = View { show, job, report };
+    let view = TestView { show, job, report };
     let stdout = match (show.kind, show.form) {
         (TestKind::LocalCpu, _) => {
             let cpus = report.result.local_cpu.map_or(0, |cpu| cpu.cpus);
@@ -61,11 +61,11 @@ pub fn ending(
             calibration(show, cpus)
         }
         (TestKind::Uuid, _) => show.uuid.clone(),
-        (_, Form::Classic) => classic::tables(view),
-        (_, form) => omni::selected(view, form, selection),
+        (_, OutputForm::Classic) => classic::tables(view),
+        (_, form) => omni::selected_figures(view, form, selection),
     };
-    Ending {
+    ProgramExit {
         stdout,
-        ..Ending::default()
+        ..ProgramExit::default()
     }
 }

@@ -12,14 +12,14 @@
 
 mod dashes;
 mod getopt;
-mod given;
 mod global;
 mod number;
 mod omni;
+mod resolve;
 mod server;
-mod settle;
 mod sockets;
 mod tests_known;
+mod typed_option;
 
 use wb_getopt::Bad;
 use wb_model::{
@@ -29,53 +29,54 @@ use wb_model::{
 
 pub use server::{ServerCommand, cannot_start, netserver, start_line};
 
-use crate::{Ending, Form, Selection, Show, TestKind};
+use crate::{FigureSelection, OutputForm, OutputOptions, ProgramExit, TestKind};
 use getopt::scan;
-use given::Given;
+use typed_option::TypedOption;
 
 /// Output of `netperf -V` and `netserver -V`: the version that this crate follows, which scripts query.
 const VERSION: &str = "Netperf version 2.7.0\n";
 
 /// netperf's command line, parsed.
 #[derive(Clone, Debug)]
-pub struct Command {
-    /// The plan, with one socket test. For [`Special::LocalCpu`] and [`Special::Uuid`] that test is
+pub struct NetperfCommand {
+    /// The plan, with one socket test. For [`SpecialAction::LocalCpu`] and [`SpecialAction::Uuid`] that test is
     /// [`SocketTest::ServerCpu`](wb_model::socket::SocketTest::ServerCpu), since the original connects to the server
     /// for
     /// these as well.
     pub plan: Plan,
     /// Output options.
-    pub show: Show,
+    pub show: OutputOptions,
     /// Action other than a test.
-    pub special: Special,
+    pub special: SpecialAction,
     /// Lines to print first, in this order.
-    pub notes: Vec<Note>,
+    pub notes: Vec<NoteLine>,
     /// Number of `-d` options.
     pub debug: u32,
     /// `-n`: assumed number of CPUs if they cannot be counted.
     pub cpus: Option<u32>,
 }
 
-impl Command {
+impl NetperfCommand {
     /// Selects the figures to print, and enables the measurements that they need. Call once, before
-    /// the test and after [`Command::be_strict`]. `read` returns the content of a file of selectors, or
+    /// the test and after [`NetperfCommand::be_strict`]. `read` returns the content of a file of selectors, or
     /// the error number of the system.
     ///
     /// # Errors
     /// Output and exit status if there is nothing to run: for a file that cannot be read, and
     /// for `?`.
-    pub fn select(
+    pub fn select_figures(
         &mut self,
         read: impl FnOnce(&str) -> Result<String, i32>,
-    ) -> Result<Selection, Ending> {
+    ) -> Result<FigureSelection, ProgramExit> {
         let word = self.show.selection.clone().unwrap_or_default();
-        if self.show.form != Form::Classic
-            && let Some(file) = Selection::file_of(&word)
+        if self.show.form != OutputForm::Classic
+            && let Some(file) = FigureSelection::file_of(&word)
         {
-            let content = read(file).map_err(|errno| Selection::unreadable(file, errno))?;
+            let content =
+                read(file).map_err(|errno| FigureSelection::unreadable_file(file, errno))?;
             self.show.selection_file = Some(content);
         }
-        let selection = Selection::of(&self.show, self.job())?;
+        let selection = FigureSelection::of_command(&self.show, self.job())?;
         if selection.needs().latency {
             for job in &mut self.plan.sockets {
                 job.latency = true;
@@ -104,11 +105,11 @@ impl Command {
 
 /// Action of a command line other than a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Special {
+pub enum SpecialAction {
     /// None: a test.
     #[default]
     Normal,
-    /// `-t UUID`: prints [`Show::uuid`] or, if empty, a new UUID, without a line end.
+    /// `-t UUID`: prints [`OutputOptions::uuid`] or, if empty, a new UUID, without a line end.
     Uuid,
     /// `-t LOC_CPU`: prints the calibration of the local CPUs.
     LocalCpu,
@@ -118,7 +119,7 @@ pub enum Special {
 
 /// A line printed before anything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct NoteLine {
     /// The text, with its line end.
     pub text: String,
     /// True for standard output, false for standard error.
@@ -128,7 +129,7 @@ pub struct Note {
 /// Reason not to run: a mistake, or a question such as `-h`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", text.trim_end())]
-pub struct Refusal {
+pub struct NetperfRefusal {
     /// Text to print, with its line end.
     pub text: String,
     /// True for standard output, false for standard error.
@@ -136,16 +137,16 @@ pub struct Refusal {
     /// Exit status.
     pub code: i32,
     /// Lines to print first.
-    pub notes: Vec<Note>,
+    pub notes: Vec<NoteLine>,
 }
 
-impl Refusal {
+impl NetperfRefusal {
     /// Usage error: one line on standard error, exit status 1.
-    fn usage(line: impl std::fmt::Display) -> Self {
-        Self::err(format!("{line}\n"), 1)
+    fn usage_error(line: impl std::fmt::Display) -> Self {
+        Self::to_stderr(format!("{line}\n"), 1)
     }
 
-    fn err(text: impl Into<String>, code: i32) -> Self {
+    fn to_stderr(text: impl Into<String>, code: i32) -> Self {
         Self {
             text: text.into(),
             to_stdout: false,
@@ -154,20 +155,20 @@ impl Refusal {
         }
     }
 
-    fn out(text: impl Into<String>, code: i32) -> Self {
+    fn to_stdout(text: impl Into<String>, code: i32) -> Self {
         Self {
             to_stdout: true,
-            ..Self::err(text, code)
+            ..Self::to_stderr(text, code)
         }
     }
 }
 
 /// Options as typed. Options with a fixed meaning are in `job` and `show` already.
 #[derive(Debug, Default)]
-struct Typed {
+struct TypedOptions {
     job: SocketJob,
-    show: Show,
-    notes: Vec<Note>,
+    show: OutputOptions,
+    notes: Vec<NoteLine>,
     debug: u32,
     cpus: Option<u32>,
     /// `-t`: name of the test.
@@ -176,13 +177,13 @@ struct Typed {
     length: Option<i64>,
     /// `-w`: local and remote interval, µs.
     interval: [Option<u64>; 2],
-    iterations: Iterations,
+    iterations: IterationLimits,
     /// Test-specific `-R`.
     routing: Option<bool>,
     /// Test-specific `-d`.
-    direction: Option<Direction>,
+    direction: Option<DataDirection>,
     /// Directions implied by `-m`, `-M` and `-r` of the test.
-    implied: Direction,
+    implied: DataDirection,
     /// Test-specific `-c`.
     connect_each: bool,
     /// Test-specific `-T` was given.
@@ -194,7 +195,7 @@ struct Typed {
 
 /// `-i` and `-I` as typed.
 #[derive(Debug)]
-struct Iterations {
+struct IterationLimits {
     /// Confidence level in percent; 0 if absent.
     level: u8,
     /// Width in percent; 0 if absent.
@@ -205,7 +206,7 @@ struct Iterations {
     result_only: bool,
 }
 
-impl Default for Iterations {
+impl Default for IterationLimits {
     fn default() -> Self {
         Self {
             level: 0,
@@ -219,14 +220,14 @@ impl Default for Iterations {
 
 /// Directions of the data from the client's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Direction {
+struct DataDirection {
     send: bool,
     receive: bool,
 }
 
 /// Kind of the options after `--`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parser {
+enum TestOptionKind {
     /// Options of OMNI and the tests based on it.
     Omni,
     /// Options of the older tests.
@@ -242,9 +243,9 @@ enum Parser {
 ///
 /// # Errors
 /// Output and exit status if there is nothing to run: unknown options, missing arguments, an unknown test, invalid
-/// or out-of-range numbers; and `-h`, `-V`. [`Command::select`] checks the selectors.
-pub fn netperf(words: &[String]) -> Result<Command, Refusal> {
-    let mut typed = Typed::default();
+/// or out-of-range numbers; and `-h`, `-V`. [`NetperfCommand::select_figures`] checks the selectors.
+pub fn netperf(words: &[String]) -> Result<NetperfCommand, NetperfRefusal> {
+    let mut typed = TypedOptions::default();
     typed.show.command_line = std::iter::once("netperf")
         .chain(words.iter().map(String::as_str))
         .collect::<Vec<_>>()
@@ -253,17 +254,20 @@ pub fn netperf(words: &[String]) -> Result<Command, Refusal> {
     typed.notes.extend(note);
     let result = read(&words, &mut typed);
     match result {
-        Ok(special) => settle::settle(typed, special),
-        Err(refusal) => Err(Refusal {
+        Ok(special) => resolve::resolve_command(typed, special),
+        Err(refusal) => Err(NetperfRefusal {
             notes: typed.notes,
             ..refusal
         }),
     }
 }
 
-fn read(words: &[String], typed: &mut Typed) -> Result<&'static tests_known::Known, Refusal> {
+fn read(
+    words: &[String],
+    typed: &mut TypedOptions,
+) -> Result<&'static tests_known::Known, NetperfRefusal> {
     let used = scan(global::OPTIONS, words, "netperf: ", typed, |_, bad| {
-        Err(Refusal::err(
+        Err(NetperfRefusal::to_stderr(
             format!("netperf: {bad}\n{}", global::usage_text()),
             1,
         ))
@@ -275,7 +279,7 @@ fn read(words: &[String], typed: &mut Typed) -> Result<&'static tests_known::Kno
     };
     let name = name.to_ascii_uppercase();
     let Some(known) = tests_known::find(&name) else {
-        return Err(Refusal::out(
+        return Err(NetperfRefusal::to_stdout(
             format!(
                 "The test you requested ({name}) is unknown to this netperf.\n\
                  `netperf -h` names the tests that it knows.\n"
@@ -288,11 +292,11 @@ fn read(words: &[String], typed: &mut Typed) -> Result<&'static tests_known::Kno
     typed.job.protocol = known.protocol;
     typed.show.kind = known.kind;
     if known.kind == TestKind::Omni {
-        typed.show.form = Form::Human;
+        typed.show.form = OutputForm::Human;
     }
     // The original reports a bad option of a test and continues without it.
-    let pass_over = |typed: &mut Typed, bad: Bad| {
-        typed.notes.push(Note {
+    let pass_over = |typed: &mut TypedOptions, bad: Bad| {
+        typed.notes.push(NoteLine {
             text: format!("netperf: {bad}\n"),
             to_stdout: false,
         });
@@ -300,9 +304,9 @@ fn read(words: &[String], typed: &mut Typed) -> Result<&'static tests_known::Kno
     };
     let rest = &words[used..];
     match known.parser {
-        Parser::Omni => scan(omni::OPTIONS, rest, "netperf: -- ", typed, pass_over)?,
-        Parser::Sockets => scan(sockets::OPTIONS, rest, "netperf: -- ", typed, pass_over)?,
-        Parser::Ignored => 0,
+        TestOptionKind::Omni => scan(omni::OPTIONS, rest, "netperf: -- ", typed, pass_over)?,
+        TestOptionKind::Sockets => scan(sockets::OPTIONS, rest, "netperf: -- ", typed, pass_over)?,
+        TestOptionKind::Ignored => 0,
     };
     Ok(known)
 }

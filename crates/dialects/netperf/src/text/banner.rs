@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wb_model::socket::{SocketJob, SocketJobReport};
 
 use super::values;
-use crate::{Show, TestKind};
+use crate::{OutputOptions, TestKind};
 
 /// Ends of the data connection, resolved before a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct ConnectionEnds {
     /// Name of the server.
     pub server_name: String,
     /// Address of the server.
@@ -18,10 +18,10 @@ pub struct Ends {
     pub local: Option<(String, IpAddr)>,
 }
 
-impl Ends {
+impl ConnectionEnds {
     /// Ends of the data connection after a test.
     #[must_use]
-    pub fn of(show: &Show, report: &SocketJobReport) -> Self {
+    pub fn after_test(show: &OutputOptions, report: &SocketJobReport) -> Self {
         let server = values::address_of(&report.data_server)
             .or_else(|| values::address_of(&report.server))
             .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -30,7 +30,7 @@ impl Ends {
         let name = if same && !report.server_name.is_empty() {
             &report.server_name
         } else {
-            values::destination(show)
+            values::destination_host(show)
         };
         let local = show
             .local
@@ -52,7 +52,7 @@ impl Ends {
 
 /// The banner with its line end. Empty without headers, and for kinds that are not a test of a connection.
 #[must_use]
-pub fn banner(show: &Show, job: &SocketJob, ends: &Ends) -> String {
+pub fn banner(show: &OutputOptions, job: &SocketJob, ends: &ConnectionEnds) -> String {
     let none = matches!(
         show.kind,
         TestKind::LocalCpu | TestKind::RemoteCpu | TestKind::Uuid
@@ -65,20 +65,20 @@ pub fn banner(show: &Show, job: &SocketJob, ends: &Ends) -> String {
         None if ends.server.is_ipv6() => ("::0", unspecified(ends.server)),
         None => ("0.0.0.0", unspecified(ends.server)),
     };
-    let mut line = title(show, job);
-    line += &end(show, " from", name, address, show.local.port);
-    line += &end(
+    let mut line = test_title(show, job);
+    line += &end_text(show, " from", name, address, show.local.port);
+    line += &end_text(
         show,
         " to",
         &ends.server_name,
         ends.server,
         show.remote.port,
     );
-    line += &flags(show, job);
+    line += &flags_text(show, job);
     line + "\n"
 }
 
-fn end(show: &Show, word: &str, name: &str, address: IpAddr, port: u16) -> String {
+fn end_text(show: &OutputOptions, word: &str, name: &str, address: IpAddr, port: u16) -> String {
     let family = if address.is_ipv6() {
         "AF_INET6"
     } else {
@@ -92,7 +92,7 @@ fn end(show: &Show, word: &str, name: &str, address: IpAddr, port: u16) -> Strin
     format!("{word} {name} ({address}) port {port} {family}")
 }
 
-fn flags(show: &Show, job: &SocketJob) -> String {
+fn flags_text(show: &OutputOptions, job: &SocketJob) -> String {
     let mut text = String::new();
     if let Some(asked) = &job.confidence {
         let only = if asked.result_only {
@@ -126,7 +126,7 @@ fn flags(show: &Show, job: &SocketJob) -> String {
     text
 }
 
-fn title(show: &Show, job: &SocketJob) -> String {
+fn test_title(show: &OutputOptions, job: &SocketJob) -> String {
     match show.kind {
         TestKind::TcpStream => "MIGRATED TCP STREAM TEST",
         TestKind::TcpMaerts => "MIGRATED TCP MAERTS TEST",
@@ -140,7 +140,7 @@ fn title(show: &Show, job: &SocketJob) -> String {
         TestKind::SctpStream => "SCTP STREAM TEST",
         TestKind::SctpRr => "SCTP REQUEST/RESPONSE TEST",
         TestKind::Omni | TestKind::LocalCpu | TestKind::RemoteCpu | TestKind::Uuid => {
-            return format!("OMNI {} TEST", values::direction(job.test));
+            return format!("OMNI {} TEST", values::direction_name(job.test));
         }
     }
     .to_owned()

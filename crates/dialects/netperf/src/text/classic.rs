@@ -3,14 +3,14 @@
 use wb_model::socket::SocketTest;
 
 use super::detail;
-use super::selectors::Side;
-use super::unit::{self, Unit};
-use super::values::View;
+use super::selectors::DataSide;
+use super::unit::{self, RateUnit};
+use super::values::TestView;
 use crate::TestKind;
 
 /// Kind of table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Table {
+pub(crate) enum ClassicTable {
     Stream,
     RequestResponse,
     Connects,
@@ -18,9 +18,9 @@ pub(crate) enum Table {
     Segment,
 }
 
-impl Table {
+impl ClassicTable {
     /// Kind of table by the test name. OMNI has no table, so its traffic decides.
-    pub(crate) fn of(view: View<'_>) -> Self {
+    pub(crate) fn of_view(view: TestView<'_>) -> Self {
         match view.show.kind {
             TestKind::TcpStream
             | TestKind::TcpMaerts
@@ -44,43 +44,43 @@ impl Table {
 }
 
 /// Warning, table and details, depending on the verbosity.
-pub(crate) fn tables(view: View<'_>) -> String {
-    let table = Table::of(view);
-    if table == Table::Segment {
-        return segment(view);
+pub(crate) fn tables(view: TestView<'_>) -> String {
+    let table = ClassicTable::of_view(view);
+    if table == ClassicTable::Segment {
+        return segment_line(view);
     }
-    let mut text = warning(view);
+    let mut text = warning_text(view);
     match view.show.verbosity {
-        0 => text += &number(view, table),
+        0 => text += &single_number(view, table),
         1 | 2 => {
             if view.show.headers {
-                text += &header(view, table);
+                text += &table_header(view, table);
             }
-            text += &rows(view, table);
+            text += &table_rows(view, table);
         }
         // The original has no table at higher verbosity.
         _ => (),
     }
     if view.show.verbosity > 1 {
-        text += &detail::details(view, table);
+        text += &detail::detail_lines(view, table);
     }
     text
 }
 
 /// Returns true if the table has CPU columns.
-fn with_cpu(view: View<'_>) -> bool {
+fn with_cpu(view: TestView<'_>) -> bool {
     view.show.local_cpu || view.show.remote_cpu
 }
 
 /// Label of `-B` at the end of a line; the original prints it only without headers.
-fn brand(view: View<'_>) -> &str {
+fn brand_label(view: TestView<'_>) -> &str {
     match &view.show.brand {
         Some(brand) if !view.show.headers => brand,
         _ => "",
     }
 }
 
-fn warning(view: View<'_>) -> String {
+fn warning_text(view: TestView<'_>) -> String {
     let missed = view.report.confidence.filter(|known| !known.reached);
     // The tests that use the pre-OMNI messages print no warning.
     let silent =
@@ -100,39 +100,43 @@ fn warning(view: View<'_>) -> String {
     )
 }
 
-fn segment(view: View<'_>) -> String {
+fn segment_line(view: TestView<'_>) -> String {
     let mut text = String::new();
     if view.show.headers && view.show.verbosity > 0 {
         text += "Maximum\nSegment\nSize (bytes)\n\n";
     }
     let bytes = view.report.segment_bytes.map_or(-1, i64::from);
-    text + &format!("{bytes} {}\n", brand(view))
+    text + &format!("{bytes} {}\n", brand_label(view))
 }
 
 /// One number: the service demand if CPU use was requested, or else the result.
-fn number(view: View<'_>, table: Table) -> String {
-    let brand = brand(view);
+fn single_number(view: TestView<'_>, table: ClassicTable) -> String {
+    let brand = brand_label(view);
     if with_cpu(view) {
         let side = if view.show.local_cpu {
-            Side::Local
+            DataSide::Local
         } else {
-            Side::Remote
+            DataSide::Remote
         };
-        let demand = view.demand(side);
+        let demand = view.service_demand(side);
         return match table {
-            Table::Connects => format!("{demand:>6.3}\n"),
-            Table::Datagrams => {
+            ClassicTable::Connects => format!("{demand:>6.3}\n"),
+            ClassicTable::Datagrams => {
                 // The original names its local method of measurement, whichever end it prints.
-                let side = if view.show.strict { Side::Local } else { side };
-                format!("{demand:>6.2} {}\n", view.method(side))
+                let side = if view.show.strict {
+                    DataSide::Local
+                } else {
+                    side
+                };
+                format!("{demand:>6.2} {}\n", view.cpu_method(side))
             }
-            _ => format!("{demand:>6.3} {} {brand}\n", view.method(side)),
+            _ => format!("{demand:>6.3} {} {brand}\n", view.cpu_method(side)),
         };
     }
-    let result = unit::result(view.show, view.job, &view.report.result);
+    let result = unit::main_result(view.show, view.job, &view.report.result);
     match table {
-        Table::Connects => format!("{result:>7.2}\n"),
-        Table::Datagrams => {
+        ClassicTable::Connects => format!("{result:>7.2}\n"),
+        ClassicTable::Datagrams => {
             let sent = sent_rate(view);
             format!("{sent:>7.2}\n")
         }
@@ -140,23 +144,27 @@ fn number(view: View<'_>, table: Table) -> String {
     }
 }
 
-fn sent_rate(view: View<'_>) -> f64 {
-    Unit::of(view.show, view.job).rate(view.report.result.sent_bps, view.show.strict)
+fn sent_rate(view: TestView<'_>) -> f64 {
+    RateUnit::of_result(view.show, view.job)
+        .convert_rate(view.report.result.sent_bps, view.show.strict)
 }
 
-fn header(view: View<'_>, table: Table) -> String {
-    let unit = Unit::of(view.show, view.job);
+fn table_header(view: TestView<'_>, table: ClassicTable) -> String {
+    let unit = RateUnit::of_result(view.show, view.job);
     let name = unit.name();
-    let (local, remote) = (view.method(Side::Local), view.method(Side::Remote));
-    let transactions = unit == Unit::Transactions;
+    let (local, remote) = (
+        view.cpu_method(DataSide::Local),
+        view.cpu_method(DataSide::Remote),
+    );
+    let transactions = unit == RateUnit::Transactions;
     match (table, with_cpu(view)) {
-        (Table::Stream | Table::Segment, false) => format!(
+        (ClassicTable::Stream | ClassicTable::Segment, false) => format!(
             "Recv   Send    Send                          \n\
              Socket Socket  Message  Elapsed              \n\
              Size   Size    Size     Time     Throughput  \n\
              bytes  bytes   bytes    secs.    {name}/sec  \n\n"
         ),
-        (Table::Stream | Table::Segment, true) => {
+        (ClassicTable::Stream | ClassicTable::Segment, true) => {
             let words = if view.job.test == SocketTest::Receive {
                 "Recv     Send     Recv    Send"
             } else {
@@ -170,18 +178,18 @@ fn header(view: View<'_>, table: Table) -> String {
                  us/KB   us/KB\n\n"
             )
         }
-        (Table::RequestResponse, false) if !transactions => format!(
+        (ClassicTable::RequestResponse, false) if !transactions => format!(
             "Local /Remote\n\
              Socket Size   Request  Resp.   Elapsed  \n\
              Send   Recv   Size     Size    Time     Throughput \n\
              bytes  Bytes  bytes    bytes   secs.    {name}/sec   \n\n"
         ),
-        (Table::RequestResponse | Table::Connects, false) => "Local /Remote\n\
+        (ClassicTable::RequestResponse | ClassicTable::Connects, false) => "Local /Remote\n\
              Socket Size   Request  Resp.   Elapsed  Trans.\n\
              Send   Recv   Size     Size    Time     Rate         \n\
              bytes  Bytes  bytes    bytes   secs.    per sec   \n\n"
             .to_owned(),
-        (Table::RequestResponse, true) => {
+        (ClassicTable::RequestResponse, true) => {
             let (rate, name, per) = if transactions {
                 ("Trans.", "Rate", "Tr")
             } else {
@@ -195,17 +203,17 @@ fn header(view: View<'_>, table: Table) -> String {
                  us/{per}   us/{per}\n\n"
             )
         }
-        (Table::Connects, true) => "Local /Remote\n\
+        (ClassicTable::Connects, true) => "Local /Remote\n\
              Socket Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem\n\
              Send   Recv   Size    Size   Time    Rate     local  remote local   remote\n\
              bytes  bytes  bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr\n\n"
             .to_owned(),
-        (Table::Datagrams, false) => format!(
+        (ClassicTable::Datagrams, false) => format!(
             "Socket  Message  Elapsed      Messages                \n\
              Size    Size     Time         Okay Errors   Throughput\n\
              bytes   bytes    secs            #      #   {name}/sec\n\n"
         ),
-        (Table::Datagrams, true) => format!(
+        (ClassicTable::Datagrams, true) => format!(
             "Socket  Message  Elapsed      Messages                   CPU      Service\n\
              Size    Size     Time         Okay Errors   Throughput   Util     Demand\n\
              bytes   bytes    secs            #      #   {name}/sec % {local}{remote}     us/KB\n\n"
@@ -213,20 +221,20 @@ fn header(view: View<'_>, table: Table) -> String {
     }
 }
 
-fn rows(view: View<'_>, table: Table) -> String {
+fn table_rows(view: TestView<'_>, table: ClassicTable) -> String {
     match table {
-        Table::Stream | Table::Segment => stream_row(view),
-        Table::RequestResponse | Table::Connects => transaction_rows(view, table),
-        Table::Datagrams => datagram_rows(view),
+        ClassicTable::Stream | ClassicTable::Segment => stream_row(view),
+        ClassicTable::RequestResponse | ClassicTable::Connects => transaction_rows(view, table),
+        ClassicTable::Datagrams => datagram_rows(view),
     }
 }
 
 /// Socket buffer as shown in the tables: its size at the start of the test.
-fn size(sizes: [Option<u32>; 3]) -> u32 {
+fn shown_buffer_size(sizes: [Option<u32>; 3]) -> u32 {
     sizes[1].or(sizes[2]).unwrap_or(0)
 }
 
-fn stream_row(view: View<'_>) -> String {
+fn stream_row(view: TestView<'_>) -> String {
     let (local, remote) = (&view.report.local, &view.report.remote);
     let down = view.job.test == SocketTest::Receive;
     let (receiver, sender) = if down {
@@ -243,32 +251,35 @@ fn stream_row(view: View<'_>) -> String {
     };
     let sizes = format!(
         "{:>6} {:>6} {message:>6}    {:<6.2}",
-        size(receiver.receive_buffer),
-        size(sender.send_buffer),
+        shown_buffer_size(receiver.receive_buffer),
+        shown_buffer_size(sender.send_buffer),
         view.report.result.elapsed_s
     );
-    let result = unit::result(view.show, view.job, &view.report.result);
-    let brand = brand(view);
+    let result = unit::main_result(view.show, view.job, &view.report.result);
+    let brand = brand_label(view);
     if !with_cpu(view) {
         return format!("{sizes}   {result:>7.2}   {brand}\n");
     }
     format!(
         "{sizes}     {result:>7.2}   {:<6.2}   {:<6.2}   {:<6.3}  {:<6.3} {brand}\n",
-        view.cpu_total(Side::Local),
-        view.cpu_total(Side::Remote),
-        view.demand(Side::Local),
-        view.demand(Side::Remote)
+        view.cpu_total(DataSide::Local),
+        view.cpu_total(DataSide::Remote),
+        view.service_demand(DataSide::Local),
+        view.service_demand(DataSide::Remote)
     )
 }
 
-fn transaction_rows(view: View<'_>, table: Table) -> String {
+fn transaction_rows(view: TestView<'_>, table: ClassicTable) -> String {
     let (local, remote) = (&view.report.local, &view.report.remote);
-    let (send, receive) = (size(local.send_buffer), size(local.receive_buffer));
+    let (send, receive) = (
+        shown_buffer_size(local.send_buffer),
+        shown_buffer_size(local.receive_buffer),
+    );
     let (request, response) = (view.job.request_size, view.job.response_size);
     let elapsed = view.report.result.elapsed_s;
-    let result = unit::result(view.show, view.job, &view.report.result);
-    let connects = table == Table::Connects;
-    let brand = if connects { "" } else { brand(view) };
+    let result = unit::main_result(view.show, view.job, &view.report.result);
+    let connects = table == ClassicTable::Connects;
+    let brand = if connects { "" } else { brand_label(view) };
     let first = if with_cpu(view) {
         let gap = if connects || view.show.kind == TestKind::UdpRr {
             "   "
@@ -283,10 +294,10 @@ fn transaction_rows(view: View<'_>, table: Table) -> String {
         format!(
             "{send:<6} {receive:<6} {request:<6}  {response:<6} {elapsed:<6.2}  {result:<6.2}\
              {gap}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}{end}\n",
-            view.cpu_total(Side::Local),
-            view.cpu_total(Side::Remote),
-            view.demand(Side::Local),
-            view.demand(Side::Remote)
+            view.cpu_total(DataSide::Local),
+            view.cpu_total(DataSide::Remote),
+            view.service_demand(DataSide::Local),
+            view.service_demand(DataSide::Remote)
         )
     } else {
         format!(
@@ -296,26 +307,26 @@ fn transaction_rows(view: View<'_>, table: Table) -> String {
     };
     let second = format!(
         "{:<6} {:<6}\n",
-        size(remote.send_buffer),
-        size(remote.receive_buffer)
+        shown_buffer_size(remote.send_buffer),
+        shown_buffer_size(remote.receive_buffer)
     );
     first + &second
 }
 
-fn datagram_rows(view: View<'_>) -> String {
+fn datagram_rows(view: TestView<'_>) -> String {
     let (local, remote) = (&view.report.local, &view.report.remote);
     let elapsed = view.report.result.elapsed_s;
-    let result = unit::result(view.show, view.job, &view.report.result);
+    let result = unit::main_result(view.show, view.job, &view.report.result);
     let first = format!(
         "{:>6}  {:>6}   {elapsed:<7.2}   {:>7} {:>6}    ",
-        size(local.send_buffer),
+        shown_buffer_size(local.send_buffer),
         local.send_size.unwrap_or(0),
         local.send_calls,
         local.failed_sends
     );
     let second = format!(
         "{:>6}           {elapsed:<7.2}   {:>7}           ",
-        size(remote.receive_buffer),
+        shown_buffer_size(remote.receive_buffer),
         remote.receive_calls
     );
     let sent = sent_rate(view);
@@ -326,12 +337,12 @@ fn datagram_rows(view: View<'_>) -> String {
         format!(
             "     {:<6.2}   {:<6.3}\n",
             view.cpu_total(side),
-            view.demand(side)
+            view.service_demand(side)
         )
     };
     format!(
         "{first}{sent:>7.1}{}{second}{result:>7.1}{}\n",
-        cpu(Side::Local),
-        cpu(Side::Remote)
+        cpu(DataSide::Local),
+        cpu(DataSide::Remote)
     )
 }

@@ -2,24 +2,24 @@
 
 use wb_model::socket::SocketTest;
 
-use super::classic::Table;
-use super::selectors::Side;
-use super::unit::Unit;
-use super::values::{View, per};
+use super::classic::ClassicTable;
+use super::selectors::DataSide;
+use super::unit::RateUnit;
+use super::values::{TestView, bytes_per_call};
 use crate::TestKind;
 
 /// Lines below a table.
-pub(crate) fn details(view: View<'_>, table: Table) -> String {
+pub(crate) fn detail_lines(view: TestView<'_>, table: ClassicTable) -> String {
     match table {
-        Table::Stream => stream(view),
-        Table::RequestResponse if view.show.kind == TestKind::UdpRr => String::new(),
-        Table::RequestResponse => transactions(view),
-        Table::Connects => connects(view),
-        Table::Datagrams | Table::Segment => String::new(),
+        ClassicTable::Stream => stream_details(view),
+        ClassicTable::RequestResponse if view.show.kind == TestKind::UdpRr => String::new(),
+        ClassicTable::RequestResponse => transaction_details(view),
+        ClassicTable::Connects => connect_details(view),
+        ClassicTable::Datagrams | ClassicTable::Segment => String::new(),
     }
 }
 
-fn stream(view: View<'_>) -> String {
+fn stream_details(view: TestView<'_>) -> String {
     let (local, remote) = (&view.report.local, &view.report.remote);
     let (ours, theirs) = (&view.job.local, &view.job.remote);
     let down = view.job.test == SocketTest::Receive;
@@ -68,17 +68,17 @@ fn stream(view: View<'_>) -> String {
         align.1,
         offset.0,
         offset.1,
-        per(first.0, first.1),
+        bytes_per_call(first.0, first.1),
         first.1,
-        per(second.0, second.1),
+        bytes_per_call(second.0, second.1),
         second.1
     )
 }
 
-fn transactions(view: View<'_>) -> String {
-    let unit = Unit::of(view.show, view.job).for_bytes();
+fn transaction_details(view: TestView<'_>) -> String {
+    let unit = RateUnit::of_result(view.show, view.job).for_bytes();
     let rate = view.report.result.transactions_per_second;
-    let way = |bytes: u32| unit.rate(rate * 8.0 * f64::from(bytes), view.show.strict);
+    let way = |bytes: u32| unit.convert_rate(rate * 8.0 * f64::from(bytes), view.show.strict);
     let (ours, theirs) = (&view.job.local, &view.job.remote);
     // The original prints the offset of the server's buffer twice.
     let align = if view.show.strict {
@@ -101,8 +101,11 @@ fn transactions(view: View<'_>) -> String {
     )
 }
 
-fn connects(view: View<'_>) -> String {
-    let (ours, theirs) = (view.asked(Side::Local), view.asked(Side::Remote));
+fn connect_details(view: TestView<'_>) -> String {
+    let (ours, theirs) = (
+        view.requested_side(DataSide::Local),
+        view.requested_side(DataSide::Remote),
+    );
     let align = if view.show.strict && view.show.kind == TestKind::TcpCc {
         theirs.receive_offset
     } else {

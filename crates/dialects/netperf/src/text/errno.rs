@@ -1,7 +1,7 @@
 //! Linux's messages for the error numbers of sockets.
 
 /// Message for an error number, if it is in the table.
-pub(crate) const fn words(errno: i32) -> Option<&'static str> {
+pub(crate) const fn errno_message(errno: i32) -> Option<&'static str> {
     Some(match errno {
         1 => "Operation not permitted",
         2 => "No such file or directory",

@@ -7,8 +7,8 @@ use wb_model::socket::{
     SocketType,
 };
 
-use super::{Ending, errno, values};
-use crate::Show;
+use super::{ProgramExit, errno, values};
+use crate::OutputOptions;
 
 /// Exit status of a failure before or between the connections.
 const CONTROL: u8 = 255;
@@ -18,19 +18,19 @@ const TEST: u8 = 1;
 /// The original's text for a failure. If it omits known details, an additional line follows, except in strict
 /// mode.
 #[must_use]
-pub fn failure(
-    show: &Show,
+pub fn failure_exit(
+    show: &OutputOptions,
     job: &SocketJob,
     report: &SocketJobReport,
     failure: &SocketFailure,
-) -> Ending {
+) -> ProgramExit {
     let mut ending = match failure.stage {
-        SocketStage::Resolve => resolve(show, failure),
+        SocketStage::Resolve => resolve_failure(show, failure),
         SocketStage::Connect => connect(show),
-        SocketStage::Remote => remote(failure),
-        SocketStage::Control => control(failure),
-        SocketStage::Socket => socket(job, report, failure),
-        SocketStage::Data => data(job, failure),
+        SocketStage::Remote => remote_failure(failure),
+        SocketStage::Control => control_failure(failure),
+        SocketStage::Socket => socket_failure(job, report, failure),
+        SocketStage::Data => data_failure(job, failure),
     };
     let said = ending.stdout.contains(&failure.what) || ending.stderr.contains(&failure.what);
     if !show.strict && !said {
@@ -42,15 +42,15 @@ pub fn failure(
 }
 
 /// The system's message for the error number, or else the reported text.
-fn words(failure: &SocketFailure) -> &str {
+fn system_message(failure: &SocketFailure) -> &str {
     failure
         .errno
-        .and_then(errno::words)
+        .and_then(errno::errno_message)
         .unwrap_or(&failure.what)
 }
 
 /// Server of the control connection as typed.
-fn server(show: &Show) -> &str {
+fn control_server(show: &OutputOptions) -> &str {
     match (&show.control.host, show.control.family) {
         (Some(host), _) => host,
         (None, Family::Ipv6) => "::1",
@@ -58,7 +58,7 @@ fn server(show: &Show) -> &str {
     }
 }
 
-const fn family(family: Family) -> &'static str {
+const fn family_name(family: Family) -> &'static str {
     match family {
         Family::Any => "AF_UNSPEC",
         Family::Ipv4 => "AF_INET",
@@ -75,11 +75,11 @@ fn family_of(asked: Family, host: &str) -> Family {
     }
 }
 
-fn resolve(show: &Show, failure: &SocketFailure) -> Ending {
-    let host = server(show);
-    let family = family(family_of(show.control.family, host));
+fn resolve_failure(show: &OutputOptions, failure: &SocketFailure) -> ProgramExit {
+    let host = control_server(show);
+    let family = family_name(family_of(show.control.family, host));
     let number = failure.errno.map_or_else(String::new, |n| format!("{n} "));
-    Ending {
+    ProgramExit {
         stdout: format!(
             "resolve_host: could not resolve host '{host}' port '(null)' af {family}\n\
              \tgetaddrinfo returned {number}{}\n\
@@ -91,8 +91,8 @@ fn resolve(show: &Show, failure: &SocketFailure) -> Ending {
     }
 }
 
-fn connect(show: &Show) -> Ending {
-    let host = server(show);
+fn connect(show: &OutputOptions) -> ProgramExit {
+    let host = control_server(show);
     let port = show.control.port;
     let remote = family_of(show.control.family, host);
     let local = match &show.control_local.host {
@@ -100,59 +100,63 @@ fn connect(show: &Show) -> Ending {
         None if remote == Family::Ipv6 => "::0",
         None => "0.0.0.0",
     };
-    Ending {
+    ProgramExit {
         stdout: format!(
             "establish control: are you sure there is a netserver listening on {host} at port \
              {port}?\n\
              establish_control could not establish the control connection from {local} port {} \
              address family {} to {host} port {port} address family {}\n",
             show.control_local.port,
-            family(show.control_local.family),
-            family(remote)
+            family_name(show.control_local.family),
+            family_name(remote)
         ),
         stderr: String::new(),
         status: CONTROL,
     }
 }
 
-fn remote(failure: &SocketFailure) -> Ending {
+fn remote_failure(failure: &SocketFailure) -> ProgramExit {
     match failure.errno {
-        Some(number) => Ending {
+        Some(number) => ProgramExit {
             stdout: format!("netperf: remote error {number}"),
-            stderr: format!("{}\n", words(failure)),
+            stderr: format!("{}\n", system_message(failure)),
             status: CONTROL,
         },
-        None => Ending {
+        None => ProgramExit {
             stderr: format!("netperf: {}\n", failure.what),
             status: CONTROL,
-            ..Ending::default()
+            ..ProgramExit::default()
         },
     }
 }
 
-fn control(failure: &SocketFailure) -> Ending {
+fn control_failure(failure: &SocketFailure) -> ProgramExit {
     let stderr = match failure.errno {
-        Some(_) => format!("recv_response: {}\n", words(failure)),
+        Some(_) => format!("recv_response: {}\n", system_message(failure)),
         None => "recv_response: partial response received: 0 bytes\n".to_owned(),
     };
-    Ending {
+    ProgramExit {
         stderr,
         status: TEST,
-        ..Ending::default()
+        ..ProgramExit::default()
     }
 }
 
-fn socket(job: &SocketJob, report: &SocketJobReport, failure: &SocketFailure) -> Ending {
+fn socket_failure(
+    job: &SocketJob,
+    report: &SocketJobReport,
+    failure: &SocketFailure,
+) -> ProgramExit {
     // Error numbers of socket(2) for unsupported families, types and protocols.
     let lacking = matches!(failure.errno, Some(93..=97));
     let Some(number) = failure.errno.filter(|_| lacking) else {
-        return Ending {
+        return ProgramExit {
             stderr: format!(
                 "netperf: send_omni: create_data_socket failed: {}\n",
-                words(failure)
+                system_message(failure)
             ),
             status: TEST,
-            ..Ending::default()
+            ..ProgramExit::default()
         };
     };
     let family = match values::address_of(&report.data_server)
@@ -176,27 +180,30 @@ fn socket(job: &SocketJob, report: &SocketJobReport, failure: &SocketFailure) ->
         SocketProtocol::UdpLite => "IPPROTO_UDPLITE",
         SocketProtocol::Mptcp => "IPPROTO_MPTCP",
     };
-    Ending {
+    ProgramExit {
         stdout: format!(
             "netperf: create_data_socket: socket: errno {number} fam {family} type {kind} prot \
              {protocol} errmsg {}\n",
-            words(failure)
+            system_message(failure)
         ),
         stderr: String::new(),
         status: TEST,
     }
 }
 
-fn data(job: &SocketJob, failure: &SocketFailure) -> Ending {
+fn data_failure(job: &SocketJob, failure: &SocketFailure) -> ProgramExit {
     let call = match failure.errno {
         // Network unreachable, timed out, refused, no route.
         Some(101 | 110 | 111 | 113) => "connect_data_socket",
         _ if job.test == SocketTest::Receive => "recv_data",
         _ => "send_data",
     };
-    Ending {
-        stderr: format!("netperf: send_omni: {call} failed: {}\n", words(failure)),
+    ProgramExit {
+        stderr: format!(
+            "netperf: send_omni: {call} failed: {}\n",
+            system_message(failure)
+        ),
         status: TEST,
-        ..Ending::default()
+        ..ProgramExit::default()
     }
 }

@@ -2,12 +2,12 @@
 
 use wb_model::socket::SocketJobReport;
 
-use crate::{Show, TestKind};
+use crate::{OutputOptions, TestKind};
 
 /// LOC_CPU and REM_CPU: clock ticks per second, which need no calibration on Linux. With
 /// `-v 2` also the number of CPUs.
 #[must_use]
-pub fn calibration(show: &Show, cpus: u32) -> String {
+pub fn calibration(show: &OutputOptions, cpus: u32) -> String {
     let ticks = 100;
     if show.verbosity < 2 {
         return ticks.to_string();

@@ -1,45 +1,54 @@
 //! Selected figures: lines of `NAME=value`, comma-separated values, columns.
 
-use super::selection::Selection;
+use super::selection::FigureSelection;
 use super::selectors::{HEADER_LINES, Selector};
-use super::values::View;
-use crate::Form;
+use super::values::TestView;
+use crate::OutputForm;
 
 /// Figures of a selection in one of the forms.
-pub(crate) fn selected(view: View<'_>, form: Form, selection: &Selection) -> String {
-    let blocks: Vec<Vec<Figure>> = selection
+pub(crate) fn selected_figures(
+    view: TestView<'_>,
+    form: OutputForm,
+    selection: &FigureSelection,
+) -> String {
+    let blocks: Vec<Vec<SelectedFigure>> = selection
         .blocks
         .iter()
-        .map(|block| block.iter().map(|one| Figure::of(view, *one)).collect())
+        .map(|block| {
+            block
+                .iter()
+                .map(|one| SelectedFigure::of_selector(view, *one))
+                .collect()
+        })
         .collect();
     match form {
-        Form::KeyValue => key_value(&blocks),
-        Form::Csv => csv(view, &blocks),
-        Form::Human | Form::Classic => human(view, &blocks),
+        OutputForm::KeyValue => key_value(&blocks),
+        OutputForm::Csv => csv_form(view, &blocks),
+        OutputForm::Human | OutputForm::Classic => human_form(view, &blocks),
     }
 }
 
 /// A selector with its value. Both are `None` for an unknown name.
-struct Figure {
+struct SelectedFigure {
     selector: Option<&'static Selector>,
     value: Option<String>,
 }
 
-impl Figure {
-    fn of(view: View<'_>, selector: Option<&'static Selector>) -> Self {
+impl SelectedFigure {
+    fn of_selector(view: TestView<'_>, selector: Option<&'static Selector>) -> Self {
         Self {
             selector,
-            value: selector.and_then(|one| view.text(one.item)),
+            value: selector.and_then(|one| view.item_text(one.item)),
         }
     }
 
-    fn word(&self, line: usize) -> &'static str {
-        self.selector.map_or("", |one| one.word(line))
+    fn header_word(&self, line: usize) -> &'static str {
+        self.selector.map_or("", |one| one.header_word(line))
     }
 
     /// Width of its column: the longest header word or the value with one blank.
     fn width(&self) -> usize {
-        let words = (0..HEADER_LINES).map(|line| self.word(line).chars().count());
+        let words = (0..HEADER_LINES).map(|line| self.header_word(line).chars().count());
         let value = self
             .value
             .as_ref()
@@ -48,7 +57,7 @@ impl Figure {
     }
 }
 
-fn key_value(blocks: &[Vec<Figure>]) -> String {
+fn key_value(blocks: &[Vec<SelectedFigure>]) -> String {
     let mut text = String::new();
     for figure in blocks.iter().flatten() {
         if let (Some(selector), Some(value)) = (figure.selector, &figure.value) {
@@ -58,7 +67,7 @@ fn key_value(blocks: &[Vec<Figure>]) -> String {
     text
 }
 
-fn csv(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
+fn csv_form(view: TestView<'_>, blocks: &[Vec<SelectedFigure>]) -> String {
     if blocks.is_empty() {
         return String::new();
     }
@@ -89,13 +98,13 @@ fn csv(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
     text + &values + "\n"
 }
 
-fn human(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
+fn human_form(view: TestView<'_>, blocks: &[Vec<SelectedFigure>]) -> String {
     let mut text = String::new();
     for (index, block) in blocks.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        let mut line = |cell: &dyn Fn(&Figure) -> String| {
+        let mut line = |cell: &dyn Fn(&SelectedFigure) -> String| {
             for figure in block {
                 let width = figure.width();
                 text.push_str(&format!("{:<width$} ", cell(figure)));
@@ -104,7 +113,7 @@ fn human(view: View<'_>, blocks: &[Vec<Figure>]) -> String {
         };
         if view.show.headers {
             for number in 0..HEADER_LINES {
-                line(&|figure| figure.word(number).to_owned());
+                line(&|figure| figure.header_word(number).to_owned());
             }
         }
         line(&|figure| figure.value.clone().unwrap_or_default());

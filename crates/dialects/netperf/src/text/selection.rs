@@ -2,13 +2,13 @@
 
 use wb_model::socket::{SocketJob, SocketTest};
 
-use super::Ending;
-use super::selectors::{self, ALL, BLOCK_STARTS, BLOCKS, Item, OURS, Selector};
-use crate::{Form, Show};
+use super::ProgramExit;
+use super::selectors::{self, ALL, BLOCK_STARTS, BLOCKS, FigureItem, OURS, Selector};
+use crate::{OutputForm, OutputOptions};
 
 /// Figures to print, in blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Selection {
+pub struct FigureSelection {
     /// At most four blocks. `None` is a name that the original does not know and ignores.
     pub(crate) blocks: Vec<Vec<Option<&'static Selector>>>,
     /// Unknown names.
@@ -17,7 +17,7 @@ pub struct Selection {
 
 /// Additional measurements that a selection requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct NeededMeasurements {
     /// Time of each operation: the job's `latency`.
     pub latency: bool,
     /// Names of congestion controls.
@@ -26,9 +26,9 @@ pub struct Needs {
     pub tcp: bool,
 }
 
-impl Selection {
+impl FigureSelection {
     /// File named by the word after `-o`, `-O` or `-k`, which the caller reads into
-    /// [`Show::selection_file`]. `None` if the word is `?`, `all`, a name or a list.
+    /// [`OutputOptions::selection_file`]. `None` if the word is `?`, `all`, a name or a list.
     #[must_use]
     pub fn file_of(word: &str) -> Option<&str> {
         let other = word.is_empty()
@@ -44,11 +44,11 @@ impl Selection {
 
     /// Output if that file cannot be read; `errno` is the system's number.
     #[must_use]
-    pub fn unreadable(file: &str, errno: i32) -> Ending {
-        Ending {
+    pub fn unreadable_file(file: &str, errno: i32) -> ProgramExit {
+        ProgramExit {
             stdout: format!("Could not open output selection file '{file}' errno {errno}\n"),
             status: 255,
-            ..Ending::default()
+            ..ProgramExit::default()
         }
     }
 
@@ -57,53 +57,53 @@ impl Selection {
     /// # Errors
     ///
     /// `?` prints the list of names and ends the program.
-    pub fn of(show: &Show, job: &SocketJob) -> Result<Self, Ending> {
-        if show.form == Form::Classic {
+    pub fn of_command(show: &OutputOptions, job: &SocketJob) -> Result<Self, ProgramExit> {
+        if show.form == OutputForm::Classic {
             return Ok(Self::default());
         }
         let Some(word) = show.selection.as_deref().filter(|word| !word.is_empty()) else {
-            return Ok(Self::usual(show, job.test));
+            return Ok(Self::default_figures(show, job.test));
         };
         if word == "?" {
-            return Err(Ending {
-                stdout: names(show),
+            return Err(ProgramExit {
+                stdout: list_names(show),
                 status: 1,
-                ..Ending::default()
+                ..ProgramExit::default()
             });
         }
         if word.eq_ignore_ascii_case("all") {
-            return Ok(Self::all(show));
+            return Ok(Self::all_figures(show));
         }
         match (Self::file_of(word), &show.selection_file) {
-            (Some(file), None) => Err(Self::unreadable(file, ENOENT)),
-            (Some(_), Some(content)) => Ok(Self::listed(content.lines(), show.strict)),
-            (None, _) => Ok(Self::listed(word.split(';'), show.strict)),
+            (Some(file), None) => Err(Self::unreadable_file(file, ENOENT)),
+            (Some(_), Some(content)) => Ok(Self::from_list(content.lines(), show.strict)),
+            (None, _) => Ok(Self::from_list(word.split(';'), show.strict)),
         }
     }
 
     /// Additional measurements required by the selection.
     #[must_use]
-    pub fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
+    pub fn needs(&self) -> NeededMeasurements {
+        let mut needs = NeededMeasurements::default();
         for one in self.blocks.iter().flatten().flatten() {
             match one.item {
-                Item::MinLatency
-                | Item::MaxLatency
-                | Item::P50Latency
-                | Item::P90Latency
-                | Item::P95Latency
-                | Item::P99Latency
-                | Item::P999Latency
-                | Item::P9999Latency
-                | Item::MeanLatency
-                | Item::StddevLatency => needs.latency = true,
-                Item::CongControl(_) => needs.congestion = true,
-                Item::Rtt
-                | Item::RttVar
-                | Item::Cwnd
-                | Item::PacingRate
-                | Item::DeliveryRate
-                | Item::TransportRetrans(_) => needs.tcp = true,
+                FigureItem::MinLatency
+                | FigureItem::MaxLatency
+                | FigureItem::P50Latency
+                | FigureItem::P90Latency
+                | FigureItem::P95Latency
+                | FigureItem::P99Latency
+                | FigureItem::P999Latency
+                | FigureItem::P9999Latency
+                | FigureItem::MeanLatency
+                | FigureItem::StddevLatency => needs.latency = true,
+                FigureItem::CongControl(_) => needs.congestion = true,
+                FigureItem::Rtt
+                | FigureItem::RttVar
+                | FigureItem::Cwnd
+                | FigureItem::PacingRate
+                | FigureItem::DeliveryRate
+                | FigureItem::TransportRetrans(_) => needs.tcp = true,
                 _ => (),
             }
         }
@@ -124,13 +124,13 @@ impl Selection {
     /// Names in blocks, separated by commas and blanks; the text of a header may contain blanks. Ignores empty blocks
     /// and
     /// those after the fourth.
-    fn listed<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Self {
+    fn from_list<'a>(blocks: impl Iterator<Item = &'a str>, strict: bool) -> Self {
         let mut selection = Self::default();
         for block in blocks {
             let mut picked = Vec::new();
-            for name in block.split(',').flat_map(words) {
+            for name in block.split(',').flat_map(split_names) {
                 match selectors::find(name) {
-                    Some(one) if one.item == Item::End => break,
+                    Some(one) if one.item == FigureItem::End => break,
                     Some(one) => picked.push(Some(one)),
                     None => {
                         selection.unknown.push(name.to_owned());
@@ -149,7 +149,7 @@ impl Selection {
         selection
     }
 
-    fn all(show: &Show) -> Self {
+    fn all_figures(show: &OutputOptions) -> Self {
         let mut blocks: Vec<Vec<Option<&'static Selector>>> = Vec::new();
         for one in &ALL {
             if BLOCK_STARTS.contains(&one.name) {
@@ -169,7 +169,7 @@ impl Selection {
     }
 
     /// Default selection.
-    fn usual(show: &Show, test: SocketTest) -> Self {
+    fn default_figures(show: &OutputOptions, test: SocketTest) -> Self {
         let ends: &[&str] = match test {
             SocketTest::Send | SocketTest::Mss | SocketTest::ServerCpu => {
                 &["LSS_SIZE_END", "RSR_SIZE_END", "LOCAL_SEND_SIZE"]
@@ -218,7 +218,7 @@ impl Selection {
 }
 
 /// Names between two commas.
-fn words(text: &str) -> Vec<&str> {
+fn split_names(text: &str) -> Vec<&str> {
     let text = text.trim();
     match selectors::find(text) {
         Some(_) => vec![text],
@@ -230,7 +230,7 @@ fn words(text: &str) -> Vec<&str> {
 const ENOENT: i32 = 2;
 
 /// All names: one per line in the human form, otherwise in a single line.
-fn names(show: &Show) -> String {
+fn list_names(show: &OutputOptions) -> String {
     let ours: &[Selector] = if show.strict { &[] } else { &OURS };
     let names: Vec<&str> = [&selectors::NOTHING]
         .into_iter()
@@ -239,6 +239,10 @@ fn names(show: &Show) -> String {
         .chain([&selectors::END])
         .map(|one| one.name)
         .collect();
-    let between = if show.form == Form::Human { "\n" } else { "," };
+    let between = if show.form == OutputForm::Human {
+        "\n"
+    } else {
+        ","
+    };
     names.join(between) + "\n"
 }

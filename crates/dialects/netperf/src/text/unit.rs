@@ -2,11 +2,11 @@
 
 use wb_model::socket::{SocketFigures, SocketJob};
 
-use crate::{Show, TestKind};
+use crate::{OutputOptions, TestKind};
 
 /// A unit that rates are printed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum RateUnit {
     Bits,
     KiloBits,
     MegaBits,
@@ -19,10 +19,10 @@ pub(crate) enum Unit {
     Microseconds,
 }
 
-impl Unit {
+impl RateUnit {
     /// Unit of the main result: the requested one; by default transactions if the test counts them, else megabits. A
     /// stream has no transactions.
-    pub(crate) fn of(show: &Show, job: &SocketJob) -> Self {
+    pub(crate) fn of_result(show: &OutputOptions, job: &SocketJob) -> Self {
         match show.unit {
             None if job.test.counts_transactions() => Self::Transactions,
             Some('x') if job.test.counts_transactions() => Self::Transactions,
@@ -63,7 +63,7 @@ impl Unit {
     }
 
     /// Converts a rate to this unit. The original prints bytes if bits are requested.
-    pub(crate) fn rate(self, bps: f64, strict: bool) -> f64 {
+    pub(crate) fn convert_rate(self, bps: f64, strict: bool) -> f64 {
         let bytes = bps / 8.0;
         match self {
             Self::Bits if strict => bytes,
@@ -81,12 +81,12 @@ impl Unit {
 }
 
 /// Main result of a test in its unit.
-pub(crate) fn result(show: &Show, job: &SocketJob, figures: &SocketFigures) -> f64 {
-    let unit = Unit::of(show, job);
+pub(crate) fn main_result(show: &OutputOptions, job: &SocketJob, figures: &SocketFigures) -> f64 {
+    let unit = RateUnit::of_result(show, job);
     // TCP_CC exchanges no data, so it only has transactions.
-    if unit == Unit::Transactions || show.kind == TestKind::TcpCc {
+    if unit == RateUnit::Transactions || show.kind == TestKind::TcpCc {
         figures.transactions_per_second
     } else {
-        unit.rate(figures.throughput_bps, show.strict)
+        unit.convert_rate(figures.throughput_bps, show.strict)
     }
 }

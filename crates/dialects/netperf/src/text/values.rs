@@ -7,50 +7,50 @@ use wb_model::socket::{
     SocketTest, SocketType,
 };
 
-use super::selectors::{Item, Moment, Side};
-use super::unit::{self, Unit};
-use crate::{Show, TestKind};
+use super::selectors::{DataSide, FigureItem, ReadMoment};
+use super::unit::{self, RateUnit};
+use crate::{OutputOptions, TestKind};
 
 /// A finished test with its output options.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) show: &'a Show,
+pub(crate) struct TestView<'a> {
+    pub(crate) show: &'a OutputOptions,
     pub(crate) job: &'a SocketJob,
     pub(crate) report: &'a SocketJobReport,
 }
 
-impl View<'_> {
-    pub(crate) const fn end(&self, side: Side) -> &SocketEndReport {
+impl TestView<'_> {
+    pub(crate) const fn end_report(&self, side: DataSide) -> &SocketEndReport {
         match side {
-            Side::Local => &self.report.local,
-            Side::Remote => &self.report.remote,
+            DataSide::Local => &self.report.local,
+            DataSide::Remote => &self.report.remote,
         }
     }
 
-    pub(crate) const fn asked(&self, side: Side) -> &SocketSide {
+    pub(crate) const fn requested_side(&self, side: DataSide) -> &SocketSide {
         match side {
-            Side::Local => &self.job.local,
-            Side::Remote => &self.job.remote,
+            DataSide::Local => &self.job.local,
+            DataSide::Remote => &self.job.remote,
         }
     }
 
-    const fn cpu(&self, side: Side) -> Option<CpuUse> {
+    const fn cpu_use(&self, side: DataSide) -> Option<CpuUse> {
         match side {
-            Side::Local => self.report.result.local_cpu,
-            Side::Remote => self.report.result.remote_cpu,
+            DataSide::Local => self.report.result.local_cpu,
+            DataSide::Remote => self.report.result.remote_cpu,
         }
     }
 
     /// CPU use in percent; −1 if not measured.
-    pub(crate) fn cpu_total(&self, side: Side) -> f64 {
-        self.cpu(side).map_or(-1.0, |cpu| cpu.total)
+    pub(crate) fn cpu_total(&self, side: DataSide) -> f64 {
+        self.cpu_use(side).map_or(-1.0, |cpu| cpu.total)
     }
 
     /// Service demand; −1 if not measured.
-    pub(crate) fn demand(&self, side: Side) -> f64 {
+    pub(crate) fn service_demand(&self, side: DataSide) -> f64 {
         match side {
-            Side::Local => self.report.result.local_service_demand,
-            Side::Remote => self.report.result.remote_service_demand,
+            DataSide::Local => self.report.result.local_service_demand,
+            DataSide::Remote => self.report.result.remote_service_demand,
         }
         .map_or(-1.0, |demand| demand * self.operations_per_unit())
     }
@@ -61,7 +61,7 @@ impl View<'_> {
         let figures = &self.report.result;
         let kibibytes = figures.throughput_bps / 8.0 / 1024.0;
         let by_bytes = self.job.test.counts_transactions()
-            && Unit::of(self.show, self.job) != Unit::Transactions
+            && RateUnit::of_result(self.show, self.job) != RateUnit::Transactions
             && kibibytes > 0.0;
         match by_bytes {
             true => figures.transactions_per_second / kibibytes,
@@ -70,8 +70,12 @@ impl View<'_> {
     }
 
     /// Method of the CPU measurement: "S" for /proc/stat, "U" for none.
-    pub(crate) const fn method(&self, side: Side) -> &'static str {
-        if self.cpu(side).is_some() { "S" } else { "U" }
+    pub(crate) const fn cpu_method(&self, side: DataSide) -> &'static str {
+        if self.cpu_use(side).is_some() {
+            "S"
+        } else {
+            "U"
+        }
     }
 
     /// Rate of the bytes that crossed one end, in the unit of the result.
@@ -82,9 +86,9 @@ impl View<'_> {
         } else {
             0.0
         };
-        Unit::of(self.show, self.job)
+        RateUnit::of_result(self.show, self.job)
             .for_bytes()
-            .rate(bps, self.show.strict)
+            .convert_rate(bps, self.show.strict)
     }
 
     /// Round trip in µs, derived from the rate; −1 without transactions.
@@ -132,52 +136,76 @@ impl View<'_> {
 
     /// The data connection's server as typed.
     pub(crate) fn destination(&self) -> &str {
-        destination(self.show)
+        destination_host(self.show)
     }
 
     /// Text of an item; `None` if it has none.
-    pub(crate) fn text(&self, item: Item) -> Option<String> {
+    pub(crate) fn item_text(&self, item: FigureItem) -> Option<String> {
         let report = self.report;
         let result = &report.result;
         let latency = &report.latency_ns;
         let transactions = matches!(self.job.test, SocketTest::Rr | SocketTest::Crr);
         let text = match item {
-            Item::Nothing => " ".to_owned(),
-            Item::End => return None,
-            Item::SocketType => self.socket_type().to_owned(),
-            Item::Protocol => protocol(self.job.protocol).to_owned(),
-            Item::Direction => direction(self.job.test).to_owned(),
-            Item::ElapsedTime => f2(result.elapsed_s),
-            Item::Throughput => f2(unit::result(self.show, self.job, result)),
-            Item::ThroughputUnits => format!("{}/s", Unit::of(self.show, self.job).name()),
-            Item::SendBuffer(side, when) => buffer(self.end(side).send_buffer, when),
-            Item::ReceiveBuffer(side, when) => buffer(self.end(side).receive_buffer, when),
-            Item::SendSize(Side::Remote) if transactions => self.job.response_size.to_string(),
-            Item::RecvSize(Side::Remote) if transactions => self.job.request_size.to_string(),
-            Item::SendSize(side) => self.size(side, self.end(side).send_size),
-            Item::RecvSize(side) => self.size(side, self.end(side).receive_size),
-            Item::RequestSize if transactions => self.job.request_size.to_string(),
-            Item::ResponseSize if transactions => self.job.response_size.to_string(),
-            Item::RequestSize | Item::ResponseSize | Item::MinusOne => "-1".to_owned(),
-            Item::CpuUtil(side) => f2(self.cpu_total(side)),
-            Item::CpuPercentUser(side) => f2(self.cpu(side).unwrap_or_default().user),
-            Item::CpuPercentSystem(side) => f2(self.cpu(side).unwrap_or_default().system),
-            Item::CpuPercentIowait(side) => f2(self.cpu(side).unwrap_or_default().iowait),
-            Item::CpuPercentIrq(side) => f2(self.cpu(side).unwrap_or_default().irq),
-            Item::CpuPercentSwintr(side) => f2(self.cpu(side).unwrap_or_default().softirq),
-            Item::CpuMethod(side) => self.method(side).to_owned(),
-            Item::Sd(side) => f3(self.demand(side)),
-            Item::SdUnits if Unit::of(self.show, self.job) == Unit::Transactions => {
+            FigureItem::Nothing => " ".to_owned(),
+            FigureItem::End => return None,
+            FigureItem::SocketType => self.socket_type().to_owned(),
+            FigureItem::Protocol => protocol_name(self.job.protocol).to_owned(),
+            FigureItem::Direction => direction_name(self.job.test).to_owned(),
+            FigureItem::ElapsedTime => two_decimals(result.elapsed_s),
+            FigureItem::Throughput => two_decimals(unit::main_result(self.show, self.job, result)),
+            FigureItem::ThroughputUnits => {
+                format!("{}/s", RateUnit::of_result(self.show, self.job).name())
+            }
+            FigureItem::SendBuffer(side, when) => {
+                buffer_size(self.end_report(side).send_buffer, when)
+            }
+            FigureItem::ReceiveBuffer(side, when) => {
+                buffer_size(self.end_report(side).receive_buffer, when)
+            }
+            FigureItem::SendSize(DataSide::Remote) if transactions => {
+                self.job.response_size.to_string()
+            }
+            FigureItem::RecvSize(DataSide::Remote) if transactions => {
+                self.job.request_size.to_string()
+            }
+            FigureItem::SendSize(side) => self.call_size(side, self.end_report(side).send_size),
+            FigureItem::RecvSize(side) => self.call_size(side, self.end_report(side).receive_size),
+            FigureItem::RequestSize if transactions => self.job.request_size.to_string(),
+            FigureItem::ResponseSize if transactions => self.job.response_size.to_string(),
+            FigureItem::RequestSize | FigureItem::ResponseSize | FigureItem::MinusOne => {
+                "-1".to_owned()
+            }
+            FigureItem::CpuUtil(side) => two_decimals(self.cpu_total(side)),
+            FigureItem::CpuPercentUser(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().user)
+            }
+            FigureItem::CpuPercentSystem(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().system)
+            }
+            FigureItem::CpuPercentIowait(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().iowait)
+            }
+            FigureItem::CpuPercentIrq(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().irq)
+            }
+            FigureItem::CpuPercentSwintr(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().softirq)
+            }
+            FigureItem::CpuMethod(side) => self.cpu_method(side).to_owned(),
+            FigureItem::Sd(side) => three_decimals(self.service_demand(side)),
+            FigureItem::SdUnits
+                if RateUnit::of_result(self.show, self.job) == RateUnit::Transactions =>
+            {
                 "usec/Tran".to_owned()
             }
-            Item::SdUnits => "usec/KB".to_owned(),
-            Item::ConfidenceLevel => self
+            FigureItem::SdUnits => "usec/KB".to_owned(),
+            FigureItem::ConfidenceLevel => self
                 .job
                 .confidence
                 .as_ref()
                 .map_or(0, |asked| asked.level)
                 .to_string(),
-            Item::ConfidenceInterval => {
+            FigureItem::ConfidenceInterval => {
                 let width = self
                     .job
                     .confidence
@@ -185,115 +213,138 @@ impl View<'_> {
                     .map_or(-1.0, |asked| asked.width);
                 format!("{width:.6}")
             }
-            Item::ConfidenceIteration => report.iterations.len().max(1).to_string(),
-            Item::ThroughputConfid => f3(report.confidence.map_or(-1.0, |known| known.result)),
-            Item::CpuConfid(Side::Local) => {
-                f3(report.confidence.map_or(-1.0, |known| known.local_cpu))
+            FigureItem::ConfidenceIteration => report.iterations.len().max(1).to_string(),
+            FigureItem::ThroughputConfid => {
+                three_decimals(report.confidence.map_or(-1.0, |known| known.result))
             }
-            Item::CpuConfid(Side::Remote) => {
-                f3(report.confidence.map_or(-1.0, |known| known.remote_cpu))
+            FigureItem::CpuConfid(DataSide::Local) => {
+                three_decimals(report.confidence.map_or(-1.0, |known| known.local_cpu))
             }
-            Item::TransactionRate if self.job.test.counts_transactions() => {
-                f3(result.transactions_per_second)
+            FigureItem::CpuConfid(DataSide::Remote) => {
+                three_decimals(report.confidence.map_or(-1.0, |known| known.remote_cpu))
             }
-            Item::TransactionRate => f3(1.0),
-            Item::RtLatency => f3(self.round_trip_us()),
-            Item::BurstSize => self.job.first_burst.to_string(),
-            Item::TransportRetrans(side) => or_minus_one(self.end(side).retransmissions),
-            Item::TransportMss => or_minus_one(report.segment_bytes),
-            Item::SendThroughput(side) => f2(self.side_rate(self.end(side).bytes_sent)),
-            Item::RecvThroughput(side) => f2(self.side_rate(self.end(side).bytes_received)),
-            Item::CpuBind(side) => or_minus_one(self.asked(side).cpu),
-            Item::CpuCount(side) => self.cpu(side).unwrap_or_default().cpus.to_string(),
-            Item::CpuPeakUtil(side) => f2(self.cpu(side).unwrap_or_default().peak),
-            Item::CpuPeakId(side) => self.cpu(side).unwrap_or_default().peak_cpu.to_string(),
-            Item::SourcePort => self.show.local.port.to_string(),
-            Item::SourceAddr => match self.source() {
+            FigureItem::TransactionRate if self.job.test.counts_transactions() => {
+                three_decimals(result.transactions_per_second)
+            }
+            FigureItem::TransactionRate => three_decimals(1.0),
+            FigureItem::RtLatency => three_decimals(self.round_trip_us()),
+            FigureItem::BurstSize => self.job.first_burst.to_string(),
+            FigureItem::TransportRetrans(side) => {
+                or_minus_one(self.end_report(side).retransmissions)
+            }
+            FigureItem::TransportMss => or_minus_one(report.segment_bytes),
+            FigureItem::SendThroughput(side) => {
+                two_decimals(self.side_rate(self.end_report(side).bytes_sent))
+            }
+            FigureItem::RecvThroughput(side) => {
+                two_decimals(self.side_rate(self.end_report(side).bytes_received))
+            }
+            FigureItem::CpuBind(side) => or_minus_one(self.requested_side(side).cpu),
+            FigureItem::CpuCount(side) => self.cpu_use(side).unwrap_or_default().cpus.to_string(),
+            FigureItem::CpuPeakUtil(side) => {
+                two_decimals(self.cpu_use(side).unwrap_or_default().peak)
+            }
+            FigureItem::CpuPeakId(side) => {
+                self.cpu_use(side).unwrap_or_default().peak_cpu.to_string()
+            }
+            FigureItem::SourcePort => self.show.local.port.to_string(),
+            FigureItem::SourceAddr => match self.source() {
                 Some(host) => host.to_owned(),
                 None if self.destination_family() == AF_INET6 => "::0".to_owned(),
                 None => "0.0.0.0".to_owned(),
             },
             // The family from the test's own options, not the one inherited from the control connection.
-            Item::SourceFamily => match self.job.data.family {
+            FigureItem::SourceFamily => match self.job.data.family {
                 Family::Any => 0,
                 Family::Ipv4 => AF_INET,
                 Family::Ipv6 => AF_INET6,
             }
             .to_string(),
-            Item::DestPort => self.show.remote.port.to_string(),
-            Item::DestAddr => self.destination().to_owned(),
-            Item::DestFamily => self.destination_family().to_string(),
-            Item::SendCalls(side) => self.end(side).send_calls.to_string(),
-            Item::RecvCalls(side) => self.end(side).receive_calls.to_string(),
-            Item::BytesPerRecv(side) => {
-                let end = self.end(side);
-                f2(per(end.bytes_received, end.receive_calls))
+            FigureItem::DestPort => self.show.remote.port.to_string(),
+            FigureItem::DestAddr => self.destination().to_owned(),
+            FigureItem::DestFamily => self.destination_family().to_string(),
+            FigureItem::SendCalls(side) => self.end_report(side).send_calls.to_string(),
+            FigureItem::RecvCalls(side) => self.end_report(side).receive_calls.to_string(),
+            FigureItem::BytesPerRecv(side) => {
+                let end = self.end_report(side);
+                two_decimals(bytes_per_call(end.bytes_received, end.receive_calls))
             }
-            Item::BytesPerSend(side) => {
-                let end = self.end(side);
-                f2(per(end.bytes_sent, end.send_calls))
+            FigureItem::BytesPerSend(side) => {
+                let end = self.end_report(side);
+                two_decimals(bytes_per_call(end.bytes_sent, end.send_calls))
             }
-            Item::BytesSent(side) => self.end(side).bytes_sent.to_string(),
-            Item::BytesRecvd(side) => self.end(side).bytes_received.to_string(),
-            Item::BytesXferd(side) => {
-                let end = self.end(side);
+            FigureItem::BytesSent(side) => self.end_report(side).bytes_sent.to_string(),
+            FigureItem::BytesRecvd(side) => self.end_report(side).bytes_received.to_string(),
+            FigureItem::BytesXferd(side) => {
+                let end = self.end_report(side);
                 end.bytes_sent
                     .saturating_add(end.bytes_received)
                     .to_string()
             }
-            Item::SendOffset(side) => self.asked(side).send_offset.to_string(),
-            Item::RecvOffset(side) => self.asked(side).receive_offset.to_string(),
-            Item::SendAlign(side) => self.asked(side).send_align.to_string(),
-            Item::RecvAlign(side) => self.asked(side).receive_align.to_string(),
-            Item::SendWidth(side) => self.end(side).send_width.to_string(),
-            Item::RecvWidth(side) => self.end(side).receive_width.to_string(),
-            Item::Nodelay(side) => u8::from(self.end(side).no_delay).to_string(),
+            FigureItem::SendOffset(side) => self.requested_side(side).send_offset.to_string(),
+            FigureItem::RecvOffset(side) => self.requested_side(side).receive_offset.to_string(),
+            FigureItem::SendAlign(side) => self.requested_side(side).send_align.to_string(),
+            FigureItem::RecvAlign(side) => self.requested_side(side).receive_align.to_string(),
+            FigureItem::SendWidth(side) => self.end_report(side).send_width.to_string(),
+            FigureItem::RecvWidth(side) => self.end_report(side).receive_width.to_string(),
+            FigureItem::Nodelay(side) => u8::from(self.end_report(side).no_delay).to_string(),
             // The original requests it of both ends.
-            Item::Cork(_) => u8::from(self.job.options.cork).to_string(),
-            Item::IntervalUsecs(side) => self.end(side).burst_interval_us.to_string(),
-            Item::IntervalBurst(side) => self.end(side).burst.to_string(),
-            Item::ResultBrand => return self.show.brand.as_ref().map(|brand| quoted(brand)),
-            Item::Uuid => self.show.uuid.clone(),
-            Item::MinLatency => self.microseconds(latency.min),
-            Item::MaxLatency => self.microseconds(latency.max),
-            Item::P50Latency => self.microseconds(latency.p50),
-            Item::P90Latency => self.microseconds(latency.p90),
-            Item::P99Latency => self.microseconds(latency.p99),
-            Item::P999Latency => self.microseconds(latency.p999),
-            Item::P95Latency => self.microseconds(report.latency_p95_ns),
-            Item::P9999Latency => self.microseconds(latency.p9999),
-            Item::MeanLatency => f2(latency
-                .mean
-                .map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
-            Item::StddevLatency => f2(latency
-                .stddev
-                .map_or(f64::from(self.no_latency()), |ns| ns / 1e3)),
-            Item::SocketPrio(side) => match self.asked(side).priority {
+            FigureItem::Cork(_) => u8::from(self.job.options.cork).to_string(),
+            FigureItem::IntervalUsecs(side) => self.end_report(side).burst_interval_us.to_string(),
+            FigureItem::IntervalBurst(side) => self.end_report(side).burst.to_string(),
+            FigureItem::ResultBrand => return self.show.brand.as_ref().map(|brand| quoted(brand)),
+            FigureItem::Uuid => self.show.uuid.clone(),
+            FigureItem::MinLatency => self.microseconds(latency.min),
+            FigureItem::MaxLatency => self.microseconds(latency.max),
+            FigureItem::P50Latency => self.microseconds(latency.p50),
+            FigureItem::P90Latency => self.microseconds(latency.p90),
+            FigureItem::P99Latency => self.microseconds(latency.p99),
+            FigureItem::P999Latency => self.microseconds(latency.p999),
+            FigureItem::P95Latency => self.microseconds(report.latency_p95_ns),
+            FigureItem::P9999Latency => self.microseconds(latency.p9999),
+            FigureItem::MeanLatency => two_decimals(
+                latency
+                    .mean
+                    .map_or(f64::from(self.no_latency()), |ns| ns / 1e3),
+            ),
+            FigureItem::StddevLatency => two_decimals(
+                latency
+                    .stddev
+                    .map_or(f64::from(self.no_latency()), |ns| ns / 1e3),
+            ),
+            FigureItem::SocketPrio(side) => match self.requested_side(side).priority {
                 Some(asked) => self
-                    .end(side)
+                    .end_report(side)
                     .priority
                     .map_or_else(|| asked.to_string(), |got| got.to_string()),
                 None => "-1".to_owned(),
             },
-            Item::SocketTos(side) => match self.asked(side).tos {
+            FigureItem::SocketTos(side) => match self.requested_side(side).tos {
                 Some(asked) => {
-                    let got = self.end(side).tos.unwrap_or_else(|| i32::from(asked));
+                    let got = self
+                        .end_report(side)
+                        .tos
+                        .unwrap_or_else(|| i32::from(asked));
                     format!("0x{got:02x}")
                 }
                 None => format!("0x{:02x}", -1i32),
             },
-            Item::CongControl(side) => self.end(side).congestion.clone(),
-            Item::FillFile(Side::Local) => self.show.local_fill_file.clone().unwrap_or_default(),
-            Item::FillFile(Side::Remote) => self.show.remote_fill_file.clone().unwrap_or_default(),
-            Item::CommandLine => quoted(&self.show.command_line),
-            Item::Deprecated => "Deprecated".to_owned(),
-            Item::Zero => "0".to_owned(),
-            Item::NoDevice => "0xfffffffe".to_owned(),
-            Item::Rtt => or_minus_one(report.local.tcp.map(|tcp| tcp.rtt_us)),
-            Item::RttVar => or_minus_one(report.local.tcp.map(|tcp| tcp.rtt_var_us)),
-            Item::Cwnd => or_minus_one(report.local.tcp.map(|tcp| tcp.cwnd)),
-            Item::PacingRate => or_minus_one(report.local.tcp.map(|tcp| tcp.pacing_bps)),
-            Item::DeliveryRate => or_minus_one(report.local.tcp.map(|tcp| tcp.delivery_bps)),
+            FigureItem::CongControl(side) => self.end_report(side).congestion.clone(),
+            FigureItem::FillFile(DataSide::Local) => {
+                self.show.local_fill_file.clone().unwrap_or_default()
+            }
+            FigureItem::FillFile(DataSide::Remote) => {
+                self.show.remote_fill_file.clone().unwrap_or_default()
+            }
+            FigureItem::CommandLine => quoted(&self.show.command_line),
+            FigureItem::Deprecated => "Deprecated".to_owned(),
+            FigureItem::Zero => "0".to_owned(),
+            FigureItem::NoDevice => "0xfffffffe".to_owned(),
+            FigureItem::Rtt => or_minus_one(report.local.tcp.map(|tcp| tcp.rtt_us)),
+            FigureItem::RttVar => or_minus_one(report.local.tcp.map(|tcp| tcp.rtt_var_us)),
+            FigureItem::Cwnd => or_minus_one(report.local.tcp.map(|tcp| tcp.cwnd)),
+            FigureItem::PacingRate => or_minus_one(report.local.tcp.map(|tcp| tcp.pacing_bps)),
+            FigureItem::DeliveryRate => or_minus_one(report.local.tcp.map(|tcp| tcp.delivery_bps)),
         };
         Some(text)
     }
@@ -308,15 +359,15 @@ impl View<'_> {
     }
 
     /// Bytes per call of a stream. For an operation that an end does not perform: 0 locally and −1 remotely.
-    fn size(&self, side: Side, size: Option<u32>) -> String {
+    fn call_size(&self, side: DataSide, size: Option<u32>) -> String {
         let used = match (self.job.test, side) {
             (SocketTest::Rr | SocketTest::Crr | SocketTest::Cc, _) => None,
             _ => size,
         };
         match (used, side) {
             (Some(size), _) => size.to_string(),
-            (None, Side::Local) => "0".to_owned(),
-            (None, Side::Remote) => "-1".to_owned(),
+            (None, DataSide::Local) => "0".to_owned(),
+            (None, DataSide::Remote) => "-1".to_owned(),
         }
     }
 
@@ -344,7 +395,7 @@ const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
 
 /// Server of the data connection as typed, or else that of the control connection.
-pub(crate) fn destination(show: &Show) -> &str {
+pub(crate) fn destination_host(show: &OutputOptions) -> &str {
     show.remote
         .host
         .as_deref()
@@ -365,7 +416,7 @@ pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
 }
 
 /// Direction of the data from the client's view.
-pub(crate) const fn direction(test: SocketTest) -> &'static str {
+pub(crate) const fn direction_name(test: SocketTest) -> &'static str {
     match test {
         SocketTest::Send | SocketTest::Mss => "Send",
         SocketTest::Receive => "Receive",
@@ -375,7 +426,7 @@ pub(crate) const fn direction(test: SocketTest) -> &'static str {
     }
 }
 
-const fn protocol(protocol: SocketProtocol) -> &'static str {
+const fn protocol_name(protocol: SocketProtocol) -> &'static str {
     match protocol {
         SocketProtocol::Tcp => "TCP",
         SocketProtocol::Udp => "UDP",
@@ -387,17 +438,17 @@ const fn protocol(protocol: SocketProtocol) -> &'static str {
 }
 
 /// Buffer size at a moment. Requested size: −1 for the default. Actual size: 0 if unknown.
-fn buffer(sizes: [Option<u32>; 3], when: Moment) -> String {
+fn buffer_size(sizes: [Option<u32>; 3], when: ReadMoment) -> String {
     let [asked, first, last] = sizes;
     match when {
-        Moment::Asked => or_minus_one(asked),
-        Moment::First => first.unwrap_or(0).to_string(),
-        Moment::Last => last.or(first).unwrap_or(0).to_string(),
+        ReadMoment::Asked => or_minus_one(asked),
+        ReadMoment::First => first.unwrap_or(0).to_string(),
+        ReadMoment::Last => last.or(first).unwrap_or(0).to_string(),
     }
 }
 
 /// Bytes per call; 0 without calls.
-pub(crate) fn per(bytes: u64, calls: u64) -> f64 {
+pub(crate) fn bytes_per_call(bytes: u64, calls: u64) -> f64 {
     if calls == 0 {
         0.0
     } else {
@@ -413,10 +464,10 @@ fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-fn f2(value: f64) -> String {
+fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn f3(value: f64) -> String {
+fn three_decimals(value: f64) -> String {
     format!("{value:.3}")
 }

@@ -1,6 +1,6 @@
 //! Dashes other than hyphens, which documents and word processors put into command lines.
 
-use super::Note;
+use super::NoteLine;
 
 /// Hyphen, non-breaking hyphen, figure dash, en dash, em dash, horizontal bar, minus, small and full
 /// width forms.
@@ -13,7 +13,7 @@ const EM_DASH: &str = "\u{2014}";
 
 /// Replaces each dash at the beginning of a word by a hyphen, and returns a note if there were any. Otherwise
 /// `–p 4444` would be ignored as a word that is not an option, and the test would use another port.
-pub(super) fn with_hyphens(words: &[String]) -> (Vec<String>, Option<Note>) {
+pub(super) fn with_hyphens(words: &[String]) -> (Vec<String>, Option<NoteLine>) {
     let mut changed = Vec::new();
     let plain = words
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn with_hyphens(words: &[String]) -> (Vec<String>, Option<Note>) {
             }
         })
         .collect();
-    let note = (!changed.is_empty()).then(|| Note {
+    let note = (!changed.is_empty()).then(|| NoteLine {
         text: format!(
             "wirebench: a dash is taken for a hyphen: {}\n",
             changed.join(" ")

@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use wb_getopt::{Bad, Piece, Pieces, Row};
 
-use super::{Given, Refusal};
+use super::{NetperfRefusal, TypedOption};
 
 /// An option.
-pub(super) struct Opt<T> {
+pub(super) struct NetperfOption<T> {
     pub(super) letter: char,
-    pub(super) argument: Argument,
+    pub(super) argument: OptionArgument,
     /// Help in one line; `\n` breaks it.
     pub(super) help: &'static str,
     /// Records the typed value.
-    pub(super) apply: fn(&mut T, &Given<'_>) -> Result<(), Refusal>,
+    pub(super) apply: fn(&mut T, &TypedOption<'_>) -> Result<(), NetperfRefusal>,
 }
 
 /// Argument of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Argument {
+pub(super) enum OptionArgument {
     /// No argument.
     Alone,
     /// A text, with its name in the usage text.
@@ -34,9 +34,9 @@ pub(super) enum Argument {
 macro_rules! options {
     ($($letter:literal $argument:ident $(($called:literal))? $help:literal
         |$typed:pat_param, $given:pat_param| $($done:block)? $(= $result:expr)?;)*) => {
-        &[$($crate::words::getopt::Opt {
+        &[$($crate::words::getopt::NetperfOption {
             letter: $letter,
-            argument: $crate::words::getopt::Argument::$argument $(($called))?,
+            argument: $crate::words::getopt::OptionArgument::$argument $(($called))?,
             help: $help,
             apply: |$typed, $given| { $($result)? $($done Ok(()))? },
         }),*]
@@ -45,19 +45,19 @@ macro_rules! options {
 
 pub(super) use options;
 
-impl<T> Row for Opt<T> {
+impl<T> Row for NetperfOption<T> {
     fn letter(&self) -> Option<char> {
         Some(self.letter)
     }
 
     fn argument(&self) -> wb_getopt::Argument {
         match self.argument {
-            Argument::Alone => wb_getopt::Argument::None,
-            Argument::One(_) => wb_getopt::Argument::Required,
-            Argument::NextNumber(_) => {
+            OptionArgument::Alone => wb_getopt::Argument::None,
+            OptionArgument::One(_) => wb_getopt::Argument::Required,
+            OptionArgument::NextNumber(_) => {
                 wb_getopt::Argument::NextIf(|w| w.starts_with(|c: char| c.is_ascii_digit()))
             }
-            Argument::NextWord(_) => wb_getopt::Argument::NextIf(|w| !w.starts_with('-')),
+            OptionArgument::NextWord(_) => wb_getopt::Argument::NextIf(|w| !w.starts_with('-')),
         }
     }
 }
@@ -69,17 +69,17 @@ impl<T> Row for Opt<T> {
 /// Errors of the options, and those that `on_bad` returns for an unreadable word; if it returns
 /// none, the letter is ignored.
 pub(super) fn scan<T>(
-    table: &[Opt<T>],
+    table: &[NetperfOption<T>],
     words: &[String],
     place: &'static str,
     into: &mut T,
-    mut on_bad: impl FnMut(&mut T, Bad) -> Result<(), Refusal>,
-) -> Result<usize, Refusal> {
+    mut on_bad: impl FnMut(&mut T, Bad) -> Result<(), NetperfRefusal>,
+) -> Result<usize, NetperfRefusal> {
     let mut pieces = Pieces::new(table, words);
     for piece in &mut pieces {
         match piece {
             Piece::Option(option, text) => {
-                let given = Given {
+                let given = TypedOption {
                     place,
                     letter: option.letter,
                     text,
@@ -94,14 +94,16 @@ pub(super) fn scan<T>(
 }
 
 /// Lines of a table, one or more for each option.
-pub(super) fn usage<T>(table: &[Opt<T>]) -> String {
+pub(super) fn usage<T>(table: &[NetperfOption<T>]) -> String {
     const COLUMN: usize = 26;
     let mut text = String::new();
     for option in table {
         let argument = match option.argument {
-            Argument::Alone => String::new(),
-            Argument::One(name) => format!(" {name}"),
-            Argument::NextNumber(name) | Argument::NextWord(name) => format!(" [{name}]"),
+            OptionArgument::Alone => String::new(),
+            OptionArgument::One(name) => format!(" {name}"),
+            OptionArgument::NextNumber(name) | OptionArgument::NextWord(name) => {
+                format!(" [{name}]")
+            }
         };
         let mut left = format!("    -{}{argument}", option.letter);
         for line in option.help.lines() {
@@ -117,8 +119,8 @@ pub(super) fn usage<T>(table: &[Opt<T>]) -> String {
 mod tests {
     use super::*;
 
-    const fn opt(letter: char, argument: Argument) -> Opt<()> {
-        Opt {
+    const fn opt(letter: char, argument: OptionArgument) -> NetperfOption<()> {
+        NetperfOption {
             letter,
             argument,
             help: "first\nsecond",
@@ -129,9 +131,9 @@ mod tests {
     #[test]
     fn usage_has_every_row() {
         let text = usage(&[
-            opt('a', Argument::Alone),
-            opt('v', Argument::One("value")),
-            opt('w', Argument::NextWord("names")),
+            opt('a', OptionArgument::Alone),
+            opt('v', OptionArgument::One("value")),
+            opt('w', OptionArgument::NextWord("names")),
         ]);
         assert_eq!(text.lines().count(), 6);
         for line in [

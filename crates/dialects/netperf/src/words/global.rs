@@ -3,13 +3,13 @@
 use wb_model::{socket::Family, units::Span};
 
 use super::{
-    Given, Note, Refusal, Typed,
-    getopt::{Opt, options, usage},
+    NetperfRefusal, NoteLine, TypedOption, TypedOptions,
+    getopt::{NetperfOption, options, usage},
     number, tests_known,
 };
 
-type Row = Opt<Typed>;
-type Done = Result<(), Refusal>;
+type GlobalRow = NetperfOption<TypedOptions>;
+type GlobalResult = Result<(), NetperfRefusal>;
 
 /// Longest test, s: the limit of the control message.
 const LONGEST: i64 = i32::MAX as i64;
@@ -21,26 +21,26 @@ const LONGEST_PASSPHRASE: usize = 647;
 const LARGEST: i64 = 1 << 30;
 
 /// Options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = options! {
+pub(super) const OPTIONS: &[GlobalRow] = options! {
     '4' Alone "IPv4 for the control connection, and for data unless told otherwise"
-        |t, _| = family(t, Family::Ipv4);
-    '6' Alone "IPv6 likewise" |t, _| = family(t, Family::Ipv6);
+        |t, _| = set_family(t, Family::Ipv4);
+    '6' Alone "IPv6 likewise" |t, _| = set_family(t, Family::Ipv6);
     'a' One("send,recv") "align our buffers to so many bytes (8)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_align, &mut side.receive_align];
-        g.set(g.both()?, LARGEST, to)
+        g.set(g.two_values()?, LARGEST, to)
     };
     'A' One("send,recv") "align the server's buffers" |t, g| = {
         let side = &mut t.job.remote;
         let to = [&mut side.send_align, &mut side.receive_align];
-        g.set(g.both()?, LARGEST, to)
+        g.set(g.two_values()?, LARGEST, to)
     };
     'b' One("local,remote") "operations in a burst of paced sending, see -w  (*)" |t, g| = {
         let to = [&mut t.job.local.burst, &mut t.job.remote.burst];
         g.set(g.first()?, LARGEST, to)
     };
     'B' One("text") "a word for result lines without headers, and for RESULT_BRAND"
-        |t, g| { t.show.brand = Some(g.text().to_owned()); };
+        |t, g| { t.show.brand = Some(g.argument_text().to_owned()); };
     'c' NextNumber("rate") "measure how busy our CPUs are; the rate is not needed" |t, _| {
         t.show.local_cpu = true;
         t.job.local.measure_cpu = true;
@@ -51,17 +51,17 @@ pub(super) const OPTIONS: &[Row] = options! {
     };
     'd' Alone "say more of what happens; may be repeated" |t, _| { t.debug += 1; };
     'D' One("seconds,units") "results of each interval while the test runs  (*)\n\
-        (units and the sign of the seconds change nothing: intervals are exact)" |t, g| = demo(t, g);
+        (units and the sign of the seconds change nothing: intervals are exact)" |t, g| = set_demo(t, g);
     'f' One("letter") "unit of throughput: k m g (10^3, 10^6, 10^9 bits), b (bits),\n\
         K M G (2^10, 2^20, 2^30 bytes), B (bytes), x (transactions),\n\
         u (microseconds for a transaction)" |t, g| {
-        let letter = g.text().chars().next();
-        t.show.unit = Some(letter.ok_or_else(|| g.refuse("a letter is needed, such as m"))?);
+        let letter = g.argument_text().chars().next();
+        t.show.unit = Some(letter.ok_or_else(|| g.argument_error("a letter is needed, such as m"))?);
     };
     'F' One("local,remote") "files to fill the buffers of sends from  (*)" |t, g| = fill_files(t, g);
-    'h' Alone "show this" |_, _| = Err(Refusal::err(usage_text(), 1));
+    'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stderr(usage_text(), 1));
     'H' One("host,family") "where the server is (localhost); family is 4, 6 or 0  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.show.control.host = Some(host.to_owned());
         }
@@ -70,17 +70,17 @@ pub(super) const OPTIONS: &[Row] = options! {
         }
     };
     'i' One("max,min") "repeat for confidence, 3 to 30 times; level 99, width 5 unless -I"
-        |t, g| = iterations(t, g);
+        |t, g| = set_iterations(t, g);
     'I' One("level,width") "repeat until the mean is known: level 95 or 99 percent,\n\
-        width of the whole interval in percent (5)" |t, g| = confidence(t, g);
+        width of the whole interval in percent (5)" |t, g| = set_confidence(t, g);
     'j' Alone "keep the time of each operation, for the selectors of latency"
         |t, _| { t.job.latency = true; };
-    'k' One("dirty,clean") "not done: touch our buffers before each operation" |t, _| = dirty(t);
-    'K' One("dirty,clean") "not done: the same for the server's" |t, _| = dirty(t);
+    'k' One("dirty,clean") "not done: touch our buffers before each operation" |t, _| = set_dirty(t);
+    'K' One("dirty,clean") "not done: the same for the server's" |t, _| = set_dirty(t);
     'l' One("length") "seconds (10); negative: bytes or transactions; 0: until Ctrl-C"
         |t, g| { t.length = Some(g.number(i64::MIN + 1..=LONGEST)?); };
     'L' One("host,family") "our end of the connections  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.job.control.local = Some(host.to_owned());
         }
@@ -95,12 +95,12 @@ pub(super) const OPTIONS: &[Row] = options! {
     'o' One("send,recv") "offset of our buffers from their alignment (0)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_offset, &mut side.receive_offset];
-        g.set(g.both()?, LARGEST, to)
+        g.set(g.two_values()?, LARGEST, to)
     };
     'O' One("send,recv") "offset of the server's buffers" |t, g| = {
         let side = &mut t.job.remote;
         let to = [&mut side.send_offset, &mut side.receive_offset];
-        g.set(g.both()?, LARGEST, to)
+        g.set(g.two_values()?, LARGEST, to)
     };
     'p' One("port,ours") "ports of the control connection (12865, any)  (*)" |t, g| {
         let [port, ours] = g.first()?;
@@ -119,41 +119,41 @@ pub(super) const OPTIONS: &[Row] = options! {
         |t, g| { t.job.wait = Span::from_secs(g.unsigned(LONGEST)?); };
     'S' Alone "SO_KEEPALIVE on data connections" |t, _| { t.job.options.keepalive = true; };
     't' One("test") "what to test (TCP_STREAM); the names are below"
-        |t, g| { g.text().clone_into(&mut t.test); };
+        |t, g| { g.argument_text().clone_into(&mut t.test); };
     'T' One("local,remote") "bind the client, the server to these CPUs" |t, g| = {
         t.show.cpu_bind = true;
         let to = [&mut t.job.local.cpu, &mut t.job.remote.cpu];
-        g.set_or_default(g.both()?, -1, LARGEST, to)
+        g.set_or_default(g.two_values()?, -1, LARGEST, to)
     };
     'v' One("level") "0: one number; 1: a table; 2: more tables (1)"
         |t, g| { t.show.verbosity = g.unsigned(LARGEST)?; };
-    'V' Alone "show the version" |_, _| = Err(Refusal::out(super::VERSION, 0));
+    'V' Alone "show the version" |_, _| = Err(NetperfRefusal::to_stdout(super::VERSION, 0));
     'w' One("local,remote") "time from burst to burst, see -b; a number and us, ms or s (1ms)  (*)"
         |t, g| {
         for (text, to) in g.first()?.into_iter().zip(&mut t.interval) {
             let Some(text) = text else { continue };
-            let us = number::microseconds(text).filter(|us| *us <= LONGEST as u64);
+            let us = number::parse_microseconds(text).filter(|us| *us <= LONGEST as u64);
             *to = Some(us.ok_or_else(|| {
-                g.refuse("not a time up to 35 minutes; a whole number and us, ms or s")
+                g.argument_error("not a time up to 35 minutes; a whole number and us, ms or s")
             })?);
         }
     };
     'W' One("send,recv") "buffers used in turn (as many as the socket's buffer holds, and one)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_width, &mut side.receive_width];
-        g.set(g.both()?, LARGEST, to)
+        g.set(g.two_values()?, LARGEST, to)
     };
     'y' One("local,remote") "SO_PRIORITY of the data sockets" |t, g| = {
         let to = [&mut t.job.local.priority, &mut t.job.remote.priority];
-        g.set_or_default(g.both()?, -1, LONGEST, to)
+        g.set_or_default(g.two_values()?, -1, LONGEST, to)
     };
     'Y' One("local,remote") "IP_TOS of the data sockets: 0 to 255, 0x.., af11 to af43, cs0 to cs7,\n\
         ef, lowdelay, throughput, reliability" |t, g| {
         let to = [&mut t.job.local.tos, &mut t.job.remote.tos];
-        for (text, to) in g.both()?.into_iter().zip(to) {
+        for (text, to) in g.two_values()?.into_iter().zip(to) {
             let Some(text) = text else { continue };
-            *to = number::tos(text).ok_or_else(|| {
-                g.refuse(
+            *to = number::parse_tos(text).ok_or_else(|| {
+                g.argument_error(
                     "not a kind of service; 0 to 255, 0x.., af11 to af43, cs0 to cs7, ef, \
                      lowdelay, throughput and reliability are allowed",
                 )
@@ -161,12 +161,12 @@ pub(super) const OPTIONS: &[Row] = options! {
         }
     };
     'Z' One("passphrase") "what the server wants to hear first; goes in clear text" |t, g| {
-        if g.text().len() > LONGEST_PASSPHRASE {
-            return Err(Refusal::usage(format_args!(
+        if g.argument_text().len() > LONGEST_PASSPHRASE {
+            return Err(NetperfRefusal::usage_error(format_args!(
                 "netperf: -Z: the passphrase is longer than {LONGEST_PASSPHRASE} bytes"
             )));
         }
-        t.job.control.passphrase = Some(g.text().to_owned());
+        t.job.control.passphrase = Some(g.argument_text().to_owned());
     };
 };
 
@@ -187,13 +187,13 @@ pub(super) fn usage_text() -> String {
     )
 }
 
-fn family(typed: &mut Typed, family: Family) -> Done {
+fn set_family(typed: &mut TypedOptions, family: Family) -> GlobalResult {
     typed.job.control.family = family;
     typed.job.control.local_family = family;
     Ok(())
 }
 
-fn demo(typed: &mut Typed, given: &Given<'_>) -> Done {
+fn set_demo(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalResult {
     let [seconds, units] = given.first()?;
     // The original uses the units as a first estimate of an interval; this implementation needs none.
     if let Some(units) = units {
@@ -202,21 +202,21 @@ fn demo(typed: &mut Typed, given: &Given<'_>) -> Done {
     // A negative value selects timing by the clock, which is always used here.
     let seconds = seconds.map_or(Ok(1.0), |s| given.seconds_of(s))?.abs();
     if !(0.001..=86_400.0).contains(&seconds) {
-        return Err(given.refuse("out of range; 0.001 to 86400 seconds are allowed"));
+        return Err(given.argument_error("out of range; 0.001 to 86400 seconds are allowed"));
     }
     typed.job.interim = Some(Span::from_nanos((seconds * 1e9).round() as u64));
     typed.show.demo = true;
     Ok(())
 }
 
-fn fill_files(typed: &mut Typed, given: &Given<'_>) -> Done {
+fn fill_files(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalResult {
     let [local, remote] = given.first()?;
     if let Some(local) = local {
         typed.job.local.fill_file = Some(local.to_owned());
     }
     if let Some(remote) = remote {
         if remote.len() > LONGEST_FILL_FILE {
-            return Err(Refusal::err(
+            return Err(NetperfRefusal::to_stderr(
                 "Remote fill file name must be less than 32 characters\n",
                 255,
             ));
@@ -226,9 +226,9 @@ fn fill_files(typed: &mut Typed, given: &Given<'_>) -> Done {
     Ok(())
 }
 
-fn iterations(typed: &mut Typed, given: &Given<'_>) -> Done {
+fn set_iterations(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalResult {
     let it = &mut typed.iterations;
-    given.set(given.both()?, LARGEST, [&mut it.max, &mut it.min])?;
+    given.set(given.two_values()?, LARGEST, [&mut it.max, &mut it.min])?;
     it.max = it.max.max(it.min).clamp(3, 30);
     it.min = it.min.clamp(3, 30);
     if it.level == 0 {
@@ -240,18 +240,18 @@ fn iterations(typed: &mut Typed, given: &Given<'_>) -> Done {
     Ok(())
 }
 
-fn confidence(typed: &mut Typed, given: &Given<'_>) -> Done {
-    let [level, width] = given.both()?;
+fn set_confidence(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalResult {
+    let [level, width] = given.two_values()?;
     let it = &mut typed.iterations;
     if let Some(level) = level {
-        it.level = match number::number(level) {
+        it.level = match number::parse_number(level) {
             Some(95) => 95,
             Some(99) => 99,
             _ => 0,
         };
     }
     if it.level == 0 {
-        return Err(Refusal::out(
+        return Err(NetperfRefusal::to_stdout(
             "Only 95% and 99% confidence level is supported\n",
             255,
         ));
@@ -260,7 +260,7 @@ fn confidence(typed: &mut Typed, given: &Given<'_>) -> Done {
         let percent = width.parse::<f64>().ok();
         it.width = percent
             .filter(|w| (0.0..=1e6).contains(w))
-            .ok_or_else(|| given.refuse("the width is not a number of percent"))?;
+            .ok_or_else(|| given.argument_error("the width is not a number of percent"))?;
     }
     if it.width == 0.0 {
         it.width = 5.0;
@@ -274,8 +274,8 @@ fn confidence(typed: &mut Typed, given: &Given<'_>) -> Done {
     Ok(())
 }
 
-fn dirty(typed: &mut Typed) -> Done {
-    typed.notes.push(Note {
+fn set_dirty(typed: &mut TypedOptions) -> GlobalResult {
+    typed.notes.push(NoteLine {
         text: "I don't know how to get dirty.\n".to_owned(),
         to_stdout: true,
     });

@@ -4,7 +4,7 @@ use wb_model::socket::Family;
 
 /// Integer with an optional sign and one optional suffix: `K` `M` `G` are 2^10, 2^20, 2^30,
 /// `k` `m` `g` are 10^3, 10^6, 10^9. `None` if the text is not a number or exceeds 64 bits.
-pub(super) fn number(text: &str) -> Option<i64> {
+pub(super) fn parse_number(text: &str) -> Option<i64> {
     let (digits, scale) = match text.char_indices().next_back()? {
         (at, 'K') => (&text[..at], 1 << 10),
         (at, 'M') => (&text[..at], 1 << 20),
@@ -18,7 +18,7 @@ pub(super) fn number(text: &str) -> Option<i64> {
 }
 
 /// Microseconds from an integer with a unit: `u` or `us`, `m` or `ms`, `s`; without a unit, milliseconds.
-pub(super) fn microseconds(text: &str) -> Option<u64> {
+pub(super) fn parse_microseconds(text: &str) -> Option<u64> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -32,24 +32,24 @@ pub(super) fn microseconds(text: &str) -> Option<u64> {
 }
 
 /// `a,b`, `a,` or `,b`; a single `a` sets both.
-pub(super) fn both(text: &str) -> [Option<&str>; 2] {
+pub(super) fn two_values(text: &str) -> [Option<&str>; 2] {
     match text.split_once(',') {
-        Some(pair) => present(pair),
-        None => present((text, text)),
+        Some(pair) => non_empty(pair),
+        None => non_empty((text, text)),
     }
 }
 
 /// `a,b`, `a,` or `,b`; a single `a` sets the first.
 pub(super) fn first(text: &str) -> [Option<&str>; 2] {
-    present(text.split_once(',').unwrap_or((text, "")))
+    non_empty(text.split_once(',').unwrap_or((text, "")))
 }
 
-fn present<'a>((a, b): (&'a str, &'a str)) -> [Option<&'a str>; 2] {
+fn non_empty<'a>((a, b): (&'a str, &'a str)) -> [Option<&'a str>; 2] {
     [Some(a), Some(b)].map(|t| t.filter(|t| !t.is_empty()))
 }
 
 /// Address family, recognised by parts of its name; `None` if there is none.
-pub(super) fn family(text: &str) -> Option<Family> {
+pub(super) fn parse_family(text: &str) -> Option<Family> {
     let text = text.to_ascii_lowercase();
     let has = |part| text.contains(part);
     if has("6") {
@@ -65,7 +65,7 @@ pub(super) fn family(text: &str) -> Option<Family> {
 
 /// Value of IP_TOS: a name of RFC 2474, 2597, 3246 or 1349, or a number, decimal or `0x..`.
 /// `Some(None)` for -1, the system's default.
-pub(super) fn tos(text: &str) -> Option<Option<u8>> {
+pub(super) fn parse_tos(text: &str) -> Option<Option<u8>> {
     let text = text.to_ascii_lowercase();
     let class = |digits: &str| digits.parse::<u8>().ok().filter(|_| digits.len() == 1);
     let byte = match text.as_str() {
@@ -123,7 +123,7 @@ mod tests {
             (" 7", None),
             ("7ß", None),
         ] {
-            assert_eq!(number(text), n, "{text}");
+            assert_eq!(parse_number(text), n, "{text}");
         }
     }
 
@@ -143,7 +143,7 @@ mod tests {
             ("-5", None),
             ("18446744073709551615s", None),
         ] {
-            assert_eq!(microseconds(text), us, "{text}");
+            assert_eq!(parse_microseconds(text), us, "{text}");
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
             ("", [None, None], [None, None]),
             ("a,b,c", [Some("a"), Some("b,c")], [Some("a"), Some("b,c")]),
         ] {
-            assert_eq!(both(text), both_of, "{text}");
+            assert_eq!(two_values(text), both_of, "{text}");
             assert_eq!(first(text), first_of, "{text}");
         }
     }
@@ -176,7 +176,7 @@ mod tests {
             ("blah", None),
             ("", None),
         ] {
-            assert_eq!(family(text), family_of, "{text}");
+            assert_eq!(parse_family(text), family_of, "{text}");
         }
     }
 
@@ -200,14 +200,14 @@ mod tests {
             ("0XFF", Some(255)),
             ("255", Some(255)),
         ] {
-            assert_eq!(tos(text), Some(byte), "{text}");
+            assert_eq!(parse_tos(text), Some(byte), "{text}");
         }
-        assert_eq!(tos("-1"), Some(None));
+        assert_eq!(parse_tos("-1"), Some(None));
         for text in [
             "256", "0x100", "cs8", "cs", "cs00", "af10", "af51", "af1", "afé", "0x", "0x+1", "x",
             "",
         ] {
-            assert_eq!(tos(text), None, "{text}");
+            assert_eq!(parse_tos(text), None, "{text}");
         }
     }
 }

@@ -6,12 +6,12 @@ use wb_model::{
 };
 
 use super::{
-    Direction, Form, Given, Note, Refusal, Typed,
-    getopt::{Opt, options, usage},
+    DataDirection, NetperfRefusal, NoteLine, OutputForm, TypedOption, TypedOptions,
+    getopt::{NetperfOption, options, usage},
 };
 
-type Row = Opt<Typed>;
-type Done = Result<(), Refusal>;
+type OmniRow = NetperfOption<TypedOptions>;
+type OmniResult = Result<(), NetperfRefusal>;
 
 /// Largest message and buffer: 1 GiB.
 pub(super) const LARGEST: i64 = 1 << 30;
@@ -21,9 +21,9 @@ const LONGEST_UUID: usize = 37;
 const LONGEST_CONGESTION: usize = 15;
 
 /// Options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = options! {
-    '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
-    '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
+pub(super) const OPTIONS: &[OmniRow] = options! {
+    '4' Alone "IPv4 for data" |t, _| = set_family(t, Family::Ipv4);
+    '6' Alone "IPv6 for data" |t, _| = set_family(t, Family::Ipv6);
     'a' Alone "the server accepts when data has come (TCP_DEFER_ACCEPT)"
         |t, _| { t.job.options.defer_accept = true; };
     'b' One("number") "requests under way besides the one that is waited for (0)"
@@ -33,7 +33,7 @@ pub(super) const OPTIONS: &[Row] = options! {
     'c' Alone "a connection for each transaction" |t, _| { t.connect_each = true; };
     'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
     'd' One("direction") "of OMNI: send, recv, rr, or send|recv; stream, xmit, transmit and 2\n\
-        are send, maerts, receive and 4 are recv, 6 is rr" |t, g| { t.direction = direction(g)?; };
+        are send, maerts, receive and 4 are recv, 6 is rr" |t, g| { t.direction = parse_direction(g)?; };
     'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
     'e' One("seconds") "how long a datagram is waited for; then the exchange begins anew" |t, g| {
         let seconds = g.unsigned(i64::from(i32::MAX))?;
@@ -46,12 +46,12 @@ pub(super) const OPTIONS: &[Row] = options! {
         let bytes = g.unsigned(65_535)?;
         t.job.options.max_segment = (bytes > 0).then_some(bytes);
     };
-    'h' Alone "show this" |_, _| = Err(Refusal::out(usage_text(), 1));
+    'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stdout(usage_text(), 1));
     'H' One("host[/bits],family") "the server's end of data connections; with bits, those behind them\n\
         are drawn for each iteration  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
-            let (host, bits) = prefix(g, host)?;
+            let (host, bits) = split_prefix(g, host)?;
             t.job.data.server = Some(host.to_owned());
             t.job.data.server_prefix = bits;
         }
@@ -60,10 +60,10 @@ pub(super) const OPTIONS: &[Row] = options! {
         }
     };
     'i' One("number") "no effect" |t, g| {
-        t.notes.push(Note {
+        t.notes.push(NoteLine {
             text: format!(
                 "netperf: -- -i {} has no effect: it was removed in netperf 2.5\n",
-                g.text().escape_debug()
+                g.argument_text().escape_debug()
             ),
             to_stdout: false,
         });
@@ -71,16 +71,16 @@ pub(super) const OPTIONS: &[Row] = options! {
     'I' Alone "send with write(2)" |t, _| { t.job.local.send_by = SendBy::Write; };
     'j' One("number") "no effect; the global -j is meant" |_, _| {};
     'k' NextWord("selectors") "results as NAME=value; `?` lists the selectors, `all` takes all,\n\
-        else a list with commas, or a file of such lists" |t, g| = form(t, g, Form::KeyValue);
+        else a list with commas, or a file of such lists" |t, g| = set_form(t, g, OutputForm::KeyValue);
     'K' One("local,remote") "TCP's congestion control" |t, g| {
-        let [local, remote] = g.both()?;
+        let [local, remote] = g.two_values()?;
         for (name, to) in [
             (local, &mut t.job.local.congestion),
             (remote, &mut t.job.remote.congestion),
         ] {
             let Some(name) = name else { continue };
             if name.len() > LONGEST_CONGESTION {
-                return Err(g.refuse("a name has at most 15 bytes"));
+                return Err(g.argument_error("a name has at most 15 bytes"));
             }
             *to = Some(name.to_owned());
         }
@@ -88,9 +88,9 @@ pub(super) const OPTIONS: &[Row] = options! {
     'l' One("number") "time to live of multicasts"
         |t, g| { t.job.options.multicast_ttl = Some(g.unsigned(255)?); };
     'L' One("host[/bits],family") "our end of data connections  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
-            let (host, bits) = prefix(g, host)?;
+            let (host, bits) = split_prefix(g, host)?;
             t.job.data.local = Some(host.to_owned());
             t.job.data.local_prefix = bits;
         }
@@ -100,13 +100,13 @@ pub(super) const OPTIONS: &[Row] = options! {
     };
     'm' One("local,remote") "bytes of a send (SO_SNDBUF)  (*)" |t, g| = {
         let pair = g.first()?;
-        t.imply(pair[0].is_some(), pair[1].is_some());
+        t.require_directions(pair[0].is_some(), pair[1].is_some());
         let to = [&mut t.job.local.send_size, &mut t.job.remote.send_size];
         g.set_or_default(pair, 0, LARGEST, to)
     };
     'M' One("remote,local") "bytes of a receive (SO_RCVBUF); the server's comes first  (*)" |t, g| = {
         let pair = g.first()?;
-        t.imply(pair[0].is_some(), pair[1].is_some());
+        t.require_directions(pair[0].is_some(), pair[1].is_some());
         let to = [
             &mut t.job.remote.receive_size,
             &mut t.job.local.receive_size,
@@ -115,8 +115,8 @@ pub(super) const OPTIONS: &[Row] = options! {
     };
     'n' Alone "connect(2) our datagram socket" |t, _| { t.job.options.connect_local = true; };
     'N' Alone "connect(2) the server's datagram socket" |t, _| { t.job.options.connect_remote = true; };
-    'o' NextWord("selectors") "results as CSV" |t, g| = form(t, g, Form::Csv);
-    'O' NextWord("selectors") "results as a table" |t, g| = form(t, g, Form::Human);
+    'o' NextWord("selectors") "results as CSV" |t, g| = set_form(t, g, OutputForm::Csv);
+    'O' NextWord("selectors") "results as a table" |t, g| = set_form(t, g, OutputForm::Human);
     'p' One("min,max") "our ports where each transaction connects (5000,65535)"
         |t, g| = client_ports(t, g);
     'P' One("local,remote") "ports of the data connection (any)" |t, g| = data_ports(t, g);
@@ -125,8 +125,8 @@ pub(super) const OPTIONS: &[Row] = options! {
         t.job.local.pacing_bps = (rate > 0).then_some(rate * 8);
     };
     'r' One("request,response") "bytes of a request and of its response (1,1)" |t, g| = {
-        t.imply(true, true);
-        let pair = g.both()?;
+        t.require_directions(true, true);
+        let pair = g.two_values()?;
         for text in pair.into_iter().flatten() {
             g.number_of(text, 1..=LARGEST)?;
         }
@@ -135,17 +135,17 @@ pub(super) const OPTIONS: &[Row] = options! {
     };
     'R' One("0|1") "whether data may be routed (1; 0 for one-way UDP)"
         |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
-    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = buffers(t, g, false);
-    'S' One("send,recv") "the server's socket buffers" |t, g| = buffers(t, g, true);
+    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
+    'S' One("send,recv") "the server's socket buffers" |t, g| = set_buffers(t, g, true);
     't' One("stream|dgram") "type of the sockets (by the protocol)" |t, g| {
-        t.job.socket_type = Some(match g.text().to_ascii_lowercase().as_str() {
+        t.job.socket_type = Some(match g.argument_text().to_ascii_lowercase().as_str() {
             "stream" => SocketType::Stream,
             "dgram" => SocketType::Dgram,
-            _ => return Err(g.refuse("unknown socket type; stream and dgram are known")),
+            _ => return Err(g.argument_error("unknown socket type; stream and dgram are known")),
         });
     };
     'T' One("protocol") "tcp, udp, sctp, dccp or udplite" |t, g| {
-        t.job.protocol = match g.text().to_ascii_lowercase().as_str() {
+        t.job.protocol = match g.argument_text().to_ascii_lowercase().as_str() {
             "tcp" => SocketProtocol::Tcp,
             "udp" => SocketProtocol::Udp,
             "sctp" => SocketProtocol::Sctp,
@@ -153,7 +153,7 @@ pub(super) const OPTIONS: &[Row] = options! {
             "udplite" => SocketProtocol::UdpLite,
             _ => {
                 return Err(
-                    g.refuse("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
+                    g.argument_error("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
                 );
             }
         };
@@ -162,10 +162,10 @@ pub(super) const OPTIONS: &[Row] = options! {
         t.job.socket_type = None;
     };
     'u' One("text") "the selector UUID" |t, g| {
-        if g.text().len() > LONGEST_UUID {
-            return Err(g.refuse("at most 37 bytes are allowed"));
+        if g.argument_text().len() > LONGEST_UUID {
+            return Err(g.argument_error("at most 37 bytes are allowed"));
         }
-        g.text().clone_into(&mut t.show.uuid);
+        g.argument_text().clone_into(&mut t.show.uuid);
     };
     'U' Alone "try another port where a connection cannot be made"
         |t, _| { t.job.options.retry_connect = true; };
@@ -190,33 +190,33 @@ fn usage_text() -> String {
     )
 }
 
-impl Typed {
+impl TypedOptions {
     /// Records the directions that an option requires.
-    fn imply(&mut self, send: bool, receive: bool) {
+    fn require_directions(&mut self, send: bool, receive: bool) {
         self.implied.send |= send;
         self.implied.receive |= receive;
     }
 }
 
-pub(super) fn family(typed: &mut Typed, family: Family) -> Done {
+pub(super) fn set_family(typed: &mut TypedOptions, family: Family) -> OmniResult {
     typed.data_family = family;
     typed.data_local_family = family;
     Ok(())
 }
 
 /// Words joined by bars. 0 leaves the choice to the other options.
-fn direction(given: &Given<'_>) -> Result<Option<Direction>, Refusal> {
-    let mut direction = Direction::default();
-    for word in given.text().split('|') {
+fn parse_direction(given: &TypedOption<'_>) -> Result<Option<DataDirection>, NetperfRefusal> {
+    let mut direction = DataDirection::default();
+    for word in given.argument_text().split('|') {
         let word = word.trim().to_ascii_lowercase();
         let (send, receive) = match word.as_str() {
             "send" | "stream" | "xmit" | "transmit" => (true, false),
             "recv" | "receive" | "maerts" => (false, true),
             "rr" => (true, true),
-            number => match bits(number) {
+            number => match parse_bits(number) {
                 Some(n @ (0 | 2 | 4 | 6)) => (n & 2 != 0, n & 4 != 0),
                 _ => {
-                    return Err(given.refuse(
+                    return Err(given.argument_error(
                         "unknown direction; send, recv, rr, or two of them with a bar between, or \
                          2, 4, 6",
                     ));
@@ -226,17 +226,20 @@ fn direction(given: &Given<'_>) -> Result<Option<Direction>, Refusal> {
         direction.send |= send;
         direction.receive |= receive;
     }
-    Ok(Some(direction).filter(|d| *d != Direction::default()))
+    Ok(Some(direction).filter(|d| *d != DataDirection::default()))
 }
 
-fn bits(text: &str) -> Option<u32> {
+fn parse_bits(text: &str) -> Option<u32> {
     text.strip_prefix("0x")
         .map_or_else(|| text.parse(), |hex| u32::from_str_radix(hex, 16))
         .ok()
 }
 
 /// Splits `/bits` from a host.
-fn prefix<'a>(given: &Given<'_>, host: &'a str) -> Result<(&'a str, Option<u8>), Refusal> {
+fn split_prefix<'a>(
+    given: &TypedOption<'_>,
+    host: &'a str,
+) -> Result<(&'a str, Option<u8>), NetperfRefusal> {
     let Some((host, length)) = host.split_once('/') else {
         return Ok((host, None));
     };
@@ -247,24 +250,24 @@ fn prefix<'a>(given: &Given<'_>, host: &'a str) -> Result<(&'a str, Option<u8>),
         (128, "AF_INET6")
     };
     match length.parse::<u8>() {
-        _ if host.is_empty() => Err(given.refuse("no host stands before the mask length")),
+        _ if host.is_empty() => Err(given.argument_error("no host stands before the mask length")),
         Ok(n) if n <= most => Ok((host, Some(n))),
-        Ok(_) => Err(Refusal::out(
+        Ok(_) => Err(NetperfRefusal::to_stdout(
             format!("Mask length must be between 0 and {most} inclusive for {family}\n"),
             255,
         )),
-        Err(_) => Err(given.refuse("the mask length after / is not a number")),
+        Err(_) => Err(given.argument_error("the mask length after / is not a number")),
     }
 }
 
-fn form(typed: &mut Typed, given: &Given<'_>, form: Form) -> Done {
+fn set_form(typed: &mut TypedOptions, given: &TypedOption<'_>, form: OutputForm) -> OmniResult {
     typed.show.form = form;
     typed.show.selection = given.text.map(str::to_owned);
     Ok(())
 }
 
-pub(super) fn client_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
-    let [min, max] = given.both()?;
+pub(super) fn client_ports(typed: &mut TypedOptions, given: &TypedOption<'_>) -> OmniResult {
+    let [min, max] = given.two_values()?;
     let mut ports = typed.job.client_ports.unwrap_or(PortRange {
         first: 5000,
         last: 65_535,
@@ -276,7 +279,7 @@ pub(super) fn client_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
         ports.last = given.port_of(max, 1)?;
     }
     if ports.first > ports.last {
-        return Err(given.refuse(format_args!(
+        return Err(given.argument_error(format_args!(
             "ports {} to {}; the least comes first",
             ports.first, ports.last
         )));
@@ -285,8 +288,8 @@ pub(super) fn client_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn data_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
-    let [local, remote] = given.both()?;
+pub(super) fn data_ports(typed: &mut TypedOptions, given: &TypedOption<'_>) -> OmniResult {
+    let [local, remote] = given.two_values()?;
     if let Some(local) = local {
         typed.job.data.local_port = given.client_port_of(local, 0)?;
     }
@@ -296,7 +299,11 @@ pub(super) fn data_ports(typed: &mut Typed, given: &Given<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn buffers(typed: &mut Typed, given: &Given<'_>, remote: bool) -> Done {
+pub(super) fn set_buffers(
+    typed: &mut TypedOptions,
+    given: &TypedOption<'_>,
+    remote: bool,
+) -> OmniResult {
     let side = if remote {
         &mut typed.job.remote
     } else {
@@ -304,5 +311,5 @@ pub(super) fn buffers(typed: &mut Typed, given: &Given<'_>, remote: bool) -> Don
     };
     let to = [&mut side.send_buffer, &mut side.receive_buffer];
     // 0 is the kernel's minimum.
-    given.set_or_default(given.both()?, -1, LARGEST, to)
+    given.set_or_default(given.two_values()?, -1, LARGEST, to)
 }

@@ -3,9 +3,9 @@
 use wb_model::socket::{Family, SocketServerJob};
 
 use super::{
-    Note, Refusal, VERSION,
+    NetperfRefusal, NoteLine, VERSION,
     dashes::with_hyphens,
-    getopt::{Opt, options, scan, usage},
+    getopt::{NetperfOption, options, scan, usage},
 };
 
 /// netserver's command line, parsed.
@@ -27,12 +27,12 @@ pub struct ServerCommand {
     /// `-n`: assumed number of CPUs if they cannot be counted.
     pub cpus: Option<u32>,
     /// Lines to print first, in this order.
-    pub notes: Vec<Note>,
+    pub notes: Vec<NoteLine>,
 }
 
-type Row = Opt<ServerCommand>;
+type ServerRow = NetperfOption<ServerCommand>;
 
-const OPTIONS: &[Row] = options! {
+const OPTIONS: &[ServerRow] = options! {
     '4' Alone "IPv4 only" |s, _| { s.job.family = Family::Ipv4; };
     '6' Alone "IPv6 only" |s, _| { s.job.family = Family::Ipv6; };
     '1' Alone "serve one client that tests something, and end" |s, _| { s.job.serves = Some(1); };
@@ -45,10 +45,10 @@ const OPTIONS: &[Row] = options! {
         s.job.one_by_one = true;
         s.stand_alone = true;
     };
-    'h' Alone "show this" |_, _| = Err(Refusal::err(usage_text(), 1));
+    'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stderr(usage_text(), 1));
     'L' One("host,family") "where to listen (everywhere); family is 4, 6 or 0" |s, g| {
         s.stand_alone = true;
-        let (host, family) = g.host(&mut s.notes)?;
+        let (host, family) = g.host_and_family(&mut s.notes)?;
         if let Some(host) = host {
             s.job.listen = Some(host.to_owned());
         }
@@ -61,33 +61,33 @@ const OPTIONS: &[Row] = options! {
     'N' Alone "no file of messages, even with -d" |s, _| { s.no_debug_file = true; };
     'p' One("port") "port to listen at (12865)" |s, g| {
         s.stand_alone = true;
-        s.job.port = g.port_of(g.text(), 0)?;
+        s.job.port = g.port_of(g.argument_text(), 0)?;
     };
     'v' One("level") "how much to say" |s, g| { s.verbosity = g.unsigned(1 << 30)?; };
-    'V' Alone "show the version" |_, _| = Err(Refusal::out(VERSION, 0));
+    'V' Alone "show the version" |_, _| = Err(NetperfRefusal::to_stdout(VERSION, 0));
     'Z' One("passphrase") "what a client must say first; goes in clear text"
-        |s, g| { s.job.passphrase = Some(g.text().to_owned()); };
+        |s, g| { s.job.passphrase = Some(g.argument_text().to_owned()); };
 };
 
 /// Parses the words after `netserver`, with the rules of [`netperf`](super::netperf()).
 ///
 /// # Errors
 /// Output and exit status if no server is to be started.
-pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
+pub fn netserver(words: &[String]) -> Result<ServerCommand, NetperfRefusal> {
     let (words, note) = with_hyphens(words);
     let mut command = ServerCommand {
         notes: note.into_iter().collect(),
         ..ServerCommand::default()
     };
     let result = scan(OPTIONS, &words, "netserver: ", &mut command, |_, bad| {
-        Err(Refusal::err(
+        Err(NetperfRefusal::to_stderr(
             format!("netserver: {bad}\n{}", usage_text()),
             1,
         ))
     });
     match result {
         Ok(_) => Ok(command),
-        Err(refusal) => Err(Refusal {
+        Err(refusal) => Err(NetperfRefusal {
             notes: command.notes,
             ..refusal
         }),
@@ -97,18 +97,18 @@ pub fn netserver(words: &[String]) -> Result<ServerCommand, Refusal> {
 /// Line on standard output once the server listens, with its line end.
 #[must_use]
 pub fn start_line(command: &ServerCommand) -> String {
-    let (host, port, family) = place(command);
+    let (host, port, family) = listen_place(command);
     format!("Starting netserver with host '{host}' port '{port}' and family {family}\n")
 }
 
 /// Line on standard error if the server cannot listen anywhere, with its line end; exit status 1.
 #[must_use]
 pub fn cannot_start(command: &ServerCommand) -> String {
-    let (host, port, family) = place(command);
+    let (host, port, family) = listen_place(command);
     format!("Unable to start netserver with  '{host}' port '{port}' and family {family}\n")
 }
 
-fn place(command: &ServerCommand) -> (&str, u16, &'static str) {
+fn listen_place(command: &ServerCommand) -> (&str, u16, &'static str) {
     let host = command.job.listen.as_deref().unwrap_or("IN(6)ADDR_ANY");
     let family = match command.job.family {
         Family::Any => "AF_UNSPEC",
@@ -129,7 +129,7 @@ fn usage_text() -> String {
 pub(super) mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<ServerCommand, Refusal> {
+    fn read(line: &str) -> Result<ServerCommand, NetperfRefusal> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         netserver(&words)
     }
@@ -220,7 +220,10 @@ pub(super) mod tests {
     #[test]
     fn refusals() {
         let refusal = |line| read(line).unwrap_err();
-        assert_eq!(refusal("-V"), Refusal::out("Netperf version 2.7.0\n", 0));
+        assert_eq!(
+            refusal("-V"),
+            NetperfRefusal::to_stdout("Netperf version 2.7.0\n", 0)
+        );
         for (line, begin) in [
             ("-h", "\nUsage: netserver "),
             (

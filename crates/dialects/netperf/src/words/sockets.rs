@@ -3,25 +3,25 @@
 use wb_model::socket::Family;
 
 use super::{
-    Note, Refusal, Typed,
-    getopt::{Opt, options, usage},
-    omni::{LARGEST, buffers, client_ports, data_ports, family},
+    NetperfRefusal, NoteLine, TypedOptions,
+    getopt::{NetperfOption, options, usage},
+    omni::{LARGEST, client_ports, data_ports, set_buffers, set_family},
 };
 
-type Row = Opt<Typed>;
+type SocketsRow = NetperfOption<TypedOptions>;
 
 /// Options in the order of the usage text.
-pub(super) const OPTIONS: &[Row] = options! {
-    '4' Alone "IPv4 for data" |t, _| = family(t, Family::Ipv4);
-    '6' Alone "IPv6 for data" |t, _| = family(t, Family::Ipv6);
-    'a' Alone "not done: POSIX AIO for sends" |t, _| = aio(t, 'a');
-    'A' Alone "not done: POSIX AIO for the server's receives" |t, _| = aio(t, 'A');
+pub(super) const OPTIONS: &[SocketsRow] = options! {
+    '4' Alone "IPv4 for data" |t, _| = set_family(t, Family::Ipv4);
+    '6' Alone "IPv6 for data" |t, _| = set_family(t, Family::Ipv6);
+    'a' Alone "not done: POSIX AIO for sends" |t, _| = refuse_aio(t, 'a');
+    'A' Alone "not done: POSIX AIO for the server's receives" |t, _| = refuse_aio(t, 'A');
     'b' One("number") "no effect in these tests" |_, _| {};
     'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
     'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
-    'h' Alone "show this" |_, _| = Err(Refusal::out(usage_text(), 1));
+    'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stdout(usage_text(), 1));
     'H' One("host,family") "the server's end of data connections  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.job.data.server = Some(host.to_owned());
         }
@@ -30,7 +30,7 @@ pub(super) const OPTIONS: &[Row] = options! {
         }
     };
     'L' One("host,family") "our end of data connections  (*)" |t, g| {
-        let (host, family) = g.host(&mut t.notes)?;
+        let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.job.data.local = Some(host.to_owned());
         }
@@ -54,13 +54,13 @@ pub(super) const OPTIONS: &[Row] = options! {
     'r' One("request,response") "no effect in these tests" |_, _| {};
     'R' One("0|1") "whether data may be routed (1)"
         |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
-    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = buffers(t, g, false);
-    'S' One("send,recv") "the server's socket buffers" |t, g| = buffers(t, g, true);
+    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
+    'S' One("send,recv") "the server's socket buffers" |t, g| = set_buffers(t, g, true);
     't' One("type") "no effect in these tests" |_, _| {};
     'T' One("protocol") "no effect in these tests" |_, _| {};
     'V' Alone "not done in these tests: avoid copies" |t, _| {
         for end in ["send", "recv"] {
-            t.notes.push(Note {
+            t.notes.push(NoteLine {
                 text: format!("Local {end} copy avoidance not available.\n"),
                 to_stdout: true,
             });
@@ -83,8 +83,8 @@ fn usage_text() -> String {
     )
 }
 
-fn aio(typed: &mut Typed, letter: char) -> Result<(), Refusal> {
-    typed.notes.push(Note {
+fn refuse_aio(typed: &mut TypedOptions, letter: char) -> Result<(), NetperfRefusal> {
+    typed.notes.push(NoteLine {
         text: format!("netperf: -- -{letter} has no effect: there is no POSIX AIO here\n"),
         to_stdout: false,
     });

@@ -12,18 +12,18 @@ mod mistakes;
 mod rows;
 mod whole;
 
-use super::{getopt::Opt, *};
-use crate::ShownEnd;
+use super::{getopt::NetperfOption, *};
+use crate::TypedEnd;
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-fn read(line: &str) -> Command {
+fn read(line: &str) -> NetperfCommand {
     netperf(&words(line)).unwrap_or_else(|r| panic!("{line}: {}", r.text))
 }
 
-fn refused(line: &str) -> Refusal {
+fn refused(line: &str) -> NetperfRefusal {
     netperf(&words(line)).map_or_else(|r| r, |_| panic!("{line} was not refused"))
 }
 
@@ -61,12 +61,12 @@ fn confidence(level: u8, width: f64, min: u32, max: u32) -> Option<Confidence> {
 fn nothing_is_tcp_stream_to_localhost_for_ten_seconds() {
     let command = read("");
     assert_eq!(*command.job(), stream(|_| ()));
-    assert_eq!(command.special, Special::Normal);
+    assert_eq!(command.special, SpecialAction::Normal);
     assert_eq!(
         command.show,
-        Show {
+        OutputOptions {
             command_line: "netperf".to_owned(),
-            ..Show::default()
+            ..OutputOptions::default()
         }
     );
     assert_eq!(command.plan.sockets.len(), 1);
@@ -136,10 +136,10 @@ fn tests_by_name() {
     assert!(job("-t UDP_RR -- -R 0").options.dont_route);
     assert!(job("-- -T udp").options.dont_route);
     for (name, special) in [
-        ("LOC_CPU", Special::LocalCpu),
-        ("REM_CPU", Special::RemoteCpu),
-        ("UUID", Special::Uuid),
-        ("TCP_CC", Special::Normal),
+        ("LOC_CPU", SpecialAction::LocalCpu),
+        ("REM_CPU", SpecialAction::RemoteCpu),
+        ("UUID", SpecialAction::Uuid),
+        ("TCP_CC", SpecialAction::Normal),
     ] {
         assert_eq!(read(&format!("-t {name}")).special, special);
     }
@@ -272,7 +272,7 @@ fn bursts() {
 
 #[test]
 fn ends_as_the_texts_need_them() {
-    let end = |host: Option<&str>, port, family| ShownEnd {
+    let end = |host: Option<&str>, port, family| TypedEnd {
         host: host.map(str::to_owned),
         port,
         family,
@@ -298,18 +298,18 @@ fn selections() {
         let show = read(line).show;
         (show.form, show.selection)
     };
-    assert_eq!(shown(""), (Form::Classic, None));
-    assert_eq!(shown("-t omni"), (Form::Human, None));
-    assert_eq!(shown("-- -k"), (Form::KeyValue, None));
+    assert_eq!(shown(""), (OutputForm::Classic, None));
+    assert_eq!(shown("-t omni"), (OutputForm::Human, None));
+    assert_eq!(shown("-- -k"), (OutputForm::KeyValue, None));
     assert_eq!(
         shown("-- -k a,b -D"),
-        (Form::KeyValue, Some("a,b".to_owned()))
+        (OutputForm::KeyValue, Some("a,b".to_owned()))
     );
-    assert_eq!(shown("-- -O -D"), (Form::Human, None));
-    assert_eq!(shown("-- -o x"), (Form::Csv, Some("x".to_owned())));
+    assert_eq!(shown("-- -O -D"), (OutputForm::Human, None));
+    assert_eq!(shown("-- -o x"), (OutputForm::Csv, Some("x".to_owned())));
     let select = |line| {
         let mut command = read(line);
-        let selection = command.select(|_| Err(13));
+        let selection = command.select_figures(|_| Err(13));
         (selection, command.job().latency)
     };
     assert!(!select("-t omni").1);
@@ -331,7 +331,7 @@ fn selections() {
         assert_eq!(file, "some/file");
         Ok("THROUGHPUT,P50_LATENCY\n".to_owned())
     };
-    assert!(command.select(read_file).is_ok());
+    assert!(command.select_figures(read_file).is_ok());
     assert!(command.job().latency);
 }
 

@@ -2,7 +2,7 @@
 
 use wb_model::socket::{SocketProtocol, SocketTest};
 
-use super::{Parser, Special};
+use super::{SpecialAction, TestOptionKind};
 use crate::TestKind;
 
 /// A known test.
@@ -12,10 +12,10 @@ pub(super) struct Known {
     /// Kind of exchange; for OMNI, the default.
     pub(super) test: SocketTest,
     pub(super) protocol: SocketProtocol,
-    pub(super) parser: Parser,
+    pub(super) parser: TestOptionKind,
     /// True if the test uses the messages of the time before OMNI.
     pub(super) classic: bool,
-    pub(super) special: Special,
+    pub(super) special: SpecialAction,
 }
 
 const fn omni(
@@ -29,21 +29,26 @@ const fn omni(
         kind,
         test,
         protocol,
-        parser: Parser::Omni,
+        parser: TestOptionKind::Omni,
         classic: false,
-        special: Special::Normal,
+        special: SpecialAction::Normal,
     }
 }
 
 const fn older(name: &'static str, kind: TestKind, test: SocketTest) -> Known {
     Known {
-        parser: Parser::Sockets,
+        parser: TestOptionKind::Sockets,
         classic: true,
         ..omni(name, kind, test, SocketProtocol::Tcp)
     }
 }
 
-const fn other(name: &'static str, kind: TestKind, parser: Parser, special: Special) -> Known {
+const fn other(
+    name: &'static str,
+    kind: TestKind,
+    parser: TestOptionKind,
+    special: SpecialAction,
+) -> Known {
     Known {
         parser,
         special,
@@ -70,16 +75,21 @@ pub(super) const KNOWN: &[Known] = &[
     other(
         "LOC_CPU",
         TestKind::LocalCpu,
-        Parser::Ignored,
-        Special::LocalCpu,
+        TestOptionKind::Ignored,
+        SpecialAction::LocalCpu,
     ),
     other(
         "REM_CPU",
         TestKind::RemoteCpu,
-        Parser::Ignored,
-        Special::RemoteCpu,
+        TestOptionKind::Ignored,
+        SpecialAction::RemoteCpu,
     ),
-    other("UUID", TestKind::Uuid, Parser::Omni, Special::Uuid),
+    other(
+        "UUID",
+        TestKind::Uuid,
+        TestOptionKind::Omni,
+        SpecialAction::Uuid,
+    ),
 ];
 
 /// Test with this name, in capital letters.

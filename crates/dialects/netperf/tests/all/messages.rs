@@ -8,12 +8,12 @@ use wb_model::socket::{
     TcpSample,
 };
 use wb_netperf::{
-    Ending, Ends, Form, Show, ShownEnd, TestKind, banner, calibration, ending, failure, interim,
-    tcp_info, uuid,
+    ConnectionEnds, OutputForm, OutputOptions, ProgramExit, TestKind, TypedEnd, banner,
+    calibration, failure_exit, interim, program_exit, tcp_info, uuid,
 };
 
-fn ends(name: &str, address: &str) -> Ends {
-    Ends {
+fn ends(name: &str, address: &str) -> ConnectionEnds {
+    ConnectionEnds {
         server_name: name.to_owned(),
         server: address.parse().expect("an address"),
         local: None,
@@ -50,12 +50,12 @@ fn the_server_has_the_resolvers_name_unless_data_goes_elsewhere() {
     made.report.server_name = "host.example".to_owned();
     made.show.control.host = Some("host".to_owned());
     made.show.remote.host = Some("host".to_owned());
-    let there = Ends::of(&made.show, &made.report);
+    let there = ConnectionEnds::after_test(&made.show, &made.report);
     assert_eq!(there, ends("host.example", "192.0.2.1"));
     made.show.remote.host = Some("other".to_owned());
     made.report.data_server = "[2001:db8::1]:7".to_owned();
     made.show.local.host = Some("2001:db8::2".to_owned());
-    let there = Ends::of(&made.show, &made.report);
+    let there = ConnectionEnds::after_test(&made.show, &made.report);
     assert_eq!(there.server_name, "other");
     assert!(banner(&made.show, &made.job, &there).contains(
         " from 2001:db8::2 (2001:db8::2) port 0 AF_INET6 to other (2001:db8::1) port 0 AF_INET6"
@@ -99,12 +99,12 @@ fn interim_lines_follow_the_form() {
     };
     let expected = [
         (
-            Form::Classic,
+            OutputForm::Classic,
             "Interim result: 100000.00 Trans/s over 0.200 seconds ending at 1795353978.904\n",
         ),
-        (Form::Csv, "100000.00,Trans/s,0.200,1795353978.904\n"),
+        (OutputForm::Csv, "100000.00,Trans/s,0.200,1795353978.904\n"),
         (
-            Form::KeyValue,
+            OutputForm::KeyValue,
             "NETPERF_INTERIM_RESULT[3]=100000.00\nNETPERF_UNITS[3]=Trans/s\n\
              NETPERF_INTERVAL[3]=0.200\nNETPERF_ENDING[3]=1795353978.904\n",
         ),
@@ -133,10 +133,10 @@ fn failed(stage: SocketStage, what: &str, errno: Option<i32>) -> SocketFailure {
     }
 }
 
-fn said(made: &Made, what: &SocketFailure) -> Ending {
+fn said(made: &Made, what: &SocketFailure) -> ProgramExit {
     let mut show = made.show.clone();
     show.strict = true;
-    failure(&show, &made.job, &made.report, what)
+    failure_exit(&show, &made.job, &made.report, what)
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn failures_are_told_in_the_words_that_scripts_know() {
          family AF_UNSPEC to localhost port 12865 address family AF_UNSPEC\n"
     );
     assert_eq!((ending.stderr.as_str(), ending.status), ("", 255));
-    let plain = failure(&made.show, &made.job, &made.report, &refused);
+    let plain = failure_exit(&made.show, &made.job, &made.report, &refused);
     assert_eq!(plain.stderr, "netperf: connection refused\n");
-    made.show.control = ShownEnd {
+    made.show.control = TypedEnd {
         host: Some("::1".to_owned()),
         port: 5,
         family: Family::Any,
@@ -207,15 +207,15 @@ fn failures_are_told_in_the_words_that_scripts_know() {
 fn a_test_that_failed_prints_no_result() {
     let mut made = stream();
     made.report.failure = Some(failed(SocketStage::Control, "it ended", None));
-    let ending = ending(&made.show, &made.job, &made.selection(), &made.report);
+    let ending = program_exit(&made.show, &made.job, &made.selection(), &made.report);
     assert_eq!((ending.stdout.as_str(), ending.status), ("", 1));
 }
 
 #[test]
 fn what_is_no_test_prints_a_word() {
-    let mut show = Show {
+    let mut show = OutputOptions {
         kind: TestKind::LocalCpu,
-        ..Show::default()
+        ..OutputOptions::default()
     };
     assert_eq!(calibration(&show, 2), "100");
     show.verbosity = 2;

@@ -12,7 +12,10 @@ use figures::{bps, buffers, refine_elapsed, set, total};
 use wb_model::socket::{
     ConfidenceReport, CpuUse, SocketJob, SocketJobReport, SocketLive, SocketTest,
 };
-use wb_netperf::{Ends, Form, Selection, Show, TestKind, banner, ending, interim};
+use wb_netperf::{
+    ConnectionEnds, FigureSelection, OutputForm, OutputOptions, TestKind, banner, interim,
+    program_exit,
+};
 
 /// A recorded run.
 struct Case {
@@ -95,7 +98,7 @@ fn again(case: &Case) -> Option<String> {
             .expect("an address");
         report.server_name = server.clone();
         report.data_server = server.parse().unwrap_or(address).to_string();
-        printed += &banner(&show, &job, &Ends::of(&show, &report));
+        printed += &banner(&show, &job, &ConnectionEnds::after_test(&show, &report));
         if printed.trim_end_matches('\n') != expected[0] {
             return Some(format!("{}\n{}\n{printed}", case.command, expected[0]));
         }
@@ -116,20 +119,20 @@ fn again(case: &Case) -> Option<String> {
             ..ConfidenceReport::default()
         });
     }
-    if show.form == Form::Classic {
+    if show.form == OutputForm::Classic {
         classic(&show, &job, &mut report, expected);
     } else {
         selected(&mut show, &mut job, &mut report, expected);
     }
-    let selection = Selection::of(&show, &job).expect("names that are known");
-    let now = ending(&show, &job, &selection, &report).stdout;
+    let selection = FigureSelection::of_command(&show, &job).expect("names that are known");
+    let now = program_exit(&show, &job, &selection, &report).stdout;
     let then: String = expected.iter().map(|line| format!("{line}\n")).collect();
     (now != then).then(|| format!("$ {}\nrecorded:\n{then}printed:\n{now}", case.command))
 }
 
 /// Compares the interim lines by their shape; returns the remaining lines.
 fn intervals<'a>(
-    show: &Show,
+    show: &OutputOptions,
     job: &SocketJob,
     lines: &'a [String],
 ) -> Result<&'a [String], String> {
@@ -148,15 +151,15 @@ fn intervals<'a>(
     let mut number = 0;
     while let Some(first) = lines.first() {
         let (used, live) = match show.form {
-            Form::Classic | Form::Human if first.starts_with("Interim result:") => {
+            OutputForm::Classic | OutputForm::Human if first.starts_with("Interim result:") => {
                 let words: Vec<&str> = first.split_whitespace().collect();
                 (1, live(of(words[2]), of(words[5]), of(words[9])))
             }
-            Form::Csv if first.contains("/s,") && first.matches(',').count() == 3 => {
+            OutputForm::Csv if first.contains("/s,") && first.matches(',').count() == 3 => {
                 let words: Vec<&str> = first.split(',').collect();
                 (1, live(of(words[0].trim()), of(words[2]), of(words[3])))
             }
-            Form::KeyValue if first.starts_with("NETPERF_INTERIM_RESULT") => {
+            OutputForm::KeyValue if first.starts_with("NETPERF_INTERIM_RESULT") => {
                 let values: Vec<&str> = lines
                     .iter()
                     .take(4)
@@ -202,7 +205,7 @@ fn shape(text: &str) -> String {
 }
 
 /// Reads a classic table.
-fn classic(show: &Show, job: &SocketJob, report: &mut SocketJobReport, lines: &[String]) {
+fn classic(show: &OutputOptions, job: &SocketJob, report: &mut SocketJobReport, lines: &[String]) {
     let mut lines = lines;
     if lines.first().is_some_and(|line| line.starts_with("!!!")) {
         let widths = lines[4..7].iter().map(|line| numbers(line)[0]);
@@ -325,7 +328,7 @@ fn numbers(line: &str) -> Vec<f64> {
         .collect()
 }
 
-fn rate(show: &Show, job: &SocketJob, report: &mut SocketJobReport, value: f64) {
+fn rate(show: &OutputOptions, job: &SocketJob, report: &mut SocketJobReport, value: f64) {
     let transactions = match show.unit {
         None | Some('x') => job.test.counts_transactions(),
         Some(_) => show.kind == TestKind::TcpCc,
@@ -347,7 +350,7 @@ fn demands(report: &mut SocketJobReport, local: f64, remote: f64) {
     report.result.remote_service_demand = (remote >= 0.0).then_some(remote);
 }
 
-fn set_cpu(show: &Show, report: &mut SocketJobReport, local: f64, remote: f64) {
+fn set_cpu(show: &OutputOptions, report: &mut SocketJobReport, local: f64, remote: f64) {
     let of = |total: f64| CpuUse {
         total,
         ..CpuUse::default()
@@ -357,9 +360,14 @@ fn set_cpu(show: &Show, report: &mut SocketJobReport, local: f64, remote: f64) {
 }
 
 /// Reads selected figures.
-fn selected(show: &mut Show, job: &mut SocketJob, report: &mut SocketJobReport, lines: &[String]) {
+fn selected(
+    show: &mut OutputOptions,
+    job: &mut SocketJob,
+    report: &mut SocketJobReport,
+    lines: &[String],
+) {
     let pairs = match show.form {
-        Form::KeyValue => lines
+        OutputForm::KeyValue => lines
             .iter()
             .filter_map(|line| line.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -394,18 +402,18 @@ fn selected(show: &mut Show, job: &mut SocketJob, report: &mut SocketJobReport, 
 }
 
 /// Assigns names to a recording in the form of values, in the order in which they would be printed.
-fn named(show: &Show, job: &SocketJob, lines: &[String]) -> Vec<(String, String)> {
-    let keys = Show {
-        form: Form::KeyValue,
+fn named(show: &OutputOptions, job: &SocketJob, lines: &[String]) -> Vec<(String, String)> {
+    let keys = OutputOptions {
+        form: OutputForm::KeyValue,
         brand: show.brand.clone(),
         ..show.clone()
     };
-    let selection = Selection::of(&keys, job).expect("names");
-    let text = ending(&keys, job, &selection, &SocketJobReport::default()).stdout;
+    let selection = FigureSelection::of_command(&keys, job).expect("names");
+    let text = program_exit(&keys, job, &selection, &SocketJobReport::default()).stdout;
     let list = show
         .selection
         .as_deref()
-        .filter(|text| text.contains([',', ';']) && show.form == Form::Csv);
+        .filter(|text| text.contains([',', ';']) && show.form == OutputForm::Csv);
     let names: Vec<String> = match list {
         // Each name has a field, with or without a value.
         Some(list) => list
@@ -417,10 +425,10 @@ fn named(show: &Show, job: &SocketJob, lines: &[String]) -> Vec<(String, String)
             .lines()
             .filter_map(|line| line.split_once('='))
             .map(|(name, _)| name.to_owned())
-            .filter(|name| name != "OUTPUT_NONE" || show.form == Form::Csv)
+            .filter(|name| name != "OUTPUT_NONE" || show.form == OutputForm::Csv)
             .collect(),
     };
-    let values: Vec<String> = if show.form == Form::Csv {
+    let values: Vec<String> = if show.form == OutputForm::Csv {
         let line = lines.last().cloned().unwrap_or_default();
         let (line, command) = match line.split_once("\"netperf") {
             Some((line, _)) => (line.to_owned(), true),
@@ -443,7 +451,7 @@ fn named(show: &Show, job: &SocketJob, lines: &[String]) -> Vec<(String, String)
     names.into_iter().zip(values).collect()
 }
 
-fn human_values(show: &Show, job: &SocketJob, lines: &[String]) -> Vec<String> {
+fn human_values(show: &OutputOptions, job: &SocketJob, lines: &[String]) -> Vec<String> {
     let udp = job.protocol == wb_model::socket::SocketProtocol::Udp;
     let mut values = Vec::new();
     let step = if show.headers { 6 } else { 2 };

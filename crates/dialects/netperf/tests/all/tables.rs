@@ -2,7 +2,7 @@
 
 use crate::made::{KINDS, Made, datagrams, request_response, stream};
 use wb_model::socket::{Confidence, ConfidenceReport, SocketFigures, SocketJobReport, SocketTest};
-use wb_netperf::{Form, TestKind};
+use wb_netperf::{OutputForm, TestKind};
 
 #[test]
 fn a_stream_has_its_table() {
@@ -215,7 +215,7 @@ fn a_confidence_that_was_missed_is_told_first() {
          \n\
          Recv ";
     assert!(made.printed().starts_with(warning));
-    let selected = made.clone().selecting(Form::KeyValue, "ELAPSED_TIME");
+    let selected = made.clone().selecting(OutputForm::KeyValue, "ELAPSED_TIME");
     assert_eq!(selected.printed(), "ELAPSED_TIME=2.00\n");
     made.report.confidence.as_mut().expect("set above").reached = true;
     assert!(made.printed().starts_with("Recv "));

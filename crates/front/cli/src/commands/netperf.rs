@@ -8,7 +8,7 @@ use wb_model::{
     socket::{SocketJob, SocketJobReport},
     text::plan_to_toml,
 };
-use wb_netperf::{Command, Ending, Ends, Selection, Special};
+use wb_netperf::{ConnectionEnds, FigureSelection, NetperfCommand, ProgramExit, SpecialAction};
 use wb_session::input::read_text;
 use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends};
 
@@ -52,7 +52,7 @@ pub(crate) struct NetperfArgs {
 }
 
 /// Prints what the tool says, each text where it says it.
-fn tell(ending: &Ending) -> Result<u8> {
+fn tell(ending: &ProgramExit) -> Result<u8> {
     if !ending.stderr.is_empty() {
         say_as_is(&ending.stderr);
     }
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
             _ => e.raw_os_error().unwrap_or(0),
         })
     };
-    let selection = match command.select(read) {
+    let selection = match command.select_figures(read) {
         Ok(selection) => selection,
         Err(ending) => return tell(&ending),
     };
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
     measure(args, &command, &selection)
 }
 
-fn refused(refusal: &wb_netperf::Refusal) -> Result<u8> {
+fn refused(refusal: &wb_netperf::NetperfRefusal) -> Result<u8> {
     for note in &refusal.notes {
         match note.to_stdout {
             true => write_all(&note.text)?,
@@ -151,13 +151,17 @@ fn drawn() -> [u8; 16] {
     bytes
 }
 
-fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Result<u8> {
+fn measure(
+    args: &NetperfArgs,
+    command: &NetperfCommand,
+    selection: &FigureSelection,
+) -> Result<u8> {
     let (show, job) = (&command.show, command.job());
     let machine = args.output.json || args.output.live_json || args.output.csv;
-    if !machine && command.special == Special::Normal {
+    if !machine && command.special == SpecialAction::Normal {
         match data_ends(job) {
             Ok(found) => {
-                let ends = Ends {
+                let ends = ConnectionEnds {
                     server_name: found.server_name,
                     server: found.server,
                     local: found.local,
@@ -169,7 +173,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
                     failure: Some(failure),
                     ..SocketJobReport::default()
                 };
-                return tell(&wb_netperf::ending(show, job, selection, &report));
+                return tell(&wb_netperf::program_exit(show, job, selection, &report));
             }
         }
     }
@@ -217,11 +221,11 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
         say_as_is(lines);
     }
     let ending = match (command.special, &report.failure) {
-        (Special::LocalCpu, None) => Ending {
+        (SpecialAction::LocalCpu, None) => ProgramExit {
             stdout: wb_netperf::calibration(show, local_cpus(command)),
-            ..Ending::default()
+            ..ProgramExit::default()
         },
-        _ => wb_netperf::ending(show, job, selection, &report),
+        _ => wb_netperf::program_exit(show, job, selection, &report),
     };
     if args.output.json {
         if !ending.stderr.is_empty() {
@@ -272,7 +276,7 @@ fn measure(args: &NetperfArgs, command: &Command, selection: &Selection) -> Resu
 }
 
 /// CPUs of this end, as counted or as told by `-n`.
-fn local_cpus(command: &Command) -> u32 {
+fn local_cpus(command: &NetperfCommand) -> u32 {
     let counted = std::thread::available_parallelism().map(|n| n.get());
     let counted = counted.ok().and_then(|n| u32::try_from(n).ok());
     counted.or(command.cpus).unwrap_or(1)

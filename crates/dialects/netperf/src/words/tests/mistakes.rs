@@ -62,7 +62,7 @@ fn the_last_occurrence_wins() {
     let show = read("-P 0 -P 1 -v 0 -v 2 -f m -f K -- -k A,B -o").show;
     assert!(show.headers);
     assert_eq!((show.verbosity, show.unit), (2, Some('K')));
-    assert_eq!((show.form, show.selection), (Form::Csv, None));
+    assert_eq!((show.form, show.selection), (OutputForm::Csv, None));
 }
 
 #[test]

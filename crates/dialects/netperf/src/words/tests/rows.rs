@@ -3,7 +3,7 @@
 use super::*;
 
 type Change = fn(&mut SocketJob);
-type Shown = fn(&Command) -> bool;
+type Shown = fn(&NetperfCommand) -> bool;
 
 /// Global options that change the test.
 const GLOBAL: &[(&str, Change)] = &[
@@ -156,9 +156,9 @@ const SHOWN: &[(&str, Shown)] = &[
     ("-v 0", |c| c.show.verbosity == 0),
 ];
 
-fn dirty(command: &Command) -> bool {
+fn dirty(command: &NetperfCommand) -> bool {
     command.notes
-        == [Note {
+        == [NoteLine {
             text: "I don't know how to get dirty.\n".to_owned(),
             to_stdout: true,
         }]
@@ -352,7 +352,9 @@ fn no_row_is_forgotten() {
     global.push_str("hV");
     test.push_str("hc");
     older.push('h');
-    let rows = |options: &[Opt<Typed>]| options.iter().map(|o| o.letter).collect::<String>();
+    let rows = |options: &[NetperfOption<TypedOptions>]| {
+        options.iter().map(|o| o.letter).collect::<String>()
+    };
     for (options, tested, of_the_original) in [
         (
             global::OPTIONS,
@@ -380,7 +382,7 @@ fn no_row_is_forgotten() {
             let row = row.unwrap_or_else(|| panic!("-{letter} is missing"));
             let takes = of_the_original[at + 1..].starts_with(':');
             assert_eq!(
-                matches!(row.argument, getopt::Argument::One(_)),
+                matches!(row.argument, getopt::OptionArgument::One(_)),
                 takes,
                 "-{letter}"
             );

@@ -82,7 +82,7 @@ fn flent() {
          LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,DIRECTION,\
          ELAPSED_TIME,PROTOCOL",
     );
-    assert!(command.select(|_| Err(2)).is_ok());
+    assert!(command.select_figures(|_| Err(2)).is_ok());
     assert_eq!(
         *command.job(),
         only("UDP_RR", |j| {
@@ -102,7 +102,7 @@ fn flent() {
     );
     let show = &command.show;
     assert_eq!((show.headers, show.verbosity), (false, 0));
-    assert_eq!(show.form, Form::KeyValue);
+    assert_eq!(show.form, OutputForm::KeyValue);
     assert!(show.demo);
 }
 
@@ -124,7 +124,7 @@ proptest! {
         match netperf(&words) {
             Ok(mut command) => {
                 prop_assert_eq!(command.job().problems(), []);
-                let _ = command.select(|_| Ok(String::new()));
+                let _ = command.select_figures(|_| Ok(String::new()));
             }
             Err(refusal) => {
                 prop_assert!(refusal.text.ends_with('\n'));

@@ -3,12 +3,12 @@
 use wb_model::socket::{
     CpuUse, SocketEndReport, SocketJob, SocketJobReport, SocketProtocol, SocketTest,
 };
-use wb_netperf::{Form, Selection, Show, TestKind, ending};
+use wb_netperf::{FigureSelection, OutputForm, OutputOptions, TestKind, program_exit};
 
 /// A test with all inputs of its output.
 #[derive(Clone, Default)]
 pub(crate) struct Made {
-    pub(crate) show: Show,
+    pub(crate) show: OutputOptions,
     pub(crate) job: SocketJob,
     pub(crate) report: SocketJobReport,
 }
@@ -47,18 +47,18 @@ impl Made {
         self
     }
 
-    pub(crate) fn selecting(mut self, form: Form, names: &str) -> Self {
+    pub(crate) fn selecting(mut self, form: OutputForm, names: &str) -> Self {
         self.show.form = form;
         self.show.selection = (!names.is_empty()).then(|| names.to_owned());
         self
     }
 
-    pub(crate) fn selection(&self) -> Selection {
-        Selection::of(&self.show, &self.job).expect("names that are known")
+    pub(crate) fn selection(&self) -> FigureSelection {
+        FigureSelection::of_command(&self.show, &self.job).expect("names that are known")
     }
 
     pub(crate) fn printed(&self) -> String {
-        let ending = ending(&self.show, &self.job, &self.selection(), &self.report);
+        let ending = program_exit(&self.show, &self.job, &self.selection(), &self.report);
         assert_eq!((ending.stderr.as_str(), ending.status), ("", 0));
         ending.stdout
     }

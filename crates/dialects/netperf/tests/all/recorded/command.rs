@@ -1,10 +1,10 @@
 //! Command lines of the recordings.
 
 use wb_model::socket::SocketJob;
-use wb_netperf::{Refusal, Show, netperf};
+use wb_netperf::{NetperfRefusal, OutputOptions, netperf};
 
 /// Parses a command line, with the original's output.
-pub(crate) fn read(line: &str) -> Result<(Show, SocketJob), Refusal> {
+pub(crate) fn read(line: &str) -> Result<(OutputOptions, SocketJob), NetperfRefusal> {
     let mut command = netperf(&words(line)[1..])?;
     command.be_strict();
     Ok((command.show.clone(), command.job().clone()))

@@ -1,11 +1,11 @@
 //! Figures of a recording: reconstructs the report from the printed text.
 
 use wb_model::socket::{CpuUse, SocketEndReport, SocketJob, SocketJobReport};
-use wb_netperf::Show;
+use wb_netperf::OutputOptions;
 
 /// The inverse of a selector's value.
 pub(crate) fn set(
-    show: &mut Show,
+    show: &mut OutputOptions,
     job: &mut SocketJob,
     report: &mut SocketJobReport,
     name: &str,

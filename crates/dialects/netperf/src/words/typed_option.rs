@@ -4,10 +4,10 @@ use std::{fmt::Display, ops::RangeInclusive};
 
 use wb_model::socket::Family;
 
-use super::{Note, Refusal, number};
+use super::{NetperfRefusal, NoteLine, number};
 
 /// An option as typed.
-pub(super) struct Given<'a> {
+pub(super) struct TypedOption<'a> {
     /// Prefix of the option in messages: the program, and `-- ` for options of a test.
     pub(super) place: &'static str,
     pub(super) letter: char,
@@ -15,32 +15,36 @@ pub(super) struct Given<'a> {
     pub(super) text: Option<&'a str>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> TypedOption<'a> {
     /// The argument; empty if there is none.
-    pub(super) fn text(&self) -> &'a str {
+    pub(super) fn argument_text(&self) -> &'a str {
         self.text.unwrap_or_default()
     }
 
     /// Error with the problem of the argument and the allowed values.
-    pub(super) fn refuse(&self, what: impl Display) -> Refusal {
-        Refusal::usage(format_args!(
+    pub(super) fn argument_error(&self, what: impl Display) -> NetperfRefusal {
+        NetperfRefusal::usage_error(format_args!(
             "{}-{} {}: {what}",
             self.place,
             self.letter,
-            self.text().escape_debug()
+            self.argument_text().escape_debug()
         ))
     }
 
     /// The argument as a number in `range`.
-    pub(super) fn number(&self, range: RangeInclusive<i64>) -> Result<i64, Refusal> {
-        self.number_of(self.text(), range)
+    pub(super) fn number(&self, range: RangeInclusive<i64>) -> Result<i64, NetperfRefusal> {
+        self.number_of(self.argument_text(), range)
     }
 
     /// A part of the argument as a number in `range`.
-    pub(super) fn number_of(&self, text: &str, range: RangeInclusive<i64>) -> Result<i64, Refusal> {
-        number::number(text)
+    pub(super) fn number_of(
+        &self,
+        text: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<i64, NetperfRefusal> {
+        number::parse_number(text)
             .ok_or_else(|| {
-                self.refuse(
+                self.argument_error(
                     "not a whole number; K M G (2^10, 2^20, 2^30) or k m g (10^3, 10^6, 10^9) \
                      may follow",
                 )
@@ -49,7 +53,7 @@ impl<'a> Given<'a> {
                 if range.contains(&n) {
                     Ok(n)
                 } else {
-                    Err(self.refuse(format_args!(
+                    Err(self.argument_error(format_args!(
                         "{n} is out of range; {} to {} are allowed",
                         range.start(),
                         range.end()
@@ -59,29 +63,33 @@ impl<'a> Given<'a> {
     }
 
     /// The argument as a number from 0 to `max`.
-    pub(super) fn unsigned<N: TryFrom<i64>>(&self, max: i64) -> Result<N, Refusal> {
-        self.unsigned_of(self.text(), max)
+    pub(super) fn unsigned<N: TryFrom<i64>>(&self, max: i64) -> Result<N, NetperfRefusal> {
+        self.unsigned_of(self.argument_text(), max)
     }
 
     /// A part of the argument as a number from 0 to `max`.
-    pub(super) fn unsigned_of<N: TryFrom<i64>>(&self, text: &str, max: i64) -> Result<N, Refusal> {
+    pub(super) fn unsigned_of<N: TryFrom<i64>>(
+        &self,
+        text: &str,
+        max: i64,
+    ) -> Result<N, NetperfRefusal> {
         let n = self.number_of(text, 0..=max)?;
-        N::try_from(n).map_err(|_| self.refuse(format_args!("{n} is too large")))
+        N::try_from(n).map_err(|_| self.argument_error(format_args!("{n} is too large")))
     }
 
     /// The two values of an argument; a single value without a comma sets both.
-    pub(super) fn both(&self) -> Result<[Option<&'a str>; 2], Refusal> {
-        self.some_of(number::both(self.text()))
+    pub(super) fn two_values(&self) -> Result<[Option<&'a str>; 2], NetperfRefusal> {
+        self.some_of(number::two_values(self.argument_text()))
     }
 
     /// The two values of an argument; a single value without a comma sets the first.
-    pub(super) fn first(&self) -> Result<[Option<&'a str>; 2], Refusal> {
-        self.some_of(number::first(self.text()))
+    pub(super) fn first(&self) -> Result<[Option<&'a str>; 2], NetperfRefusal> {
+        self.some_of(number::first(self.argument_text()))
     }
 
-    fn some_of(&self, pair: [Option<&'a str>; 2]) -> Result<[Option<&'a str>; 2], Refusal> {
+    fn some_of(&self, pair: [Option<&'a str>; 2]) -> Result<[Option<&'a str>; 2], NetperfRefusal> {
         if pair == [None, None] {
-            Err(self.refuse("it holds no value; `a`, `a,b`, `a,` and `,b` are allowed"))
+            Err(self.argument_error("it holds no value; `a`, `a,b`, `a,` and `,b` are allowed"))
         } else {
             Ok(pair)
         }
@@ -93,7 +101,7 @@ impl<'a> Given<'a> {
         pair: [Option<&str>; 2],
         max: i64,
         to: [&mut N; 2],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NetperfRefusal> {
         for (text, to) in pair.into_iter().zip(to) {
             if let Some(text) = text {
                 *to = self.unsigned_of(text, max)?;
@@ -109,7 +117,7 @@ impl<'a> Given<'a> {
         none: i64,
         max: i64,
         to: [&mut Option<N>; 2],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NetperfRefusal> {
         for (text, to) in pair.into_iter().zip(to) {
             let Some(text) = text else { continue };
             let n = self.number_of(text, -1..=max)?;
@@ -123,36 +131,36 @@ impl<'a> Given<'a> {
     }
 
     /// The argument as seconds with a fraction.
-    pub(super) fn seconds_of(&self, text: &str) -> Result<f64, Refusal> {
+    pub(super) fn seconds_of(&self, text: &str) -> Result<f64, NetperfRefusal> {
         text.parse::<f64>()
             .ok()
             .filter(|s| s.is_finite())
-            .ok_or_else(|| self.refuse("not a number of seconds, such as 1 or 0.25"))
+            .ok_or_else(|| self.argument_error("not a number of seconds, such as 1 or 0.25"))
     }
 
     /// A port of the client. The exit status of an error is the original's, which tries to resolve the
     /// name first.
-    pub(super) fn client_port_of(&self, text: &str, least: i64) -> Result<u16, Refusal> {
-        self.port_of(text, least).map_err(|refusal| Refusal {
+    pub(super) fn client_port_of(&self, text: &str, least: i64) -> Result<u16, NetperfRefusal> {
+        self.port_of(text, least).map_err(|refusal| NetperfRefusal {
             code: 255,
             ..refusal
         })
     }
 
     /// A port.
-    pub(super) fn port_of(&self, text: &str, least: i64) -> Result<u16, Refusal> {
+    pub(super) fn port_of(&self, text: &str, least: i64) -> Result<u16, NetperfRefusal> {
         let port = text.parse::<u16>().ok().filter(|p| i64::from(*p) >= least);
         port.ok_or_else(|| {
-            self.refuse(format_args!(
+            self.argument_error(format_args!(
                 "not the number of a port; {least} to 65535 are allowed"
             ))
         })
     }
 
     /// An address family; an unknown word gives either family and a note.
-    pub(super) fn family_of(&self, text: &str, notes: &mut Vec<Note>) -> Family {
-        number::family(text).unwrap_or_else(|| {
-            notes.push(Note {
+    pub(super) fn family_of(&self, text: &str, notes: &mut Vec<NoteLine>) -> Family {
+        number::parse_family(text).unwrap_or_else(|| {
+            notes.push(NoteLine {
                 text: format!(
                     "WARNING! {} not recognized as an address family; 4, 6 and 0 (either, which is \
                      used) are known\n",
@@ -165,10 +173,10 @@ impl<'a> Given<'a> {
     }
 
     /// Host and family; both are optional.
-    pub(super) fn host(
+    pub(super) fn host_and_family(
         &self,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Option<&'a str>, Option<Family>), Refusal> {
+        notes: &mut Vec<NoteLine>,
+    ) -> Result<(Option<&'a str>, Option<Family>), NetperfRefusal> {
         let [host, family] = self.first()?;
         Ok((host, family.map(|f| self.family_of(f, notes))))
     }

@@ -5,7 +5,7 @@ use wb_model::socket::Family;
 
 /// Output options, and the words of the command line that appear in the output.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Show {
+pub struct OutputOptions {
     /// Test name for titles and tables.
     pub kind: TestKind,
     /// Prints exactly the text of netperf 2.7, where the output is otherwise longer or corrected:
@@ -20,19 +20,19 @@ pub struct Show {
     /// `-B`: label of the result.
     pub brand: Option<String>,
     /// Test-specific `-o`, `-O`, `-k`; the default of OMNI is `Human`.
-    pub form: Form,
+    pub form: OutputForm,
     /// Word after `-o`, `-O` or `-k`.
     pub selection: Option<String>,
-    /// Content of the file named by [`crate::Selection::file_of`], read by the caller.
+    /// Content of the file named by [`crate::FigureSelection::file_of`], read by the caller.
     pub selection_file: Option<String>,
     /// Local end of the data connection.
-    pub local: ShownEnd,
+    pub local: TypedEnd,
     /// Server end of the data connection.
-    pub remote: ShownEnd,
+    pub remote: TypedEnd,
     /// Server end of the control connection: `-H`, `-p`.
-    pub control: ShownEnd,
+    pub control: TypedEnd,
     /// Local end of the control connection: `-L`, the second value of `-p`.
-    pub control_local: ShownEnd,
+    pub control_local: TypedEnd,
     /// `-c`: local CPU use.
     pub local_cpu: bool,
     /// `-C`: remote CPU use.
@@ -53,7 +53,7 @@ pub struct Show {
     pub remote_fill_file: Option<String>,
 }
 
-impl Default for Show {
+impl Default for OutputOptions {
     fn default() -> Self {
         Self {
             kind: TestKind::TcpStream,
@@ -62,16 +62,16 @@ impl Default for Show {
             verbosity: 1,
             unit: None,
             brand: None,
-            form: Form::Classic,
+            form: OutputForm::Classic,
             selection: None,
             selection_file: None,
-            local: ShownEnd::default(),
-            remote: ShownEnd::default(),
-            control: ShownEnd {
+            local: TypedEnd::default(),
+            remote: TypedEnd::default(),
+            control: TypedEnd {
                 port: wb_model::socket::CONTROL_PORT,
-                ..ShownEnd::default()
+                ..TypedEnd::default()
             },
-            control_local: ShownEnd::default(),
+            control_local: TypedEnd::default(),
             local_cpu: false,
             remote_cpu: false,
             cpu_bind: false,
@@ -87,7 +87,7 @@ impl Default for Show {
 
 /// One end of a connection according to the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShownEnd {
+pub struct TypedEnd {
     /// Host as typed, without family and mask; `None` if absent. A data connection without a host
     /// uses that of the control connection.
     pub host: Option<String>,
@@ -134,7 +134,7 @@ pub enum TestKind {
 
 /// Format of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum OutputForm {
     /// Separate table for each test.
     #[default]
     Classic,

@@ -6,8 +6,10 @@ use wb_model::{
     units::Span,
 };
 
-use super::{Command, Direction, Refusal, Special, Typed, tests_known::Known};
-use crate::{ShownEnd, TestKind};
+use super::{
+    DataDirection, NetperfCommand, NetperfRefusal, SpecialAction, TypedOptions, tests_known::Known,
+};
+use crate::{TestKind, TypedEnd};
 
 /// Ports of the services that can replace a server (RFC 863, 864, 862).
 const DISCARD: u16 = 9;
@@ -18,16 +20,19 @@ const ECHO: u16 = 7;
 ///
 /// # Errors
 /// Conflicts between options, and values that a plan cannot hold.
-pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal> {
-    let settled = settle_job(&mut typed, known);
-    let refuse = |refusal: Refusal, typed: Typed| Refusal {
+pub(super) fn resolve_command(
+    mut typed: TypedOptions,
+    known: &Known,
+) -> Result<NetperfCommand, NetperfRefusal> {
+    let settled = resolve_job(&mut typed, known);
+    let refuse = |refusal: NetperfRefusal, typed: TypedOptions| NetperfRefusal {
         notes: typed.notes,
         ..refusal
     };
     if let Err(refusal) = settled {
         return Err(refuse(refusal, typed));
     }
-    settle_show(&mut typed);
+    resolve_output(&mut typed);
     let mut problems: Vec<String> = typed
         .job
         .problems()
@@ -37,9 +42,12 @@ pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal
     // Both halves of a pair may be wrong.
     problems.dedup();
     if !problems.is_empty() {
-        return Err(refuse(Refusal::usage(problems.join("\n")), typed));
+        return Err(refuse(
+            NetperfRefusal::usage_error(problems.join("\n")),
+            typed,
+        ));
     }
-    Ok(Command {
+    Ok(NetperfCommand {
         plan: Plan {
             kind: "netperf".to_owned(),
             sockets: vec![typed.job],
@@ -53,17 +61,17 @@ pub(super) fn settle(mut typed: Typed, known: &Known) -> Result<Command, Refusal
     })
 }
 
-fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
+fn resolve_job(typed: &mut TypedOptions, known: &Known) -> Result<(), NetperfRefusal> {
     typed.job.control.classic = known.classic;
     if known.kind == TestKind::TcpSendfile {
         typed.job.local.send_by = SendBy::Sendfile;
     }
-    settle_type(typed);
-    if known.special == Special::Normal {
-        settle_test(typed, known)?;
+    resolve_type(typed);
+    if known.special == SpecialAction::Normal {
+        resolve_test(typed, known)?;
     }
-    settle_families(typed)?;
-    let Typed {
+    resolve_families(typed)?;
+    let TypedOptions {
         job,
         iterations,
         length,
@@ -99,13 +107,13 @@ fn settle_job(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
         });
     }
     if job.control.none {
-        settle_without_control(job);
+        resolve_without_control(job);
     }
     Ok(())
 }
 
 /// A datagram type without a protocol selects UDP for OMNI. The default type of the protocol is dropped.
-fn settle_type(typed: &mut Typed) {
+fn resolve_type(typed: &mut TypedOptions) {
     let job = &mut typed.job;
     if typed.show.kind == TestKind::Omni
         && !typed.protocol_given
@@ -121,10 +129,10 @@ fn settle_type(typed: &mut Typed) {
     job.socket_type = job.socket_type.filter(|t| *t != usual);
 }
 
-fn settle_test(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
+fn resolve_test(typed: &mut TypedOptions, known: &Known) -> Result<(), NetperfRefusal> {
     let job = &mut typed.job;
     if known.kind == TestKind::Omni {
-        let nothing = Direction::default();
+        let nothing = DataDirection::default();
         // An explicit direction has priority over other options.
         let mut way = typed.direction.unwrap_or(typed.implied);
         if way == nothing && !typed.connect_each {
@@ -142,7 +150,7 @@ fn settle_test(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
             SocketTest::Rr | SocketTest::Crr => SocketTest::Crr,
             SocketTest::Cc => SocketTest::Cc,
             _ => {
-                return Err(Refusal::usage(
+                return Err(NetperfRefusal::usage_error(
                     "netperf: -- -c: a connection for each transaction needs requests and \
                      responses (-d rr), or of OMNI no direction at all",
                 ));
@@ -150,20 +158,20 @@ fn settle_test(typed: &mut Typed, known: &Known) -> Result<(), Refusal> {
         };
     }
     if job.test.connects_each() && !job.protocol.connects() {
-        return Err(Refusal::usage(
+        return Err(NetperfRefusal::usage_error(
             "netperf: -- -T: a connection for each transaction needs a protocol with connections",
         ));
     }
     Ok(())
 }
 
-fn settle_families(typed: &mut Typed) -> Result<(), Refusal> {
+fn resolve_families(typed: &mut TypedOptions) -> Result<(), NetperfRefusal> {
     let (server, local) = (typed.data_family, typed.data_local_family);
     typed.job.data.family = match (server, local) {
         (Family::Any, family) | (family, Family::Any) => family,
         (server, local) if server == local => server,
         _ => {
-            return Err(Refusal::usage(
+            return Err(NetperfRefusal::usage_error(
                 "netperf: -- -H, -L: the two ends of a data connection are of one family",
             ));
         }
@@ -178,7 +186,7 @@ fn settle_families(typed: &mut Typed) -> Result<(), Refusal> {
 }
 
 /// Without a control connection, no sizes are negotiated, and the peer echoes the data.
-fn settle_without_control(job: &mut SocketJob) {
+fn resolve_without_control(job: &mut SocketJob) {
     job.response_size = job.request_size;
     if job.data.server_port == 0 {
         job.data.server_port = match job.test {
@@ -190,11 +198,11 @@ fn settle_without_control(job: &mut SocketJob) {
 }
 
 /// Copies the values of the job that appear in the texts.
-fn settle_show(typed: &mut Typed) {
-    let Typed { job, show, .. } = typed;
+fn resolve_output(typed: &mut TypedOptions) {
+    let TypedOptions { job, show, .. } = typed;
     show.control.port = job.control.port;
     show.control.family = job.control.family;
-    show.control_local = ShownEnd {
+    show.control_local = TypedEnd {
         host: job.control.local.clone(),
         port: job.control.local_port,
         family: job.control.local_family,
@@ -203,12 +211,12 @@ fn settle_show(typed: &mut Typed) {
         Family::Any => of,
         own => own,
     };
-    show.local = ShownEnd {
+    show.local = TypedEnd {
         host: job.data.local.clone().or_else(|| job.control.local.clone()),
         port: job.data.local_port,
         family: inherited(job.data.family, job.control.local_family),
     };
-    show.remote = ShownEnd {
+    show.remote = TypedEnd {
         host: job
             .data
             .server
