@@ -21,12 +21,12 @@ pub(crate) fn lax_ipv6(text: &str) -> Option<Ipv6Addr> {
         Some((head, tail)) => (head, Some(tail)),
         None => (text, None),
     };
-    let head = groups(head, tail.is_none())?;
+    let head = parse_groups(head, tail.is_none())?;
     let mut all = [0; 8];
     let Some(tail) = tail else {
         return Some(Ipv6Addr::from(<[u16; 8]>::try_from(head).ok()?));
     };
-    let tail = groups(tail, true)?;
+    let tail = parse_groups(tail, true)?;
     // A `::` stands for at least one group.
     if head.len() + tail.len() > 7 {
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn lax_ipv6(text: &str) -> Option<Ipv6Addr> {
 }
 
 /// Groups on one side of a `::`. The last group of the address may be a dotted quad.
-fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
+fn parse_groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
     let mut groups = Vec::new();
     if text.is_empty() {
         return Some(groups);
@@ -47,7 +47,7 @@ fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
             if !may_end_dotted {
                 return None;
             }
-            let quad = dotted(part)?;
+            let quad = parse_dotted(part)?;
             groups.extend([(quad >> 16) as u16, quad as u16]);
             // The address ends here, even before a colon.
             return Some(groups);
@@ -63,7 +63,7 @@ fn groups(text: &str, may_end_dotted: bool) -> Option<Vec<u16>> {
 }
 
 /// Value of a dotted quad, with leading zeros allowed.
-fn dotted(text: &str) -> Option<u32> {
+fn parse_dotted(text: &str) -> Option<u32> {
     let mut word = 0;
     let mut count = 0;
     for part in text.split('.') {
@@ -127,7 +127,7 @@ pub(crate) fn show_ipv6(address: Ipv6Addr) -> String {
 }
 
 /// MAC address `hh:hh:hh:hh:hh:hh` at the beginning of `text`.
-pub(crate) fn mac(text: &str) -> Option<Mac> {
+pub(crate) fn parse_mac(text: &str) -> Option<Mac> {
     let bytes = text.as_bytes();
     if bytes.len() < 17 {
         return None;
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn macs() {
         assert_eq!(
-            mac("00:11:22:33:44:55:66").unwrap().to_string(),
+            parse_mac("00:11:22:33:44:55:66").unwrap().to_string(),
             "00:11:22:33:44:55"
         );
         for bad in ["0:1:2:3:4:5", "00-11-22-33-44-55", "00:11:22:33:44:5", ""] {
-            assert_eq!(mac(bad), None, "{bad}");
+            assert_eq!(parse_mac(bad), None, "{bad}");
         }
     }
 }

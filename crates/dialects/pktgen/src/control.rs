@@ -1,14 +1,14 @@
 //! The folder of control files as a state machine: takes text, returns text and effects.
 //!
 //! Starts and sends nothing. The caller passes reads and writes of the files, and carries out the
-//! [`Effect`]s:
+//! [`WriteEffect`]s:
 //!
-//! 1. [`Folder::write`] returns [`Effect::Start`]: [`Folder::begin`] returns one [`Job`] per device, and a
+//! 1. [`PktgenFiles::write`] returns [`WriteEffect::Start`]: [`PktgenFiles::start_devices`] returns one [`ReadyDevice`] per device, and a
 //!    worker runs each job.
-//! 2. During a run, [`Folder::publish`] takes live counters, and [`Folder::live`] returns changed
+//! 2. During a run, [`PktgenFiles::record_progress`] takes live counters, and [`PktgenFiles::live_config`] returns changed
 //!    settings.
-//! 3. [`Folder::finish`] (or [`Folder::fail`]) ends a device. The blocked writer of `start` gets its answer
-//!    when [`Folder::is_running`] is false.
+//! 3. [`PktgenFiles::record_end`] (or [`PktgenFiles::record_failure`]) ends a device. The blocked writer of `start` gets its answer
+//!    when [`PktgenFiles::is_running`] is false.
 //!
 //! ```
 //! use wb_pktgen::{control::{Effect, Folder, Options}, world::{Interface, World}};
@@ -33,20 +33,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{Device, DeviceId, keep_drawn};
+use crate::device::{DeviceId, PktgenDevice, keep_drawn};
 use crate::errno::Errno;
-use crate::keywords::{self, Target};
-use crate::lexis::{self, Scanner};
-use crate::pgrx::{self, Receiver};
-use crate::result::Outcome;
-use crate::world::{Link, World};
+use crate::keywords::{self, CommandTarget};
+use crate::machine::{Link, PktgenMachine};
+use crate::pgrx::{self, PgrxReceiver};
+use crate::result::DeviceReport;
+use crate::scanner::{self, Scanner};
 use wb_model::device::{Defaults, DeviceConfig, Flags};
 use wb_pktgen_device::DeviceProgress;
 use wb_pktgen_device::{Memory, Start, TimeForm, Walker};
 
 /// Settings of a folder.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct ControlOptions {
     /// Initial settings of new devices.
     pub defaults: Defaults,
     /// Rejects clones and bursts if the kernel's driver could not send them. If false, every interface
@@ -55,12 +55,12 @@ pub struct Options {
     /// Format of the time in packets.
     pub time_form: TimeForm,
     /// Dialect of the receiver `pgrx`.
-    pub receiver: pgrx::Dialect,
+    pub receiver: pgrx::ReceiverDialect,
 }
 
 /// Action that the caller must take after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum WriteEffect {
     /// No action.
     None,
     /// Run every device, and answer the writer when all have stopped.
@@ -76,12 +76,12 @@ pub enum Effect {
     },
     /// The receiver took a command. The caller may have to open or close the source of its
     /// packets.
-    Receive(pgrx::Command),
+    Receive(pgrx::ReceiverCommand),
 }
 
 /// A device ready to run.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct ReadyDevice {
     /// The device.
     pub id: DeviceId,
     /// CPU of its worker.
@@ -93,21 +93,21 @@ pub struct Job {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct DeviceThread {
     result: Option<String>,
 }
 
 /// The control files of one network namespace.
 #[derive(Debug)]
-pub struct Folder {
-    threads: BTreeMap<u32, Thread>,
+pub struct PktgenFiles {
+    threads: BTreeMap<u32, DeviceThread>,
     /// Devices in the order of adding.
-    devices: Vec<Device>,
+    devices: Vec<PktgenDevice>,
     next_id: u64,
-    options: Options,
+    options: ControlOptions,
     debug: u64,
     warnings: Vec<String>,
-    receiver: Receiver,
+    receiver: PgrxReceiver,
 }
 
 /// Maximum length of a device name, in characters.
@@ -117,15 +117,15 @@ const COMMAND: usize = 39;
 /// Maximum number of characters that `pgctrl` reads.
 const ORDER: usize = 127;
 
-impl Folder {
+impl PktgenFiles {
     /// Makes a folder with a thread for each of `cpus` and no device.
-    pub fn new(cpus: impl IntoIterator<Item = u32>, options: Options) -> Self {
+    pub fn new(cpus: impl IntoIterator<Item = u32>, options: ControlOptions) -> Self {
         let threads: BTreeMap<_, _> = cpus
             .into_iter()
-            .map(|cpu| (cpu, Thread::default()))
+            .map(|cpu| (cpu, DeviceThread::default()))
             .collect();
         Self {
-            receiver: Receiver::new(threads.keys().copied(), options.receiver),
+            receiver: PgrxReceiver::new(threads.keys().copied(), options.receiver),
             threads,
             devices: Vec::new(),
             next_id: 0,
@@ -136,7 +136,7 @@ impl Folder {
     }
 
     /// Names of all files.
-    pub fn files(&self) -> Vec<String> {
+    pub fn file_names(&self) -> Vec<String> {
         let mut files = vec!["pgctrl".to_owned(), "pgrx".to_owned()];
         files.extend(self.threads.keys().map(|cpu| format!("kpktgend_{cpu}")));
         files.extend(self.devices.iter().map(|d| file_name(&d.file)));
@@ -144,17 +144,17 @@ impl Folder {
     }
 
     /// Returns true if a file with this name exists.
-    pub fn has(&self, file: &str) -> bool {
-        self.locate(file).is_ok()
+    pub fn has_file(&self, file: &str) -> bool {
+        self.locate_file(file).is_ok()
     }
 
     /// The receiver behind `pgrx`.
-    pub const fn receiver(&self) -> &Receiver {
+    pub const fn receiver(&self) -> &PgrxReceiver {
         &self.receiver
     }
 
     /// The receiver behind `pgrx`, mutable, for passing packets.
-    pub const fn receiver_mut(&mut self) -> &mut Receiver {
+    pub const fn receiver_mut(&mut self) -> &mut PgrxReceiver {
         &mut self.receiver
     }
 
@@ -168,13 +168,13 @@ impl Folder {
         std::mem::take(&mut self.warnings)
     }
 
-    fn locate(&self, file: &str) -> Result<ControlFile, Errno> {
+    fn locate_file(&self, file: &str) -> Result<ControlFile, Errno> {
         match file {
             "pgctrl" => return Ok(ControlFile::Control),
             "pgrx" => return Ok(ControlFile::Receiver),
             _ => {}
         }
-        let file = lexis::text(file.as_bytes());
+        let file = scanner::bytes_to_text(file.as_bytes());
         if let Some(index) = self.devices.iter().position(|d| d.file == file) {
             return Ok(ControlFile::Device(index));
         }
@@ -191,20 +191,25 @@ impl Folder {
     ///
     /// # Errors
     /// [`Errno::Enoent`] if the file does not exist.
-    pub fn read(&self, file: &str, world: &dyn World, now_ns: u64) -> Result<Vec<u8>, Errno> {
-        let text = match self.locate(file)? {
+    pub fn read(
+        &self,
+        file: &str,
+        world: &dyn PktgenMachine,
+        now_ns: u64,
+    ) -> Result<Vec<u8>, Errno> {
+        let text = match self.locate_file(file)? {
             ControlFile::Control => {
                 "Packet Generator for packet performance testing. Version: 2.75\n".to_owned()
             }
-            ControlFile::Receiver => self.receiver.show(),
+            ControlFile::Receiver => self.receiver.file_text(),
             ControlFile::Thread(cpu) => self.show_thread(cpu),
             ControlFile::Device(index) => {
                 let device = &self.devices[index];
                 let interface = world.interface(&device.interface);
-                device.show(interface.as_ref(), now_ns)
+                device.file_text(interface.as_ref(), now_ns)
             }
         };
-        Ok(lexis::bytes(&text))
+        Ok(scanner::text_to_bytes(&text))
     }
 
     fn show_thread(&self, cpu: u32) -> String {
@@ -233,9 +238,9 @@ impl Folder {
         &mut self,
         file: &str,
         written: &[u8],
-        world: &dyn World,
-    ) -> Result<Effect, Errno> {
-        let found = self.locate(file)?;
+        world: &dyn PktgenMachine,
+    ) -> Result<WriteEffect, Errno> {
+        let found = self.locate_file(file)?;
         if !matches!(found, ControlFile::Control)
             && let Some(first) = first_of_several(written)
         {
@@ -251,7 +256,11 @@ impl Folder {
         }
     }
 
-    fn write_control(&mut self, written: &[u8], world: &dyn World) -> Result<Effect, Errno> {
+    fn write_control(
+        &mut self,
+        written: &[u8],
+        world: &dyn PktgenMachine,
+    ) -> Result<WriteEffect, Errno> {
         if !world.may_administer() {
             return Err(Errno::Eperm);
         }
@@ -259,60 +268,64 @@ impl Folder {
         let order = &order[..order.len().min(ORDER)];
         let order = order.split(|b| *b == 0).next().unwrap_or_default();
         match order {
-            b"start" => Ok(Effect::Start),
-            b"stop" => Ok(Effect::Stop),
+            b"start" => Ok(WriteEffect::Start),
+            b"stop" => Ok(WriteEffect::Stop),
             b"reset" => {
                 self.devices.clear();
                 self.receiver.set_sending(false);
-                Ok(Effect::Reset)
+                Ok(WriteEffect::Reset)
             }
             _ => Err(Errno::Einval),
         }
     }
 
-    fn write_receiver(&mut self, written: &[u8], world: &dyn World) -> Result<Effect, Errno> {
+    fn write_receiver(
+        &mut self,
+        written: &[u8],
+        world: &dyn PktgenMachine,
+    ) -> Result<WriteEffect, Errno> {
         if written.is_empty() {
             return Err(Errno::Einval);
         }
         let mut scanner = Scanner::new(written);
-        scanner.skip();
-        let name = lexis::text(&scanner.word(COMMAND));
-        scanner.skip();
-        let argument = scanner.word(DEVICE_NAME);
+        scanner.skip_separators();
+        let name = scanner::bytes_to_text(&scanner.read_word(COMMAND));
+        scanner.skip_separators();
+        let argument = scanner.read_word(DEVICE_NAME);
         let argument = String::from_utf8_lossy(&argument);
         let exists = |name: &str| world.interface(name).is_some();
-        let Some(command) = pgrx::Command::parse(&name, &argument, exists) else {
+        let Some(command) = pgrx::ReceiverCommand::parse(&name, &argument, exists) else {
             self.warnings
                 .push(format!("pgrx: `{name} {argument}` is no command; ignored"));
-            return Ok(Effect::None);
+            return Ok(WriteEffect::None);
         };
-        if matches!(command, pgrx::Command::Rx { device: None }) && !argument.is_empty() {
+        if matches!(command, pgrx::ReceiverCommand::Rx { device: None }) && !argument.is_empty() {
             self.warnings.push(format!(
                 "pgrx: there is no interface `{argument}`; all are received from, as in the original"
             ));
         }
-        self.receiver.apply(&command);
-        Ok(Effect::Receive(command))
+        self.receiver.execute(&command);
+        Ok(WriteEffect::Receive(command))
     }
 
     fn write_thread(
         &mut self,
         cpu: u32,
         written: &[u8],
-        world: &dyn World,
-    ) -> Result<Effect, Errno> {
+        world: &dyn PktgenMachine,
+    ) -> Result<WriteEffect, Errno> {
         if written.is_empty() {
             return Err(Errno::Einval);
         }
         let mut scanner = Scanner::new(written);
-        scanner.skip();
-        let command = scanner.word(COMMAND);
-        scanner.skip();
+        scanner.skip_separators();
+        let command = scanner.read_word(COMMAND);
+        scanner.skip_separators();
         let (result, outcome) = match command.as_slice() {
             b"add_device" => {
-                let name = lexis::text(&scanner.word(DEVICE_NAME));
+                let name = scanner::bytes_to_text(&scanner.read_word(DEVICE_NAME));
                 match self.add_device(cpu, &name, world) {
-                    Ok(()) => (format!("OK: add_device={name}"), Ok(Effect::None)),
+                    Ok(()) => (format!("OK: add_device={name}"), Ok(WriteEffect::None)),
                     Err(errno) => (format!("ERROR: can not add device {name}"), Err(errno)),
                 }
             }
@@ -321,12 +334,12 @@ impl Folder {
                 self.receiver.set_sending(self.is_running());
                 (
                     "OK: rem_device_all".to_owned(),
-                    Ok(Effect::RemoveAll { cpu }),
+                    Ok(WriteEffect::RemoveAll { cpu }),
                 )
             }
             b"max_before_softirq" => (
                 "OK: Note! max_before_softirq is obsoleted -- Do not use".to_owned(),
-                Ok(Effect::None),
+                Ok(WriteEffect::None),
             ),
             _ => return Err(Errno::Einval),
         };
@@ -334,7 +347,7 @@ impl Folder {
         outcome
     }
 
-    fn add_device(&mut self, cpu: u32, name: &str, world: &dyn World) -> Result<(), Errno> {
+    fn add_device(&mut self, cpu: u32, name: &str, world: &dyn PktgenMachine) -> Result<(), Errno> {
         if self.devices.iter().any(|d| d.config.name == name) {
             return Err(Errno::Ebusy);
         }
@@ -351,7 +364,7 @@ impl Folder {
         if name.contains('/') {
             return Err(Errno::Einval);
         }
-        self.devices.push(Device {
+        self.devices.push(PktgenDevice {
             id: DeviceId(self.next_id),
             cpu,
             file: name.to_owned(),
@@ -370,13 +383,13 @@ impl Folder {
         &mut self,
         index: usize,
         written: &[u8],
-        world: &dyn World,
-    ) -> Result<Effect, Errno> {
+        world: &dyn PktgenMachine,
+    ) -> Result<WriteEffect, Errno> {
         let device = &mut self.devices[index];
         let before = device.config.clone();
-        let (result, outcome) = keywords::apply(
+        let (result, outcome) = keywords::execute_command(
             written,
-            &mut Target {
+            &mut CommandTarget {
                 config: &mut device.config,
                 interface: &device.interface,
                 progress: &mut device.progress,
@@ -390,7 +403,7 @@ impl Folder {
         if let Some(result) = result {
             device.result = result;
         }
-        outcome.map(|()| Effect::None)
+        outcome.map(|()| WriteEffect::None)
     }
 
     /// Starts every device and returns the jobs in the order of adding. A device that cannot run
@@ -399,7 +412,12 @@ impl Folder {
     ///
     /// A call during a run restarts all devices; the caller must stop the workers of the old jobs
     /// first.
-    pub fn begin(&mut self, now_ns: u64, seed: u64, world: &dyn World) -> Vec<Job> {
+    pub fn start_devices(
+        &mut self,
+        now_ns: u64,
+        seed: u64,
+        world: &dyn PktgenMachine,
+    ) -> Vec<ReadyDevice> {
         let mut jobs = Vec::new();
         for (number, device) in (0_u64..).zip(&mut self.devices) {
             device.running = false;
@@ -432,7 +450,7 @@ impl Folder {
                     device.progress = walker.progress().clone();
                     device.result = "Starting".to_owned();
                     device.running = true;
-                    jobs.push(Job {
+                    jobs.push(ReadyDevice {
                         id: device.id,
                         cpu: device.cpu,
                         interface: name,
@@ -447,7 +465,7 @@ impl Folder {
     }
 
     /// Devices in the order of adding.
-    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+    pub fn devices(&self) -> impl Iterator<Item = &PktgenDevice> {
         self.devices.iter()
     }
 
@@ -457,16 +475,16 @@ impl Folder {
     }
 
     /// Present settings of a device for its walker; `None` if the device was removed.
-    pub fn live(&self, id: DeviceId) -> Option<&DeviceConfig> {
+    pub fn live_config(&self, id: DeviceId) -> Option<&DeviceConfig> {
         Some(&self.devices.iter().find(|d| d.id == id)?.config)
     }
 
-    fn device_mut(&mut self, id: DeviceId) -> Option<&mut Device> {
+    fn device_mut(&mut self, id: DeviceId) -> Option<&mut PktgenDevice> {
         self.devices.iter_mut().find(|d| d.id == id)
     }
 
     /// Records the progress of a running device.
-    pub fn publish(&mut self, id: DeviceId, progress: &DeviceProgress) {
+    pub fn record_progress(&mut self, id: DeviceId, progress: &DeviceProgress) {
         if let Some(device) = self.device_mut(id).filter(|d| d.running) {
             device.progress.clone_from(progress);
         }
@@ -474,7 +492,7 @@ impl Folder {
 
     /// Records the end of a device and writes its report to `Result:`. `stopped_ns` is CLOCK_MONOTONIC,
     /// `idle_ns` the idle time of its worker. Ignores a device that was removed meanwhile.
-    pub fn finish(&mut self, id: DeviceId, walker: &Walker, stopped_ns: u64, idle_ns: u64) {
+    pub fn record_end(&mut self, id: DeviceId, walker: &Walker, stopped_ns: u64, idle_ns: u64) {
         if let Some(device) = self.device_mut(id) {
             device.progress = DeviceProgress {
                 stopped_ns,
@@ -483,7 +501,7 @@ impl Folder {
             };
             device.memory = walker.memory().clone();
             keep_drawn(&mut device.config, walker.config());
-            device.result = Outcome::of(walker.config(), &device.progress).text();
+            device.result = DeviceReport::of_device(walker.config(), &device.progress).text();
             device.running = false;
         }
         let running = self.is_running();
@@ -491,7 +509,7 @@ impl Folder {
     }
 
     /// Records the failure of a device; `reason` is one line.
-    pub fn fail(&mut self, id: DeviceId, reason: &str, stopped_ns: u64) {
+    pub fn record_failure(&mut self, id: DeviceId, reason: &str, stopped_ns: u64) {
         if let Some(device) = self.device_mut(id) {
             device.progress.stopped_ns = stopped_ns;
             device.result = format!("ERROR: {reason}");
@@ -506,7 +524,7 @@ impl Folder {
         for device in &mut self.devices {
             if device.interface == from {
                 to.clone_into(&mut device.interface);
-                device.file = lexis::text(to.as_bytes());
+                device.file = scanner::bytes_to_text(to.as_bytes());
             }
         }
     }
@@ -527,12 +545,12 @@ impl Folder {
 /// Interface of a device with this name: the name up to `@`.
 fn interface_of(name: &str) -> String {
     let name = name.split('@').next().unwrap_or_default();
-    String::from_utf8_lossy(&lexis::bytes(name)).into_owned()
+    String::from_utf8_lossy(&scanner::text_to_bytes(name)).into_owned()
 }
 
 /// File name as it appears in a path.
 fn file_name(text: &str) -> String {
-    String::from_utf8_lossy(&lexis::bytes(text)).into_owned()
+    String::from_utf8_lossy(&scanner::text_to_bytes(text)).into_owned()
 }
 
 /// A control file.

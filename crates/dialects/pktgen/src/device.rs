@@ -14,7 +14,7 @@ pub struct DeviceId(pub u64);
 
 /// One device of a folder.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct PktgenDevice {
     pub(crate) id: DeviceId,
     /// CPU of the thread to which the device was added.
     pub(crate) cpu: u32,
@@ -44,7 +44,7 @@ pub(crate) fn keep_drawn(config: &mut DeviceConfig, walked: &DeviceConfig) {
     }
 }
 
-impl Device {
+impl PktgenDevice {
     /// Full name, including the tag after `@`.
     pub fn name(&self) -> &str {
         &self.config.name
@@ -76,7 +76,7 @@ impl Device {
     }
 
     /// Text after `Result: ` in the file.
-    pub fn result(&self) -> &str {
+    pub fn result_text(&self) -> &str {
         if self.result.is_empty() {
             "Idle"
         } else {
@@ -85,11 +85,11 @@ impl Device {
     }
 
     /// Text of the file. `now_ns` is CLOCK_MONOTONIC.
-    pub(crate) fn show(&self, interface: Option<&Interface>, now_ns: u64) -> String {
+    pub(crate) fn file_text(&self, interface: Option<&Interface>, now_ns: u64) -> String {
         let mut text = String::with_capacity(1024);
         self.show_settings(&mut text, interface);
         self.show_current(&mut text, now_ns);
-        let _ = writeln!(text, "Result: {}", self.result());
+        let _ = writeln!(text, "Result: {}", self.result_text());
         text
     }
 

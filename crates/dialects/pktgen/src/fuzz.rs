@@ -1,12 +1,12 @@
 //! Entry point for fuzzers: arbitrary bytes for the control files.
 
-use crate::control::{Effect, Folder, Options};
-use crate::world::{DeviceTime, Interface, World};
+use crate::control::{ControlOptions, PktgenFiles, WriteEffect};
+use crate::machine::{Interface, PktgenMachine, DeviceTime};
 
 /// A machine with two interfaces that permits everything.
-struct Open;
+struct OpenMachine;
 
-impl World for Open {
+impl PktgenMachine for OpenMachine {
     fn interface(&self, name: &str) -> Option<Interface> {
         matches!(name, "eth0" | "va").then(Interface::default)
     }
@@ -24,24 +24,24 @@ impl World for Open {
 /// # Panics
 /// If the text of a file is malformed, which is the defect to find.
 pub fn exercise(bytes: &[u8]) {
-    let mut folder = Folder::new([0, 1], Options::default());
+    let mut folder = PktgenFiles::new([0, 1], ControlOptions::default());
     for (cpu, name) in [(0, "eth0"), (0, "va@0"), (1, "va@1")] {
         let command = format!("add_device {name}\n");
-        let _ = folder.write(&format!("kpktgend_{cpu}"), command.as_bytes(), &Open);
+        let _ = folder.write(&format!("kpktgend_{cpu}"), command.as_bytes(), &OpenMachine);
     }
     for write in bytes.split(|b| *b == 0xff) {
         let Some((choice, written)) = write.split_first() else {
             continue;
         };
-        let files = folder.files();
+        let files = folder.file_names();
         let file = &files[usize::from(*choice) % files.len()];
-        if folder.write(file, written, &Open) == Ok(Effect::Start) {
+        if folder.write(file, written, &OpenMachine) == Ok(WriteEffect::Start) {
             run(&mut folder);
         }
     }
     run(&mut folder);
-    for file in folder.files() {
-        let text = folder.read(&file, &Open, 1).expect("a listed file");
+    for file in folder.file_names() {
+        let text = folder.read(&file, &OpenMachine, 1).expect("a listed file");
         assert_eq!(text.last(), Some(&b'\n'), "{file}: no last line feed");
         let results = String::from_utf8_lossy(&text)
             .lines()
@@ -55,8 +55,8 @@ pub fn exercise(bytes: &[u8]) {
 /// Packets generated in each run.
 const PACKETS: usize = 20;
 
-fn run(folder: &mut Folder) {
-    for mut job in folder.begin(1000, 7, &Open) {
+fn run(folder: &mut PktgenFiles) {
+    for mut job in folder.start_devices(1000, 7, &OpenMachine) {
         let limit = job.walker.config().frame_limit(Interface::default().mtu);
         for _ in 0..PACKETS {
             let Some(call) = job.walker.poll(DeviceTime::default()) else {
@@ -67,7 +67,7 @@ fn run(folder: &mut Folder) {
             let copies = call.copies;
             job.walker.sent(copies);
         }
-        folder.publish(job.id, job.walker.progress());
-        folder.finish(job.id, &job.walker, 2000, 10);
+        folder.record_progress(job.id, job.walker.progress());
+        folder.record_end(job.id, &job.walker, 2000, 10);
     }
 }

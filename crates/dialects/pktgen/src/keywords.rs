@@ -2,8 +2,8 @@
 
 use crate::address;
 use crate::errno::Errno;
-use crate::lexis::{self, Scanner};
-use crate::world::World;
+use crate::machine::PktgenMachine;
+use crate::scanner::{self, Scanner};
 use wb_model::device::flags::{self, FLAGS};
 use wb_model::device::{Delay, DeviceConfig, Flags, VlanTag, XmitMode, mix};
 use wb_model::units::Span;
@@ -11,7 +11,7 @@ use wb_pktgen_device::DeviceProgress;
 
 /// Syntax of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub enum ArgumentSyntax {
     /// No argument; the rest of the line is ignored.
     None,
     /// At most this number of decimal digits; no digit means 0.
@@ -25,7 +25,7 @@ pub enum Argument {
 }
 
 /// A parsed argument.
-enum Value<'a> {
+enum ArgumentValue<'a> {
     None,
     Number(u64),
     /// A byte, if there were two digits.
@@ -34,7 +34,7 @@ enum Value<'a> {
     List(Scanner<'a>),
 }
 
-impl Value<'_> {
+impl ArgumentValue<'_> {
     const fn number(&self) -> u64 {
         match self {
             Self::Number(n) => *n,
@@ -51,18 +51,18 @@ impl Value<'_> {
 }
 
 /// State on which a command works.
-pub(crate) struct Target<'a> {
+pub(crate) struct CommandTarget<'a> {
     pub(crate) config: &'a mut DeviceConfig,
     pub(crate) interface: &'a str,
     pub(crate) progress: &'a mut DeviceProgress,
     pub(crate) debug: &'a mut u64,
-    pub(crate) world: &'a dyn World,
+    pub(crate) world: &'a dyn PktgenMachine,
     /// Rejects clones and bursts if the kernel's driver could not send them.
     pub(crate) strict_sharing: bool,
     pub(crate) warnings: &'a mut Vec<String>,
 }
 
-impl Target<'_> {
+impl CommandTarget<'_> {
     fn may_share(&self) -> bool {
         !self.strict_sharing
             || self
@@ -77,29 +77,29 @@ impl Target<'_> {
 }
 
 /// New text of `Result:`, if the command sets one.
-type Outcome = Result<Option<String>, Errno>;
+type CommandOutcome = Result<Option<String>, Errno>;
 
 /// One command of a device file.
-pub struct Keyword {
+pub struct DeviceKeyword {
     /// Name of the command.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
     /// Syntax of the argument.
-    pub argument: Argument,
+    pub argument: ArgumentSyntax,
     /// Setting of the command, with unit and range.
     pub doc: &'static str,
-    effect: fn(&Keyword, Value<'_>, &mut Target<'_>) -> Outcome,
+    effect: fn(&DeviceKeyword, ArgumentValue<'_>, &mut CommandTarget<'_>) -> CommandOutcome,
 }
 
-impl std::fmt::Debug for Keyword {
+impl std::fmt::Debug for DeviceKeyword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keyword({} {:?})", self.name, self.argument)
     }
 }
 
-impl Keyword {
-    fn ok(&self, value: impl std::fmt::Display) -> Outcome {
+impl DeviceKeyword {
+    fn ok_text(&self, value: impl std::fmt::Display) -> CommandOutcome {
         Ok(Some(format!("OK: {}={value}", self.name)))
     }
 }
@@ -108,17 +108,17 @@ impl Keyword {
 const NAME: usize = 15;
 
 /// Executes the command in `written`. Returns the new text of `Result:`, if the command sets one.
-pub(crate) fn apply(
+pub(crate) fn execute_command(
     written: &[u8],
-    target: &mut Target<'_>,
+    target: &mut CommandTarget<'_>,
 ) -> (Option<String>, Result<(), Errno>) {
     if written.is_empty() {
         return (None, Err(Errno::Einval));
     }
     let mut scanner = Scanner::new(written);
-    scanner.skip();
-    let name = lexis::text(&scanner.word(NAME));
-    scanner.skip();
+    scanner.skip_separators();
+    let name = scanner::bytes_to_text(&scanner.read_word(NAME));
+    scanner.skip_separators();
     let Some(keyword) = find(&name) else {
         return (
             Some(format!("No such parameter \"{name}\"")),
@@ -126,14 +126,16 @@ pub(crate) fn apply(
         );
     };
     let value = match keyword.argument {
-        Argument::None => Value::None,
-        Argument::Decimal(digits) => Value::Number(scanner.decimal(digits)),
-        Argument::HexByte => Value::Byte(match scanner.hexadecimal(2) {
+        ArgumentSyntax::None => ArgumentValue::None,
+        ArgumentSyntax::Decimal(digits) => ArgumentValue::Number(scanner.read_decimal(digits)),
+        ArgumentSyntax::HexByte => ArgumentValue::Byte(match scanner.read_hexadecimal(2) {
             (value, 2) => Some(value as u8),
             _ => None,
         }),
-        Argument::Word(most) => Value::Word(lexis::text(&scanner.word(most))),
-        Argument::List => Value::List(scanner),
+        ArgumentSyntax::Word(most) => {
+            ArgumentValue::Word(scanner::bytes_to_text(&scanner.read_word(most)))
+        }
+        ArgumentSyntax::List => ArgumentValue::List(scanner),
     };
     match (keyword.effect)(keyword, value, target) {
         Ok(result) => (result, Ok(())),
@@ -142,7 +144,7 @@ pub(crate) fn apply(
 }
 
 /// Command with this name or alias.
-pub fn find(name: &str) -> Option<&'static Keyword> {
+pub fn find(name: &str) -> Option<&'static DeviceKeyword> {
     KEYWORDS
         .iter()
         .find(|k| k.name == name || k.aliases.contains(&name))
@@ -161,7 +163,7 @@ macro_rules! store {
                     t.config.$field
                 ));
             }
-            k.ok(t.config.$field)
+            k.ok_text(t.config.$field)
         }
     };
 }
@@ -174,7 +176,7 @@ macro_rules! size {
             t.config.$first = size;
             $(t.config.$more = size;)*
             // Stored as an unsigned number, but reported as a signed one.
-            k.ok(size as i32)
+            k.ok_text(size as i32)
         }
     };
 }
@@ -188,7 +190,7 @@ macro_rules! ipv4 {
                 t.warn(&format!("{} `{text}` is not an IPv4 address", k.name));
             }
             t.config.$field = text.to_owned();
-            k.ok(text)
+            k.ok_text(text)
         }
     };
 }
@@ -203,7 +205,7 @@ macro_rules! ipv6 {
                 None => t.warn(&format!("{} `{}` is not an IPv6 address", k.name, v.word())),
             }
             $(t.progress.$current = t.config.$field;)?
-            k.ok(address::show_ipv6(t.config.$field))
+            k.ok_text(address::show_ipv6(t.config.$field))
         }
     };
 }
@@ -214,7 +216,7 @@ macro_rules! tag_part {
         |k, v, t| {
             if v.number() <= $most && t.config.$tag.id.is_some() {
                 t.config.$tag.$part = v.number() as u8;
-                k.ok(v.number())
+                k.ok_text(v.number())
             } else {
                 Ok(Some(format!("ERROR: {} must be 0-{}", k.name, $most)))
             }
@@ -226,9 +228,9 @@ macro_rules! tag_part {
 macro_rules! hex_byte {
     ($field:ident) => {
         |k, v, t| match v {
-            Value::Byte(Some(byte)) => {
+            ArgumentValue::Byte(Some(byte)) => {
                 t.config.$field = byte;
-                k.ok(format_args!("0x{byte:02x}"))
+                k.ok_text(format_args!("0x{byte:02x}"))
             }
             _ => Ok(Some(format!("ERROR: {} must be 00-ff", k.name))),
         }
@@ -238,10 +240,10 @@ macro_rules! hex_byte {
 /// A command: name and aliases, argument, setting, effect.
 macro_rules! keyword {
     ($name:literal $($alias:literal)*, $argument:ident $(($most:expr))?, $doc:literal, $effect:expr) => {
-        Keyword {
+        DeviceKeyword {
             name: $name,
             aliases: &[$($alias),*],
-            argument: Argument::$argument $(($most))?,
+            argument: ArgumentSyntax::$argument $(($most))?,
             doc: $doc,
             effect: $effect,
         }
@@ -249,7 +251,7 @@ macro_rules! keyword {
 }
 
 /// Every command of a device file.
-pub static KEYWORDS: &[Keyword] = &[
+pub static KEYWORDS: &[DeviceKeyword] = &[
     keyword! { "count", Decimal(10), "Packets to send; 0: for ever.", store!(count as u64) },
     keyword! { "min_pkt_size", Decimal(10), "Smallest size in bytes without FCS, 42 at least.",
     size!(min_size) },
@@ -261,7 +263,7 @@ pub static KEYWORDS: &[Keyword] = &[
     imix_weights },
     keyword! { "debug", Decimal(10), "Log more; for all devices.", |k, v, t| {
         *t.debug = v.number();
-        k.ok(v.number())
+        k.ok_text(v.number())
     } },
     keyword! { "frags", Decimal(10), "Fragments of the payload in memory; no effect on bytes.",
     store!(frags as i32) },
@@ -272,7 +274,7 @@ pub static KEYWORDS: &[Keyword] = &[
             ns => ns,
         };
         t.config.delay = Delay::whole(ns);
-        k.ok(ns)
+        k.ok_text(ns)
     } },
     keyword! { "rate", Decimal(10),
     "Pace in Mb/s of the smallest size, without FCS and what is around a frame.", |k, v, t| {
@@ -283,7 +285,7 @@ pub static KEYWORDS: &[Keyword] = &[
         if t.config.delay.shown_ns == 0 {
             t.warn("rate: comes to no delay at all, which is full speed; set the size first");
         }
-        k.ok(v.number())
+        k.ok_text(v.number())
     } },
     keyword! { "ratep", Decimal(10), "Pace in packets per second.", |_, v, t| {
         if v.number() == 0 {
@@ -309,7 +311,7 @@ pub static KEYWORDS: &[Keyword] = &[
             }
         }
         t.config.clone_skb = v.number() as i32;
-        k.ok(t.config.clone_skb)
+        k.ok_text(t.config.clone_skb)
     } },
     keyword! { "src_mac_count", Decimal(10), "Source MAC addresses to walk through; 0 or 1: one.",
     store!(src_mac_count as i32) },
@@ -331,7 +333,7 @@ pub static KEYWORDS: &[Keyword] = &[
             }
         }
         t.config.burst = v.number().max(1) as i32;
-        k.ok(t.config.burst as u32)
+        k.ok_text(t.config.burst as u32)
     } },
     keyword! { "node", Decimal(10),
     "NUMA node; checked and shown: frame memory is on the node of the worker's CPU, with the flag NODE.",
@@ -340,7 +342,7 @@ pub static KEYWORDS: &[Keyword] = &[
         match node.filter(|n| t.world.node_possible(*n)) {
             Some(node) => {
                 t.config.node = Some(node);
-                k.ok(node)
+                k.ok_text(node)
             }
             None => Ok(Some("ERROR: node not possible".to_owned())),
         }
@@ -358,9 +360,9 @@ pub static KEYWORDS: &[Keyword] = &[
             }
         };
         t.config.xmit_mode = mode;
-        k.ok(v.word())
+        k.ok_text(v.word())
     } },
-    keyword! { "flag", Word(31), "A flag to set, or to clear with `!` before it.", flag },
+    keyword! { "flag", Word(31), "A flag to set, or to clear with `!` before it.", set_flag },
     keyword! { "dst_min" "dst", Word(31), "Lowest IPv4 destination.", ipv4!(dst_min) },
     keyword! { "dst_max", Word(31), "Highest IPv4 destination.", ipv4!(dst_max) },
     keyword! { "src_min", Word(31), "Lowest IPv4 source; the address of the interface unless written.",
@@ -373,12 +375,12 @@ pub static KEYWORDS: &[Keyword] = &[
     "Bits that may be set in a random IPv6 destination; switches IPv6 on.", ipv6!(dst6_max) },
     keyword! { "src6", Word(127), "IPv6 source; switches IPv6 on.", ipv6!(src6, saddr6) },
     keyword! { "dst_mac" "dstmac", Word(31), "Destination MAC address, `hh:hh:hh:hh:hh:hh`.", |_, v, t| {
-        t.config.dst_mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+        t.config.dst_mac = address::parse_mac(v.word()).ok_or(Errno::Einval)?;
         Ok(Some(format!("OK: dstmac {}", t.config.dst_mac)))
     } },
     keyword! { "src_mac" "srcmac", Word(31),
     "Source MAC address; the address of the interface unless written.", |_, v, t| {
-        let mac = address::mac(v.word()).ok_or(Errno::Einval)?;
+        let mac = address::parse_mac(v.word()).ok_or(Errno::Einval)?;
         t.config.src_mac = Some(mac).filter(|m| *m != wb_model::units::Mac::default());
         Ok(Some(format!("OK: srcmac {mac}")))
     } },
@@ -388,14 +390,14 @@ pub static KEYWORDS: &[Keyword] = &[
     } },
     keyword! { "flows", Decimal(10), "Slots of the flow table, 65536 at most.", |k, v, t| {
         t.config.flows = v.number().min(u64::from(DeviceConfig::MAX_FLOWS)) as u32;
-        k.ok(t.config.flows)
+        k.ok_text(t.config.flows)
     } },
     keyword! { "flowlen", Decimal(10), "Packets of one flow.", store!(flow_len as u32) },
     keyword! { "spi", Decimal(10), "Security association; shown, nothing is encrypted.", store!(spi as u32) },
     keyword! { "queue_map_min", Decimal(5), "First transmit queue, from 0.", store!(queue_min as u16) },
     keyword! { "queue_map_max", Decimal(5), "Last transmit queue, from 0.", store!(queue_max as u16) },
     keyword! { "mpls", List,
-    "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.", mpls },
+    "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.", set_mpls },
     keyword! { "vlan_id", Decimal(4), "VLAN id, 0 to 4095; more takes both tags off. Takes labels off.",
     |k, v, t| {
         if v.number() > 4095 {
@@ -404,7 +406,7 @@ pub static KEYWORDS: &[Keyword] = &[
         }
         t.config.vlan.id = Some(v.number() as u16);
         t.config.labels.clear();
-        k.ok(v.number())
+        k.ok_text(v.number())
     } },
     keyword! { "vlan_p", Decimal(1), "VLAN priority, 0 to 7.", tag_part!(vlan.priority, 7) },
     keyword! { "vlan_cfi", Decimal(1), "The bit after the VLAN priority.", tag_part!(vlan.cfi, 1) },
@@ -417,7 +419,7 @@ pub static KEYWORDS: &[Keyword] = &[
         }
         t.config.svlan.id = Some(v.number() as u16);
         t.config.labels.clear();
-        k.ok(v.number())
+        k.ok_text(v.number())
     } },
     keyword! { "svlan_p", Decimal(1), "Priority of the outer VLAN tag, 0 to 7.",
     tag_part!(svlan.priority, 7) },
@@ -429,18 +431,18 @@ pub static KEYWORDS: &[Keyword] = &[
     keyword! { "skb_priority", Decimal(9), "Priority in the queueing discipline.",
     store!(skb_priority as u32) },
     keyword! { "config", Decimal(10), "Announced packets in old receivers; accepted, no effect.",
-    |k, v, _| k.ok(v.number()) },
+    |k, v, _| k.ok_text(v.number()) },
     keyword! { "duration", Word(31),
     "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
           The kernel has no such command.", |k, v, t| match v.word().parse::<Span>() {
         Ok(span) => {
             // A plan stores the duration as a signed number.
             t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);
-            k.ok(span)
+            k.ok_text(span)
         }
         Err(_) if v.word() == "0" => {
             t.config.duration_ns = 0;
-            k.ok(0)
+            k.ok_text(0)
         }
         Err(_) => Ok(Some(
             "ERROR: duration must be a time such as 10s or 500ms, or 0".to_owned(),
@@ -454,7 +456,11 @@ fn vlans_off(config: &mut DeviceConfig) {
     }
 }
 
-fn flag(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
+fn set_flag(
+    _: &DeviceKeyword,
+    value: ArgumentValue<'_>,
+    t: &mut CommandTarget<'_>,
+) -> CommandOutcome {
     let written = value.word();
     let (name, on) = match written.strip_prefix('!') {
         Some(name) => (name, false),
@@ -484,8 +490,12 @@ fn flag(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
     }
 }
 
-fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
-    let Value::List(mut text) = value else {
+fn imix_weights(
+    _: &DeviceKeyword,
+    value: ArgumentValue<'_>,
+    t: &mut CommandTarget<'_>,
+) -> CommandOutcome {
+    let ArgumentValue::List(mut text) = value else {
         return Err(Errno::Einval);
     };
     if t.config.clone_skb > 0 {
@@ -498,14 +508,14 @@ fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
         if t.config.imix.len() == mix::MAX_ENTRIES {
             return Err(Errno::E2big);
         }
-        if text.rest().is_empty() {
+        if text.unread_bytes().is_empty() {
             return Err(Errno::Einval);
         }
-        let size = text.decimal(10);
-        if text.byte() != Some(b',') {
+        let size = text.read_decimal(10);
+        if text.read_byte() != Some(b',') {
             return Err(Errno::Einval);
         }
-        let weight = text.decimal(10);
+        let weight = text.read_decimal(10);
         if weight == 0 {
             return Err(Errno::Einval);
         }
@@ -514,23 +524,27 @@ fn imix_weights(_: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
             weight,
         });
         t.progress.imix_counts.push(0);
-        if text.byte() != Some(b' ') {
+        if text.read_byte() != Some(b' ') {
             return Ok(None);
         }
     }
 }
 
-fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
-    let Value::List(mut text) = value else {
+fn set_mpls(
+    k: &DeviceKeyword,
+    value: ArgumentValue<'_>,
+    t: &mut CommandTarget<'_>,
+) -> CommandOutcome {
+    let ArgumentValue::List(mut text) = value else {
         return Err(Errno::Einval);
     };
     t.config.labels.clear();
     let mut labels = Vec::new();
     loop {
-        if text.rest().is_empty() {
+        if text.unread_bytes().is_empty() {
             return Err(Errno::Einval);
         }
-        let (word, _) = text.hexadecimal(8);
+        let (word, _) = text.read_hexadecimal(8);
         if word == 0 {
             labels.clear();
             break;
@@ -540,7 +554,7 @@ fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
             t.config.flags.put(Flags::MPLS_RND, true);
         }
         labels.push(word);
-        if text.byte() != Some(b',') {
+        if text.read_byte() != Some(b',') {
             break;
         }
         if labels.len() == DeviceConfig::MAX_LABELS {
@@ -552,7 +566,7 @@ fn mpls(k: &Keyword, value: Value<'_>, t: &mut Target<'_>) -> Outcome {
         vlans_off(t.config);
     }
     t.config.labels = labels;
-    k.ok(words.join(","))
+    k.ok_text(words.join(","))
 }
 
 /// Bottom-of-stack bit of an MPLS word.

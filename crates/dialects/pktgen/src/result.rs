@@ -5,7 +5,7 @@ use wb_pktgen_device::DeviceProgress;
 
 /// Figures of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DeviceReport {
     /// Packets sent.
     pub sofar: u64,
     /// Packets that the port refused.
@@ -22,9 +22,9 @@ pub struct Outcome {
     pub mix: Vec<(u64, u64)>,
 }
 
-impl Outcome {
+impl DeviceReport {
     /// Report of a device that has stopped.
-    pub fn of(config: &DeviceConfig, progress: &DeviceProgress) -> Self {
+    pub fn of_device(config: &DeviceConfig, progress: &DeviceProgress) -> Self {
         Self {
             sofar: progress.sofar,
             errors: progress.errors,
@@ -83,28 +83,28 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    fn run(sofar: u64, elapsed_ns: u64, idle_ns: u64, size: u32) -> Outcome {
-        Outcome {
+    fn run(sofar: u64, elapsed_ns: u64, idle_ns: u64, size: u32) -> DeviceReport {
+        DeviceReport {
             sofar,
             elapsed_ns,
             idle_ns,
             size,
             frags: Some(0),
-            ..Outcome::default()
+            ..DeviceReport::default()
         }
     }
 
     #[test]
     fn vectors_of_real_runs() {
-        let mix = Outcome {
+        let mix = DeviceReport {
             mix: vec![(64, 558), (576, 366), (1500, 76)],
             ..run(1000, 11_014_000, 900, 64)
         };
-        let fresh = Outcome {
+        let fresh = DeviceReport {
             frags: None,
             ..run(3, 465_200, 0, 60)
         };
-        let nothing = Outcome {
+        let nothing = DeviceReport {
             frags: None,
             ..run(0, 1_960_294_000, 0, 60)
         };
@@ -144,7 +144,7 @@ mod tests {
         assert!(run(5, 0, 0, 60).text().contains("  0pps 0Mb/sec (0bps)"));
         let long = run(18_446_744_074, 1_000_000_000, 0, 60).text();
         assert!(long.contains("  18446744074pps "), "{long}");
-        let most = Outcome {
+        let most = DeviceReport {
             mix: vec![(9_999_999_999, u64::MAX); 20],
             ..run(u64::MAX, 1, u64::MAX, u32::MAX)
         };

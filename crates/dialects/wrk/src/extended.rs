@@ -19,7 +19,7 @@ impl Extended {
 
     /// The number nearest to `value` · 2^`exponent`; with `more`, a residue below the last bit of `value` is added
     /// first.
-    fn nearest(value: u128, exponent: i32, more: bool) -> Self {
+    fn nearest_to(value: u128, exponent: i32, more: bool) -> Self {
         if value == 0 {
             return Self::ZERO;
         }
@@ -49,29 +49,29 @@ impl Extended {
     }
 
     /// Conversion of a double; 0 for negative values, infinities and NaN.
-    pub(crate) fn of(value: f64) -> Self {
+    pub(crate) fn from_f64(value: f64) -> Self {
         if !value.is_finite() || value <= 0.0 {
             return Self::ZERO;
         }
         let bits = value.to_bits();
         let fraction = bits & ((1 << 52) - 1);
         match (bits >> 52) as i32 {
-            0 => Self::nearest(fraction.into(), -1074, false),
-            power => Self::nearest((fraction | 1 << 52).into(), power - 1075, false),
+            0 => Self::nearest_to(fraction.into(), -1074, false),
+            power => Self::nearest_to((fraction | 1 << 52).into(), power - 1075, false),
         }
     }
 
-    pub(crate) fn double(self) -> f64 {
+    pub(crate) fn to_f64(self) -> f64 {
         self.mantissa as f64 * f64::from(self.exponent).exp2()
     }
 
     /// Decimal text with `places` decimals, rounded half to even.
-    pub(crate) fn decimals(self, places: u32) -> String {
+    pub(crate) fn decimal_text(self, places: u32) -> String {
         let scale = 10u64.pow(places);
         let scaled = u128::from(self.mantissa) * u128::from(scale);
         let hundredths = match self.exponent {
             // Larger than any counter and any rate.
-            50.. => return format!("{:.*}", places as usize, self.double()),
+            50.. => return format!("{:.*}", places as usize, self.to_f64()),
             up @ 0.. => scaled << up,
             down => {
                 let down = down.unsigned_abs();
@@ -100,7 +100,7 @@ impl Extended {
 
 impl From<u128> for Extended {
     fn from(value: u128) -> Self {
-        Self::nearest(value, 0, false)
+        Self::nearest_to(value, 0, false)
     }
 }
 
@@ -125,7 +125,7 @@ impl std::ops::Div for Extended {
         let bit = u128::from(rest >= divisor);
         let quotient = dividend / divisor * 2 + bit;
         let exponent = self.exponent - by.exponent - 65;
-        Self::nearest(quotient, exponent, rest - bit * divisor != 0)
+        Self::nearest_to(quotient, exponent, rest - bit * divisor != 0)
     }
 }
 
@@ -134,7 +134,7 @@ impl std::ops::Mul for Extended {
 
     fn mul(self, by: Self) -> Self {
         let product = u128::from(self.mantissa) * u128::from(by.mantissa);
-        Self::nearest(product, self.exponent + by.exponent, false)
+        Self::nearest_to(product, self.exponent + by.exponent, false)
     }
 }
 
@@ -154,7 +154,7 @@ impl std::ops::Add for Extended {
         let part = shifted.checked_shr(away).unwrap_or(0);
         let more = part.checked_shl(away).unwrap_or(0) != shifted;
         let sum = (u128::from(large.mantissa) << 63) + part;
-        Self::nearest(sum, large.exponent - 63, more)
+        Self::nearest_to(sum, large.exponent - 63, more)
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     /// Ties as C prints them: each value lies between two hundredths of a millisecond, and half of them round up.
     #[test]
     fn ties_go_as_in_80_bits() {
-        let milliseconds = |us: u64| (Extended::from(us) / 1000u64.into()).decimals(2);
+        let milliseconds = |us: u64| (Extended::from(us) / 1000u64.into()).decimal_text(2);
         for (us, shown) in [
             (855, "0.86"),
             (865, "0.87"),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_tie_of_the_last_bit_goes_to_even() {
-        let sum = |whole: u64, part: f64| Extended::from(whole) + Extended::of(part);
+        let sum = |whole: u64, part: f64| Extended::from(whole) + Extended::from_f64(part);
         for (whole, part, nearest) in [
             (1u64 << 63, 0.5, 1u64 << 63),
             (1 << 63, 0.5 + 1e-12, (1 << 63) + 1),
@@ -200,7 +200,7 @@ mod tests {
             ((1 << 63) + 1, 0.5 - 1e-12, (1 << 63) + 1),
         ] {
             assert_eq!(sum(whole, part), Extended::from(nearest), "{whole} {part}");
-            assert_eq!(Extended::of(part) + whole.into(), sum(whole, part));
+            assert_eq!(Extended::from_f64(part) + whole.into(), sum(whole, part));
         }
         let past = (1u128 << 64) + 3;
         assert_eq!(Extended::from(past), Extended::from(past + 1));
@@ -224,14 +224,14 @@ mod tests {
             (-3.0, 2, "0.00"),
             (f64::NAN, 2, "0.00"),
         ] {
-            assert_eq!(Extended::of(value).decimals(places), shown);
+            assert_eq!(Extended::from_f64(value).decimal_text(places), shown);
         }
     }
 
     proptest! {
         #[test]
         fn a_double_is_kept(value in 1e-200f64..1e200) {
-            prop_assert_eq!(Extended::of(value).double(), value);
+            prop_assert_eq!(Extended::from_f64(value).to_f64(), value);
         }
 
         #[test]
@@ -241,14 +241,14 @@ mod tests {
             prop_assert_eq!(x * y, Extended::from(u64::from(a) * u64::from(b)));
             prop_assert_eq!(x * y / y, x);
             prop_assert_eq!(x < y, a < b);
-            prop_assert_eq!(Extended::from(c).decimals(0), c.to_string());
+            prop_assert_eq!(Extended::from(c).decimal_text(0), c.to_string());
         }
 
         #[test]
         fn nothing_panics(a: u64, b: u64, bits: u64, places in 0u32..4) {
-            let double = Extended::of(f64::from_bits(bits));
+            let double = Extended::from_f64(f64::from_bits(bits));
             for n in [Extended::from(a) / b.into(), double / a.into(), double * b.into(), double + a.into()] {
-                prop_assert!(!n.decimals(places).is_empty());
+                prop_assert!(!n.decimal_text(places).is_empty());
             }
         }
     }

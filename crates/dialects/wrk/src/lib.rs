@@ -11,7 +11,7 @@ mod stats;
 mod text;
 mod words;
 
-pub use spectrum::{Latency, spectrum};
+pub use spectrum::{LatencyKind, spectrum};
 pub use stats::Stats;
-pub use text::{Outcome, banner, results};
-pub use words::{Command, Stop, Url, wrk};
+pub use text::{WrkResults, banner, results};
+pub use words::{Url, WrkCommand, WrkExit, wrk};

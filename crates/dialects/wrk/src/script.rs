@@ -1,7 +1,7 @@
 //! Scripts: Lua, with the hooks and objects of wrk.
 //!
-//! A [`Host`] has the main state, in which `setup` and `done` run, and makes a [`ThreadScript`] for each thread of the
-//! load. The file runs once in each state. All I/O of a script goes through [`Outside`].
+//! A [`ScriptHost`] has the main state, in which `setup` and `done` run, and makes a [`ThreadScript`] for each thread of the
+//! load. The file runs once in each state. All I/O of a script goes through [`ScriptIo`].
 
 mod address;
 mod check;
@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use wb_http1::script::ScriptError;
 
-pub use host::Host;
+pub use host::ScriptHost;
 pub use thread::ThreadScript;
 
 /// Default memory limit of a state, bytes.
@@ -27,7 +27,7 @@ pub const MEMORY_BYTES: usize = 512 << 20;
 
 /// Settings of the scripts and the values that they see at the start.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ScriptSettings {
     /// URL as given.
     pub url: String,
     /// Scheme of the URL.
@@ -54,7 +54,7 @@ pub struct Settings {
 }
 
 /// I/O of scripts. All threads of a load call it.
-pub trait Outside: Send + Sync {
+pub trait ScriptIo: Send + Sync {
     /// Reads a file.
     ///
     /// # Errors
@@ -80,12 +80,12 @@ pub trait Outside: Send + Sync {
     fn print(&self, bytes: &[u8]);
 
     /// Writes to standard error.
-    fn complain(&self, bytes: &[u8]);
+    fn print_error(&self, bytes: &[u8]);
 }
 
 /// Results of a run for the hook `done`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RunSummary {
     /// Duration of the run, µs.
     pub duration_us: u64,
     /// Complete responses.
@@ -106,7 +106,7 @@ pub struct Summary {
 
 /// Text that wrk writes to standard error before it ends because of a script, without line end.
 #[must_use]
-pub fn last_words(error: &ScriptError) -> String {
+pub fn fatal_message(error: &ScriptError) -> String {
     match error {
         ScriptError::Raised(cause) => {
             format!("PANIC: unprotected error in call to Lua API ({cause})")

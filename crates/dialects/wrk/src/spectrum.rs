@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{
     Stats,
-    text::{cell, time},
+    text::{align_cell, time_text},
 };
 
 /// Slots of the first bucket: one for each µs. Each later bucket has half as many slots of twice the previous width.
@@ -16,7 +16,7 @@ const TICKS: f64 = 5.0;
 
 /// Kind of latency shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Latency {
+pub enum LatencyKind {
     /// Measured from the time when a request was due.
     Recorded,
     /// Measured from the time when a request was sent.
@@ -25,12 +25,12 @@ pub enum Latency {
 
 /// Text of `-L`, or the additional text of `-U`, for latencies in µs.
 #[must_use]
-pub fn spectrum(which: Latency, latency: &Stats) -> String {
-    let slots = slots(latency);
+pub fn spectrum(which: LatencyKind, latency: &Stats) -> String {
+    let slots = histogram_slots(latency);
     let total = latency.samples();
     let (begin, title) = match which {
-        Latency::Recorded => ("", "Recorded Latency"),
-        Latency::Uncorrected => (
+        LatencyKind::Recorded => ("", "Recorded Latency"),
+        LatencyKind::Uncorrected => (
             "\n",
             "Uncorrected Latency (measured without taking delayed starts into account)",
         ),
@@ -39,7 +39,11 @@ pub fn spectrum(which: Latency, latency: &Stats) -> String {
     // Writing to a String cannot fail.
     for percent in [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0] {
         let value = percentile(&slots, total, percent);
-        let _ = writeln!(text, "{percent:>7.3}%{}", cell(&time(value.into()), 10));
+        let _ = writeln!(
+            text,
+            "{percent:>7.3}%{}",
+            align_cell(&time_text(value.into()), 10)
+        );
     }
     let _ = writeln!(text, "\n  Detailed Percentile spectrum:");
     let [value, percent, count, inverse] =
@@ -48,14 +52,14 @@ pub fn spectrum(which: Latency, latency: &Stats) -> String {
         text,
         "{value:>12} {percent:>12} {count:>12} {inverse:>12}\n"
     );
-    for (value, quantile, count) in rows(&slots, total) {
+    for (value, quantile, count) in spectrum_rows(&slots, total) {
         let (value, inverse) = (value as f64 / 1000.0, 1.0 / (1.0 - quantile));
         let _ = writeln!(
             text,
             "{value:>12.3} {quantile:>12.6} {count:>12} {inverse:>12.2}"
         );
     }
-    let [mean, deviation] = moments(&slots, total).map(|us| match us.is_nan() {
+    let [mean, deviation] = mean_and_deviation(&slots, total).map(|us| match us.is_nan() {
         true => "-nan".to_owned(),
         false => format!("{:.3}", us / 1000.0),
     });
@@ -78,14 +82,14 @@ pub fn spectrum(which: Latency, latency: &Stats) -> String {
 
 /// Range of values that the histogram counts together.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct HistogramSlot {
     lowest: u64,
     width: u64,
     count: u64,
 }
 
-impl Slot {
-    fn of(value: u64, count: u64) -> Self {
+impl HistogramSlot {
+    fn of_value(value: u64, count: u64) -> Self {
         let bucket = (value | (SLOTS - 1)).ilog2() - (SLOTS - 1).ilog2();
         Self {
             lowest: value >> bucket << bucket,
@@ -104,10 +108,10 @@ impl Slot {
 }
 
 /// Slots with samples, ascending.
-fn slots(latency: &Stats) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = Vec::new();
-    for (value, count) in (0..latency.distinct()).filter_map(|i| latency.at(i)) {
-        let slot = Slot::of(value, count);
+fn histogram_slots(latency: &Stats) -> Vec<HistogramSlot> {
+    let mut slots: Vec<HistogramSlot> = Vec::new();
+    for (value, count) in (0..latency.distinct_values()).filter_map(|i| latency.value_at(i)) {
+        let slot = HistogramSlot::of_value(value, count);
         match slots.last_mut() {
             Some(last) if last.lowest == slot.lowest => last.count += count,
             _ => slots.push(slot),
@@ -116,7 +120,7 @@ fn slots(latency: &Stats) -> Vec<Slot> {
     slots
 }
 
-fn percentile(slots: &[Slot], total: u64, percent: f64) -> u64 {
+fn percentile(slots: &[HistogramSlot], total: u64, percent: f64) -> u64 {
     let rank = (percent / 100.0 * total as f64 + 0.5) as u64;
     let mut seen = 0;
     (slots.iter())
@@ -124,11 +128,11 @@ fn percentile(slots: &[Slot], total: u64, percent: f64) -> u64 {
             seen += slot.count;
             seen >= rank.max(1)
         })
-        .map_or(0, Slot::highest)
+        .map_or(0, HistogramSlot::highest)
 }
 
 /// Value, quantile, and number of samples up to the value.
-fn rows(slots: &[Slot], total: u64) -> Vec<(u64, f64, u64)> {
+fn spectrum_rows(slots: &[HistogramSlot], total: u64) -> Vec<(u64, f64, u64)> {
     let mut rows = Vec::new();
     let (mut seen, mut value) = (0, 0);
     // In percent, since rounded quantiles would select other samples.
@@ -151,7 +155,7 @@ fn rows(slots: &[Slot], total: u64) -> Vec<(u64, f64, u64)> {
 }
 
 /// Mean and standard deviation; NaN without samples.
-fn moments(slots: &[Slot], total: u64) -> [f64; 2] {
+fn mean_and_deviation(slots: &[HistogramSlot], total: u64) -> [f64; 2] {
     let total = total as f64;
     let sum: f64 = slots
         .iter()
@@ -192,9 +196,9 @@ mod tests {
                 judge.record_n(value, n).unwrap();
             }
             let latency = Stats::new(pairs);
-            let slots = slots(&latency);
+            let slots = histogram_slots(&latency);
 
-            let rows = rows(&slots, samples);
+            let rows = spectrum_rows(&slots, samples);
             let (mut seen, mut expected) = (0, 0);
             for (step, row) in judge.iter_quantiles(5).zip(&rows) {
                 expected += 1;
@@ -204,7 +208,7 @@ mod tests {
             }
             prop_assert_eq!((expected, judge.iter_quantiles(5).count()), (rows.len(), rows.len()));
 
-            let [mean, deviation] = moments(&slots, samples);
+            let [mean, deviation] = mean_and_deviation(&slots, samples);
             prop_assert!((mean - judge.mean()).abs() <= mean * 1e-9);
             prop_assert!((deviation - judge.stdev()).abs() <= deviation * 1e-6 + 1e-9);
             for percent in [50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
@@ -258,8 +262,8 @@ mod tests {
 #[Buckets =           27, SubBuckets     =         2048]
 ----------------------------------------------------------
 ";
-        assert_eq!(spectrum(Latency::Recorded, &latency), expected);
-        let more = spectrum(Latency::Uncorrected, &latency);
+        assert_eq!(spectrum(LatencyKind::Recorded, &latency), expected);
+        let more = spectrum(LatencyKind::Uncorrected, &latency);
         let title = "\n  Latency Distribution (HdrHistogram - Uncorrected Latency (measured without taking delayed \
             starts into account))\n";
         assert_eq!(
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn nothing_was_seen() {
-        let text = spectrum(Latency::Recorded, &Stats::default());
+        let text = spectrum(LatencyKind::Recorded, &Stats::default());
         for line in [
             "100.000%    0.00us",
             "       0.000     1.000000            0          inf",

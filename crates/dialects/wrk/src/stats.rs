@@ -6,7 +6,7 @@ use crate::extended::Extended;
 
 /// Values and their frequencies: latencies in µs, or requests per second.
 ///
-/// Mean, deviation and percentiles cover all values, including those added by [`Stats::correct`].
+/// Mean, deviation and percentiles cover all values, including those added by [`Stats::correct_omission`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Ascending, each value once, each count above 0.
@@ -20,7 +20,7 @@ impl Stats {
     /// Makes statistics from values and their frequencies, in any order.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let counted = merged(values.into_iter().filter(|&(_, n)| n > 0).collect());
+        let counted = merge_equal(values.into_iter().filter(|&(_, n)| n > 0).collect());
         let samples = counted.iter().map(|&(_, n)| n).sum();
         Self { counted, samples }
     }
@@ -31,7 +31,7 @@ impl Stats {
     /// per connection.
     ///
     /// Needs a few words of memory for each added value.
-    pub fn correct(&mut self, elapsed_us: u64, responses: u64, connections: u64) {
+    pub fn correct_omission(&mut self, elapsed_us: u64, responses: u64, connections: u64) {
         let each = responses.checked_div(connections).unwrap_or(0);
         let expected = elapsed_us.checked_div(each).unwrap_or(0);
         // The original loops endlessly for an interval of 0.
@@ -66,7 +66,7 @@ impl Stats {
             }
         }
         added.append(&mut self.counted);
-        self.counted = merged(added);
+        self.counted = merge_equal(added);
     }
 
     /// The smallest value; 2^64 − 1 if there is none.
@@ -90,7 +90,7 @@ impl Stats {
     /// The mean; 0 if there are no samples.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        self.exact_mean().double()
+        self.exact_mean().to_f64()
     }
 
     pub(crate) fn exact_mean(&self) -> Extended {
@@ -130,9 +130,9 @@ impl Stats {
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = match percent {
             0.0..=f64::MAX => {
-                let part = Extended::of(percent) / Extended::from(100u64);
-                let rank = part * Extended::from(self.samples) + Extended::of(0.5);
-                rank.double().round()
+                let part = Extended::from_f64(percent) / Extended::from(100u64);
+                let rank = part * Extended::from(self.samples) + Extended::from_f64(0.5);
+                rank.to_f64().round()
             }
             _ => (percent / 100.0 * self.samples as f64 + 0.5).round(),
         };
@@ -151,19 +151,19 @@ impl Stats {
 
     /// Number of distinct values.
     #[must_use]
-    pub fn distinct(&self) -> usize {
+    pub fn distinct_values(&self) -> usize {
         self.counted.len()
     }
 
     /// Value at a 0-based position in ascending order, and its frequency.
     #[must_use]
-    pub fn at(&self, index: usize) -> Option<(u64, u64)> {
+    pub fn value_at(&self, index: usize) -> Option<(u64, u64)> {
         self.counted.get(index).copied()
     }
 }
 
 /// Sorts values and adds up the frequencies of equal ones.
-fn merged(mut values: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn merge_equal(mut values: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     values.sort_unstable();
     values.dedup_by(|later, kept| {
         let same = later.0 == kept.0;
@@ -227,7 +227,7 @@ mod tests {
             let [low, high] = [percents[0].min(percents[1]), percents[0].max(percents[1])];
             let [a, b] = [low, high].map(|p| stats.percentile(p));
             prop_assert!(a <= b);
-            prop_assert!((0..stats.distinct()).any(|i| stats.at(i).unwrap().0 == a));
+            prop_assert!((0..stats.distinct_values()).any(|i| stats.value_at(i).unwrap().0 == a));
             prop_assert_eq!(stats.percentile(0.0), stats.min());
             prop_assert_eq!(stats.percentile(100.0), 0);
         }
@@ -242,9 +242,9 @@ mod tests {
             (1.5, Some(100u64.into()))
         );
         assert_eq!(stats.stdev(), 0.5f64.sqrt());
-        assert_eq!((stats.distinct(), stats.samples()), (2, 2));
+        assert_eq!((stats.distinct_values(), stats.samples()), (2, 2));
         assert_eq!(
-            [0, 1, 2].map(|i| stats.at(i)),
+            [0, 1, 2].map(|i| stats.value_at(i)),
             [Some((1, 1)), Some((2, 1)), None]
         );
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_stall_is_filled_with_what_could_not_be_sent() {
         let mut stats = Stats::new([(5000, 99), (45_000, 1)]);
-        stats.correct(1_000_000, 100, 1);
+        stats.correct_omission(1_000_000, 100, 1);
         let added = [
             (5000, 99),
             (15_000, 1),
@@ -277,7 +277,7 @@ mod tests {
     fn added_samples_below_the_smallest_are_only_counted() {
         let mut stats = Stats::new([(45_000, 1)]);
         stats.add_missing(10_000);
-        assert_eq!((stats.samples(), stats.distinct()), (4, 1));
+        assert_eq!((stats.samples(), stats.distinct_values()), (4, 1));
         assert_eq!(stats.mean(), 11_250.0);
         assert_eq!(
             (stats.percentile(20.0), stats.percentile(25.0)),
@@ -292,7 +292,7 @@ mod tests {
         for (elapsed, responses, connections) in [(1_000_000, 9, 10), (1_000_000, 0, 0), (9, 10, 1)]
         {
             let mut stats = whole.clone();
-            stats.correct(elapsed, responses, connections);
+            stats.correct_omission(elapsed, responses, connections);
             assert_eq!(stats, whole);
         }
     }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn nothing_was_seen() {
         let mut stats = Stats::new([(7, 0)]);
-        stats.correct(1_000_000, 10, 1);
+        stats.correct_omission(1_000_000, 10, 1);
         assert_eq!(
             (stats.min(), stats.max(), stats.samples()),
             (u64::MAX, 0, 0)
@@ -309,7 +309,7 @@ mod tests {
             (stats.mean(), stats.stdev(), stats.within_stdev()),
             (0.0, 0.0, None)
         );
-        assert_eq!((stats.percentile(50.0), stats.at(0)), (0, None));
+        assert_eq!((stats.percentile(50.0), stats.value_at(0)), (0, None));
     }
 
     #[test]

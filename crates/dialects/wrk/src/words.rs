@@ -14,7 +14,7 @@ const VERSION: &str = "4.1.0";
 
 /// wrk's command line, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct WrkCommand {
     /// Target of the requests.
     pub url: Url,
     /// `-t`: threads, 1 up to the number of connections.
@@ -42,7 +42,7 @@ pub struct Command {
 /// Output of wrk instead of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", String::from_utf8_lossy(stderr).trim_end())]
-pub struct Stop {
+pub struct WrkExit {
     /// Text for standard output.
     pub stdout: String,
     /// Text for standard error, byte for byte.
@@ -51,7 +51,7 @@ pub struct Stop {
     pub exit: u8,
 }
 
-impl Stop {
+impl WrkExit {
     /// A line on standard error and exit status 1.
     fn line(text: impl std::fmt::Display) -> Self {
         Self {
@@ -63,14 +63,14 @@ impl Stop {
 
     /// Error for a host without addresses; `why` is the text of the resolver.
     #[must_use]
-    pub fn unresolved(url: &Url, why: &str) -> Self {
+    pub fn unresolved_host(url: &Url, why: &str) -> Self {
         let (host, service) = (&url.host, url.service());
         Self::line(format_args!("unable to resolve {host}:{service} {why}"))
     }
 
     /// Error if no address accepts a connection; `why` is the system's text of the last error.
     #[must_use]
-    pub fn unconnected(url: &Url, why: &str) -> Self {
+    pub fn no_connection(url: &Url, why: &str) -> Self {
         let (host, service) = (&url.host, url.service());
         Self::line(format_args!("unable to connect to {host}:{service} {why}"))
     }
@@ -86,14 +86,14 @@ impl Stop {
 }
 
 /// An option: letter, name, argument and effect; `None` prints the usage.
-struct Opt(
+struct WrkOption(
     Option<char>,
     &'static str,
     Argument,
-    fn(&mut Command, &str) -> Option<()>,
+    fn(&mut WrkCommand, &str) -> Option<()>,
 );
 
-impl Row for Opt {
+impl Row for WrkOption {
     fn letter(&self) -> Option<char> {
         self.0
     }
@@ -111,48 +111,48 @@ const NONE: Argument = Argument::None;
 const TEXT: Argument = Argument::Required;
 
 /// In the order in which getopt lists the candidates of an ambiguous short form.
-const OPTIONS: &[Opt] = &[
-    Opt(Some('c'), "connections", TEXT, |c, text| {
+const OPTIONS: &[WrkOption] = &[
+    WrkOption(Some('c'), "connections", TEXT, |c, text| {
         c.connections = number::count(text)?;
         Some(())
     }),
-    Opt(Some('d'), "duration", TEXT, |c, text| {
+    WrkOption(Some('d'), "duration", TEXT, |c, text| {
         c.duration = number::seconds(text)?;
         Some(())
     }),
-    Opt(Some('t'), "threads", TEXT, |c, text| {
+    WrkOption(Some('t'), "threads", TEXT, |c, text| {
         c.threads = number::count(text)?;
         Some(())
     }),
-    Opt(Some('s'), "script", TEXT, |c, text| {
+    WrkOption(Some('s'), "script", TEXT, |c, text| {
         c.script = Some(text.to_owned());
         Some(())
     }),
-    Opt(Some('H'), "header", TEXT, |c, text| {
-        c.header(text);
+    WrkOption(Some('H'), "header", TEXT, |c, text| {
+        c.add_header(text);
         Some(())
     }),
-    Opt(Some('L'), "latency", NONE, |c, _| {
+    WrkOption(Some('L'), "latency", NONE, |c, _| {
         c.latency = true;
         Some(())
     }),
-    Opt(Some('T'), "timeout", TEXT, |c, text| {
+    WrkOption(Some('T'), "timeout", TEXT, |c, text| {
         c.timeout = number::seconds(text)?;
         Some(())
     }),
-    Opt(None, "help", NONE, |_, _| None),
-    Opt(Some('v'), "version", NONE, |c, _| {
+    WrkOption(None, "help", NONE, |_, _| None),
+    WrkOption(Some('v'), "version", NONE, |c, _| {
         c.stdout += &format!("wrk {VERSION} [epoll] Copyright (C) 2012 Will Glozer\n");
         Some(())
     }),
     // Obsolete in the original; they only print the usage.
-    Opt(Some('r'), "", NONE, |_, _| None),
-    Opt(Some('?'), "", NONE, |_, _| None),
+    WrkOption(Some('r'), "", NONE, |_, _| None),
+    WrkOption(Some('?'), "", NONE, |_, _| None),
 ];
 
-impl Command {
+impl WrkCommand {
     /// Adds a header; the last one with a name is used.
-    fn header(&mut self, text: &str) {
+    fn add_header(&mut self, text: &str) {
         let Some((name, value)) = text.split_once(':') else {
             return self.no_header(text);
         };
@@ -177,8 +177,8 @@ impl Command {
 ///
 /// # Errors
 /// wrk's output and exit status if there is nothing to run: for mistakes, help and version.
-pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
-    let mut command = Command {
+pub fn wrk(program: &str, words: &[String]) -> Result<WrkCommand, WrkExit> {
+    let mut command = WrkCommand {
         url: Url::default(),
         threads: 2,
         connections: 10,
@@ -193,12 +193,14 @@ pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
     };
     match read(&mut command, words) {
         Ok(()) => Ok(command),
-        Err(mistake) => Err(Stop {
+        Err(mistake) => Err(WrkExit {
             stdout: command.stdout + &usage(),
             stderr: match mistake {
-                Mistake::None => Vec::new(),
-                Mistake::Said(line) => format!("{line}\n").into_bytes(),
-                Mistake::Option(bad) => [program.as_bytes(), b": ", &bad.bytes(), b"\n"].concat(),
+                UsageMistake::None => Vec::new(),
+                UsageMistake::Said(line) => format!("{line}\n").into_bytes(),
+                UsageMistake::Option(bad) => {
+                    [program.as_bytes(), b": ", &bad.bytes(), b"\n"].concat()
+                }
             },
             exit: 1,
         }),
@@ -206,37 +208,37 @@ pub fn wrk(program: &str, words: &[String]) -> Result<Command, Stop> {
 }
 
 /// Text on standard error above the usage.
-enum Mistake {
+enum UsageMistake {
     None,
     Said(String),
     Option(Bad),
 }
 
-fn read(command: &mut Command, words: &[String]) -> Result<(), Mistake> {
+fn read(command: &mut WrkCommand, words: &[String]) -> Result<(), UsageMistake> {
     let mut pieces = Pieces::new(OPTIONS, words);
     let mut others = Vec::new();
     for piece in &mut pieces {
         match piece {
             Piece::Option(option, text) => {
-                (option.3)(command, text.unwrap_or_default()).ok_or(Mistake::None)?;
+                (option.3)(command, text.unwrap_or_default()).ok_or(UsageMistake::None)?;
             }
             Piece::Word(word) => others.push(word.to_owned()),
-            Piece::Bad(bad) => return Err(Mistake::Option(bad)),
+            Piece::Bad(bad) => return Err(UsageMistake::Option(bad)),
         }
     }
     others.extend_from_slice(&words[pieces.used()..]);
     if others.is_empty() || command.threads == 0 || command.duration == 0 {
-        return Err(Mistake::None);
+        return Err(UsageMistake::None);
     }
     command.arguments = others.split_off(1);
     let text = others.remove(0);
     command.url = match Url::read(&text) {
         Some(url) => url,
-        None => return Err(Mistake::Said(format!("invalid URL: {text}"))),
+        None => return Err(UsageMistake::Said(format!("invalid URL: {text}"))),
     };
     if command.connections < command.threads {
         let text = "number of connections must be >= threads";
-        return Err(Mistake::Said(text.to_owned()));
+        return Err(UsageMistake::Said(text.to_owned()));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::{CpuSample, CpuStatistics};
 
 /// Format for reading.
-pub(super) fn human(rows: &BTreeMap<u32, CpuStatistics>) -> String {
+pub(super) fn human_text(rows: &BTreeMap<u32, CpuStatistics>) -> String {
     let mut text = String::from("\t\tRECEPTION STATISTICS\n\tPER-CPU Stats\n");
     for (cpu, row) in rows {
         let _ = writeln!(
@@ -56,7 +56,7 @@ fn human_rates(text: &mut String, row: &CpuStatistics) {
 }
 
 /// Columns for scripts. A block without samples is omitted, so later columns move left.
-pub(super) fn script(rows: &BTreeMap<u32, CpuStatistics>) -> String {
+pub(super) fn script_text(rows: &BTreeMap<u32, CpuStatistics>) -> String {
     let mut text = String::new();
     for (cpu, row) in rows {
         script_rates(&mut text, cpu, row);

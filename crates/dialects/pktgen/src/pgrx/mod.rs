@@ -1,7 +1,7 @@
 //! The receiver: commands, counters per CPU, and the text of its file.
 //!
 //! Knows neither ports nor clocks. The receiving worker finds packets with [`classify_pktgen`] and passes
-//! each to [`Row::arrival`] (for the worker's own CPU) or to [`Receiver::arrival`].
+//! each to [`Row::arrival`] (for the worker's own CPU) or to [`PgrxReceiver::count_arrival`].
 
 mod display;
 
@@ -15,7 +15,7 @@ use wb_wire::PktgenTag;
 
 /// Version of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ReceiverDialect {
     /// Open Source Traffic Analyzer of 2014: jitter of the latency.
     #[default]
     Osta,
@@ -23,7 +23,7 @@ pub enum Dialect {
     Osta36,
 }
 
-impl Dialect {
+impl ReceiverDialect {
     /// Quantity of which the receiver measures the jitter.
     pub const fn jitter(self) -> JitterRule {
         match self {
@@ -35,7 +35,7 @@ impl Dialect {
 
 /// Format of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Display {
+pub enum FileFormat {
     /// Text for reading.
     #[default]
     Human,
@@ -45,7 +45,7 @@ pub enum Display {
 
 /// A command written to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ReceiverCommand {
     /// Clears the counters and starts receiving.
     Rx {
         /// Restricts reception to this interface.
@@ -56,7 +56,7 @@ pub enum Command {
     /// Stops receiving and drops the settings.
     Disable,
     /// Sets the format of the file.
-    Display(Display),
+    Display(FileFormat),
     /// Sets the measured quantities.
     Statistics(Mode),
     /// Takes latency samples always if true, or only during a local run, as in the original, if false. Not a
@@ -67,7 +67,7 @@ pub enum Command {
     Consume(bool),
 }
 
-impl Command {
+impl ReceiverCommand {
     /// Parses a command; `None` for unknown words, which are ignored. A device that does not exist
     /// selects all devices.
     pub fn parse(name: &str, argument: &str, exists: impl Fn(&str) -> bool) -> Option<Self> {
@@ -77,8 +77,8 @@ impl Command {
             },
             ("rx_reset", _) => Self::Reset,
             ("rx_disable", _) => Self::Disable,
-            ("display", "human" | "text") => Self::Display(Display::Human),
-            ("display", "script" | "no_text") => Self::Display(Display::Script),
+            ("display", "human" | "text") => Self::Display(FileFormat::Human),
+            ("display", "script" | "no_text") => Self::Display(FileFormat::Script),
             ("statistics", "counter") => Self::Statistics(Mode::Counter),
             // Both address families are always counted.
             ("statistics", "basic" | "basic6") => Self::Statistics(Mode::Basic),
@@ -94,27 +94,27 @@ impl Command {
 
 /// Settings of `rx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Enabled {
+struct EnabledSettings {
     device: Option<String>,
-    display: Display,
+    display: FileFormat,
     mode: Mode,
 }
 
 /// Receiver of one folder.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct PgrxReceiver {
     rows: BTreeMap<u32, CpuStatistics>,
-    dialect: Dialect,
-    enabled: Option<Enabled>,
+    dialect: ReceiverDialect,
+    enabled: Option<EnabledSettings>,
     sending: bool,
     always_latency: bool,
     consumes: bool,
     clears: u64,
 }
 
-impl Receiver {
+impl PgrxReceiver {
     /// Makes a disabled receiver with a row for each of `cpus`.
-    pub fn new(cpus: impl IntoIterator<Item = u32>, dialect: Dialect) -> Self {
+    pub fn new(cpus: impl IntoIterator<Item = u32>, dialect: ReceiverDialect) -> Self {
         Self {
             rows: cpus
                 .into_iter()
@@ -130,34 +130,34 @@ impl Receiver {
     }
 
     /// Executes a command.
-    pub fn apply(&mut self, command: &Command) {
+    pub fn execute(&mut self, command: &ReceiverCommand) {
         match command {
-            Command::Rx { device } => {
+            ReceiverCommand::Rx { device } => {
                 let (display, mode) = self
                     .enabled
                     .as_ref()
-                    .map_or((Display::Human, Mode::Basic), |e| (e.display, e.mode));
-                self.enabled = Some(Enabled {
+                    .map_or((FileFormat::Human, Mode::Basic), |e| (e.display, e.mode));
+                self.enabled = Some(EnabledSettings {
                     device: device.clone(),
                     display,
                     mode,
                 });
                 self.clear();
             }
-            Command::Reset => self.clear(),
-            Command::Disable => self.enabled = None,
-            Command::Display(display) => {
+            ReceiverCommand::Reset => self.clear(),
+            ReceiverCommand::Disable => self.enabled = None,
+            ReceiverCommand::Display(display) => {
                 if let Some(enabled) = &mut self.enabled {
                     enabled.display = *display;
                 }
             }
-            Command::Statistics(mode) => {
+            ReceiverCommand::Statistics(mode) => {
                 if let Some(enabled) = &mut self.enabled {
                     enabled.mode = *mode;
                 }
             }
-            Command::AlwaysLatency(on) => self.always_latency = *on,
-            Command::Consume(on) => self.consumes = *on,
+            ReceiverCommand::AlwaysLatency(on) => self.always_latency = *on,
+            ReceiverCommand::Consume(on) => self.consumes = *on,
         }
     }
 
@@ -184,7 +184,7 @@ impl Receiver {
     }
 
     /// Version of the receiver.
-    pub const fn dialect(&self) -> Dialect {
+    pub const fn dialect(&self) -> ReceiverDialect {
         self.dialect
     }
 
@@ -194,7 +194,7 @@ impl Receiver {
     }
 
     /// Returns true if counted packets are kept from the host.
-    pub const fn consumes(&self) -> bool {
+    pub const fn consumes_packets(&self) -> bool {
         self.consumes
     }
 
@@ -204,7 +204,7 @@ impl Receiver {
     }
 
     /// Counts a packet that arrived on this CPU; ignored while off.
-    pub fn arrival(&mut self, cpu: u32, bytes: u64, now: DeviceTime, tag: Option<PktgenTag>) {
+    pub fn count_arrival(&mut self, cpu: u32, bytes: u64, now: DeviceTime, tag: Option<PktgenTag>) {
         let Some(mode) = self.mode() else {
             return;
         };
@@ -217,7 +217,7 @@ impl Receiver {
     }
 
     /// Replaces the row of a CPU by the one that its worker maintains.
-    pub fn publish(&mut self, cpu: u32, row: CpuStatistics) {
+    pub fn replace_row(&mut self, cpu: u32, row: CpuStatistics) {
         self.rows.insert(cpu, row);
     }
 
@@ -227,12 +227,12 @@ impl Receiver {
     }
 
     /// Text of the file.
-    pub fn show(&self) -> String {
+    pub fn file_text(&self) -> String {
         match &self.enabled {
             None => "Not enabled.\n".to_owned(),
             Some(e) => match e.display {
-                Display::Human => display::human(&self.rows),
-                Display::Script => display::script(&self.rows),
+                FileFormat::Human => display::human_text(&self.rows),
+                FileFormat::Script => display::script_text(&self.rows),
             },
         }
     }

@@ -1,12 +1,12 @@
 //! A run through the public API: start, progress, stop, removal.
 
-use wb_pktgen::control::{Effect, Folder, Options};
+use wb_pktgen::control::{ControlOptions, PktgenFiles, WriteEffect};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{DeviceTime, Interface, World};
+use wb_pktgen::machine::{Interface, PktgenMachine, DeviceTime};
 
 struct Host;
 
-impl World for Host {
+impl PktgenMachine for Host {
     fn interface(&self, name: &str) -> Option<Interface> {
         matches!(name, "eth0" | "new0").then(Interface::default)
     }
@@ -18,15 +18,15 @@ impl World for Host {
     }
 }
 
-fn folder(commands: &[(&str, &str)]) -> Folder {
-    let mut folder = Folder::new([0, 1], Options::default());
+fn folder(commands: &[(&str, &str)]) -> PktgenFiles {
+    let mut folder = PktgenFiles::new([0, 1], ControlOptions::default());
     for (file, command) in commands {
         folder.write(file, command.as_bytes(), &Host).unwrap();
     }
     folder
 }
 
-fn text(folder: &Folder, file: &str, now_ns: u64) -> String {
+fn text(folder: &PktgenFiles, file: &str, now_ns: u64) -> String {
     String::from_utf8(folder.read(file, &Host, now_ns).unwrap()).unwrap()
 }
 
@@ -37,8 +37,11 @@ fn a_run_is_followed_live() {
         ("eth0@1", "count 0"),
         ("eth0@1", "pkt_size 60"),
     ]);
-    assert_eq!(folder.write("pgctrl", b"start\n", &Host), Ok(Effect::Start));
-    let mut jobs = folder.begin(5_000_000, 1, &Host);
+    assert_eq!(
+        folder.write("pgctrl", b"start\n", &Host),
+        Ok(WriteEffect::Start)
+    );
+    let mut jobs = folder.start_devices(5_000_000, 1, &Host);
     let job = &mut jobs[0];
     assert_eq!((job.cpu, job.interface.as_str()), (1, "eth0"));
     assert!(folder.is_running() && folder.receiver().takes_latency());
@@ -47,7 +50,7 @@ fn a_run_is_followed_live() {
     for _ in 0..3 {
         job.walker.next(DeviceTime::default()).unwrap();
     }
-    folder.publish(job.id, job.walker.progress());
+    folder.record_progress(job.id, job.walker.progress());
     let live = text(&folder, "eth0@1", 9_000_000);
     assert!(live.contains("pkts-sofar: 3  errors: 0"), "{live}");
     assert!(
@@ -59,11 +62,11 @@ fn a_run_is_followed_live() {
     folder.write("eth0@1", b"count 4\n", &Host).unwrap();
     folder.write("eth0@1", b"pkt_size 100\n", &Host).unwrap();
     job.walker
-        .reconfigure(folder.live(job.id).unwrap())
+        .reconfigure(folder.live_config(job.id).unwrap())
         .unwrap();
     assert_eq!(job.walker.next(DeviceTime::default()).unwrap().0.len(), 100);
     assert_eq!(job.walker.next(DeviceTime::default()), None);
-    folder.finish(job.id, &job.walker, 7_000_000, 500_000);
+    folder.record_end(job.id, &job.walker, 7_000_000, 500_000);
     assert!(!folder.is_running() && !folder.receiver().takes_latency());
     let done = text(&folder, "eth0@1", 99_000_000);
     assert!(
@@ -84,14 +87,17 @@ fn what_is_removed_while_it_runs_stays_removed() {
         ("kpktgend_0", "add_device eth0@0"),
         ("kpktgend_1", "add_device eth0@1"),
     ]);
-    let jobs = folder.begin(0, 1, &Host);
+    let jobs = folder.start_devices(0, 1, &Host);
     let removed = folder.write("kpktgend_0", b"rem_device_all", &Host);
-    assert_eq!(removed, Ok(Effect::RemoveAll { cpu: 0 }));
-    assert!(folder.live(jobs[0].id).is_none() && folder.live(jobs[1].id).is_some());
-    folder.finish(jobs[0].id, &jobs[0].walker, 5, 0);
-    assert!(!folder.has("eth0@0") && folder.is_running());
-    assert_eq!(folder.write("pgctrl", b"reset\n", &Host), Ok(Effect::Reset));
-    folder.finish(jobs[1].id, &jobs[1].walker, 5, 0);
+    assert_eq!(removed, Ok(WriteEffect::RemoveAll { cpu: 0 }));
+    assert!(folder.live_config(jobs[0].id).is_none() && folder.live_config(jobs[1].id).is_some());
+    folder.record_end(jobs[0].id, &jobs[0].walker, 5, 0);
+    assert!(!folder.has_file("eth0@0") && folder.is_running());
+    assert_eq!(
+        folder.write("pgctrl", b"reset\n", &Host),
+        Ok(WriteEffect::Reset)
+    );
+    folder.record_end(jobs[1].id, &jobs[1].walker, 5, 0);
     assert!(!folder.is_running());
     assert_eq!(folder.read("eth0@1", &Host, 0), Err(Errno::Enoent));
 }
@@ -101,9 +107,9 @@ fn interfaces_come_and_go() {
     let mut folder = folder(&[("kpktgend_0", "add_device eth0@0")]);
     folder.interface_renamed("eth0", "new0");
     assert!(text(&folder, "new0", 0).contains("ifname: eth0@0\n"));
-    assert!(!folder.has("eth0@0"));
+    assert!(!folder.has_file("eth0@0"));
     folder.interface_gone("new0");
-    assert!(!folder.has("new0"));
+    assert!(!folder.has_file("new0"));
 }
 
 #[test]
@@ -116,7 +122,7 @@ fn warnings_say_what_was_bent() {
         ("eth0", "flag IPSEC"),
         ("eth0", "rate 1000"),
     ]);
-    folder.begin(0, 1, &Host);
+    folder.start_devices(0, 1, &Host);
     assert_eq!(
         folder.take_warnings(),
         [

@@ -25,10 +25,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 
 use wb_model::units::Mac;
-use wb_pktgen::control::{Folder, Options};
+use wb_pktgen::control::{ControlOptions, PktgenFiles};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::pgrx::Dialect;
-use wb_pktgen::world::{DeviceTime, Interface, Link, World};
+use wb_pktgen::machine::{Interface, Link, PktgenMachine, DeviceTime};
+use wb_pktgen::pgrx::ReceiverDialect;
 use wb_pktgen_device::TimeForm;
 use wb_wire::PktgenTag;
 
@@ -38,7 +38,7 @@ struct Host {
     unprivileged: bool,
 }
 
-impl World for Host {
+impl PktgenMachine for Host {
     fn interface(&self, name: &str) -> Option<Interface> {
         self.interfaces.get(name).cloned()
     }
@@ -103,8 +103,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 struct Player {
     host: Host,
-    options: Options,
-    folder: Folder,
+    options: ControlOptions,
+    folder: PktgenFiles,
     frames: VecDeque<Vec<u8>>,
     mono_ns: u64,
     place: String,
@@ -119,8 +119,8 @@ impl Player {
             .insert("eth0".to_owned(), Interface::default());
         Self {
             host,
-            options: Options::default(),
-            folder: Folder::new([0, 1], Options::default()),
+            options: ControlOptions::default(),
+            folder: PktgenFiles::new([0, 1], ControlOptions::default()),
             frames: VecDeque::new(),
             mono_ns: 1_000_000_000,
             place: String::new(),
@@ -176,8 +176,8 @@ impl Player {
                 ("privileged", _) => self.host.unprivileged = value == "no",
                 ("time", "osta") => self.options.time_form = TimeForm::Osta,
                 ("time", _) => self.options.time_form = TimeForm::Kernel,
-                ("receiver", "osta36") => self.options.receiver = Dialect::Osta36,
-                ("receiver", _) => self.options.receiver = Dialect::Osta,
+                ("receiver", "osta36") => self.options.receiver = ReceiverDialect::Osta36,
+                ("receiver", _) => self.options.receiver = ReceiverDialect::Osta,
                 other => panic!("{}: {other:?}", self.place),
             }
         }
@@ -197,13 +197,13 @@ impl Player {
             }
         }
         assert!(self.frames.is_empty(), "{}: frames left over", self.place);
-        for mut job in self.folder.begin(self.mono_ns, 1, &self.host) {
+        for mut job in self.folder.start_devices(self.mono_ns, 1, &self.host) {
             while let Some((frame, _)) = job.walker.next(time) {
                 self.frames.push_back(frame);
                 assert!(self.frames.len() < 100_000, "{}: no end", self.place);
             }
             self.mono_ns += 1_000_000;
-            self.folder.finish(job.id, &job.walker, self.mono_ns, 0);
+            self.folder.record_end(job.id, &job.walker, self.mono_ns, 0);
         }
     }
 
@@ -223,7 +223,7 @@ impl Player {
         };
         self.folder
             .receiver_mut()
-            .arrival(values["cpu"] as u32, 60, now, tag);
+            .count_arrival(values["cpu"] as u32, 60, now, tag);
     }
 
     /// Fields `dst-mac src-mac vlan… src dst sport dport id seq len` of an untagged IPv4 frame.
@@ -269,7 +269,7 @@ impl Player {
             match verb {
                 "interface" => self.interface(&words),
                 "option" => self.option(&words),
-                "fresh" => self.folder = Folder::new([0, 1], self.options),
+                "fresh" => self.folder = PktgenFiles::new([0, 1], self.options),
                 ">" => {
                     let got = self.folder.write(file, &unescape(text), &self.host);
                     let wanted = lines.next_if(|(_, l)| l.starts_with("! ")).map(|(_, l)| {

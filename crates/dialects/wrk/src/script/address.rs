@@ -9,7 +9,7 @@ pub(super) struct Address(pub(super) SocketAddr);
 
 impl Address {
     /// Returns the address if `value` is one.
-    pub(super) fn of(value: &Value) -> Option<SocketAddr> {
+    pub(super) fn from_value(value: &Value) -> Option<SocketAddr> {
         let Value::UserData(data) = value else {
             return None;
         };

@@ -6,23 +6,23 @@
 /// # Errors
 ///
 /// wrk's message about the first wrong byte, with its line and column.
-pub(super) fn check(text: &[u8]) -> Result<usize, String> {
-    let mut reader = Reader { text, at: 0 };
+pub(super) fn count_requests(text: &[u8]) -> Result<usize, String> {
+    let mut reader = RequestReader { text, at: 0 };
     let mut whole = 0;
     let fault = loop {
-        match reader.message() {
-            Ok(After::Any) => whole += 1,
-            Ok(After::Nothing) => {
+        match reader.read_request() {
+            Ok(AllowedAfter::Any) => whole += 1,
+            Ok(AllowedAfter::Nothing) => {
                 whole += 1;
                 reader.blank_lines();
                 if reader.at < text.len() {
                     break "data received after completed connection: close message";
                 }
             }
-            Ok(After::Foreign) if reader.at == text.len() => return Ok(whole + 1),
-            Err(Halt::End) if whole > 0 => return Ok(whole),
-            Ok(After::Foreign) | Err(Halt::End) => break "incomplete request",
-            Err(Halt::Fault(fault)) => break fault,
+            Ok(AllowedAfter::Foreign) if reader.at == text.len() => return Ok(whole + 1),
+            Err(ReadHalt::End) if whole > 0 => return Ok(whole),
+            Ok(AllowedAfter::Foreign) | Err(ReadHalt::End) => break "incomplete request",
+            Err(ReadHalt::Fault(fault)) => break fault,
         }
     };
     let before = &text[..reader.at];
@@ -82,7 +82,7 @@ const LINE_FEED: &str = "LF character expected";
 const STRICT: &str = "strict mode assertion failed";
 
 /// Bytes allowed after a request.
-enum After {
+enum AllowedAfter {
     Any,
     /// The request ends the connection.
     Nothing,
@@ -91,17 +91,17 @@ enum After {
 }
 
 /// Reason why reading stopped.
-enum Halt {
+enum ReadHalt {
     End,
     /// Fault at the next byte.
     Fault(&'static str),
 }
 
-type Step<T = ()> = Result<T, Halt>;
+type ReadStep<T = ()> = Result<T, ReadHalt>;
 
 /// Framing of the message according to its headers.
 #[derive(Default)]
-struct Frame {
+struct MessageFraming {
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -110,22 +110,22 @@ struct Frame {
     upgrades: bool,
 }
 
-struct Reader<'a> {
+struct RequestReader<'a> {
     text: &'a [u8],
     /// Position of the next byte.
     at: usize,
 }
 
-impl Reader<'_> {
-    fn next(&self) -> Step<u8> {
-        self.text.get(self.at).copied().ok_or(Halt::End)
+impl RequestReader<'_> {
+    fn next(&self) -> ReadStep<u8> {
+        self.text.get(self.at).copied().ok_or(ReadHalt::End)
     }
 
     /// Consumes one byte that satisfies `is`; any other byte is a fault.
-    fn take(&mut self, is: impl FnOnce(u8) -> bool, fault: &'static str) -> Step<u8> {
+    fn take_byte(&mut self, is: impl FnOnce(u8) -> bool, fault: &'static str) -> ReadStep<u8> {
         let byte = self.next()?;
         if !is(byte) {
-            return Err(Halt::Fault(fault));
+            return Err(ReadHalt::Fault(fault));
         }
         self.at += 1;
         Ok(byte)
@@ -142,41 +142,41 @@ impl Reader<'_> {
     }
 
     /// Consumes a line end: LF, or CR and LF.
-    fn line_end(&mut self, fault: &'static str) -> Step {
+    fn line_end(&mut self, fault: &'static str) -> ReadStep {
         if self.next()? == b'\r' {
             self.at += 1;
         }
-        self.take(|byte| byte == b'\n', fault).map(|_| ())
+        self.take_byte(|byte| byte == b'\n', fault).map(|_| ())
     }
 
     /// Reads one request with its body.
-    fn message(&mut self) -> Step<After> {
+    fn read_request(&mut self) -> ReadStep<AllowedAfter> {
         self.blank_lines();
-        let is_tunnel = self.method()?;
+        let is_tunnel = self.read_method()?;
         self.run(|byte| byte == b' ');
-        self.target(is_tunnel)?;
-        let keeps = self.version()?;
-        let mut frame = Frame::default();
-        self.headers(&mut frame)?;
+        self.read_target(is_tunnel)?;
+        let keeps = self.read_version()?;
+        let mut frame = MessageFraming::default();
+        self.read_headers(&mut frame)?;
         self.take_line_feed()?;
         let has_body = frame.chunked || frame.length.is_some_and(|length| length > 0);
         if is_tunnel || frame.upgrade && frame.upgrades && !has_body {
-            return Ok(After::Foreign);
+            return Ok(AllowedAfter::Foreign);
         }
         if frame.chunked {
-            self.chunks()?;
+            self.read_chunks()?;
         } else {
-            self.pass(frame.length.unwrap_or(0))?;
+            self.skip_bytes(frame.length.unwrap_or(0))?;
         }
         Ok(match frame {
-            _ if frame.upgrade && frame.upgrades => After::Foreign,
-            _ if frame.close || !keeps && !frame.keep => After::Nothing,
-            _ => After::Any,
+            _ if frame.upgrade && frame.upgrades => AllowedAfter::Foreign,
+            _ if frame.close || !keeps && !frame.keep => AllowedAfter::Nothing,
+            _ => AllowedAfter::Any,
         })
     }
 
     /// Reads the method and returns true if it is CONNECT.
-    fn method(&mut self) -> Step<bool> {
+    fn read_method(&mut self) -> ReadStep<bool> {
         let start = self.at;
         loop {
             let byte = self.next()?;
@@ -189,107 +189,107 @@ impl Reader<'_> {
                 .iter()
                 .any(|method| method.as_bytes().starts_with(word))
             {
-                return Err(Halt::Fault(METHOD));
+                return Err(ReadHalt::Fault(METHOD));
             }
             self.at += 1;
         }
     }
 
-    fn target(&mut self, is_tunnel: bool) -> Step {
+    fn read_target(&mut self, is_tunnel: bool) -> ReadStep {
         let first = self.next()?;
         if is_tunnel {
-            self.server()?;
+            self.read_authority()?;
         } else if first.is_ascii_alphabetic() {
             self.run(|byte| byte.is_ascii_alphabetic());
             for wanted in b"://" {
-                self.take(|byte| byte == *wanted, URL)?;
+                self.take_byte(|byte| byte == *wanted, URL)?;
             }
-            self.server()?;
+            self.read_authority()?;
         } else {
-            self.take(|byte| matches!(byte, b'/' | b'*'), URL)?;
+            self.take_byte(|byte| matches!(byte, b'/' | b'*'), URL)?;
         }
         self.run(|byte| byte.is_ascii_graphic());
         match self.next()? {
             b' ' | b'\r' | b'\n' => Ok(()),
-            _ => Err(Halt::Fault(URL)),
+            _ => Err(ReadHalt::Fault(URL)),
         }
     }
 
     /// Reads the authority part of a target.
-    fn server(&mut self) -> Step {
+    fn read_authority(&mut self) -> ReadStep {
         let is = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'();:&=+$,%@[]".contains(&byte);
         if matches!(self.next()?, b' ' | b'\r' | b'\n') {
-            return Err(Halt::Fault(URL));
+            return Err(ReadHalt::Fault(URL));
         }
         self.run(is);
         match self.next()? {
             b' ' | b'\r' | b'\n' | b'/' | b'?' => Ok(()),
-            _ => Err(Halt::Fault(URL)),
+            _ => Err(ReadHalt::Fault(URL)),
         }
     }
 
     /// Reads the version and returns true if its connections are persistent by default.
-    fn version(&mut self) -> Step<bool> {
+    fn read_version(&mut self) -> ReadStep<bool> {
         if self.next()? != b' ' {
             self.line_end(LINE_FEED)?;
             return Ok(false);
         }
         self.run(|byte| byte == b' ');
-        self.take(|byte| byte == b'H', CONSTANT)?;
+        self.take_byte(|byte| byte == b'H', CONSTANT)?;
         for wanted in b"TTP/" {
-            self.take(|byte| byte == *wanted, STRICT)?;
+            self.take_byte(|byte| byte == *wanted, STRICT)?;
         }
-        let major = self.take(|byte| byte.is_ascii_digit(), VERSION)?;
-        self.take(|byte| byte == b'.', VERSION)?;
-        let minor = self.take(|byte| byte.is_ascii_digit(), VERSION)?;
+        let major = self.take_byte(|byte| byte.is_ascii_digit(), VERSION)?;
+        self.take_byte(|byte| byte == b'.', VERSION)?;
+        let minor = self.take_byte(|byte| byte.is_ascii_digit(), VERSION)?;
         if !matches!(self.next()?, b'\r' | b'\n') {
-            return Err(Halt::Fault(VERSION));
+            return Err(ReadHalt::Fault(VERSION));
         }
         self.line_end(LINE_FEED)?;
         Ok(major > b'0' && minor > b'0')
     }
 
     /// Reads all header lines up to the LF of the empty line.
-    fn headers(&mut self, frame: &mut Frame) -> Step {
+    fn read_headers(&mut self, frame: &mut MessageFraming) -> ReadStep {
         loop {
             match self.next()? {
-                b'\n' => return self.framed(frame),
+                b'\n' => return self.check_framing(frame),
                 b'\r' => {
                     self.at += 1;
                     if self.next()? != b'\n' {
-                        return Err(Halt::Fault(STRICT));
+                        return Err(ReadHalt::Fault(STRICT));
                     }
-                    return self.framed(frame);
+                    return self.check_framing(frame);
                 }
-                _ => self.header(frame)?,
+                _ => self.read_header(frame)?,
             }
         }
     }
 
     /// At the last byte of the head, rejects chunked coding together with a Content-Length.
-    fn framed(&self, frame: &Frame) -> Step {
+    fn check_framing(&self, frame: &MessageFraming) -> ReadStep {
         match frame {
-            Frame {
+            MessageFraming {
                 chunked: true,
                 length: Some(_),
                 ..
-            } => Err(Halt::Fault(TWO_LENGTHS)),
+            } => Err(ReadHalt::Fault(TWO_LENGTHS)),
             _ => Ok(()),
         }
     }
 
-    fn take_line_feed(&mut self) -> Step {
-        self.take(|byte| byte == b'\n', STRICT).map(|_| ())
+    fn take_line_feed(&mut self) -> ReadStep {
+        self.take_byte(|byte| byte == b'\n', STRICT).map(|_| ())
     }
 
-    fn header(&mut self, frame: &mut Frame) -> Step {
+    fn read_header(&mut self, frame: &mut MessageFraming) -> ReadStep {
         let start = self.at;
         let is_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        self.take(is_token, HEADER)?;
+        self.take_byte(is_token, HEADER)?;
         self.run(is_token);
         let name = self.text[start..self.at].to_ascii_lowercase();
-        self.take(|byte| byte == b':', HEADER)?;
+        self.take_byte(|byte| byte == b':', HEADER)?;
         let is_length = name == b"content-length";
         let mut value = Vec::new();
         loop {
@@ -299,7 +299,7 @@ impl Reader<'_> {
                 STRICT
             } else {
                 if is_length {
-                    self.length(frame)?;
+                    self.read_length(frame)?;
                 }
                 let start = self.at;
                 if !is_length && !matches!(first, b'\r' | b'\n') {
@@ -309,7 +309,7 @@ impl Reader<'_> {
                 self.run(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f);
                 value.extend_from_slice(&self.text[start..self.at]);
                 if !matches!(self.next()?, b'\r' | b'\n') {
-                    return Err(Halt::Fault(HEADER));
+                    return Err(ReadHalt::Fault(HEADER));
                 }
                 LINE_FEED
             };
@@ -338,19 +338,19 @@ impl Reader<'_> {
     }
 
     /// Reads a Content-Length up to the end of its line. Skips blanks within the line.
-    fn length(&mut self, frame: &mut Frame) -> Step {
+    fn read_length(&mut self, frame: &mut MessageFraming) -> ReadStep {
         if !self.next()?.is_ascii_digit() {
-            return Err(Halt::Fault(LENGTH));
+            return Err(ReadHalt::Fault(LENGTH));
         }
         if frame.length.is_some() {
-            return Err(Halt::Fault(TWO_LENGTHS));
+            return Err(ReadHalt::Fault(TWO_LENGTHS));
         }
         let mut length = 0;
         while !matches!(self.next()?, b'\r' | b'\n') {
             if self.next()? != b' ' {
                 let digit = self.next()?;
                 let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
-                length = self.longer(length, 10, digit.ok_or(Halt::Fault(LENGTH))?)?;
+                length = self.append_digit(length, 10, digit.ok_or(ReadHalt::Fault(LENGTH))?)?;
             }
             self.at += 1;
         }
@@ -359,41 +359,45 @@ impl Reader<'_> {
     }
 
     /// Appends one digit to a number.
-    fn longer(&self, number: u64, base: u64, digit: u64) -> Step<u64> {
+    fn append_digit(&self, number: u64, base: u64, digit: u64) -> ReadStep<u64> {
         if number > (u64::MAX - base) / base {
-            return Err(Halt::Fault(LENGTH));
+            return Err(ReadHalt::Fault(LENGTH));
         }
         Ok(number * base + digit)
     }
 
-    fn pass(&mut self, len: u64) -> Step {
+    fn skip_bytes(&mut self, len: u64) -> ReadStep {
         let rest = self.text.len() - self.at;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.at += len.min(rest);
-        if len > rest { Err(Halt::End) } else { Ok(()) }
+        if len > rest {
+            Err(ReadHalt::End)
+        } else {
+            Ok(())
+        }
     }
 
     /// Reads a chunked body with its trailers.
-    fn chunks(&mut self) -> Step {
+    fn read_chunks(&mut self) -> ReadStep {
         loop {
             let hex = |byte: u8| (byte as char).to_digit(16).map(u64::from);
-            let mut len = hex(self.next()?).ok_or(Halt::Fault(CHUNK))?;
+            let mut len = hex(self.next()?).ok_or(ReadHalt::Fault(CHUNK))?;
             self.at += 1;
             while let Some(digit) = hex(self.next()?) {
-                len = self.longer(len, 16, digit)?;
+                len = self.append_digit(len, 16, digit)?;
                 self.at += 1;
             }
             if matches!(self.next()?, b';' | b' ') {
                 self.run(|byte| byte != b'\r');
             }
-            self.take(|byte| byte == b'\r', CHUNK)?;
+            self.take_byte(|byte| byte == b'\r', CHUNK)?;
             self.take_line_feed()?;
             if len == 0 {
-                self.headers(&mut Frame::default())?;
+                self.read_headers(&mut MessageFraming::default())?;
                 return self.take_line_feed();
             }
-            self.pass(len)?;
-            self.take(|byte| byte == b'\r', STRICT)?;
+            self.skip_bytes(len)?;
+            self.take_byte(|byte| byte == b'\r', STRICT)?;
             self.take_line_feed()?;
         }
     }

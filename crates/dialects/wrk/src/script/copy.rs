@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 100;
 /// # Errors
 ///
 /// The type of a value that cannot be copied, or a failed allocation.
-pub(super) fn copy(value: &Value, to: &Lua) -> Result<Value, String> {
+pub(super) fn copy_value(value: &Value, to: &Lua) -> Result<Value, String> {
     copy_within(value, to, 0)
 }
 
@@ -23,23 +23,23 @@ fn copy_within(value: &Value, to: &Lua, depth: usize) -> Result<Value, String> {
         Value::Boolean(it) => Value::Boolean(*it),
         Value::Integer(it) => Value::Integer(*it),
         Value::Number(it) => Value::Number(*it),
-        Value::String(it) => Value::String(to.create_string(it.as_bytes()).map_err(full)?),
+        Value::String(it) => Value::String(to.create_string(it.as_bytes()).map_err(memory_error)?),
         Value::Table(it) => Value::Table(copy_table(it, to, depth + 1)?),
         _ => return Err(format!("cannot transfer '{}' to thread", value.type_name())),
     })
 }
 
 fn copy_table(table: &Table, to: &Lua, depth: usize) -> Result<Table, String> {
-    let copied = to.create_table().map_err(full)?;
+    let copied = to.create_table().map_err(memory_error)?;
     for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair.map_err(full)?;
+        let (key, value) = pair.map_err(memory_error)?;
         let key = copy_within(&key, to, depth)?;
         let value = copy_within(&value, to, depth)?;
-        copied.raw_set(key, value).map_err(full)?;
+        copied.raw_set(key, value).map_err(memory_error)?;
     }
     Ok(copied)
 }
 
-fn full(_: mlua::Error) -> String {
+fn memory_error(_: mlua::Error) -> String {
     "not enough memory".into()
 }

@@ -12,24 +12,24 @@ use mlua::{
 use wb_http1::script::ScriptError;
 
 use super::address::Address;
-use super::copy::copy;
-use super::{Outside, Settings};
+use super::copy::copy_value;
+use super::{ScriptIo, ScriptSettings};
 
-/// Instructions between two checks of [`Settings::give_up`].
+/// Instructions between two checks of [`ScriptSettings::give_up`].
 const INSTRUCTIONS: u32 = 10_000;
 
 /// A Lua state. Its errors are returned as [`ScriptError`].
-pub(super) struct State {
+pub(super) struct LuaState {
     pub(super) lua: Lua,
     /// Functions of the prelude, by name.
     calls: Table,
-    notes: Arc<Notes>,
+    notes: Arc<ErrorNotes>,
     give_up: Arc<AtomicBool>,
 }
 
 /// Details of an error that its text does not contain.
 #[derive(Default)]
-struct Notes {
+struct ErrorNotes {
     /// The script was stopped while it ran.
     given_up: AtomicBool,
     /// Message of an error that ends the program in wrk. If the script caught the error, a later error has another
@@ -41,12 +41,12 @@ struct Notes {
 
 /// Part of a thread that both states can change.
 #[derive(Default)]
-pub(super) struct Seat {
+pub(super) struct SharedThreadState {
     address: Mutex<Option<SocketAddr>>,
     stopped: AtomicBool,
 }
 
-impl Seat {
+impl SharedThreadState {
     pub(super) fn address(&self) -> Option<SocketAddr> {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,7 @@ impl Seat {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
 
-    pub(super) fn stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 }
@@ -65,21 +65,21 @@ impl Seat {
     unsafe_code,
     reason = "what a trusted script may do is for the user to know"
 )]
-fn trusted() -> Lua {
+fn trusted_lua() -> Lua {
     // SAFETY: The user has declared that the script is as trusted as the program. Its use of `ffi`, `debug` or a C
     // module
     // is the user's responsibility, as it is with wrk.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new()) }
 }
 
-impl State {
+impl LuaState {
     /// Makes a state with everything that a script expects, but without the script.
     pub(super) fn new(
-        settings: &Settings,
-        outside: &Arc<dyn Outside>,
+        settings: &ScriptSettings,
+        outside: &Arc<dyn ScriptIo>,
     ) -> Result<Self, ScriptError> {
         let lua = match settings.trusted {
-            true => trusted(),
+            true => trusted_lua(),
             // The prelude exposes parts of `os` and `jit` and hides the rest.
             false => {
                 let libraries = StdLib::TABLE
@@ -92,7 +92,7 @@ impl State {
                 lua.map_err(|e| ScriptError::Raised(words(&e)))?
             }
         };
-        let notes = Arc::new(Notes::default());
+        let notes = Arc::new(ErrorNotes::default());
         let calls = prelude(&lua, settings, outside, &notes);
         let calls = calls.map_err(|e| ScriptError::Raised(words(&e)))?;
         let state = Self {
@@ -103,13 +103,13 @@ impl State {
         };
         // Set after the prelude, whose memory does not count for the script.
         let limited = state.lua.set_memory_limit(settings.memory_bytes);
-        limited.map_err(|e| state.why(&e))?;
-        state.watch()?;
+        limited.map_err(|e| state.script_error(&e))?;
+        state.install_check()?;
         Ok(state)
     }
 
-    /// Installs the regular check of [`Settings::give_up`] for running Lua code.
-    pub(super) fn watch(&self) -> Result<(), ScriptError> {
+    /// Installs the regular check of [`ScriptSettings::give_up`] for running Lua code.
+    pub(super) fn install_check(&self) -> Result<(), ScriptError> {
         self.notes.given_up.store(false, Ordering::Relaxed);
         let (give_up, notes) = (Arc::clone(&self.give_up), Arc::clone(&self.notes));
         let rare = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
@@ -123,38 +123,41 @@ impl State {
             lua.set_global_hook(each, |_, _| Err(mlua::Error::runtime("given up")))?;
             Err(mlua::Error::runtime("given up"))
         });
-        hooked.map_err(|e| self.why(&e))
+        hooked.map_err(|e| self.script_error(&e))
     }
 
     /// Runs a file. The name appears in messages.
     pub(super) fn run(&self, name: &str, text: &[u8]) -> Result<(), ScriptError> {
         let mode = ChunkMode::Text;
         let chunk = self.lua.load(text).set_name(format!("@{name}"));
-        chunk.set_mode(mode).exec().map_err(|e| self.why(&e))
+        chunk
+            .set_mode(mode)
+            .exec()
+            .map_err(|e| self.script_error(&e))
     }
 
     /// A function of the prelude.
-    pub(super) fn function(&self, name: &str) -> Result<Function, ScriptError> {
-        self.calls.raw_get(name).map_err(|e| self.why(&e))
+    pub(super) fn prelude_function(&self, name: &str) -> Result<Function, ScriptError> {
+        self.calls.raw_get(name).map_err(|e| self.script_error(&e))
     }
 
     /// Calls a function of the prelude by its name.
-    pub(super) fn call<R: FromLuaMulti>(
+    pub(super) fn call_prelude<R: FromLuaMulti>(
         &self,
         name: &str,
         arguments: impl IntoLuaMulti,
     ) -> Result<R, ScriptError> {
-        let function = self.function(name)?;
-        function.call(arguments).map_err(|e| self.why(&e))
+        let function = self.prelude_function(name)?;
+        function.call(arguments).map_err(|e| self.script_error(&e))
     }
 
     /// Returns true if the script currently defines this hook.
-    pub(super) fn defines(&self, hook: &str) -> Result<bool, ScriptError> {
-        self.call("defined", hook)
+    pub(super) fn defines_hook(&self, hook: &str) -> Result<bool, ScriptError> {
+        self.call_prelude("defined", hook)
     }
 
     /// Converts an error of this state.
-    pub(super) fn why(&self, error: &mlua::Error) -> ScriptError {
+    pub(super) fn script_error(&self, error: &mlua::Error) -> ScriptError {
         if self.notes.given_up.load(Ordering::Relaxed) {
             return ScriptError::GivenUp;
         }
@@ -168,13 +171,17 @@ impl State {
     }
 
     /// Reason why the last connection could not be opened.
-    pub(super) fn unconnected(&self) -> String {
+    pub(super) fn connect_error(&self) -> String {
         let why = self.notes.unconnected.lock();
         why.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Functions from which the prelude makes the userdata of a thread: access to its globals and its seat.
-    pub(super) fn thread(&self, of: WeakLua, seat: &Arc<Seat>) -> Result<Table, ScriptError> {
+    pub(super) fn thread_functions(
+        &self,
+        of: WeakLua,
+        seat: &Arc<SharedThreadState>,
+    ) -> Result<Table, ScriptError> {
         let table = || {
             let table = self.lua.create_table()?;
             table.raw_set("kind", "thread")?;
@@ -188,7 +195,7 @@ impl State {
             table.raw_set("address", self.lua.create_function(address)?)?;
             let s = Arc::clone(seat);
             let set_address = move |_: &Lua, to: Value| {
-                let to = Address::of(&to);
+                let to = Address::from_value(&to);
                 to.into_iter().for_each(|to| s.set_address(to));
                 Ok(to.is_some())
             };
@@ -201,7 +208,7 @@ impl State {
             table.raw_set("stop", self.lua.create_function(stop)?)?;
             Ok(table)
         };
-        table().map_err(|e| self.why(&e))
+        table().map_err(|e| self.script_error(&e))
     }
 }
 
@@ -219,12 +226,12 @@ impl IntoPair for Result<Value, String> {
 fn get(from: &WeakLua, name: &Value, to: &Lua) -> Result<Value, String> {
     let (from, name) = global(from, name, "get")?;
     let value = from.globals().raw_get::<Value>(name);
-    copy(&value.map_err(|e| words(&e))?, to)
+    copy_value(&value.map_err(|e| words(&e))?, to)
 }
 
 fn set(to: &WeakLua, name: &Value, value: &Value) -> Result<(), String> {
     let (to, name) = global(to, name, "set")?;
-    let value = copy(value, &to)?;
+    let value = copy_value(value, &to)?;
     let set = to.globals().raw_set(name, value);
     set.map_err(|e| words(&e))
 }
@@ -248,9 +255,9 @@ fn global(of: &WeakLua, name: &Value, method: &str) -> Result<(Lua, LuaString), 
 /// Runs the prelude in a new state and returns its table of functions.
 fn prelude(
     lua: &Lua,
-    settings: &Settings,
-    outside: &Arc<dyn Outside>,
-    notes: &Arc<Notes>,
+    settings: &ScriptSettings,
+    outside: &Arc<dyn ScriptIo>,
+    notes: &Arc<ErrorNotes>,
 ) -> mlua::Result<Table> {
     let given = lua.create_table()?;
     given.raw_set("trusted", settings.trusted)?;
@@ -273,7 +280,7 @@ fn prelude(
     native.raw_set("out", lua.create_function(out)?)?;
     let to = Arc::clone(outside);
     let err = move |_: &Lua, text: LuaString| {
-        to.complain(&text.as_bytes());
+        to.print_error(&text.as_bytes());
         Ok(())
     };
     native.raw_set("err", lua.create_function(err)?)?;
@@ -298,7 +305,7 @@ fn prelude(
     native.raw_set("lookup", lua.create_function(lookup)?)?;
     let (world, noted) = (Arc::clone(outside), Arc::clone(notes));
     let connect = move |_: &Lua, to: Value| {
-        let answered = Address::of(&to).map(|to| world.connect(to));
+        let answered = Address::from_value(&to).map(|to| world.connect(to));
         if let Some(Err(cause)) = &answered {
             let unconnected = noted.unconnected.lock();
             unconnected

@@ -28,7 +28,7 @@ struct World {
     err: Mutex<String>,
 }
 
-impl Outside for World {
+impl ScriptIo for World {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         match path {
             "a.lua" => Ok(self.file.clone()),
@@ -63,7 +63,7 @@ impl Outside for World {
             .push_str(&String::from_utf8_lossy(bytes));
     }
 
-    fn complain(&self, bytes: &[u8]) {
+    fn print_error(&self, bytes: &[u8]) {
         self.err
             .lock()
             .unwrap()
@@ -74,12 +74,12 @@ impl Outside for World {
 /// A script, its outside and its threads.
 struct Bench {
     world: Arc<World>,
-    host: Host,
+    host: ScriptHost,
     threads: Vec<ThreadScript>,
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ScriptSettings {
+    ScriptSettings {
         url: "http://127.0.0.1:8081/p?q".into(),
         scheme: "http".into(),
         host: "127.0.0.1".into(),
@@ -100,7 +100,7 @@ impl Bench {
     }
 
     fn with(
-        settings: &Settings,
+        settings: &ScriptSettings,
         script: impl AsRef<[u8]>,
         threads: usize,
     ) -> Result<Self, ScriptError> {
@@ -109,10 +109,10 @@ impl Bench {
             out: Mutex::default(),
             err: Mutex::default(),
         });
-        let mut host = Host::new(settings.clone(), Arc::clone(&world) as Arc<dyn Outside>)?;
+        let mut host = ScriptHost::new(settings.clone(), Arc::clone(&world) as Arc<dyn ScriptIo>)?;
         host.resolve()?;
         let threads = (0..threads)
-            .map(|_| host.thread())
+            .map(|_| host.make_thread())
             .collect::<Result<_, _>>()?;
         Ok(Self {
             world,
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     fn done(&mut self) -> Result<(), ScriptError> {
-        let summary = Summary {
+        let summary = RunSummary {
             duration_us: 1_000_000,
             requests: 6,
             bytes: 600,
@@ -176,7 +176,7 @@ impl Bench {
             timeouts: 5,
         };
         let latency = Stats::new([(10, 2), (20, 1), (40, 3)]);
-        self.host.done(&summary, &latency, &Stats::default())
+        self.host.call_done(&summary, &latency, &Stats::default())
     }
 }
 

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use mlua::{Function, LuaString, Table, Value};
 use wb_http1::script::{Script, ScriptError};
 
-use super::state::{Seat, State};
+use super::state::{LuaState, SharedThreadState};
 
 /// Hooks that a script defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hooks {
+pub(super) struct DefinedHooks {
     request: bool,
     delay: bool,
     response: bool,
 }
 
-impl Hooks {
-    pub(super) fn of(state: &State) -> Result<Self, ScriptError> {
+impl DefinedHooks {
+    pub(super) fn of_state(state: &LuaState) -> Result<Self, ScriptError> {
         Ok(Self {
-            request: state.defines("request")?,
-            delay: state.defines("delay")?,
-            response: state.defines("response")?,
+            request: state.defines_hook("request")?,
+            delay: state.defines_hook("delay")?,
+            response: state.defines_hook("response")?,
         })
     }
 }
 
 /// A script in one thread of a load.
 pub struct ThreadScript {
-    state: State,
-    seat: Arc<Seat>,
-    hooks: Hooks,
+    state: LuaState,
+    seat: Arc<SharedThreadState>,
+    hooks: DefinedHooks,
     fixed: Option<Vec<u8>>,
     request: Function,
     delay: Function,
@@ -38,11 +38,15 @@ pub struct ThreadScript {
 }
 
 impl ThreadScript {
-    pub(super) fn new(state: State, seat: Arc<Seat>, hooks: Hooks) -> Result<Self, ScriptError> {
+    pub(super) fn new(
+        state: LuaState,
+        seat: Arc<SharedThreadState>,
+        hooks: DefinedHooks,
+    ) -> Result<Self, ScriptError> {
         let mut script = Self {
-            request: state.function("request")?,
-            delay: state.function("delay")?,
-            response: state.function("response")?,
+            request: state.prelude_function("request")?,
+            delay: state.prelude_function("delay")?,
+            response: state.prelude_function("response")?,
             state,
             seat,
             hooks,
@@ -57,7 +61,7 @@ impl ThreadScript {
     }
 
     /// Names and values of a head. A continuation line belongs to the value, including its blanks.
-    fn headers(&self, head: &[u8]) -> mlua::Result<Table> {
+    fn header_table(&self, head: &[u8]) -> mlua::Result<Table> {
         let mut found: Vec<(&[u8], std::borrow::Cow<'_, [u8]>)> = Vec::new();
         let lines = head.split(|byte| *byte == b'\n').skip(1);
         for line in lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
@@ -89,10 +93,12 @@ impl Script for ThreadScript {
 
     fn request(&mut self, out: &mut Vec<u8>) -> Result<(), ScriptError> {
         let text = self.request.call::<Value>(());
-        match text.map_err(|e| self.state.why(&e))? {
+        match text.map_err(|e| self.state.script_error(&e))? {
             Value::String(text) => out.extend_from_slice(&text.as_bytes()),
             number @ (Value::Integer(_) | Value::Number(_)) => {
-                let text = number.to_string().map_err(|e| self.state.why(&e))?;
+                let text = number
+                    .to_string()
+                    .map_err(|e| self.state.script_error(&e))?;
                 out.extend_from_slice(text.as_bytes());
             }
             // Sends nothing, as wrk does.
@@ -108,7 +114,7 @@ impl Script for ThreadScript {
     fn delay_ms(&mut self) -> Result<u64, ScriptError> {
         let delay = self.delay.call::<f64>(());
         // A value that is negative or not a number means no delay.
-        Ok(delay.map_err(|e| self.state.why(&e))? as u64)
+        Ok(delay.map_err(|e| self.state.script_error(&e))? as u64)
     }
 
     fn wants_responses(&self) -> bool {
@@ -117,14 +123,14 @@ impl Script for ThreadScript {
 
     fn response(&mut self, status: u16, head: &[u8], body: &[u8]) -> Result<(), ScriptError> {
         let told = || {
-            let headers = self.headers(head)?;
+            let headers = self.header_table(head)?;
             let body: LuaString = self.state.lua.create_string(body)?;
             self.response.call::<()>((status, headers, body))
         };
-        told().map_err(|e| self.state.why(&e))
+        told().map_err(|e| self.state.script_error(&e))
     }
 
     fn stopped(&self) -> bool {
-        self.seat.stopped()
+        self.seat.is_stopped()
     }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn microseconds(value: u64) -> String {
-    time(value.into())
+    time_text(value.into())
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn digits_stand_below_digits() {
         ("6.16s", 10, "    6.16s "),
         ("1000000.00T", 8, "1000000 "),
     ] {
-        assert_eq!(cell(text, width), shown);
+        assert_eq!(align_cell(text, width), shown);
     }
 }
 
@@ -37,7 +37,7 @@ fn the_next_unit_begins_at_85_hundredths_of_it() {
         assert_eq!(count(value.into()), shown);
     }
     for (value, shown) in [(870u64, "870.00"), (871, "0.85K"), (1 << 30, "1.00G")] {
-        assert_eq!(binary(value.into()), shown);
+        assert_eq!(bytes_text(value.into()), shown);
     }
     assert_eq!(count(u64::MAX.into()), "18446744.07T");
     for (value, shown) in [
@@ -50,7 +50,7 @@ fn the_next_unit_begins_at_85_hundredths_of_it() {
         (7200, "120m"),
     ] {
         assert_eq!(
-            TIME.scaled(Extended::from(value as u64), 0),
+            TIME.scale_value(Extended::from(value as u64), 0),
             shown,
             "{value}"
         );
@@ -59,9 +59,9 @@ fn the_next_unit_begins_at_85_hundredths_of_it() {
 
 #[test]
 fn nothing_arrived() {
-    let outcome = Outcome {
+    let outcome = WrkResults {
         elapsed_us: 1_000_000,
-        ..Outcome::default()
+        ..WrkResults::default()
     };
     let expected = "  Thread Stats   Avg      Stdev     Max   +/- Stdev
     Latency     0.00us    0.00us   0.00us    -nan%
@@ -81,8 +81,8 @@ Transfer/sec:       0.00B
 #[test]
 fn every_line() {
     let mut latency = Stats::new([(5000, 99), (45_000, 1)]);
-    latency.correct(1_000_000, 100, 1);
-    let outcome = Outcome {
+    latency.correct_omission(1_000_000, 100, 1);
+    let outcome = WrkResults {
         elapsed_us: 2_100_000,
         requests: 128_852,
         bytes: 10_045_358,
@@ -90,7 +90,7 @@ fn every_line() {
         status_errors: 121_596,
         latency,
         rate: Stats::new([(194, 3), (195, 2)]),
-        ..Outcome::default()
+        ..WrkResults::default()
     };
     let expected = "Running 2s test @ http://127.0.0.1:8081/
   2 threads and 10 connections
@@ -118,8 +118,8 @@ proptest! {
     #[test]
     fn columns_do_not_move(value in 0u64..7_200_000_000, rate in 0u64..10_000_000) {
         for width in [8, 9, 10] {
-            prop_assert_eq!(cell(&microseconds(value), width).len(), width);
-            prop_assert_eq!(cell(&count(rate.into()), width).len(), width);
+            prop_assert_eq!(align_cell(&microseconds(value), width).len(), width);
+            prop_assert_eq!(align_cell(&count(rate.into()), width).len(), width);
         }
     }
 }

@@ -2,16 +2,16 @@
 
 /// A count: k M G T P are powers of 1000, in either case.
 pub(super) fn count(text: &str) -> Option<u64> {
-    scaled(text, 1000, &["", "k", "m", "g", "t", "p"])
+    parse_scaled(text, 1000, &["", "k", "m", "g", "t", "p"])
 }
 
 /// A time in seconds: s, m and h, in either case.
 pub(super) fn seconds(text: &str) -> Option<u64> {
-    scaled(text, 60, &["s", "m", "h"])
+    parse_scaled(text, 60, &["s", "m", "h"])
 }
 
 /// Each unit is `scale` times the previous one; without a unit the number counts in the first.
-fn scaled(text: &str, scale: u64, units: &[&str]) -> Option<u64> {
+fn parse_scaled(text: &str, scale: u64, units: &[&str]) -> Option<u64> {
     const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
     let text = text.trim_start_matches(BLANKS);
     let (minus, text) = match text.strip_prefix('-') {

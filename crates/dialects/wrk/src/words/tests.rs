@@ -2,21 +2,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn typed(line: &str) -> Result<Command, Stop> {
+fn typed(line: &str) -> Result<WrkCommand, WrkExit> {
     let words: Vec<String> = (line.split(' ').filter(|w| !w.is_empty()))
         .map(|w| w.replace('~', " "))
         .collect();
     wrk("wrk", &words)
 }
 
-fn accepted(line: &str) -> Command {
+fn accepted(line: &str) -> WrkCommand {
     typed(line).unwrap_or_else(|stop| panic!("{line}: {stop}"))
 }
 
 #[test]
 fn defaults() {
     let command = accepted("http://h:8080/x");
-    let expected = Command {
+    let expected = WrkCommand {
         url: Url {
             text: "http://h:8080/x".into(),
             scheme: "http".into(),
@@ -135,7 +135,7 @@ fn of_a_letter_that_is_no_option_the_first_byte_is_told() {
 #[test]
 fn what_cannot_be_reached() {
     let url = accepted("https://[::1]/").url;
-    let told = |stop: Stop| {
+    let told = |stop: WrkExit| {
         (
             String::from_utf8(stop.stderr).unwrap(),
             stop.stdout,
@@ -143,7 +143,7 @@ fn what_cannot_be_reached() {
         )
     };
     assert_eq!(
-        told(Stop::unresolved(&url, "Name or service not known")),
+        told(WrkExit::unresolved_host(&url, "Name or service not known")),
         (
             "unable to resolve ::1:https Name or service not known\n".into(),
             String::new(),
@@ -151,7 +151,7 @@ fn what_cannot_be_reached() {
         )
     );
     assert_eq!(
-        told(Stop::unconnected(
+        told(WrkExit::no_connection(
             &accepted("http://h:8").url,
             "Connection refused"
         )),
@@ -162,7 +162,7 @@ fn what_cannot_be_reached() {
         )
     );
     assert_eq!(
-        told(Stop::no_thread(3, "Cannot allocate memory")),
+        told(WrkExit::no_thread(3, "Cannot allocate memory")),
         (
             "unable to create thread 3: Cannot allocate memory\n".into(),
             String::new(),

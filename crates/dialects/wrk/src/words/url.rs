@@ -20,13 +20,13 @@ impl Url {
     /// Parses a URL; `None` if wrk rejects it.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        if scheme.is_empty() || !whole(scheme, |b| b.is_ascii_alphabetic()) {
+        if scheme.is_empty() || !all_bytes(scheme, |b| b.is_ascii_alphabetic()) {
             return None;
         }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (server, tail) = rest.split_at(end);
-        let (host, port) = host(server)?;
-        whole(tail, |b| b.is_ascii_graphic()).then(|| Self {
+        let (host, port) = split_host(server)?;
+        all_bytes(tail, |b| b.is_ascii_graphic()).then(|| Self {
             text: text.to_owned(),
             scheme: scheme.to_owned(),
             host: host.to_owned(),
@@ -46,7 +46,7 @@ impl Url {
 
     /// Returns true if connections use TLS.
     #[must_use]
-    pub fn tls(&self) -> bool {
+    pub fn uses_tls(&self) -> bool {
         self.scheme.starts_with("https")
     }
 
@@ -65,9 +65,9 @@ impl Url {
 }
 
 /// Host and port in `user@host:port`.
-fn host(server: &str) -> Option<(&str, Option<&str>)> {
+fn split_host(server: &str) -> Option<(&str, Option<&str>)> {
     let server = match server.split_once('@') {
-        Some((user, server)) => whole(user, |b| {
+        Some((user, server)) => all_bytes(user, |b| {
             b.is_ascii_alphanumeric() || b"-_.!~*'()%;:&=+$,".contains(&b)
         })
         .then_some(server)?,
@@ -80,14 +80,14 @@ fn host(server: &str) -> Option<(&str, Option<&str>)> {
         None => {
             let (host, rest) = server.split_at(server.find(':').unwrap_or(server.len()));
             let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'-';
-            (!host.is_empty() && whole(host, fits)).then_some((host, rest))?
+            (!host.is_empty() && all_bytes(host, fits)).then_some((host, rest))?
         }
     };
     if rest.is_empty() {
         return Some((host, None));
     }
     let port = rest.strip_prefix(':')?;
-    let fits = whole(port, |b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let fits = all_bytes(port, |b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
     fits.then_some((host, Some(port)))
 }
 
@@ -99,11 +99,11 @@ fn is_literal(text: &str) -> bool {
     };
     let of_zone = |b: u8| b.is_ascii_alphanumeric() || b"%.-_~".contains(&b);
     !address.is_empty()
-        && whole(address, |b| b.is_ascii_hexdigit() || b == b':' || b == b'.')
-        && zone.is_none_or(|zone| !zone.is_empty() && whole(zone, of_zone))
+        && all_bytes(address, |b| b.is_ascii_hexdigit() || b == b':' || b == b'.')
+        && zone.is_none_or(|zone| !zone.is_empty() && all_bytes(zone, of_zone))
 }
 
-fn whole(text: &str, fits: impl Fn(u8) -> bool) -> bool {
+fn all_bytes(text: &str, fits: impl Fn(u8) -> bool) -> bool {
     text.bytes().all(fits)
 }
 
@@ -155,7 +155,7 @@ mod tests {
             ("HTTPS://h", false),
             ("http://h", false),
         ] {
-            assert_eq!(Url::read(text).unwrap().tls(), tls);
+            assert_eq!(Url::read(text).unwrap().uses_tls(), tls);
         }
     }
 

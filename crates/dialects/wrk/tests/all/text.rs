@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use wb_wrk::{Outcome, Stats, banner, results};
+use wb_wrk::{Stats, WrkResults, banner, results};
 
 use crate::original::{text, wrk};
 
@@ -76,7 +76,7 @@ const PERCENTS: [f64; 10] = [0.0, 1.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.9
 
 /// Results of the original, and the number of latency samples that it took.
 struct Measured {
-    outcome: Outcome,
+    outcome: WrkResults,
     samples: u64,
 }
 
@@ -101,7 +101,7 @@ fn check(name: &str, answer: Answer, options: &str, more: &str) -> Option<Measur
         .collect()
     };
     let summary: Vec<u64> = numbers(said[0]).iter().map(|&n| n as u64).collect();
-    let mut outcome = Outcome {
+    let mut outcome = WrkResults {
         elapsed_us: summary[0],
         requests: summary[1],
         bytes: summary[2],
@@ -120,7 +120,7 @@ fn check(name: &str, answer: Answer, options: &str, more: &str) -> Option<Measur
     outcome.latency = Stats::new(taken.iter().copied());
     outcome
         .latency
-        .correct(outcome.elapsed_us, outcome.requests, connections);
+        .correct_omission(outcome.elapsed_us, outcome.requests, connections);
 
     for (stats, said, values) in [
         (&outcome.latency, said[1], corrected),
@@ -141,7 +141,9 @@ fn check(name: &str, answer: Answer, options: &str, more: &str) -> Option<Measur
         );
         let percentiles = PERCENTS.map(|p| stats.percentile(p) as f64);
         assert_eq!(percentiles, said[4..], "{name}");
-        let all: Vec<_> = (0..stats.distinct()).filter_map(|i| stats.at(i)).collect();
+        let all: Vec<_> = (0..stats.distinct_values())
+            .filter_map(|i| stats.value_at(i))
+            .collect();
         assert_eq!(all, values, "{name}");
     }
     let ours =
@@ -258,8 +260,8 @@ fn pipelined_requests() {
         assert_eq!(run.samples, run.outcome.requests / 4);
         // Includes samples below the smallest one, which are only counted.
         let latency = &run.outcome.latency;
-        let values: u64 = (0..latency.distinct())
-            .filter_map(|i| latency.at(i))
+        let values: u64 = (0..latency.distinct_values())
+            .filter_map(|i| latency.value_at(i))
             .map(|(_, n)| n)
             .sum();
         assert!(latency.samples() > values && values >= run.samples);

@@ -7,7 +7,7 @@ use proptest::{
     strategy::ValueTree,
     test_runner::{Config, TestRunner},
 };
-use wb_wrk::Stop;
+use wb_wrk::WrkExit;
 
 use crate::original::{text, wrk};
 
@@ -20,9 +20,9 @@ fn same(words: &[String]) -> bool {
         return false;
     };
     let told = match wb_wrk::wrk("wrk", words) {
-        Ok(command) => Stop {
+        Ok(command) => WrkExit {
             stdout: command.stdout,
-            ..Stop::unconnected(&command.url, "Connection refused")
+            ..WrkExit::no_connection(&command.url, "Connection refused")
         },
         Err(stop) => stop,
     };

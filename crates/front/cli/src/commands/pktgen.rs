@@ -20,7 +20,7 @@ use wb_model::{
 use wb_pktgen::{
     control,
     keywords::KEYWORDS,
-    pgrx::{self, Dialect, Display, Receiver},
+    pgrx::{self, FileFormat, PgrxReceiver, ReceiverDialect},
 };
 use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
@@ -59,7 +59,7 @@ struct FolderArgs {
     time: TimeForm,
     /// Whose receiver pgrx is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
     #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
-    pgrx: Dialect,
+    pgrx: ReceiverDialect,
     /// Where random fields come from; the same seed sends the same packets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -166,7 +166,7 @@ pub(crate) struct WatchArgs {
     script: bool,
     /// Whose receiver it is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
     #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
-    pgrx: Dialect,
+    pgrx: ReceiverDialect,
     /// How long.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
@@ -199,10 +199,10 @@ fn time_form(text: &str) -> Result<TimeForm, String> {
     }
 }
 
-fn dialect(text: &str) -> Result<Dialect, String> {
+fn dialect(text: &str) -> Result<ReceiverDialect, String> {
     match text {
-        "osta" => Ok(Dialect::Osta),
-        "osta36" => Ok(Dialect::Osta36),
+        "osta" => Ok(ReceiverDialect::Osta),
+        "osta36" => Ok(ReceiverDialect::Osta36),
         _ => Err("it is osta or osta36".to_owned()),
     }
 }
@@ -221,7 +221,7 @@ impl FolderArgs {
         let machine = Machine::open(self.netns.as_deref())?;
         let cpus = machine.online_cpus();
         let options = Options {
-            folder: control::Options {
+            folder: control::ControlOptions {
                 defaults: Defaults {
                     count: self.pg_count_d,
                     delay_ns: self.pg_delay_d,
@@ -523,18 +523,18 @@ fn watch(args: &WatchArgs) -> Result<u8> {
     } else {
         vec![0]
     };
-    let mut receiver = Receiver::new(cpus, args.pgrx);
+    let mut receiver = PgrxReceiver::new(cpus, args.pgrx);
     let display = if args.script {
-        Display::Script
+        FileFormat::Script
     } else {
-        Display::Human
+        FileFormat::Human
     };
-    receiver.apply(&pgrx::Command::Rx { device: None });
-    receiver.apply(&pgrx::Command::Display(display));
+    receiver.execute(&pgrx::ReceiverCommand::Rx { device: None });
+    receiver.execute(&pgrx::ReceiverCommand::Display(display));
     for queue in &queues {
-        receiver.publish(queue.cpu, queue.handle.results().0);
+        receiver.replace_row(queue.cpu, queue.handle.results().0);
     }
-    deliver(&receiver.show())?;
+    deliver(&receiver.file_text())?;
     for warning in &finished.report.warnings {
         say(format_args!("wirebench: {warning}"));
     }

@@ -23,8 +23,8 @@ use wb_session::{
     End, Environment, Extras, Scripts, Signals, View, admit_servers, needs_no_zone, prepare,
 };
 use wb_wrk::{
-    Command, Outcome, Stats, Stop, banner, results,
-    script::{Host, MEMORY_BYTES, Outside, Settings, Summary, last_words},
+    Stats, WrkCommand, WrkExit, WrkResults, banner, results,
+    script::{MEMORY_BYTES, RunSummary, ScriptHost, ScriptIo, ScriptSettings, fatal_message},
 };
 
 use crate::{
@@ -82,7 +82,7 @@ struct Machine {
 
 impl Machine {
     /// Whether connections may go to the host of the command line. A name without addresses is another's business.
-    fn admit_host(&self, command: &Command) -> Result<(), String> {
+    fn admit_host(&self, command: &WrkCommand) -> Result<(), String> {
         let host = plain_zone(&command.url.host);
         if let Ok(address) = host.parse() {
             needs_no_zone(&SocketAddr::new(address, 0))?;
@@ -134,7 +134,7 @@ fn port_of(service: &str) -> Option<u16> {
     }
 }
 
-impl Outside for Machine {
+impl ScriptIo for Machine {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         read_file(path.as_ref(), LARGEST_TEXT).map_err(|e| words_of(&e))
     }
@@ -165,7 +165,7 @@ impl Outside for Machine {
         }
     }
 
-    fn complain(&self, bytes: &[u8]) {
+    fn print_error(&self, bytes: &[u8]) {
         say_as_is(String::from_utf8_lossy(bytes));
     }
 }
@@ -198,8 +198,12 @@ fn watch(signals: &Signals) -> Arc<AtomicBool> {
     flag
 }
 
-fn job(command: &Command, trusted: bool) -> HttpJob {
-    let scheme = if command.url.tls() { "https" } else { "http" };
+fn job(command: &WrkCommand, trusted: bool) -> HttpJob {
+    let scheme = if command.url.uses_tls() {
+        "https"
+    } else {
+        "http"
+    };
     let whole = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     HttpJob {
         url: format!(
@@ -227,7 +231,7 @@ fn job(command: &Command, trusted: bool) -> HttpJob {
 }
 
 /// What a tool prints instead of a run.
-fn tell(stop: &Stop) -> Result<u8> {
+fn tell(stop: &WrkExit) -> Result<u8> {
     if !stop.stderr.is_empty() {
         say_bytes(&stop.stderr);
     }
@@ -264,7 +268,7 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
         return Ok(if is_link() { 1 } else { 2 });
     }
     let signals = Signals::install()?;
-    let settings = Settings {
+    let settings = ScriptSettings {
         url: command.url.text.clone(),
         scheme: command.url.scheme.clone(),
         host: command.url.host.clone(),
@@ -280,7 +284,7 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
     let (mut host, scripts) = match scripts(settings, machine, command.threads) {
         Ok(made) => made,
         Err(why) => {
-            say(last_words(&why));
+            say(fatal_message(&why));
             return Ok(1);
         }
     };
@@ -289,25 +293,25 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
 
 /// The script, and its part for each thread.
 fn scripts(
-    settings: Settings,
+    settings: ScriptSettings,
     machine: Machine,
     threads: u64,
-) -> Result<(Host, Scripts), wb_wrk::script::ScriptError> {
-    let mut host = Host::new(settings, Arc::new(machine))?;
+) -> Result<(ScriptHost, Scripts), wb_wrk::script::ScriptError> {
+    let mut host = ScriptHost::new(settings, Arc::new(machine))?;
     host.resolve()?;
     let mut scripts: Scripts = Vec::new();
     for _ in 0..threads {
-        scripts.push(Box::new(host.thread()?));
+        scripts.push(Box::new(host.make_thread()?));
     }
     Ok((host, scripts))
 }
 
 fn measure(
     args: &WrkArgs,
-    command: &Command,
+    command: &WrkCommand,
     plan: Plan,
     signals: Signals,
-    host: &mut Host,
+    host: &mut ScriptHost,
     scripts: Scripts,
 ) -> Result<u8> {
     let output = &args.output;
@@ -353,10 +357,10 @@ fn measure(
         .and_then(|http| http.jobs.first());
     let exact = job.and_then(|job| job.exact.clone()).unwrap_or_default();
     let mut latency = Stats::new(exact.latency_us.iter().copied());
-    latency.correct(exact.elapsed_us, exact.responses, command.connections);
+    latency.correct_omission(exact.elapsed_us, exact.responses, command.connections);
     let rate = Stats::new(exact.rates.iter().copied());
     let [connect_errors, read_errors, write_errors] = exact.errors;
-    let summary = Summary {
+    let summary = RunSummary {
         duration_us: exact.elapsed_us,
         requests: exact.responses,
         bytes: exact.bytes,
@@ -370,7 +374,7 @@ fn measure(
         deliver_report(&finished.report, output)?;
         return Ok(finished.exit_code());
     }
-    let outcome = Outcome {
+    let outcome = WrkResults {
         elapsed_us: exact.elapsed_us,
         requests: exact.responses,
         bytes: exact.bytes,
@@ -383,8 +387,8 @@ fn measure(
         rate: rate.clone(),
     };
     write_all(&results(&outcome, command.latency))?;
-    if let Err(why) = host.done(&summary, &latency, &rate) {
-        say(last_words(&why));
+    if let Err(why) = host.call_done(&summary, &latency, &rate) {
+        say(fatal_message(&why));
         return Ok(1);
     }
     Ok(0)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
-use wb_pktgen::{control::Folder, device::Device};
+use wb_pktgen::{control::PktgenFiles, device::PktgenDevice};
 use wb_pktgen_device::{CpuSample, CpuStatistics, DeviceProgress};
 use wb_session::devices::{DeviceOutcome, WatchExtras};
 
@@ -28,7 +28,7 @@ pub(crate) enum File {
 
 /// What the files are made of.
 pub(crate) struct Sources<'a> {
-    pub(crate) folder: &'a Folder,
+    pub(crate) folder: &'a PktgenFiles,
     pub(crate) plans: &'a PlanOptions,
     /// Runs so far.
     pub(crate) runs: u64,
@@ -63,7 +63,7 @@ impl Outcome {
 
 impl File {
     /// The file of this name, if there is one.
-    pub(crate) fn find(name: &str, folder: &Folder) -> Option<Self> {
+    pub(crate) fn find(name: &str, folder: &PktgenFiles) -> Option<Self> {
         Some(match name {
             "result.json" => Self::Result,
             "pgrx.json" => Self::Receiver,
@@ -120,7 +120,7 @@ fn rates(packets: u64, octets: Option<u64>, ns: u64) -> Value {
     })
 }
 
-fn device_json(device: &Device, from: &Sources<'_>) -> Value {
+fn device_json(device: &PktgenDevice, from: &Sources<'_>) -> Value {
     let progress: &DeviceProgress = device.progress();
     let stopped = if device.is_running() {
         from.now_ns
@@ -145,7 +145,7 @@ fn device_json(device: &Device, from: &Sources<'_>) -> Value {
         "interface": device.interface(),
         "cpu": device.cpu(),
         "state": state,
-        "result": device.result(),
+        "result": device.result_text(),
         "sent_frames": progress.sofar,
         "unsent_frames": unsent,
         "errors": progress.errors,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_pktgen::pgrx::Receiver;
+use wb_pktgen::pgrx::PgrxReceiver;
 use wb_pktgen_device::CpuStatistics;
 use wb_session::{
     Environment, Extras, StartError, View,
@@ -28,7 +28,7 @@ pub(crate) struct Reception {
 }
 
 /// What the workers are to measure, as the receiver stands.
-fn settings(receiver: &Receiver) -> Option<WatchSettings> {
+fn settings(receiver: &PgrxReceiver) -> Option<WatchSettings> {
     Some(WatchSettings {
         mode: receiver.mode()?,
         rule: receiver.dialect().jitter(),
@@ -42,7 +42,7 @@ impl Reception {
     /// Brings the session in line with the receiver: opens, closes, or tells the workers.
     pub(crate) fn follow(
         now: &mut Option<Self>,
-        receiver: &Receiver,
+        receiver: &PgrxReceiver,
         options: &PlanOptions,
         host: &Host,
     ) -> Result<(), StartError> {
@@ -51,7 +51,7 @@ impl Reception {
             return Ok(());
         };
         let same = now.as_ref().is_some_and(|r| {
-            r.device.as_deref() == receiver.device() && r.consume == receiver.consumes()
+            r.device.as_deref() == receiver.device() && r.consume == receiver.consumes_packets()
         });
         if same {
             for queue in now.iter().flat_map(|r| &r.queues) {
@@ -66,7 +66,7 @@ impl Reception {
     }
 
     fn open(
-        receiver: &Receiver,
+        receiver: &PgrxReceiver,
         settings: &WatchSettings,
         options: &PlanOptions,
         host: &Host,
@@ -76,7 +76,7 @@ impl Reception {
             Some(name) => vec![name.clone()],
             None => host.ask(wb_session::Machine::arrival_interfaces),
         };
-        let consume = receiver.consumes();
+        let consume = receiver.consumes_packets();
         let plan = options.watching(&interfaces, settings.mode, settings.rule, consume);
         let prepared = prepare(plan, &Environment::default(), Extras::default())?;
         let queues = prepared.watches().to_vec();

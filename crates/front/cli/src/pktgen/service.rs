@@ -14,7 +14,7 @@ use wb_fuse::{Answer, ControlFiles, Writer};
 use wb_machine::clock::monotonic_ns;
 use wb_model::{Plan, Report, device::DeviceConfig};
 use wb_pktgen::{
-    control::{self, Effect, Folder, Job},
+    control::{self, PktgenFiles, ReadyDevice, WriteEffect},
     device::DeviceId,
 };
 use wb_session::{
@@ -35,7 +35,7 @@ use crate::metrics;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// For the dialect.
-    pub(crate) folder: control::Options,
+    pub(crate) folder: control::ControlOptions,
     /// For the plans made of it.
     pub(crate) plans: PlanOptions,
     /// Say what is done, and not only what is doubtful.
@@ -69,7 +69,7 @@ struct Running {
 }
 
 struct State {
-    folder: Folder,
+    folder: PktgenFiles,
     /// Writers of `start` who wait for the end.
     waiting: Vec<Answer>,
     /// A thread carries out runs.
@@ -94,7 +94,7 @@ impl Service {
         Arc::new_cyclic(|me| Self {
             host,
             state: Mutex::new(State {
-                folder: Folder::new(cpus.iter().copied(), options.folder),
+                folder: PktgenFiles::new(cpus.iter().copied(), options.folder),
                 waiting: Vec::new(),
                 busy: false,
                 again: false,
@@ -219,7 +219,7 @@ impl Service {
         let mut state = self.lock();
         state.runs += 1;
         let seed = self.options.plans.seed.wrapping_add(state.runs - 1);
-        let jobs = state.folder.begin(monotonic_ns(), seed, &self.host);
+        let jobs = state.folder.start_devices(monotonic_ns(), seed, &self.host);
         self.say_warnings(&mut state);
         self.follow_receiver(&mut state);
         let state_is_verbose = state.folder.is_verbose();
@@ -260,7 +260,7 @@ impl Service {
             .zip(&handles)
             .filter_map(|((id, name), handle)| {
                 // A device that was removed meanwhile has no settings any more.
-                let Some(told) = state.folder.live(*id).cloned() else {
+                let Some(told) = state.folder.live_config(*id).cloned() else {
                     handle.stop();
                     return None;
                 };
@@ -286,7 +286,9 @@ impl Service {
             Ok(finished) => {
                 for device in ended.iter().filter(|d| !d.concluded) {
                     let reason = "its worker died; its counts are missing";
-                    state.folder.fail(device.id, reason, monotonic_ns());
+                    state
+                        .folder
+                        .record_failure(device.id, reason, monotonic_ns());
                 }
                 for ((_, name), outcome) in ids.iter().zip(&finished.devices) {
                     let outcome = outcome.as_ref().map(extra::Outcome::of);
@@ -302,7 +304,7 @@ impl Service {
         self.follow_receiver(&mut state);
     }
 
-    fn prepare(&self, jobs: &[Job]) -> Result<Prepared, String> {
+    fn prepare(&self, jobs: &[ReadyDevice]) -> Result<Prepared, String> {
         let walkers = jobs.iter().map(|job| job.walker.clone()).collect();
         let extras = Extras {
             walkers,
@@ -313,7 +315,7 @@ impl Service {
     }
 
     /// Ends the devices whose interfaces cannot be opened, with `error` if it is all of them.
-    fn without_the_busy(&self, jobs: Vec<Job>, error: &str) -> Vec<Job> {
+    fn without_the_busy(&self, jobs: Vec<ReadyDevice>, error: &str) -> Vec<ReadyDevice> {
         let interfaces: BTreeSet<String> = jobs.iter().map(|j| j.interface.clone()).collect();
         if interfaces.len() < 2 {
             self.all_failed(&names(&jobs), error);
@@ -321,9 +323,9 @@ impl Service {
         }
         let mut kept = Vec::new();
         for interface in interfaces {
-            let (own, _): (Vec<&Job>, Vec<&Job>) =
+            let (own, _): (Vec<&ReadyDevice>, Vec<&ReadyDevice>) =
                 jobs.iter().partition(|j| j.interface == interface);
-            let own: Vec<Job> = own.into_iter().cloned().collect();
+            let own: Vec<ReadyDevice> = own.into_iter().cloned().collect();
             match self.prepare(&own) {
                 Ok(prepared) => {
                     drop(prepared);
@@ -335,7 +337,7 @@ impl Service {
         jobs.into_iter().filter(|j| kept.contains(&j.id)).collect()
     }
 
-    fn plan_of(&self, jobs: &[Job]) -> Plan {
+    fn plan_of(&self, jobs: &[ReadyDevice]) -> Plan {
         self.options.plans.sending(
             jobs.iter()
                 .map(|j| (j.interface.as_str(), j.cpu, j.walker.config())),
@@ -343,7 +345,7 @@ impl Service {
     }
 
     /// Ends the devices whose interfaces cannot send; the others are not held up by them.
-    fn without_the_faulty(&self, jobs: Vec<Job>) -> Vec<Job> {
+    fn without_the_faulty(&self, jobs: Vec<ReadyDevice>) -> Vec<ReadyDevice> {
         let plan = self.plan_of(&jobs);
         let faults = device_faults(&plan);
         if faults.iter().all(Option::is_none) {
@@ -362,9 +364,9 @@ impl Service {
             say(&format!("{}: {reason}", planned.settings.name));
             if fault.without_link {
                 // As when the link goes down in a run: the device stops, which is no error.
-                state.folder.finish(job.id, &job.walker, now, 0);
+                state.folder.record_end(job.id, &job.walker, now, 0);
             } else {
-                state.folder.fail(job.id, reason, now);
+                state.folder.record_failure(job.id, reason, now);
             }
         }
         self.follow_receiver(&mut state);
@@ -376,7 +378,7 @@ impl Service {
         say(reason);
         let mut state = self.lock();
         for (id, _) in ids {
-            state.folder.fail(*id, reason, monotonic_ns());
+            state.folder.record_failure(*id, reason, monotonic_ns());
         }
         self.follow_receiver(&mut state);
     }
@@ -429,23 +431,25 @@ impl Service {
             .spawn(waiter);
     }
 
-    fn carry_out_effect(&self, state: &mut State, effect: Effect, answer: Answer) {
+    fn carry_out_effect(&self, state: &mut State, effect: WriteEffect, answer: Answer) {
         match effect {
-            Effect::None => {
+            WriteEffect::None => {
                 state.tell_devices();
                 answer.taken();
             }
-            Effect::Start if self.closing.load(Ordering::Acquire) => answer.refused(libc::ENODEV),
-            Effect::Start => self.start(state, answer),
-            Effect::Stop => {
+            WriteEffect::Start if self.closing.load(Ordering::Acquire) => {
+                answer.refused(libc::ENODEV)
+            }
+            WriteEffect::Start => self.start(state, answer),
+            WriteEffect::Stop => {
                 state.order_stop();
                 answer.taken();
             }
-            Effect::Reset | Effect::RemoveAll { .. } => {
+            WriteEffect::Reset | WriteEffect::RemoveAll { .. } => {
                 let gone = state.stop_removed();
                 self.answer_when_stopped(gone, answer);
             }
-            Effect::Receive(_) => {
+            WriteEffect::Receive(_) => {
                 self.follow_receiver(state);
                 answer.taken();
             }
@@ -466,7 +470,7 @@ impl State {
     fn stop_removed(&mut self) -> Vec<Arc<DeviceHandle>> {
         let mut gone = Vec::new();
         for device in &self.running {
-            if self.folder.live(device.id).is_none() {
+            if self.folder.live_config(device.id).is_none() {
                 device.handle.stop();
                 gone.push(Arc::clone(&device.handle));
             }
@@ -505,7 +509,7 @@ impl State {
     /// Brings changed settings to the devices that run.
     fn tell_devices(&mut self) {
         for device in &mut self.running {
-            if let Some(live) = self.folder.live(device.id)
+            if let Some(live) = self.folder.live_config(device.id)
                 && *live != device.told
             {
                 device.told = live.clone();
@@ -528,7 +532,7 @@ impl State {
             let progress = device.handle.progress();
             // Before its first turn a worker has nothing to show.
             if progress.started_ns > 0 {
-                self.folder.publish(device.id, &progress);
+                self.folder.record_progress(device.id, &progress);
             }
             if let Some(refusal) = device.handle.take_refusal() {
                 say(&format!(
@@ -539,40 +543,40 @@ impl State {
         }
         if let Some(reception) = &self.reception {
             for (cpu, row) in reception.rows() {
-                self.folder.receiver_mut().publish(cpu, row);
+                self.folder.receiver_mut().replace_row(cpu, row);
             }
         }
     }
 }
 
 /// Writes into its file how a device ended.
-fn conclude(folder: &mut Folder, device: &mut Running, end: &DeviceEnd) {
+fn conclude(folder: &mut PktgenFiles, device: &mut Running, end: &DeviceEnd) {
     device.concluded = true;
-    folder.finish(device.id, &end.walker, end.stopped_ns, end.idle_ns);
+    folder.record_end(device.id, &end.walker, end.stopped_ns, end.idle_ns);
     if let Some(reason) = &end.fault {
         say(&format!("{}: {reason}", device.name));
-        folder.fail(device.id, reason, end.stopped_ns);
+        folder.record_failure(device.id, reason, end.stopped_ns);
     }
 }
 
 /// The devices of a run and their files.
-fn names(jobs: &[Job]) -> Vec<(DeviceId, String)> {
-    let name = |job: &Job| (job.id, job.walker.config().name.clone());
+fn names(jobs: &[ReadyDevice]) -> Vec<(DeviceId, String)> {
+    let name = |job: &ReadyDevice| (job.id, job.walker.config().name.clone());
     jobs.iter().map(name).collect()
 }
 
 impl ControlFiles for Service {
     fn names(&self) -> Vec<String> {
-        self.lock_to_look().folder.files()
+        self.lock_to_look().folder.file_names()
     }
 
     fn exists(&self, name: &str) -> bool {
         let state = self.lock_to_look();
-        state.folder.has(name) || extra::File::find(name, &state.folder).is_some()
+        state.folder.has_file(name) || extra::File::find(name, &state.folder).is_some()
     }
 
     fn mode(&self, name: &str) -> u32 {
-        if self.lock().folder.has(name) {
+        if self.lock().folder.has_file(name) {
             0o600
         } else {
             0o400
@@ -586,7 +590,7 @@ impl ControlFiles for Service {
         }
         let mut state = self.lock_to_look();
         state.catch_up();
-        if state.folder.has(name) {
+        if state.folder.has_file(name) {
             let text = state.folder.read(name, &self.host, monotonic_ns());
             return text.map_err(wb_pktgen::errno::Errno::number);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use wb_pktgen::world::{Interface, World};
+use wb_pktgen::machine::{Interface, PktgenMachine};
 use wb_session::Machine;
 
 /// A machine that several threads may ask.
@@ -18,7 +18,7 @@ impl Host {
     }
 }
 
-impl World for Host {
+impl PktgenMachine for Host {
     fn interface(&self, name: &str) -> Option<Interface> {
         self.ask(|machine| machine.interface(name))
     }

@@ -1,4 +1,4 @@
-//! Plays recorded answers of a kernel on a [`Folder`] and compares every answer and every frame.
+//! Plays recorded answers of a kernel on a [`PktgenFiles`] and compares every answer and every frame.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wb_model::device::{DeviceConfig, Flags};
 use wb_model::units::Mac;
-use wb_pktgen::control::{Folder, Options};
+use wb_pktgen::control::{ControlOptions, PktgenFiles};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::world::{DeviceTime, Interface, Link, World};
+use wb_pktgen::machine::{Interface, Link, PktgenMachine, DeviceTime};
 
 use super::parts::{Drawn, Part, Parts};
 
 /// Interfaces of the machine.
 pub(crate) struct Host;
 
-impl World for Host {
+impl PktgenMachine for Host {
     fn interface(&self, name: &str) -> Option<Interface> {
         let (last, queues) = match name {
             "eth0" => (0x01, 1),
@@ -185,7 +185,7 @@ struct Run {
 }
 
 pub(crate) struct Player {
-    folder: Folder,
+    folder: PktgenFiles,
     pub(crate) tally: Tally,
     place: String,
     written: String,
@@ -311,7 +311,7 @@ fn mask(text: &str, drawn: Option<&Drawn>) -> String {
 impl Player {
     pub(crate) fn new() -> Self {
         Self {
-            folder: Folder::new([0, 1], Options::default()),
+            folder: PktgenFiles::new([0, 1], ControlOptions::default()),
             tally: Tally::default(),
             place: String::new(),
             written: String::new(),
@@ -592,7 +592,7 @@ impl Player {
 
     fn run(&mut self, run: &Run) {
         self.tally.runs += 1;
-        let jobs = self.folder.begin(self.mono_ns, 7, &Host);
+        let jobs = self.folder.start_devices(self.mono_ns, 7, &Host);
         self.mono_ns += 1_000_000;
         let Some(mut job) = jobs.into_iter().next() else {
             if run.frames.iter().any(|f| f.len() > 1514) {
@@ -663,7 +663,7 @@ impl Player {
                 }
             }
         }
-        self.folder.finish(job.id, &job.walker, self.mono_ns, 0);
+        self.folder.record_end(job.id, &job.walker, self.mono_ns, 0);
         let text_draws = drawn.flows || config.flags.has(Flags::QUEUE_MAP_RND);
         self.drawn = (!drawn.parts.is_empty() || text_draws).then_some((drawn, of_kernel, of_ours));
         "start".clone_into(&mut self.written);

@@ -5,7 +5,7 @@ use super::*;
 /// Output of a script that is not trusted.
 fn printed(script: &str) -> String {
     let bench = Bench::with(
-        &Settings {
+        &ScriptSettings {
             arguments: vec![],
             ..settings()
         },
@@ -54,7 +54,7 @@ fn the_world_is_out_of_reach() {
 
 #[test]
 fn only_text_is_compiled() {
-    let trusted = Settings {
+    let trusted = ScriptSettings {
         trusted: true,
         ..settings()
     };
@@ -110,7 +110,7 @@ fn what_is_harmless_works() {
 
 #[test]
 fn whoever_is_trusted_may_all_but_leave() {
-    let trusted = Settings {
+    let trusted = ScriptSettings {
         trusted: true,
         ..settings()
     };
@@ -141,7 +141,7 @@ fn loops_without_end_are_given_up() {
         "repeat local ok = xpcall(function() error('x') end, function() while true do end end) until false",
         "setmetatable(_G, { __index = function() while true do end end }) print(nothing)",
     ] {
-        let settings = Settings {
+        let settings = ScriptSettings {
             file: Some("a.lua".into()),
             ..settings()
         };
@@ -181,7 +181,7 @@ fn a_file_and_a_done_without_end_are_given_up_too() {
 
 #[test]
 fn memory_has_a_limit() {
-    let settings = Settings {
+    let settings = ScriptSettings {
         memory_bytes: 8 << 20,
         ..settings()
     };
@@ -279,7 +279,7 @@ const WORDS: &[&str] = &[
 
 /// A whole run that is stopped after a while.
 fn run_all(script: &[u8]) {
-    let settings = Settings {
+    let settings = ScriptSettings {
         memory_bytes: 4 << 20,
         ..settings()
     };

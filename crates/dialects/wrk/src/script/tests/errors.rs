@@ -24,7 +24,7 @@ fn first_requests_are_checked_as_the_original_checks_them() {
 
 #[test]
 fn files_that_fail_are_told_in_each_state_and_the_run_goes_on() {
-    let missing = Settings {
+    let missing = ScriptSettings {
         file: Some("nofile.lua".into()),
         ..settings()
     };
@@ -93,7 +93,7 @@ fn errors_in_hooks_are_told_with_their_place() {
     assert!(bench.threads[0].response(200, HEAD, BODY).is_err());
     let mut bench = Bench::of("function done() error('boom') end", 1);
     assert_eq!(bench.done(), raised("a.lua:1: boom"));
-    let panic = last_words(&ScriptError::Raised("a.lua:1: boom".into()));
+    let panic = fatal_message(&ScriptError::Raised("a.lua:1: boom".into()));
     assert_eq!(
         panic,
         "PANIC: unprotected error in call to Lua API (a.lua:1: boom)"
@@ -143,7 +143,7 @@ fn a_request_that_is_no_string_sends_nothing() {
 
 #[test]
 fn a_trusted_script_has_ffi_and_debug() {
-    let trusted = Settings {
+    let trusted = ScriptSettings {
         trusted: true,
         ..settings()
     };
@@ -157,7 +157,7 @@ fn a_trusted_script_has_ffi_and_debug() {
 #[test]
 fn hosts_that_are_not_there_end_it() {
     let refused = |text: &str| ScriptError::Refused(text.into());
-    let nowhere = Settings {
+    let nowhere = ScriptSettings {
         host: "nowhere".into(),
         port: None,
         ..settings()
@@ -165,10 +165,10 @@ fn hosts_that_are_not_there_end_it() {
     let says = refused("unable to resolve nowhere:http Name or service not known");
     assert_eq!(Bench::with(&nowhere, "", 1).err(), Some(says.clone()));
     assert_eq!(
-        last_words(&says),
+        fatal_message(&says),
         "unable to resolve nowhere:http Name or service not known"
     );
-    let silent = Settings {
+    let silent = ScriptSettings {
         host: "silent".into(),
         ..settings()
     };

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn without_a_script_one_text_is_sent_again_and_again() {
-    let settings = Settings {
+    let settings = ScriptSettings {
         file: None,
         ..settings()
     };

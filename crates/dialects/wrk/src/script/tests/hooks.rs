@@ -94,7 +94,7 @@ fn host_header_is_as_the_url_has_it() {
         ("::1", None, "[::1]"),
     ] {
         let port = port.map(str::to_owned);
-        let settings = Settings {
+        let settings = ScriptSettings {
             host: host.into(),
             port,
             ..settings()
@@ -112,7 +112,7 @@ fn host_header_is_as_the_url_has_it() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
     let mut bench = Bench::with(
-        &Settings {
+        &ScriptSettings {
             headers,
             ..settings()
         },

@@ -4,7 +4,7 @@ pub use wb_model::device::{Interface, Link};
 pub use wb_pktgen_device::DeviceTime;
 
 /// Properties of the machine on which the control files depend.
-pub trait World {
+pub trait PktgenMachine {
     /// Interface with this name, if it exists.
     fn interface(&self, name: &str) -> Option<Interface>;
     /// Returns true if this NUMA node may exist.

@@ -9,7 +9,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 /// Returns true if `byte` separates words.
-const fn separates(byte: u8) -> bool {
+const fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'=')
 }
 
@@ -19,18 +19,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// Unread bytes.
-    pub(crate) const fn rest(self) -> &'a [u8] {
+    pub(crate) const fn unread_bytes(self) -> &'a [u8] {
         self.rest
     }
 
     /// Skips separators.
-    pub(crate) fn skip(&mut self) {
-        let n = self.rest.iter().take_while(|b| separates(**b)).count();
+    pub(crate) fn skip_separators(&mut self) {
+        let n = self.rest.iter().take_while(|b| is_separator(**b)).count();
         self.rest = &self.rest[n..];
     }
 
     /// Reads one byte.
-    pub(crate) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn read_byte(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
@@ -40,12 +40,12 @@ impl<'a> Scanner<'a> {
     ///
     /// A NUL ends the word, but reading continues up to the separator: C programs write the terminator of a string
     /// along with the text.
-    pub(crate) fn word(&mut self, most: usize) -> Vec<u8> {
+    pub(crate) fn read_word(&mut self, most: usize) -> Vec<u8> {
         let n = self
             .rest
             .iter()
             .take(most)
-            .take_while(|b| !separates(**b))
+            .take_while(|b| !is_separator(**b))
             .count();
         let (taken, rest) = self.rest.split_at(n);
         self.rest = rest;
@@ -53,7 +53,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads at most `digits` decimal digits; no digit means 0.
-    pub(crate) fn decimal(&mut self, digits: usize) -> u64 {
+    pub(crate) fn read_decimal(&mut self, digits: usize) -> u64 {
         let n = self
             .rest
             .iter()
@@ -69,7 +69,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads at most `digits` hexadecimal digits (8 or fewer) of either case. Returns the value and the number of
     /// digits.
-    pub(crate) fn hexadecimal(&mut self, digits: usize) -> (u32, usize) {
+    pub(crate) fn read_hexadecimal(&mut self, digits: usize) -> (u32, usize) {
         let mut value = 0;
         let mut n = 0;
         while let Some(digit) = self.rest.get(n).and_then(|b| char::from(*b).to_digit(16)) {
@@ -84,14 +84,14 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Converts external bytes to text, one character per byte, so that [`bytes`] can restore
+/// Converts external bytes to text, one character per byte, so that [`text_to_bytes`] can restore
 /// them.
-pub(crate) fn text(bytes: &[u8]) -> String {
+pub(crate) fn bytes_to_text(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// Restores the bytes from the result of [`text`], in which every character is below 256.
-pub(crate) fn bytes(text: &str) -> Vec<u8> {
+/// Restores the bytes from the result of [`bytes_to_text`], in which every character is below 256.
+pub(crate) fn text_to_bytes(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
@@ -102,18 +102,18 @@ mod tests {
     #[test]
     fn words_and_numbers() {
         let mut s = Scanner::new(b" \"=min_pkt_size = 4004 x");
-        s.skip();
-        assert_eq!(s.word(15), b"min_pkt_size");
-        s.skip();
-        assert_eq!(s.decimal(10), 4004);
-        assert_eq!(Scanner::new(b"-5").decimal(10), 0);
-        assert_eq!(Scanner::new(b"12345").decimal(3), 123);
-        assert_eq!(Scanner::new(b"0x40").decimal(10), 0);
-        assert_eq!(Scanner::new(b"fF0g").hexadecimal(8), (0xff0, 3));
-        assert_eq!(Scanner::new(b"0ff").hexadecimal(2), (0x0f, 2));
-        assert_eq!(Scanner::new(b"stop\0junk x").word(39), b"stop");
+        s.skip_separators();
+        assert_eq!(s.read_word(15), b"min_pkt_size");
+        s.skip_separators();
+        assert_eq!(s.read_decimal(10), 4004);
+        assert_eq!(Scanner::new(b"-5").read_decimal(10), 0);
+        assert_eq!(Scanner::new(b"12345").read_decimal(3), 123);
+        assert_eq!(Scanner::new(b"0x40").read_decimal(10), 0);
+        assert_eq!(Scanner::new(b"fF0g").read_hexadecimal(8), (0xff0, 3));
+        assert_eq!(Scanner::new(b"0ff").read_hexadecimal(2), (0x0f, 2));
+        assert_eq!(Scanner::new(b"stop\0junk x").read_word(39), b"stop");
         assert_eq!(
-            Scanner::new(b"forsurewrongcommand 1").word(15),
+            Scanner::new(b"forsurewrongcommand 1").read_word(15),
             b"forsurewrongcom"
         );
     }
