@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::parse::read;
 use crate::problem::{Problem, accepted};
-use crate::rules::{self, Finding};
+use crate::rules::{self, RuleViolation};
 
 impl Config {
     /// Checks the rules between keywords. With `strict`, dperf's own rules and limits apply, and no error means that
@@ -13,13 +13,13 @@ impl Config {
     /// caller.
     #[must_use]
     pub fn check(&self, strict: bool) -> Vec<Problem> {
-        rules::all(self, strict)
+        rules::all_violations(self, strict)
             .into_iter()
             .map(|f| self.problem(f))
             .collect()
     }
 
-    fn problem(&self, finding: Finding) -> Problem {
+    fn problem(&self, finding: RuleViolation) -> Problem {
         let line = finding
             .line
             .or_else(|| finding.keywords.iter().find_map(|k| self.places.line(k, 0)));

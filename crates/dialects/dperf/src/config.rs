@@ -35,9 +35,9 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Client addresses. On a client, one entry of source addresses for each port; on a server, the addresses
     /// it answers.
-    pub clients: Vec<Range>,
+    pub clients: Vec<AddressSpan>,
     /// Server addresses, one entry for each port.
-    pub servers: Vec<Range>,
+    pub servers: Vec<AddressSpan>,
     /// TCP or UDP ports of the server.
     pub listen: Option<Listen>,
     /// Source ports of the client.
@@ -110,7 +110,7 @@ pub struct Config {
     /// Time until a packet is retransmitted, or a UDP request counts as lost, s; 2 to 300.
     pub retransmit_timeout: Option<u16>,
     /// Lines of the keywords; any two values compare equal.
-    pub places: Places,
+    pub places: KeywordLines,
 }
 
 /// Side of the device under test.
@@ -160,7 +160,7 @@ pub enum Method {
 
 /// Device through which frames enter and leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum DperfDevice {
     /// A PCI address as written, with or without the domain: `0000:1b:00.0`, `1b:00.0`.
     Pci(String),
     /// A kernel interface, written `if:NAME`.
@@ -178,7 +178,7 @@ pub enum Device {
     },
 }
 
-impl Device {
+impl DperfDevice {
     /// PCI addresses of the device, with the domain and in lower case.
     #[must_use]
     pub fn pci_ids(&self) -> Vec<String> {
@@ -194,7 +194,7 @@ impl Device {
     }
 }
 
-impl Device {
+impl DperfDevice {
     /// Name of the kernel interface that the device names. A virtual device names it as `iface=NAME`,
     /// except a tap, which makes the interface.
     #[must_use]
@@ -209,7 +209,7 @@ impl Device {
     }
 }
 
-impl fmt::Display for Device {
+impl fmt::Display for DperfDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pci(id) => f.write_str(id),
@@ -228,7 +228,7 @@ impl fmt::Display for Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Device of the port.
-    pub device: Device,
+    pub device: DperfDevice,
     /// IP address of the port.
     pub ip: IpAddr,
     /// Next hop of all frames.
@@ -239,7 +239,7 @@ pub struct Port {
 
 /// Consecutive addresses, and single addresses in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct AddressSpan {
     /// First address.
     pub first: IpAddr,
     /// Number of consecutive addresses, 1 to 254; only the last byte changes.
@@ -248,11 +248,11 @@ pub struct Range {
     pub more: Vec<IpAddr>,
 }
 
-impl Range {
+impl AddressSpan {
     /// All addresses, in order.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         (0..self.count)
-            .map(|n| after(self.first, n))
+            .map(|n| address_after(self.first, n))
             .chain(self.more.iter().copied())
     }
 
@@ -270,7 +270,7 @@ impl Range {
 }
 
 /// The address `n` after `first` in the last byte.
-fn after(first: IpAddr, n: u8) -> IpAddr {
+fn address_after(first: IpAddr, n: u8) -> IpAddr {
     match first {
         IpAddr::V4(a) => {
             let mut octets = a.octets();
@@ -404,7 +404,7 @@ pub enum Steering {
 
 /// Lines of each keyword. Compares equal to any other value, so that configurations compare by content.
 #[derive(Clone, Default)]
-pub struct Places {
+pub struct KeywordLines {
     /// Name of the file.
     pub(crate) file: Arc<str>,
     /// Lines of each keyword, in order.
@@ -413,7 +413,7 @@ pub struct Places {
     pub(crate) foreign: Option<u32>,
 }
 
-impl Places {
+impl KeywordLines {
     /// The `n`-th line of `keyword`, from 0.
     #[must_use]
     pub fn line(&self, keyword: &str, n: usize) -> Option<u32> {
@@ -422,20 +422,20 @@ impl Places {
 
     /// Returns true if the file has `keyword`.
     #[must_use]
-    pub fn has(&self, keyword: &str) -> bool {
+    pub fn has_keyword(&self, keyword: &str) -> bool {
         self.lines.contains_key(keyword)
     }
 }
 
-impl PartialEq for Places {
+impl PartialEq for KeywordLines {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Places {}
+impl Eq for KeywordLines {}
 
-impl fmt::Debug for Places {
+impl fmt::Debug for KeywordLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file)
     }
@@ -532,7 +532,7 @@ impl Config {
     /// Share of worker `index` in `target`, divided as in dperf. If `target` is at most the number of workers, the
     /// first workers get one each. Otherwise the parts are equal, and the first worker gets the remainder.
     #[must_use]
-    pub fn share(&self, target: u32, index: u32) -> u32 {
+    pub fn worker_share(&self, target: u32, index: u32) -> u32 {
         let workers = self.cpus.len().max(1) as u32;
         match () {
             () if target <= workers => u32::from(index < target),
@@ -630,14 +630,14 @@ impl Config {
     /// Combinations of addresses and ports that a worker of port `port` can use, equal to its limit of
     /// open connections. Saturates.
     #[must_use]
-    pub fn tuples(&self, port: usize) -> u64 {
+    pub fn tuple_count(&self, port: usize) -> u64 {
         let clients = match self.mode {
-            Mode::Client => self.clients.get(port).map_or(0, Range::len),
-            Mode::Server => self.clients.iter().map(Range::len).sum(),
+            Mode::Client => self.clients.get(port).map_or(0, AddressSpan::len),
+            Mode::Server => self.clients.iter().map(AddressSpan::len).sum(),
         };
         let servers = match self.steering() {
             Steering::ServerIp => 1,
-            _ => self.servers.get(port).map_or(0, Range::len),
+            _ => self.servers.get(port).map_or(0, AddressSpan::len),
         };
         u64::from(self.listen().count)
             .saturating_mul(self.client_ports().len())

@@ -1,6 +1,6 @@
 //! Entry point for fuzzers: arbitrary bytes as configuration files.
 
-use crate::{Config, Translate, accepted, check, is_configuration, parse, translate};
+use crate::{Config, TranslateOptions, accepted, check, is_configuration, parse, translate};
 
 /// Reads `bytes` as a file, checks it in both modes, prints it and reads it again, and
 /// translates it.
@@ -33,7 +33,7 @@ fn exercise_plan(config: &Config) {
     };
     let locators = config.ports.iter().enumerate().map(known).collect();
     let good = accepted(&config.check(false));
-    match translate(config, &Translate { locators }) {
+    match translate(config, &TranslateOptions { locators }) {
         Ok(made) => {
             assert!(good);
             assert_eq!(made.ports.len(), config.ports.len());

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use wb_model::units::Mac;
 
 use crate::config::{
-    ChangeDip, Config, Device, Keepalive, Listen, LogLevel, Method, Mode, Port, PortSpan, Protocol,
-    Range, Rss, RssHash, RssQueues, Vxlan,
+    AddressSpan, ChangeDip, Config, DperfDevice, Keepalive, Listen, LogLevel, Method, Mode, Port,
+    PortSpan, Protocol, Rss, RssHash, RssQueues, Vxlan,
 };
 use crate::number;
 use crate::parse::quoted;
@@ -15,7 +15,7 @@ use crate::problem::Code;
 
 /// Side that a keyword applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum KeywordSide {
     /// Both.
     Both,
     /// The client; without effect on a server.
@@ -27,28 +27,28 @@ pub enum Side {
 }
 
 /// Reason why a line could not be read.
-pub(crate) struct Fault {
+pub(crate) struct LineFault {
     pub(crate) code: Code,
     pub(crate) text: String,
 }
 
-type Outcome = Result<(), Fault>;
+type LineOutcome = Result<(), LineFault>;
 
 /// The arguments of one line.
-pub(crate) struct Words<'a> {
+pub(crate) struct LineWords<'a> {
     words: &'a [&'a str],
     /// Warnings about a line that could be read.
     pub(crate) notes: Vec<(Code, String)>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     pub(crate) fn new(words: &'a [&'a str]) -> Self {
         let notes = Vec::new();
         Self { words, notes }
     }
 
     /// Returns all arguments if their number is within `count`.
-    fn take(&self, count: RangeInclusive<usize>) -> Result<&'a [&'a str], Fault> {
+    fn check_count(&self, count: RangeInclusive<usize>) -> Result<&'a [&'a str], LineFault> {
         if count.contains(&self.words.len()) {
             return Ok(self.words);
         }
@@ -58,22 +58,26 @@ impl<'a> Words<'a> {
             n => format!("{n} arguments"),
         };
         let code = Code::Arguments;
-        Err(Fault { code, text })
+        Err(LineFault { code, text })
     }
 
     /// Returns the only argument.
-    fn one(&self) -> Result<&'a str, Fault> {
-        Ok(self.take(1..=1)?[0])
+    fn only_argument(&self) -> Result<&'a str, LineFault> {
+        Ok(self.check_count(1..=1)?[0])
     }
 
-    fn note(&mut self, code: Code, text: impl Into<String>) {
+    fn add_warning(&mut self, code: Code, text: impl Into<String>) {
         self.notes.push((code, text.into()));
     }
 
     /// The value of `loose`, with a warning if only a part of `word` was read.
-    fn whole<T: std::fmt::Display>(&mut self, word: &str, loose: number::Loose<T>) -> T {
+    fn warn_if_partial<T: std::fmt::Display>(
+        &mut self,
+        word: &str,
+        loose: number::LooseNumber<T>,
+    ) -> T {
         if !loose.whole {
-            self.note(
+            self.add_warning(
                 Code::Read,
                 format!("{} is read as {}", quoted(word), loose.value),
             );
@@ -82,49 +86,49 @@ impl<'a> Words<'a> {
     }
 
     /// Number at the beginning of `word`, if it is within `range`.
-    fn number<T, N>(
+    fn number_in_range<T, N>(
         &mut self,
         word: &str,
         grammar: fn(&str) -> Option<N>,
         range: RangeInclusive<u32>,
-    ) -> Result<T, Fault>
+    ) -> Result<T, LineFault>
     where
         T: TryFrom<u32>,
-        N: Into<number::Loose<u32>>,
+        N: Into<number::LooseNumber<u32>>,
     {
         let number = grammar(word).map(Into::into);
-        let value = within(word, number.map(|n| n.value), range)?;
+        let value = check_range(word, number.map(|n| n.value), range)?;
         if let Some(number) = number {
-            self.whole(word, number);
+            self.warn_if_partial(word, number);
         }
         Ok(value)
     }
 }
 
-fn bad(word: &str) -> Fault {
-    Fault {
+fn bad_word(word: &str) -> LineFault {
+    LineFault {
         code: Code::Value,
         text: format!("bad value {}", quoted(word)),
     }
 }
 
 /// Converts `value`, if it was read and is within `range`, to the narrower type of its field.
-fn within<T: TryFrom<u32>>(
+fn check_range<T: TryFrom<u32>>(
     word: &str,
     value: Option<u32>,
     range: RangeInclusive<u32>,
-) -> Result<T, Fault> {
+) -> Result<T, LineFault> {
     value
         .filter(|v| range.contains(v))
         .and_then(|v| T::try_from(v).ok())
-        .ok_or_else(|| bad(word))
+        .ok_or_else(|| bad_word(word))
 }
 
 /// Largest number in a configuration file.
 const MOST: u32 = i32::MAX as u32;
 
 /// One keyword.
-pub struct Keyword {
+pub struct ConfigKeyword {
     /// Name of the keyword.
     pub name: &'static str,
     /// Older names.
@@ -134,33 +138,33 @@ pub struct Keyword {
     /// Allowed values.
     pub allowed: &'static str,
     /// Side that the keyword applies to.
-    pub side: Side,
+    pub side: KeywordSide,
     /// Setting of the keyword, with unit and default.
     pub doc: &'static str,
     /// Returns true if a value is set that a second line must not change.
     taken: fn(&Config) -> bool,
-    read: fn(&mut Words<'_>, &mut Config) -> Outcome,
+    read: fn(&mut LineWords<'_>, &mut Config) -> LineOutcome,
     show: fn(&Config) -> Vec<String>,
 }
 
-impl std::fmt::Debug for Keyword {
+impl std::fmt::Debug for ConfigKeyword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keyword({})", self.form())
+        write!(f, "Keyword({})", self.syntax())
     }
 }
 
-impl Keyword {
+impl ConfigKeyword {
     /// Name and arguments.
     #[must_use]
-    pub fn form(&self) -> String {
+    pub fn syntax(&self) -> String {
         format!("{} {}", self.name, self.arguments)
             .trim_end()
             .to_owned()
     }
 
-    pub(crate) fn read(&self, words: &mut Words<'_>, config: &mut Config) -> Outcome {
+    pub(crate) fn read(&self, words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
         if (self.taken)(config) {
-            return Err(Fault {
+            return Err(LineFault {
                 code: Code::Duplicate,
                 text: "said before".to_owned(),
             });
@@ -169,27 +173,27 @@ impl Keyword {
     }
 
     /// Arguments of each line that `config` needs for this keyword.
-    pub(crate) fn show(&self, config: &Config) -> Vec<String> {
+    pub(crate) fn config_lines(&self, config: &Config) -> Vec<String> {
         (self.show)(config)
     }
 }
 
 /// Keyword with this name or older name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Keyword> {
+pub fn find(name: &str) -> Option<&'static ConfigKeyword> {
     KEYWORDS
         .iter()
         .find(|k| k.name == name || k.aliases.contains(&name))
 }
 
 /// Keyword name most similar to `name`.
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+pub(crate) fn nearest_keyword(name: &str) -> Option<&'static str> {
     wb_model::nearest(name, KEYWORDS.iter().map(|k| k.name))
         .first()
         .copied()
 }
 
-fn shown(value: Option<impl ToString>) -> Vec<String> {
+fn shown_lines(value: Option<impl ToString>) -> Vec<String> {
     value.iter().map(ToString::to_string).collect()
 }
 
@@ -198,12 +202,12 @@ fn shown(value: Option<impl ToString>) -> Vec<String> {
 macro_rules! keyword {
     ($name:literal $($alias:literal)*, $arguments:literal, $side:ident, $allowed:literal, $doc:literal,
      $taken:expr, $read:expr, $show:expr) => {
-        Keyword {
+        ConfigKeyword {
             name: $name,
             aliases: &[$($alias),*],
             arguments: $arguments,
             allowed: $allowed,
-            side: Side::$side,
+            side: KeywordSide::$side,
             doc: $doc,
             taken: $taken,
             read: $read,
@@ -215,18 +219,18 @@ macro_rules! keyword {
 /// A switch without arguments.
 macro_rules! switch {
     ($name:literal, $field:ident, $side:ident, $doc:literal) => {
-        Keyword {
+        ConfigKeyword {
             name: $name,
             aliases: &[],
             arguments: "",
             allowed: "no argument",
-            side: Side::$side,
+            side: KeywordSide::$side,
             doc: $doc,
             taken: |_| false,
             read: |words, config| {
-                words.take(0..=0)?;
+                words.check_count(0..=0)?;
                 if config.$field {
-                    words.note(Code::Repeated, "is on already");
+                    words.add_warning(Code::Repeated, "is on already");
                 }
                 config.$field = true;
                 Ok(())
@@ -242,21 +246,21 @@ macro_rules! switch {
 /// One number within a range, parsed by a function of `number.rs`.
 macro_rules! number {
     ($name:literal, $field:ident, $side:ident, $grammar:ident, $range:expr, $allowed:literal, $doc:literal) => {
-        Keyword {
+        ConfigKeyword {
             name: $name,
             aliases: &[],
             arguments: "NUMBER",
             allowed: $allowed,
-            side: Side::$side,
+            side: KeywordSide::$side,
             doc: $doc,
             taken: |config| config.$field.is_some(),
             read: |words, config| {
-                let word = words.one()?;
-                let value = words.number(word, number::$grammar, $range)?;
+                let word = words.only_argument()?;
+                let value = words.number_in_range(word, number::$grammar, $range)?;
                 config.$field = (value != 0).then_some(value);
                 Ok(())
             },
-            show: |config| shown(config.$field),
+            show: |config| shown_lines(config.$field),
         }
     };
 }
@@ -265,18 +269,18 @@ macro_rules! number {
 macro_rules! choice {
     ($name:literal, $field:ident, $side:ident, $allowed:literal, $taken:expr, $show:expr, $doc:literal,
      $($word:literal => $value:expr),+) => {
-        Keyword {
+        ConfigKeyword {
             name: $name,
             aliases: &[],
             arguments: "WORD",
             allowed: $allowed,
-            side: Side::$side,
+            side: KeywordSide::$side,
             doc: $doc,
             taken: $taken,
             read: |words, config| {
-                config.$field = match words.one()? {
+                config.$field = match words.only_argument()? {
                     $($word => $value,)+
-                    other => return Err(bad(other)),
+                    other => return Err(bad_word(other)),
                 };
                 Ok(())
             },
@@ -296,48 +300,48 @@ macro_rules! choice {
 /// One word that is stored unchanged if `$fits`.
 macro_rules! text {
     ($name:literal, $field:ident, $side:ident, $fits:expr, $allowed:literal, $doc:literal) => {
-        Keyword {
+        ConfigKeyword {
             name: $name,
             aliases: &[],
             arguments: "TEXT",
             allowed: $allowed,
-            side: Side::$side,
+            side: KeywordSide::$side,
             doc: $doc,
             taken: |config| config.$field.is_some(),
             read: |words, config| {
-                let word = words.one()?;
+                let word = words.only_argument()?;
                 let fits: fn(&str) -> bool = $fits;
                 if !fits(word) {
-                    return Err(bad(word));
+                    return Err(bad_word(word));
                 }
                 config.$field = Some(word.to_owned());
                 Ok(())
             },
-            show: |config| shown(config.$field.as_ref()),
+            show: |config| shown_lines(config.$field.as_ref()),
         }
     };
 }
 
 /// Every keyword, in the order in which they are printed.
-pub static KEYWORDS: &[Keyword] = &[
+pub static KEYWORDS: &[ConfigKeyword] = &[
     choice!(
         "mode", mode, Both, "client or server",
-        |c| c.mode == Mode::Server, |c| c.mode == Mode::Server || c.places.has("mode"),
+        |c| c.mode == Mode::Server, |c| c.mode == Mode::Server || c.places.has_keyword("mode"),
         "Which side this is. Default client.",
         "client" => Mode::Client, "server" => Mode::Server
     ),
     keyword! { "cpu", "N|A-B …", Both, "CPU numbers 0 to 8191, none twice",
-    "CPUs of the workers. Required.", |c| !c.cpus.is_empty(), cpu, show_cpu },
+    "CPUs of the workers. Required.", |c| !c.cpus.is_empty(), read_cpu, show_cpu },
     text! { "socket_mem", socket_mem, Both, |w| w.len() <= 63,
     "MB for each NUMA node, such as 4096,0; 63 characters at most",
     "Memory of DPDK. Without effect here." },
     keyword! { "duration", "TIME", Both, "at least 1 s, such as 60, 100s, 1.5m, 2h, 1d",
     "Steady phase in s, m, h or d. Default 60 s.", |c| c.duration.is_some(), |words, config| {
-        let word = words.one()?;
+        let word = words.only_argument()?;
         let time = number::duration(word).filter(|t| t.value > 0);
-        config.duration = Some(words.whole(word, time.ok_or_else(|| bad(word))?));
+        config.duration = Some(words.warn_if_partial(word, time.ok_or_else(|| bad_word(word))?));
         Ok(())
-    }, |c| shown(c.duration.map(|s| format!("{s}s"))) },
+    }, |c| shown_lines(c.duration.map(|s| format!("{s}s"))) },
     switch!("daemon", daemon, Both, "Detach from the terminal."),
     switch!("quiet", quiet, Both, "No report each second."),
     switch! { "clear_screen", clear_screen, Both, "Clear the terminal before each report." },
@@ -353,7 +357,7 @@ pub static KEYWORDS: &[Keyword] = &[
     "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:DRIVER,iface=NAME or bondMODE:POLICY(PCI,…) \
         with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
         family; MAC 02:00:00:00:00:01", "A port, its address, and where its frames go. Required.",
-    |_| false, port, |c| {
+    |_| false, read_port, |c| {
         c.ports
             .iter()
             .map(|p| {
@@ -367,42 +371,42 @@ pub static KEYWORDS: &[Keyword] = &[
         last two bytes, their last bytes neither 0, 255 nor on the line already",
     "Client addresses: a client's own, one line for each port; on a server those it answers. Required.",
     |_| false, |words, config| {
-        let words = words.take(2..=usize::MAX)?;
-        let range = range(words[0], words[1])?;
+        let words = words.check_count(2..=usize::MAX)?;
+        let range = parse_range(words[0], words[1])?;
         config.clients.push(with_more(range, &words[2..])?);
         Ok(())
     }, |c| c.clients.iter().map(show_range).collect() },
     keyword! { "server", "IP COUNT", Both, "COUNT 1 to 254, last byte of IP + COUNT at most 255",
     "Server addresses, one line for each port. Required.", |_| false, |words, config| {
-        let words = words.take(2..=2)?;
-        config.servers.push(range(words[0], words[1])?);
+        let words = words.check_count(2..=2)?;
+        config.servers.push(parse_range(words[0], words[1])?);
         Ok(())
     }, |c| c.servers.iter().map(show_range).collect() },
     keyword! { "listen", "PORT COUNT", Both, "both at least 1, PORT + COUNT at most 65534",
     "Ports of the server. Default 80 1.", |c| c.listen.is_some(), |words, config| {
-        let words = words.take(2..=2)?;
-        let number = |at: usize| within(words[at], number::integer(words[at]), 1..=65_533);
+        let words = words.check_count(2..=2)?;
+        let number = |at: usize| check_range(words[at], number::parse_integer(words[at]), 1..=65_533);
         let (first, count): (u16, u16) = (number(0)?, number(1)?);
         if u32::from(first) + u32::from(count) > 65_534 {
-            return Err(bad(words[1]));
+            return Err(bad_word(words[1]));
         }
         config.listen = Some(Listen { first, count });
         Ok(())
-    }, |c| shown(c.listen.map(|l| format!("{} {}", l.first, l.count))) },
+    }, |c| shown_lines(c.listen.map(|l| format!("{} {}", l.first, l.count))) },
     keyword! { "client_port_range" "lport_range", "MIN [MAX]", Both, "1 to 65535, MIN not above MAX",
     "Source ports of the client. Default 1 65535.", |c| c.client_ports.is_some(), |words, config| {
-        let ports = words.take(1..=2)?;
-        let min = words.number(ports[0], number::loose, 1..=65_535)?;
+        let ports = words.check_count(1..=2)?;
+        let min = words.number_in_range(ports[0], number::loose, 1..=65_535)?;
         let max = match ports.get(1) {
-            Some(word) => words.number(word, number::loose, 1..=65_535)?,
+            Some(word) => words.number_in_range(word, number::loose, 1..=65_535)?,
             None => u16::MAX,
         };
         if min > max {
-            return Err(bad(ports[1]));
+            return Err(bad_word(ports[1]));
         }
         config.client_ports = Some(PortSpan { min, max });
         Ok(())
-    }, |c| shown(c.client_ports.map(|p| format!("{} {}", p.min, p.max))) },
+    }, |c| shown_lines(c.client_ports.map(|p| format!("{} {}", p.min, p.max))) },
     switch! { "client_hop", client_hop, Client, "Advance client address and port together." },
     keyword! { "change_dip", "IP STEP COUNT", OnlyClient,
     "STEP and COUNT whole numbers; the last address must exist",
@@ -413,7 +417,7 @@ pub static KEYWORDS: &[Keyword] = &[
     number! { "vlan", vlan, Both, loose, 1..=4094, "1 to 4094", "VLAN of all frames. Default none." },
     keyword! { "vxlan", "VNI SRC_MAC DST_MAC LOCAL COUNT REMOTE COUNT", Both,
     "VNI 1 to 16777215; inner MACs such as 02:00:00:00:00:01; addresses with COUNT 1 to 254",
-    "Tunnel of a port, one line for each. Default none.", |_| false, vxlan, |c| {
+    "Tunnel of a port, one line for each. Default none.", |_| false, read_vxlan, |c| {
         c.vxlans
             .iter()
             .map(|v| {
@@ -434,51 +438,51 @@ pub static KEYWORDS: &[Keyword] = &[
     keyword! { "kni", "[NAME]", Both, "up to 9 characters, the first a letter",
     "A kernel interface beside the port. The device keeps its own here.", |c| c.kni.is_some(),
     |words, config| {
-        let name = words.take(0..=1)?.first().copied().unwrap_or("dperf");
+        let name = words.check_count(0..=1)?.first().copied().unwrap_or("dperf");
         if name.len() >= 10 || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            return Err(bad(name));
+            return Err(bad_word(name));
         }
         config.kni = Some(name.to_owned());
         Ok(())
-    }, |c| shown(c.kni.as_ref()) },
+    }, |c| shown_lines(c.kni.as_ref()) },
     keyword! { "jumbo", "[MTU]", Both, "9000 to 9710 bytes",
     "MTU in bytes. Default 1500, and 9710 without a value.", |c| c.jumbo.is_some(), |words, config| {
-        config.jumbo = Some(match words.take(0..=1)?.first() {
+        config.jumbo = Some(match words.check_count(0..=1)?.first() {
             None => 9710,
-            Some(word) => words.number(word, number::loose, 9000..=9710)?,
+            Some(word) => words.number_in_range(word, number::loose, 9000..=9710)?,
         });
         Ok(())
-    }, |c| shown(c.jumbo) },
+    }, |c| shown_lines(c.jumbo) },
     keyword! { "tos", "NUMBER", Both, "0 to 255, or 0x0 to 0xff",
     "IPv4 TOS or IPv6 traffic class. Default 0.", |c| c.tos.is_some(), |words, config| {
-        let word = words.one()?;
-        let tos = words.number(word, number::hexadecimal, 0..=255)?;
+        let word = words.only_argument()?;
+        let tos = words.number_in_range(word, number::hexadecimal, 0..=255)?;
         config.tos = (tos != 0).then_some(tos);
         Ok(())
-    }, |c| shown(c.tos.map(|tos| format!("{tos:#x}"))) },
+    }, |c| shown_lines(c.tos.map(|tos| format!("{tos:#x}"))) },
     keyword! { "rss", "[l3|l3l4|auto [l3|l3l4]] [mq_rx_rss|mq_rx_none]", Both,
     "the words of versions before 1.8", "The NIC's own hash chooses queues. Default off.", |_| false,
-    rss, |c| shown(c.rss.map(show_rss)) },
+    read_rss, |c| shown_lines(c.rss.map(show_rss)) },
     switch! { "flow_isolate", flow_isolate, Both, "Only traffic matched by rules reaches us." },
     keyword! { "cps", "RATE", Client, "0 to 2147483647 per second, such as 100, 2k, 1.5m",
     "New connections per second of all workers. Default 1000 if only `cc` is said.",
     |c| c.cps.is_some(), |words, config| {
-        let word = words.one()?;
-        let rate = within(word, number::rate(word), 0..=MOST)?;
+        let word = words.only_argument()?;
+        let rate = check_range(word, number::parse_rate(word), 0..=MOST)?;
         config.cps = (rate != 0).then_some(rate);
         Ok(())
-    }, |c| shown(c.cps.map(number::show_rate)) },
+    }, |c| shown_lines(c.cps.map(number::show_rate)) },
     keyword! { "cc", "RATE", Client, "1 to 2147483647, such as 100, 2k, 1.5m",
     "Open connections to hold, of all workers. Default unset.", |c| c.cc.is_some(), |words, config| {
-        let word = words.one()?;
-        config.cc = Some(within(word, number::rate(word), 1..=MOST)?);
+        let word = words.only_argument()?;
+        config.cc = Some(check_range(word, number::parse_rate(word), 1..=MOST)?);
         Ok(())
-    }, |c| shown(c.cc.map(number::show_rate)) },
-    number! { "launch_num", launch_num, Client, integer, 0..=MOST, "0 (chosen by itself) to 2147483647",
+    }, |c| shown_lines(c.cc.map(number::show_rate)) },
+    number! { "launch_num", launch_num, Client, parse_integer, 0..=MOST, "0 (chosen by itself) to 2147483647",
     "Connections opened back to back. Default: what divides the rate, 4 to 10." },
-    number! { "slow_start", slow_start, OnlyClient, integer, 10..=600, "10 to 600 s",
+    number! { "slow_start", slow_start, OnlyClient, parse_integer, 10..=600, "10 to 600 s",
     "Linear growth of the rate in s. Default 30." },
-    number! { "wait", wait, OnlyClient, integer, 1..=MOST, "at least 1 s",
+    number! { "wait", wait, OnlyClient, parse_integer, 1..=MOST, "at least 1 s",
     "Silence after the start in s. Default 3." },
     switch!("flood", flood, Client, "Send without waiting for answers."),
     keyword! { "keepalive", "INTERVAL [NUM]", Both,
@@ -486,14 +490,14 @@ pub static KEYWORDS: &[Keyword] = &[
         an INTERVAL above 0",
     "Time between requests of a connection, and how many follow the first. Default off.",
     |c| c.keepalive.is_some(), |words, config| {
-        let words = words.take(1..=2)?;
-        let interval_ns = number::interval(words[0]).ok_or_else(|| bad(words[0]))?;
+        let words = words.check_count(1..=2)?;
+        let interval_ns = number::interval(words[0]).ok_or_else(|| bad_word(words[0]))?;
         let more = match words.get(1) {
-            Some(word) => within(word, number::rate(word), 0..=MOST)?,
+            Some(word) => check_range(word, number::parse_rate(word), 0..=MOST)?,
             None => 0,
         };
         if interval_ns == 0 && more > 0 {
-            return Err(bad(words[1]));
+            return Err(bad_word(words[1]));
         }
         let more_requests = (more != 0).then_some(more);
         config.keepalive = Some(Keepalive {
@@ -502,14 +506,14 @@ pub static KEYWORDS: &[Keyword] = &[
         });
         Ok(())
     }, |c| {
-        shown(c.keepalive.map(|k| {
+        shown_lines(c.keepalive.map(|k| {
             let more = k.more_requests.map(|n| format!(" {n}")).unwrap_or_default();
             format!("{}{more}", number::show_interval(k.interval_ns))
         }))
     } },
     number! { "pipeline", pipeline, OnlyClient, loose, 0..=100, "0 to 100",
     "UDP requests sent back to back. Default 0." },
-    number! { "tx_burst", tx_burst, Both, integer, 1..=1024, "1 to 1024 packets",
+    number! { "tx_burst", tx_burst, Both, parse_integer, 1..=1024, "1 to 1024 packets",
     "Queued packets that force a transmit call. Default 8." },
     choice!(
         "protocol", protocol, Both, "tcp, udp or http",
@@ -521,8 +525,8 @@ pub static KEYWORDS: &[Keyword] = &[
     "0 (built-in message) to 1073741824 bytes, such as 64, 10k, 1m; one value, or on a server one \
         for each CPU", "Payload bytes of one message. Default: a built-in message.",
     |c| !c.payload_sizes.is_empty(), |words, config| {
-        let words = words.take(1..=usize::MAX)?;
-        let size = |word: &&str| within(word, number::rate(word), 0..=1 << 30);
+        let words = words.check_count(1..=usize::MAX)?;
+        let size = |word: &&str| check_range(word, number::parse_rate(word), 0..=1 << 30);
         let sizes: Vec<u32> = words.iter().map(size).collect::<Result<_, _>>()?;
         if sizes != [0] {
             config.payload_sizes = sizes;
@@ -530,7 +534,7 @@ pub static KEYWORDS: &[Keyword] = &[
         Ok(())
     }, |c| {
         let sizes: Vec<_> = c.payload_sizes.iter().map(u32::to_string).collect();
-        shown((!sizes.is_empty()).then(|| sizes.join(" ")))
+        shown_lines((!sizes.is_empty()).then(|| sizes.join(" ")))
     } },
     switch! { "payload_random", payload_random, Both, "Random letters in messages." },
     text! { "payload_file", payload_file, Both, |_| true, "a path", "A file with the message. Default none." },
@@ -538,17 +542,17 @@ pub static KEYWORDS: &[Keyword] = &[
     "bytes of a frame without FCS, up to 1514, with jumbo up to its MTU + 14",
     "Frame bytes with a message, without FCS. Default: as the message is.", |c| c.packet_size.is_some(),
     |words, config| {
-        let word = words.one()?;
-        config.packet_size = Some(within(word, number::rate(word), 1..=9724)?);
-        words.note(
+        let word = words.only_argument()?;
+        config.packet_size = Some(check_range(word, number::parse_rate(word), 1..=9724)?);
+        words.add_warning(
             Code::Deprecated,
             "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
         );
         Ok(())
-    }, |c| shown(c.packet_size) },
-    number! { "mss", mss, Both, integer, 1..=9670, "1 to the MTU less 40, over IPv6 less 60, bytes",
+    }, |c| shown_lines(c.packet_size) },
+    number! { "mss", mss, Both, parse_integer, 1..=9670, "1 to the MTU less 40, over IPv6 less 60, bytes",
     "Advertised segment size in bytes. Default: what the MTU leaves." },
-    number! { "send_window", send_window, Server, rate, 2..=16, "2 to 16 segments",
+    number! { "send_window", send_window, Server, parse_rate, 2..=16, "2 to 16 segments",
     "Segments of a long response in flight. Default 4." },
     text! { "http_host", http_host, OnlyClient, |_| true, "one word", "Host header. Default dperf." },
     text! { "http_path", http_path, OnlyClient, |w| w.starts_with('/'), "a path that begins with /",
@@ -556,7 +560,7 @@ pub static KEYWORDS: &[Keyword] = &[
     choice!(
         "http_method", http_method, Client, "GET or POST",
         |c| c.http_method == Method::Post,
-        |c| c.http_method == Method::Post || c.places.has("http_method"),
+        |c| c.http_method == Method::Post || c.places.has_keyword("http_method"),
         "Method of requests. Default GET.",
         "GET" => Method::Get, "POST" => Method::Post
     ),
@@ -565,43 +569,43 @@ pub static KEYWORDS: &[Keyword] = &[
     keyword! { "tcp_rst", "0|1", Both, "0 or 1",
     "Answer packets of unknown connections with RST. Default 1.", |c| c.tcp_rst.is_some(),
     |words, config| {
-        let word = words.one()?;
-        config.tcp_rst = Some(words.number::<u8, _>(word, number::loose, 0..=1)? == 1);
+        let word = words.only_argument()?;
+        config.tcp_rst = Some(words.number_in_range::<u8, _>(word, number::loose, 0..=1)? == 1);
         Ok(())
-    }, |c| shown(c.tcp_rst.map(u8::from)) },
+    }, |c| shown_lines(c.tcp_rst.map(u8::from)) },
     keyword! { "retransmit_timeout", "SECONDS", Both, "2 to 300",
     "Time until a packet is sent again, s. Default 2.", |c| c.retransmit_timeout.is_some(),
     |words, config| {
-        let word = words.one()?;
-        config.retransmit_timeout = Some(words.number(word, number::loose, 2..=300)?);
+        let word = words.only_argument()?;
+        config.retransmit_timeout = Some(words.number_in_range(word, number::loose, 2..=300)?);
         Ok(())
-    }, |c| shown(c.retransmit_timeout) },
+    }, |c| shown_lines(c.retransmit_timeout) },
 ];
 
 /// Highest CPU number in Linux.
 const HIGHEST_CPU: u32 = 8191;
 
-fn cpu(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+fn read_cpu(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
     let mut seen = std::collections::BTreeSet::new();
     let mut cpus = Vec::new();
-    for word in words.take(1..=usize::MAX)? {
-        let number = |text: &str| within(word, number::integer(text), 0..=HIGHEST_CPU);
+    for word in words.check_count(1..=usize::MAX)? {
+        let number = |text: &str| check_range(word, number::parse_integer(text), 0..=HIGHEST_CPU);
         let (first, last): (u32, u32) = match word.split_once('-') {
             Some((first, last)) if last.starts_with(|c: char| c.is_ascii_digit()) => {
                 // dperf reads the second number of a range up to its first non-digit.
                 (
                     number(first)?,
-                    words.number(last, number::loose, 0..=HIGHEST_CPU)?,
+                    words.number_in_range(last, number::loose, 0..=HIGHEST_CPU)?,
                 )
             }
             _ => (number(word)?, number(word)?),
         };
         if first > last {
-            return Err(bad(word));
+            return Err(bad_word(word));
         }
         for cpu in first..=last {
             if !seen.insert(cpu) {
-                return Err(Fault {
+                return Err(LineFault {
                     code: Code::Value,
                     text: format!("CPU {cpu} twice"),
                 });
@@ -628,18 +632,18 @@ fn show_cpu(config: &Config) -> Vec<String> {
             _ => format!("{first}-{last}"),
         })
         .collect();
-    shown((!words.is_empty()).then(|| words.join(" ")))
+    shown_lines((!words.is_empty()).then(|| words.join(" ")))
 }
 
-fn address(word: &str) -> Result<IpAddr, Fault> {
-    word.parse().map_err(|_| bad(word))
+fn parse_address(word: &str) -> Result<IpAddr, LineFault> {
+    word.parse().map_err(|_| bad_word(word))
 }
 
 /// A MAC address of 17 characters with colons.
-fn mac(word: &str) -> Result<Mac, Fault> {
+fn parse_mac(word: &str) -> Result<Mac, LineFault> {
     let mac: Option<Mac> = word.parse().ok();
     mac.filter(|_| word.len() == 17 && !word.contains('-'))
-        .ok_or_else(|| bad(word))
+        .ok_or_else(|| bad_word(word))
 }
 
 /// Returns true if `word` is `dddd:bb:ss.f` or `bb:ss.f` in hexadecimal.
@@ -655,15 +659,15 @@ fn is_pci(word: &str) -> bool {
     fits(word, "xxxx:xx:xx.7") || fits(word, "xx:xx.7")
 }
 
-fn device(word: &str) -> Option<Device> {
+fn parse_device(word: &str) -> Option<DperfDevice> {
     if is_pci(word) {
-        return Some(Device::Pci(word.to_owned()));
+        return Some(DperfDevice::Pci(word.to_owned()));
     }
     if let Some(name) = word.strip_prefix("if:") {
-        return (!name.is_empty()).then(|| Device::Interface(name.to_owned()));
+        return (!name.is_empty()).then(|| DperfDevice::Interface(name.to_owned()));
     }
     if let Some(name) = word.strip_prefix("vdev:") {
-        return (!name.is_empty()).then(|| Device::Virtual(name.to_owned()));
+        return (!name.is_empty()).then(|| DperfDevice::Virtual(name.to_owned()));
     }
     let (numbers, members) = word
         .strip_prefix("bond")?
@@ -671,12 +675,12 @@ fn device(word: &str) -> Option<Device> {
         .split_once('(')?;
     let (mode, policy) = numbers.split_once(':')?;
     let digit = |text: &str, most: u32| {
-        let digit = number::integer(text).filter(|n| *n <= most)?;
+        let digit = number::parse_integer(text).filter(|n| *n <= most)?;
         u8::try_from(digit).ok()
     };
     let members: Vec<_> = members.split(',').map(str::to_owned).collect();
     let fit = members.len() <= 4 && members.iter().all(|m| is_pci(m));
-    Some(Device::Bond {
+    Some(DperfDevice::Bond {
         mode: digit(mode, 6)?,
         policy: digit(policy, 3)?,
         members,
@@ -684,23 +688,23 @@ fn device(word: &str) -> Option<Device> {
     .filter(|_| fit)
 }
 
-fn port(words: &mut Words<'_>, config: &mut Config) -> Outcome {
-    let words = words.take(3..=4)?;
-    let (ip, gateway) = (address(words[1])?, address(words[2])?);
+fn read_port(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
+    let words = words.check_count(3..=4)?;
+    let (ip, gateway) = (parse_address(words[1])?, parse_address(words[2])?);
     if ip == gateway || ip.is_ipv4() != gateway.is_ipv4() {
-        return Err(bad(words[2]));
+        return Err(bad_word(words[2]));
     }
     config.ports.push(Port {
-        device: device(words[0]).ok_or_else(|| bad(words[0]))?,
+        device: parse_device(words[0]).ok_or_else(|| bad_word(words[0]))?,
         ip,
         gateway,
-        gateway_mac: words.get(3).map(|word| mac(word)).transpose()?,
+        gateway_mac: words.get(3).map(|word| parse_mac(word)).transpose()?,
     });
     Ok(())
 }
 
 /// Bytes of an address without its last `n`.
-fn upper(ip: IpAddr, n: usize) -> Vec<u8> {
+fn upper_bytes(ip: IpAddr, n: usize) -> Vec<u8> {
     let mut octets = match ip {
         IpAddr::V4(a) => a.octets().to_vec(),
         IpAddr::V6(a) => a.octets().to_vec(),
@@ -716,30 +720,30 @@ fn last_byte(ip: IpAddr) -> u8 {
     }
 }
 
-fn range(first: &str, count: &str) -> Result<Range, Fault> {
-    let ip = address(first)?;
+fn parse_range(first: &str, count: &str) -> Result<AddressSpan, LineFault> {
+    let ip = parse_address(first)?;
     let most = 255 - u32::from(last_byte(ip));
-    Ok(Range {
+    Ok(AddressSpan {
         first: ip,
-        count: within(count, number::integer(count), 1..=most.min(254))?,
+        count: check_range(count, number::parse_integer(count), 1..=most.min(254))?,
         more: Vec::new(),
     })
 }
 
-fn with_more(mut range: Range, words: &[&str]) -> Result<Range, Fault> {
+fn with_more(mut range: AddressSpan, words: &[&str]) -> Result<AddressSpan, LineFault> {
     let mut taken: std::collections::BTreeSet<u8> = range.addresses().map(last_byte).collect();
     for word in words {
-        let ip = address(word)?;
-        let near = upper(ip, 2) == upper(range.first, 2);
+        let ip = parse_address(word)?;
+        let near = upper_bytes(ip, 2) == upper_bytes(range.first, 2);
         if !near || matches!(last_byte(ip), 0 | 255) || !taken.insert(last_byte(ip)) {
-            return Err(bad(word));
+            return Err(bad_word(word));
         }
         range.more.push(ip);
     }
     Ok(range)
 }
 
-fn show_range(range: &Range) -> String {
+fn show_range(range: &AddressSpan) -> String {
     let mut text = format!("{} {}", range.first, range.count);
     for ip in &range.more {
         text.push_str(&format!(" {ip}"));
@@ -747,20 +751,20 @@ fn show_range(range: &Range) -> String {
     text
 }
 
-fn change_dip(words: &mut Words<'_>, config: &mut Config) -> Outcome {
-    let words_read = words.take(3..=3)?;
+fn change_dip(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
+    let words_read = words.check_count(3..=3)?;
     let mut number = |at: usize| {
-        let number = number::signed(words_read[at]).ok_or_else(|| bad(words_read[at]))?;
-        Ok(words.whole(words_read[at], number))
+        let number = number::signed(words_read[at]).ok_or_else(|| bad_word(words_read[at]))?;
+        Ok(words.warn_if_partial(words_read[at], number))
     };
-    let first = address(words_read[0])?;
+    let first = parse_address(words_read[0])?;
     let (step, count) = (number(1)?, number(2)?);
     let (Ok(step), Ok(count)) = (u32::try_from(step), u32::try_from(count)) else {
-        words.note(Code::Read, "a negative STEP or COUNT makes the line void");
+        words.add_warning(Code::Read, "a negative STEP or COUNT makes the line void");
         return Ok(());
     };
     if step == 0 || count == 0 {
-        words.note(Code::Read, "a STEP or COUNT of 0 makes the line void");
+        words.add_warning(Code::Read, "a STEP or COUNT of 0 makes the line void");
         return Ok(());
     }
     let way = u128::from(step) * u128::from(count - 1);
@@ -769,19 +773,22 @@ fn change_dip(words: &mut Words<'_>, config: &mut Config) -> Outcome {
         IpAddr::V6(a) => u128::MAX - a.to_bits(),
     };
     if way > room {
-        return Err(bad(words_read[2]));
+        return Err(bad_word(words_read[2]));
     }
     config.change_dip.push(ChangeDip { first, step, count });
     Ok(())
 }
 
-fn vxlan(words: &mut Words<'_>, config: &mut Config) -> Outcome {
-    let parts = words.take(7..=7)?;
-    let (local, remote) = (range(parts[3], parts[4])?, range(parts[5], parts[6])?);
+fn read_vxlan(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
+    let parts = words.check_count(7..=7)?;
+    let (local, remote) = (
+        parse_range(parts[3], parts[4])?,
+        parse_range(parts[5], parts[6])?,
+    );
     config.vxlans.push(Vxlan {
-        vni: words.number(parts[0], number::loose, 1..=0xff_ffff)?,
-        src_mac: mac(parts[1])?,
-        dst_mac: mac(parts[2])?,
+        vni: words.number_in_range(parts[0], number::loose, 1..=0xff_ffff)?,
+        src_mac: parse_mac(parts[1])?,
+        dst_mac: parse_mac(parts[2])?,
         local: local.first,
         local_count: local.count,
         remote: remote.first,
@@ -799,9 +806,9 @@ const HASHES: [(&[&str], RssHash); 5] = [
     (&["l3"], RssHash::L3),
 ];
 
-fn rss(words: &mut Words<'_>, config: &mut Config) -> Outcome {
+fn read_rss(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
     if config.rss.is_some() {
-        words.note(Code::Repeated, "is on already");
+        words.add_warning(Code::Repeated, "is on already");
     }
     let mut rest = words.words;
     let mut rss = Rss::default();
@@ -819,13 +826,13 @@ fn rss(words: &mut Words<'_>, config: &mut Config) -> Outcome {
         _ => {}
     }
     if rss != Rss::default() {
-        words.note(
+        words.add_warning(
             Code::Deprecated,
             "dperf 1.8 and later ignore its arguments; here they are a wish, and the report tells the method used",
         );
     }
     if let Some(word) = rest.first() {
-        words.note(Code::Read, format!("{} is ignored", quoted(word)));
+        words.add_warning(Code::Read, format!("{} is ignored", quoted(word)));
     }
     config.rss = Some(rss);
     Ok(())
@@ -864,11 +871,11 @@ mod tests {
 
     #[test]
     fn misspelt_keywords() {
-        assert_eq!(nearest("keep_alive"), Some("keepalive"));
-        assert_eq!(nearest("CPU"), Some("cpu"));
-        assert_eq!(nearest("paylod_size"), Some("payload_size"));
-        assert_eq!(nearest("bandwidth"), None);
-        assert_eq!(nearest(&"x".repeat(1000)), None);
+        assert_eq!(nearest_keyword("keep_alive"), Some("keepalive"));
+        assert_eq!(nearest_keyword("CPU"), Some("cpu"));
+        assert_eq!(nearest_keyword("paylod_size"), Some("payload_size"));
+        assert_eq!(nearest_keyword("bandwidth"), None);
+        assert_eq!(nearest_keyword(&"x".repeat(1000)), None);
     }
 
     #[test]

@@ -36,5 +36,5 @@ pub mod statistics;
 pub use check::check;
 pub use config::Config;
 pub use parse::{Parsed, is_configuration, parse};
-pub use plan::{Translate, Translated, translate};
+pub use plan::{TranslateOptions, TranslatedPlan, translate};
 pub use problem::{Code, Problem, Severity, accepted};

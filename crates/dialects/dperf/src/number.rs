@@ -4,7 +4,7 @@
 
 /// A number of which only a part may have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loose<T> {
+pub(crate) struct LooseNumber<T> {
     pub(crate) value: T,
     /// True if the whole text was read.
     pub(crate) whole: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Loose<T> {
 
 /// `text` times `unit`, rounded down, and true if the result is exact. `text` is digits with at most
 /// one point.
-fn decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
+fn parse_decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
@@ -37,7 +37,7 @@ fn decimal(text: &str, unit: u128) -> Option<(u128, bool)> {
 }
 
 /// Reads an integer of digits only, up to 2147483647.
-pub(crate) fn integer(text: &str) -> Option<u32> {
+pub(crate) fn parse_integer(text: &str) -> Option<u32> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -46,17 +46,17 @@ pub(crate) fn integer(text: &str) -> Option<u32> {
 
 /// Reads a decimal with at most one suffix, k = 1000 or m = 1 000 000 in either case. Rounds down; up to
 /// 2147483647.
-pub(crate) fn rate(text: &str) -> Option<u32> {
+pub(crate) fn parse_rate(text: &str) -> Option<u32> {
     let (number, unit) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1000),
         b'm' | b'M' => (&text[..text.len() - 1], 1_000_000),
         _ => (text, 1),
     };
-    let (value, _) = decimal(number, unit)?;
+    let (value, _) = parse_decimal(number, unit)?;
     i32::try_from(value).ok()?.try_into().ok()
 }
 
-/// Inverse of [`rate`]: the shortest form without a fraction.
+/// Inverse of [`parse_rate`]: the shortest form without a fraction.
 pub(crate) fn show_rate(rate: u32) -> String {
     match rate {
         0 => "0".to_owned(),
@@ -66,42 +66,42 @@ pub(crate) fn show_rate(rate: u32) -> String {
     }
 }
 
-impl From<u32> for Loose<u32> {
+impl From<u32> for LooseNumber<u32> {
     fn from(value: u32) -> Self {
         Self { value, whole: true }
     }
 }
 
 /// Reads the sign and the digits at the beginning, as C's `atoi` does. Without digits the value is 0.
-pub(crate) fn signed(text: &str) -> Option<Loose<i32>> {
+pub(crate) fn signed(text: &str) -> Option<LooseNumber<i32>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = digits.bytes().take_while(u8::is_ascii_digit).count();
     let value = match &digits[..end] {
         "" => 0,
-        digits => i32::try_from(integer(digits)?).ok()?,
+        digits => i32::try_from(parse_integer(digits)?).ok()?,
     };
-    Some(Loose {
+    Some(LooseNumber {
         value: if text.starts_with('-') { -value } else { value },
         whole: end == digits.len() && end > 0,
     })
 }
 
 /// [`signed`] without negative numbers.
-pub(crate) fn loose(text: &str) -> Option<Loose<u32>> {
+pub(crate) fn loose(text: &str) -> Option<LooseNumber<u32>> {
     let number = signed(text)?;
-    Some(Loose {
+    Some(LooseNumber {
         value: u32::try_from(number.value).ok()?,
         whole: number.whole,
     })
 }
 
 /// Reads `0x` and hexadecimal digits, or the decimal digits at the beginning, at least one.
-pub(crate) fn hexadecimal(text: &str) -> Option<Loose<u32>> {
+pub(crate) fn hexadecimal(text: &str) -> Option<LooseNumber<u32>> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         // `from_str_radix` would accept a sign.
         Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
             let value = u32::from_str_radix(digits, 16).ok()?;
-            Some(Loose { value, whole: true })
+            Some(LooseNumber { value, whole: true })
         }
         Some(_) => None,
         None if text.starts_with(|c: char| c.is_ascii_digit()) => loose(text),
@@ -110,7 +110,7 @@ pub(crate) fn hexadecimal(text: &str) -> Option<Loose<u32>> {
 }
 
 /// Whole seconds of a decimal with a unit at the end: m, h, d; any other unit means seconds.
-pub(crate) fn duration(text: &str) -> Option<Loose<u32>> {
+pub(crate) fn duration(text: &str) -> Option<LooseNumber<u32>> {
     let mut points = 0;
     let end = text
         .bytes()
@@ -126,8 +126,8 @@ pub(crate) fn duration(text: &str) -> Option<Loose<u32>> {
         Some(b'd') => 86_400,
         _ => 1,
     };
-    let (value, _) = decimal(number, unit)?;
-    Some(Loose {
+    let (value, _) = parse_decimal(number, unit)?;
+    Some(LooseNumber {
         value: u32::try_from(value).ok()?,
         whole: matches!(tail, "" | "s" | "m" | "h" | "d"),
     })
@@ -137,7 +137,7 @@ pub(crate) fn duration(text: &str) -> Option<Loose<u32>> {
 pub(crate) fn interval(text: &str) -> Option<u64> {
     for (unit, ns) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {
-            let (value, exact) = decimal(number, ns)?;
+            let (value, exact) = parse_decimal(number, ns)?;
             return u64::try_from(value).ok().filter(|_| exact);
         }
     }
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn integers() {
-        assert_eq!(integer("0"), Some(0));
-        assert_eq!(integer("64"), Some(64));
-        assert_eq!(integer("2147483647"), Some(2_147_483_647));
+        assert_eq!(parse_integer("0"), Some(0));
+        assert_eq!(parse_integer("64"), Some(64));
+        assert_eq!(parse_integer("2147483647"), Some(2_147_483_647));
         for bad in ["", "-1", "+1", "1k", "1.5", "0x10", "2147483648"] {
-            assert_eq!(integer(bad), None, "{bad}");
+            assert_eq!(parse_integer(bad), None, "{bad}");
         }
     }
 
@@ -201,12 +201,12 @@ mod tests {
             ("1.9", 1),
             ("0", 0),
         ] {
-            assert_eq!(rate(text), Some(value), "{text}");
+            assert_eq!(parse_rate(text), Some(value), "{text}");
         }
         for bad in [
             "1g", "1kk", "k", "-1", "", ".", "1.2.3", "3000m", "1e3", "+5",
         ] {
-            assert_eq!(rate(bad), None, "{bad}");
+            assert_eq!(parse_rate(bad), None, "{bad}");
         }
         assert_eq!(show_rate(2_100_000), "2100k");
         assert_eq!(show_rate(5_000_000), "5m");
@@ -225,7 +225,7 @@ mod tests {
             ("0.5", 0, true),
             ("0", 0, true),
         ] {
-            assert_eq!(duration(text), Some(Loose { value, whole }), "{text}");
+            assert_eq!(duration(text), Some(LooseNumber { value, whole }), "{text}");
         }
         for bad in ["-5", "x", "", "99999999999"] {
             assert_eq!(duration(bad), None, "{bad}");
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(read("99999999999"), None);
         assert_eq!(
             signed("-5x"),
-            Some(Loose {
+            Some(LooseNumber {
                 value: -5,
                 whole: false
             })

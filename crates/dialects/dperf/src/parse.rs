@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::keywords::{self, Words};
+use crate::keywords::{self, LineWords};
 use crate::problem::{Code, Problem, accepted};
 
 /// Result of reading a file.
@@ -81,7 +81,7 @@ pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
         }
         let Some(keyword) = keywords::find(first) else {
             let text = format!("unknown keyword {}", quoted(first));
-            let allowed = match keywords::nearest(first) {
+            let allowed = match keywords::nearest_keyword(first) {
                 Some(meant) => format!("did you mean {meant}?"),
                 None => String::new(),
             };
@@ -105,12 +105,12 @@ pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
                 String::new(),
             );
         }
-        let mut words = Words::new(arguments);
+        let mut words = LineWords::new(arguments);
         if let Err(fault) = keyword.read(&mut words, &mut config) {
             let text = format!("{}: {}", keyword.name, fault.text);
             let allowed = match fault.code {
                 Code::Duplicate => "once".to_owned(),
-                _ => format!("{} ({})", keyword.form(), keyword.allowed),
+                _ => format!("{} ({})", keyword.syntax(), keyword.allowed),
             };
             tell(fault.code, text, allowed);
         }

@@ -16,13 +16,13 @@ use wb_model::validate::PlanProblem;
 use wb_model::{Locator, PortPlan};
 
 use crate::config::{
-    ChangeDip, Config, DRAIN, Device, HTTP_LEN, Method, Protocol, Range, Steering,
+    AddressSpan, ChangeDip, Config, DRAIN, DperfDevice, HTTP_LEN, Method, Protocol, Steering,
 };
 use crate::problem::{Code, Problem, Severity};
 
 /// Information that the file does not contain.
 #[derive(Clone, Debug, Default)]
-pub struct Translate {
+pub struct TranslateOptions {
     /// Port of each device, by PCI address, with or without the domain, or by the text of the `port` line.
     /// `if:NAME` needs no entry.
     pub locators: BTreeMap<String, Locator>,
@@ -30,7 +30,7 @@ pub struct Translate {
 
 /// A configuration as parts of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Translated {
+pub struct TranslatedPlan {
     /// `port 1`, `port 2`, … in the order of the lines.
     pub ports: Vec<PortPlan>,
     /// The job of each port.
@@ -46,25 +46,28 @@ pub struct Translated {
 /// # Errors
 /// All errors of the check. Otherwise: devices without a port, two devices with the same port, messages shorter
 /// than the request they must hold, and settings that are impossible for a single port.
-pub fn translate(config: &Config, options: &Translate) -> Result<Translated, Vec<Problem>> {
-    let mut problems = errors(config.check(false));
+pub fn translate(
+    config: &Config,
+    options: &TranslateOptions,
+) -> Result<TranslatedPlan, Vec<Problem>> {
+    let mut problems = only_errors(config.check(false));
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut made = Translated::default();
+    let mut made = TranslatedPlan::default();
     for index in 0..config.ports.len() {
-        let port = OnePort::new(config, index);
-        problems.extend(port.problems());
-        match port.locate(options) {
+        let port = PortTranslation::new(config, index);
+        problems.extend(port.port_problems());
+        match port.device_locator(options) {
             Ok(locator) => {
-                let plan = port.plan(locator);
+                let plan = port.port_plan(locator);
                 problems.extend(port.shares_interface(&plan, &made.ports));
                 made.ports.push(plan);
             }
             Err(problem) => problems.push(problem),
         }
-        let job = port.job();
-        problems.extend(job.problems().into_iter().map(|p| port.told(p)));
+        let job = port.load_job();
+        problems.extend(job.problems().into_iter().map(|p| port.locate_problem(p)));
         made.jobs.push(job);
         made.notes.extend(port.notes(made.ports.last()));
     }
@@ -75,7 +78,7 @@ pub fn translate(config: &Config, options: &Translate) -> Result<Translated, Vec
     Ok(made)
 }
 
-fn errors(problems: Vec<Problem>) -> Vec<Problem> {
+fn only_errors(problems: Vec<Problem>) -> Vec<Problem> {
     problems
         .into_iter()
         .filter(|p| p.severity == Severity::Error)
@@ -83,7 +86,7 @@ fn errors(problems: Vec<Problem>) -> Vec<Problem> {
 }
 
 /// A problem at the `n`-th line of `keyword`.
-fn problem(
+fn problem_at(
     config: &Config,
     code: Code,
     keyword: (&str, usize),
@@ -101,7 +104,7 @@ fn problem(
 }
 
 /// A note with the line of `keyword`, if it has one.
-fn note(config: &Config, keyword: &str, text: &str) -> String {
+fn note_at(config: &Config, keyword: &str, text: &str) -> String {
     match config.places.line(keyword, 0) {
         Some(line) => format!("{}:{line}: {text}", config.places.file),
         None => text.to_owned(),
@@ -109,7 +112,7 @@ fn note(config: &Config, keyword: &str, text: &str) -> String {
 }
 
 /// One port, and the part of the file that applies to it.
-struct OnePort<'a> {
+struct PortTranslation<'a> {
     whole: &'a Config,
     /// Number of the port, from 0.
     index: usize,
@@ -118,9 +121,9 @@ struct OnePort<'a> {
     own: Config,
 }
 
-impl<'a> OnePort<'a> {
+impl<'a> PortTranslation<'a> {
     fn new(whole: &'a Config, index: usize) -> Self {
-        let workers = workers(whole, index);
+        let workers = port_workers(whole, index);
         let server = whole.servers[index].clone();
         let v6 = server.first.is_ipv6();
         let own = Config {
@@ -141,8 +144,8 @@ impl<'a> OnePort<'a> {
                 0 | 1 => whole.payload_sizes.clone(),
                 _ => whole.payload_sizes[workers.clone()].to_vec(),
             },
-            cps: whole.cps().map(|cps| share(whole, cps, &workers)),
-            cc: whole.cc().map(|cc| share(whole, cc, &workers)),
+            cps: whole.cps().map(|cps| workers_share(whole, cps, &workers)),
+            cc: whole.cc().map(|cc| workers_share(whole, cc, &workers)),
             ..whole.clone()
         };
         Self { whole, index, own }
@@ -153,21 +156,21 @@ impl<'a> OnePort<'a> {
         format!("port {}", self.index + 1)
     }
 
-    fn problem(&self, code: Code, keyword: &str, text: String, allowed: String) -> Problem {
+    fn port_problem(&self, code: Code, keyword: &str, text: String, allowed: String) -> Problem {
         // Only these have a line for each port.
         let line = match keyword {
             "port" | "server" => self.index,
             _ => 0,
         };
-        problem(self.whole, code, (keyword, line), text, allowed)
+        problem_at(self.whole, code, (keyword, line), text, allowed)
     }
 
     /// Settings that are impossible for this port although the file as a whole is consistent.
-    fn problems(&self) -> Vec<Problem> {
+    fn port_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let (own, v6) = (&self.own, self.own.is_ipv6());
         if own.clients.is_empty() {
-            problems.push(self.problem(
+            problems.push(self.port_problem(
                 Code::Family,
                 "server",
                 format!(
@@ -178,7 +181,7 @@ impl<'a> OnePort<'a> {
             ));
         }
         if own.change_dip.iter().any(|d| d.first.is_ipv6() != v6) {
-            problems.push(self.problem(
+            problems.push(self.port_problem(
                 Code::Family,
                 "change_dip",
                 format!(
@@ -192,7 +195,7 @@ impl<'a> OnePort<'a> {
             // The rules used the family of the first port for the whole file.
             let measured = [Code::Mss, Code::PayloadLarge, Code::PacketSize];
             problems.extend(
-                errors(own.check(false))
+                only_errors(own.check(false))
                     .into_iter()
                     .filter(|p| measured.contains(&p.code)),
             );
@@ -209,7 +212,7 @@ impl<'a> OnePort<'a> {
                     Some(_) => "packet_size",
                     None => "payload_size",
                 };
-                problems.push(self.problem(
+                problems.push(self.port_problem(
                     Code::PayloadSmall,
                     keyword,
                     format!("a request of {size} bytes: path and host alone make {least}"),
@@ -221,13 +224,14 @@ impl<'a> OnePort<'a> {
     }
 
     /// Locator of the device.
-    fn locate(&self, options: &Translate) -> Result<Locator, Problem> {
+    fn device_locator(&self, options: &TranslateOptions) -> Result<Locator, Problem> {
         let device = &self.own.ports[0].device;
-        if let Some(locator) = mapped(device, &options.locators) {
+        if let Some(locator) = mapped_locator(device, &options.locators) {
             return Ok(locator);
         }
-        let unknown =
-            |text: String, allowed: String| Err(self.problem(Code::Device, "port", text, allowed));
+        let unknown = |text: String, allowed: String| {
+            Err(self.port_problem(Code::Device, "port", text, allowed))
+        };
         match device.interface() {
             Some(name) => match name.parse::<Locator>() {
                 Ok(locator) if locator.is_interface() => Ok(locator),
@@ -247,7 +251,7 @@ impl<'a> OnePort<'a> {
         let place = plan.locator.place();
         let other = others.iter().find(|o| o.locator.place() == place)?;
         let device = &self.own.ports[0].device;
-        Some(self.problem(
+        Some(self.port_problem(
             Code::PciDup,
             "port",
             format!("{device} is {place}, as is {}", other.name),
@@ -255,12 +259,12 @@ impl<'a> OnePort<'a> {
         ))
     }
 
-    fn plan(&self, locator: Locator) -> PortPlan {
+    fn port_plan(&self, locator: Locator) -> PortPlan {
         let port = &self.own.ports[0];
         PortPlan {
             workers: self.own.cpus.len() as u32,
             cpus: self.own.cpus.clone(),
-            addresses: self.announced(),
+            addresses: self.announced_addresses(),
             gateway: Some(port.gateway),
             ..PortPlan::new(self.name(), locator)
         }
@@ -268,13 +272,13 @@ impl<'a> OnePort<'a> {
 
     /// Addresses that the port answers for: first its own, then the addresses of the load. With
     /// a tunnel, the latter are the local tunnel addresses.
-    fn announced(&self) -> Vec<AddressRange> {
+    fn announced_addresses(&self) -> Vec<AddressRange> {
         let own = AddressRange::single(self.own.ports[0].ip);
         let used = match self.tunnel() {
             Some(tunnel) => vec![tunnel.local],
             None if self.own.neigh_ignore => Vec::new(),
-            None if self.own.is_client() => ranges(&self.own.clients),
-            None => ranges(&self.own.servers),
+            None if self.own.is_client() => address_ranges(&self.own.clients),
+            None => address_ranges(&self.own.servers),
         };
         std::iter::once(own)
             .chain(used.into_iter().filter(|range| *range != own))
@@ -287,12 +291,12 @@ impl<'a> OnePort<'a> {
             vni: tunnel.vni,
             src_mac: tunnel.src_mac,
             dst_mac: tunnel.dst_mac,
-            local: span(tunnel.local, 1, u32::from(tunnel.local_count)),
-            remote: span(tunnel.remote, 1, u32::from(tunnel.remote_count)),
+            local: address_range(tunnel.local, 1, u32::from(tunnel.local_count)),
+            remote: address_range(tunnel.remote, 1, u32::from(tunnel.remote_count)),
         })
     }
 
-    fn job(&self) -> LoadJob {
+    fn load_job(&self) -> LoadJob {
         let c = &self.own;
         let (ports, listen) = (c.client_ports(), c.listen());
         let client = c.is_client();
@@ -313,8 +317,8 @@ impl<'a> OnePort<'a> {
             } else {
                 LoadTransport::Tcp
             },
-            clients: ranges(&c.clients),
-            servers: ranges(&c.servers),
+            clients: address_ranges(&c.clients),
+            servers: address_ranges(&c.servers),
             client_ports: PortRange {
                 first: ports.min,
                 last: ports.max,
@@ -329,12 +333,12 @@ impl<'a> OnePort<'a> {
                 TupleOrder::Sequential
             },
             server_per_worker: c.steering() == Steering::ServerIp,
-            destinations: destinations(self.whole, &workers(self.whole, self.index)),
+            destinations: worker_destinations(self.whole, &port_workers(self.whole, self.index)),
             vlan: c.vlan,
             vxlan: self.tunnel(),
             tos: c.tos.unwrap_or(0),
             request: if client {
-                self.request()
+                self.request_message()
             } else {
                 LoadMessage::default()
             },
@@ -358,7 +362,7 @@ impl<'a> OnePort<'a> {
             } else {
                 LoadClose::Fin
             },
-            rate: self.rate(),
+            rate: self.load_rate(),
             shape: LoadShape {
                 wait: Span::from_secs(c.wait_s().into()),
                 ramp: Span::from_secs(c.slow_start_s().into()),
@@ -368,7 +372,7 @@ impl<'a> OnePort<'a> {
                 profile: Vec::new(),
             },
             batch: c.tx_burst.unwrap_or(0),
-            tcp: self.tcp(),
+            tcp: self.tcp_settings(),
             ..LoadJob::default()
         }
     }
@@ -393,7 +397,7 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    fn request(&self) -> LoadMessage {
+    fn request_message(&self) -> LoadMessage {
         let c = &self.own;
         if let Some(path) = &c.payload_file {
             return LoadMessage::File(path.clone());
@@ -461,15 +465,15 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    fn rate(&self) -> LoadRate {
+    fn load_rate(&self) -> LoadRate {
         let c = &self.own;
         let Some(cps) = c.cps() else {
             return LoadRate::default();
         };
         // The first worker gets the remainder, so no worker opens more.
         let whole = self.whole.cps().unwrap_or(0);
-        let first = workers(self.whole, self.index).start as u32;
-        let worker = self.whole.share(whole, first);
+        let first = port_workers(self.whole, self.index).start as u32;
+        let worker = self.whole.worker_share(whole, first);
         LoadRate {
             cps: Some(cps.into()),
             cc: c.cc().map(u64::from),
@@ -479,7 +483,7 @@ impl<'a> OnePort<'a> {
         }
     }
 
-    fn tcp(&self) -> LoadTcp {
+    fn tcp_settings(&self) -> LoadTcp {
         let c = &self.own;
         let lost = Span::from_secs(c.retransmit_timeout_s().into());
         let in_flight = (0..c.cpus.len())
@@ -515,7 +519,7 @@ impl<'a> OnePort<'a> {
     }
 
     /// Converts a problem of the job into one with a line of the file.
-    fn told(&self, found: PlanProblem) -> Problem {
+    fn locate_problem(&self, found: PlanProblem) -> Problem {
         let (code, keyword) = match found.place.as_str() {
             "rate.cc" => (Code::Tuples, "cc"),
             "request.http.host" => (Code::Value, "http_host"),
@@ -523,7 +527,7 @@ impl<'a> OnePort<'a> {
             _ => (Code::Value, "port"),
         };
         let text = format!("{}: {}", self.name(), found.what);
-        self.problem(code, keyword, text, String::new())
+        self.port_problem(code, keyword, text, String::new())
     }
 
     fn notes(&self, plan: Option<&PortPlan>) -> Vec<String> {
@@ -535,14 +539,14 @@ impl<'a> OnePort<'a> {
                 self.name(),
                 plan.locator.name
             );
-            notes.push(note(c, "jumbo", &text));
+            notes.push(note_at(c, "jumbo", &text));
         }
         if c.cps() == Some(0) {
             let text = format!(
                 "the load is too small for {}, which stays idle",
                 self.name()
             );
-            notes.push(note(self.whole, "cps", &text));
+            notes.push(note_at(self.whole, "cps", &text));
         }
         let request = c.message_len(0).filter(|_| c.is_client() && !c.is_udp());
         if let Some(len) = request.filter(|len| *len > u32::from(c.mss())) {
@@ -550,31 +554,31 @@ impl<'a> OnePort<'a> {
                 "requests of {len} bytes go out in segments of {}; dperf sends them in one",
                 c.mss()
             );
-            notes.push(note(c, "mss", &text));
+            notes.push(note_at(c, "mss", &text));
         }
         notes
     }
 }
 
 /// Workers of port `index`, by number: the first block belongs to the first port.
-fn workers(config: &Config, index: usize) -> ops::Range<usize> {
+fn port_workers(config: &Config, index: usize) -> ops::Range<usize> {
     let queues = config.queues();
     index * queues..(index + 1) * queues
 }
 
 /// Share of `workers` in `target`.
-fn share(config: &Config, target: u32, workers: &ops::Range<usize>) -> u32 {
+fn workers_share(config: &Config, target: u32, workers: &ops::Range<usize>) -> u32 {
     workers
         .clone()
-        .map(|worker| config.share(target, worker as u32))
+        .map(|worker| config.worker_share(target, worker as u32))
         .sum()
 }
 
 /// Destinations of `workers` in `change_dip`: with n workers in total, worker w has every n-th address,
 /// starting at number w.
-fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destinations> {
+fn worker_destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destinations> {
     let row = |first: IpAddr, step: u64, count: u32| Destinations {
-        addresses: span(first, step, count),
+        addresses: address_range(first, step, count),
         step,
     };
     let all = config.cpus.len() as u32;
@@ -592,7 +596,7 @@ fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destination
             if first < line.count {
                 let count = (line.count - first).div_ceil(all);
                 part.push(row(
-                    later(line.first, step, first),
+                    address_at_step(line.first, step, first),
                     step * u64::from(all),
                     count,
                 ));
@@ -604,14 +608,14 @@ fn destinations(config: &Config, workers: &ops::Range<usize>) -> Vec<Destination
 }
 
 /// `count` addresses from `first`, each `step` after the one before it.
-fn span(first: IpAddr, step: u64, count: u32) -> AddressRange {
-    let last = later(first, step, count.saturating_sub(1));
+fn address_range(first: IpAddr, step: u64, count: u32) -> AddressRange {
+    let last = address_at_step(first, step, count.saturating_sub(1));
     // The parser accepts only lines whose last address exists.
     AddressRange::between(first, last).unwrap_or(AddressRange::single(first))
 }
 
 /// The address `n` steps after `first`.
-fn later(first: IpAddr, step: u64, n: u32) -> IpAddr {
+fn address_at_step(first: IpAddr, step: u64, n: u32) -> IpAddr {
     let way = step.saturating_mul(n.into());
     match first {
         IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits().wrapping_add(way as u32)).into(),
@@ -619,22 +623,22 @@ fn later(first: IpAddr, step: u64, n: u32) -> IpAddr {
     }
 }
 
-fn ranges(ranges: &[Range]) -> Vec<AddressRange> {
+fn address_ranges(ranges: &[AddressSpan]) -> Vec<AddressRange> {
     ranges
         .iter()
         .flat_map(|range| {
-            let row = span(range.first, 1, u32::from(range.count));
+            let row = address_range(range.first, 1, u32::from(range.count));
             std::iter::once(row).chain(range.more.iter().copied().map(AddressRange::single))
         })
         .collect()
 }
 
 /// The locator given for a device.
-fn mapped(device: &Device, locators: &BTreeMap<String, Locator>) -> Option<Locator> {
+fn mapped_locator(device: &DperfDevice, locators: &BTreeMap<String, Locator>) -> Option<Locator> {
     let text = device.to_string();
     let ids = device.pci_ids();
     let (_, locator) = locators.iter().find(|(key, _)| {
-        let key_ids = Device::Pci((*key).clone()).pci_ids();
+        let key_ids = DperfDevice::Pci((*key).clone()).pci_ids();
         // A bond is found by any of its members.
         **key == text || key_ids.iter().any(|id| ids.contains(id))
     })?;
@@ -653,8 +657,8 @@ fn without_effect(config: &Config) -> Vec<String> {
         ),
     ]
     .into_iter()
-    .filter(|(keyword, _)| config.places.has(keyword))
-    .map(|(keyword, why)| note(config, keyword, &format!("{keyword} has no effect: {why}")))
+    .filter(|(keyword, _)| config.places.has_keyword(keyword))
+    .map(|(keyword, why)| note_at(config, keyword, &format!("{keyword} has no effect: {why}")))
     .chain(
         config
             .keepalive
@@ -662,7 +666,7 @@ fn without_effect(config: &Config) -> Vec<String> {
             .filter(|_| config.is_client() && config.is_udp())
             .map(|_| {
                 let text = "NUM has no effect with UDP, as in dperf: requests go on to the end";
-                note(config, "keepalive", text)
+                note_at(config, "keepalive", text)
             }),
     )
     .collect()

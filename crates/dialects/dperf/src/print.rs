@@ -10,7 +10,7 @@ use crate::keywords::KEYWORDS;
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for keyword in KEYWORDS {
-            for arguments in keyword.show(self) {
+            for arguments in keyword.config_lines(self) {
                 match arguments.as_str() {
                     "" => writeln!(f, "{}", keyword.name)?,
                     arguments => writeln!(f, "{} {arguments}", keyword.name)?,

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::config::{Config, Device, ETHERNET_LEN, Method, Protocol, Range, Steering};
-use crate::keywords::{KEYWORDS, Side};
+use crate::config::{AddressSpan, Config, DperfDevice, ETHERNET_LEN, Method, Protocol, Steering};
+use crate::keywords::{KEYWORDS, KeywordSide};
 use crate::problem::Code;
 
 /// One violated rule.
-pub(crate) struct Finding {
+pub(crate) struct RuleViolation {
     pub(crate) code: Code,
     /// Keywords of the finding; the first one in the file gives the line.
     pub(crate) keywords: Vec<&'static str>,
@@ -20,15 +20,15 @@ pub(crate) struct Finding {
     pub(crate) allowed: String,
 }
 
-struct Judge<'a> {
+struct RuleChecker<'a> {
     config: &'a Config,
     strict: bool,
-    findings: Vec<Finding>,
+    findings: Vec<RuleViolation>,
 }
 
 /// All rules that `config` violates; see [`Config::check`] for `strict`.
-pub(crate) fn all(config: &Config, strict: bool) -> Vec<Finding> {
-    let mut judge = Judge {
+pub(crate) fn all_violations(config: &Config, strict: bool) -> Vec<RuleViolation> {
+    let mut judge = RuleChecker {
         config,
         strict,
         findings: Vec::new(),
@@ -62,7 +62,7 @@ macro_rules! rules {
     ($judge:ident: $($broken:expr => $code:ident [$($keyword:ident)*] $(at $line:ident)?,
         $text:literal, $allowed:literal;)*) => {$(
         if $broken {
-            $judge.findings.push(Finding {
+            $judge.findings.push(RuleViolation {
                 code: Code::$code,
                 keywords: vec![$(stringify!($keyword)),*],
                 line: None$(.or($line))?,
@@ -73,7 +73,7 @@ macro_rules! rules {
     )*};
 }
 
-impl Judge<'_> {
+impl RuleChecker<'_> {
     fn line(&self, keyword: &str, n: usize) -> Option<u32> {
         self.config.places.line(keyword, n)
     }
@@ -157,7 +157,7 @@ impl Judge<'_> {
             // One address per line is enough to find the mistake.
             let mut clash = None;
             for ip in range.addresses() {
-                let other = low16.insert(low(ip), ip);
+                let other = low16.insert(low_bits(ip), ip);
                 let twice = !seen.insert(ip);
                 if clash.is_none() && twice {
                     clash = Some(format!("client address {ip} twice"));
@@ -173,7 +173,10 @@ impl Judge<'_> {
         }
         for (n, range) in c.servers.iter().enumerate() {
             let line = self.line("server", n);
-            if let Some(ip) = c.servers[..n].iter().find_map(|other| shared(range, other)) {
+            if let Some(ip) = c.servers[..n]
+                .iter()
+                .find_map(|other| shared_address(range, other))
+            {
                 rules! { self: true => ServerDup [server] at line,
                 "server address {ip} twice", "each address once"; }
             }
@@ -182,7 +185,11 @@ impl Judge<'_> {
         let overlaps = self.strict || c.is_client();
         for (n, range) in c.clients.iter().enumerate().filter(|_| overlaps) {
             let line = self.line("client", n);
-            if let Some(ip) = c.servers.iter().find_map(|server| shared(range, server)) {
+            if let Some(ip) = c
+                .servers
+                .iter()
+                .find_map(|server| shared_address(range, server))
+            {
                 rules! { self: true => AddrOverlap [client server] at line,
                 "{ip} is both a client and a server address", "ranges that do not overlap"; }
             }
@@ -195,13 +202,14 @@ impl Judge<'_> {
             true => (&c.servers, &c.clients, "client", "server"),
             false => (&c.clients, &c.servers, "server", "client"),
         };
-        let within =
-            |ranges: &[Range], ip: IpAddr| ranges.iter().any(|r| r.addresses().any(|a| a == ip));
+        let within = |ranges: &[AddressSpan], ip: IpAddr| {
+            ranges.iter().any(|r| r.addresses().any(|a| a == ip))
+        };
         for (n, port) in c.ports.iter().enumerate() {
             let line = self.line("port", n);
             let (ip, gateway, device) = (port.ip, port.gateway, &port.device);
             let twice = |p: &crate::config::Port| match device {
-                Device::Interface(_) | Device::Virtual(_) => p.device == *device,
+                DperfDevice::Interface(_) | DperfDevice::Virtual(_) => p.device == *device,
                 _ => p
                     .device
                     .pci_ids()
@@ -305,7 +313,7 @@ impl Judge<'_> {
         let bond = c
             .ports
             .iter()
-            .any(|p| matches!(p.device, Device::Bond { .. }));
+            .any(|p| matches!(p.device, DperfDevice::Bond { .. }));
         let with = if vxlans > 0 { "vxlan" } else { "a bond" };
         rules! { self:
             c.vlan.is_some() && (vxlans > 0 || bond) => VlanExcl [vlan vxlan port],
@@ -319,7 +327,7 @@ impl Judge<'_> {
         let (tunnels, strict) = (!c.vxlans.is_empty(), self.strict);
         for (n, port) in c.ports.iter().enumerate() {
             // dperf has one family for all ports; here each port has its own.
-            let family = |ranges: &[Range]| match ranges.get(n) {
+            let family = |ranges: &[AddressSpan]| match ranges.get(n) {
                 Some(range) if !strict => range.first.is_ipv6(),
                 _ => v6,
             };
@@ -438,7 +446,7 @@ impl Judge<'_> {
             u64::from(cps / cpus) * u64::from(c.retransmit_timeout_s())
         });
         for index in 0..c.ports.len().min(c.clients.len()).min(c.servers.len()) {
-            let (have, port) = (c.tuples(index), index + 1);
+            let (have, port) = (c.tuple_count(index), index + 1);
             // A load that holds connections waits for free tuples; only dperf requires spare ones.
             let rate_counts = self.strict || c.cc().is_none();
             rules! { self:
@@ -457,12 +465,12 @@ impl Judge<'_> {
     /// Reports keywords of the other side, which have no effect.
     fn sides(&mut self) {
         let (idle, mode) = match self.config.is_client() {
-            true => (Side::Server, "client"),
-            false => (Side::Client, "server"),
+            true => (KeywordSide::Server, "client"),
+            false => (KeywordSide::Client, "server"),
         };
         for keyword in KEYWORDS.iter().filter(|k| k.side == idle) {
-            if self.config.places.has(keyword.name) {
-                self.findings.push(Finding {
+            if self.config.places.has_keyword(keyword.name) {
+                self.findings.push(RuleViolation {
                     code: Code::Ignored,
                     keywords: vec![keyword.name],
                     line: None,
@@ -479,7 +487,7 @@ impl Judge<'_> {
         for (n, port) in c.ports.iter().enumerate() {
             let (line, device) = (self.line("port", n), &port.device);
             rules! { self:
-                matches!(device, Device::Bond { .. }) => Bond [port] at line,
+                matches!(device, DperfDevice::Bond { .. }) => Bond [port] at line,
                     "{device}: the kernel bonds, not the tester; this port is the one interface that --port names for it", "";
             }
         }
@@ -513,9 +521,9 @@ impl Judge<'_> {
         for (n, port) in c.ports.iter().enumerate() {
             let (line, device) = (self.line("port", n), &port.device);
             let plain = match device {
-                Device::Pci(id) => id.len() == 12,
-                Device::Bond { members, .. } => members.iter().all(|id| id.len() == 12),
-                Device::Interface(_) | Device::Virtual(_) => false,
+                DperfDevice::Pci(id) => id.len() == 12,
+                DperfDevice::Bond { members, .. } => members.iter().all(|id| id.len() == 12),
+                DperfDevice::Interface(_) | DperfDevice::Virtual(_) => false,
             };
             rules! { self:
                 !plain => Value [port] at line,
@@ -557,7 +565,7 @@ fn dperf_has(interval_ns: u64) -> bool {
 }
 
 /// The low 16 bits of an address: the index of dperf's client table.
-fn low(ip: IpAddr) -> u32 {
+fn low_bits(ip: IpAddr) -> u32 {
     match ip {
         IpAddr::V4(a) => a.to_bits() & 0xffff,
         IpAddr::V6(a) => a.to_bits() as u32 & 0xffff,
@@ -565,7 +573,7 @@ fn low(ip: IpAddr) -> u32 {
 }
 
 /// First address that is in both ranges.
-fn shared(a: &Range, b: &Range) -> Option<IpAddr> {
+fn shared_address(a: &AddressSpan, b: &AddressSpan) -> Option<IpAddr> {
     let held: BTreeSet<IpAddr> = b.addresses().collect();
     a.addresses().find(|ip| held.contains(ip))
 }

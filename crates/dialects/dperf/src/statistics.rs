@@ -47,9 +47,9 @@ macro_rules! counters {
                 }
             }
 
-            fn field(&self, name: &str) -> Field {
+            fn field(&self, name: &str) -> CounterField {
                 match name {
-                    $($name => Field { value: self.$field, error: counters!(@error $kind) },)*
+                    $($name => CounterField { value: self.$field, error: counters!(@error $kind) },)*
                     _ => unreachable!("the layout names a counter: {name}"),
                 }
             }
@@ -69,7 +69,7 @@ macro_rules! counters {
     (@error $kind:ident) => { false };
 }
 
-struct Field {
+struct CounterField {
     value: u64,
     /// Shown white on red when it is not 0.
     error: bool,
@@ -152,7 +152,7 @@ impl Serialize for Counters {
 
 /// One block of statistics. In JSON it has dperf's names, for scripts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Block {
+pub struct StatisticsBlock {
     /// Number of the report, from 0.
     pub seconds: u64,
     /// Busy share of each worker's loop, percent of time; empty in the block of the run.
@@ -165,7 +165,7 @@ pub struct Block {
 
 /// Lines and fields to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct StatisticsLayout {
     /// UDP instead of TCP.
     pub udp: bool,
     /// HTTP counters instead of plain requests; TCP only.
@@ -178,10 +178,10 @@ pub struct Layout {
     pub colour: bool,
 }
 
-impl Layout {
+impl StatisticsLayout {
     /// The layout of `config`, without colour.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub fn of_config(config: &Config) -> Self {
         Self {
             udp: config.is_udp(),
             http: config.speaks_http(),
@@ -193,24 +193,24 @@ impl Layout {
 
     /// The block of a second, between empty lines.
     #[must_use]
-    pub fn second(&self, block: &Block) -> String {
+    pub fn second_text(&self, block: &StatisticsBlock) -> String {
         let seconds = seconds(block);
-        format!("\n{}\n{}", seconds.trim_end(), self.block(block))
+        format!("\n{}\n{}", seconds.trim_end(), self.block_text(block))
     }
 
     /// Block of the whole run after the header of the end of a run; `version` is the version of the program.
     #[must_use]
-    pub fn total(&self, block: &Block, version: &str) -> String {
+    pub fn total(&self, block: &StatisticsBlock, version: &str) -> String {
         const RULE: &str = "-----------------------";
         format!(
             "\n{RULE}\ndperf Test Finished\nVersion: {version}\n{RULE}\n\nTotal Numbers:\n{}",
-            self.block(block)
+            self.block_text(block)
         )
     }
 
-    fn block(&self, block: &Block) -> String {
+    fn block_text(&self, block: &StatisticsBlock) -> String {
         let mut text = String::new();
-        for names in self.lines() {
+        for names in self.field_lines() {
             text.push_str(self.line(names, &block.counters).trim_end());
             text.push('\n');
         }
@@ -218,7 +218,7 @@ impl Layout {
         text
     }
 
-    fn lines(&self) -> Vec<&'static [&'static str]> {
+    fn field_lines(&self) -> Vec<&'static [&'static str]> {
         let mut lines: Vec<&'static [&'static str]> =
             vec![&["pktRx", "pktTx", "bitsRx", "bitsTx", "dropTx"]];
         if self.kni {
@@ -291,7 +291,7 @@ fn value_width(name: &str) -> usize {
 const ALARM: &str = "\x1b[41;37m";
 const PLAIN: &str = "\x1b[0m";
 
-fn seconds(block: &Block) -> String {
+fn seconds(block: &StatisticsBlock) -> String {
     let mut line = format!("seconds {:<18} cpuUsage ", block.seconds);
     for usage in &block.cpu_usage {
         let _ = write!(line, "{usage:<3} ");
@@ -311,13 +311,13 @@ mod tests {
             (false, true, false),
             (false, false, false),
         ] {
-            let layout = Layout {
+            let layout = StatisticsLayout {
                 udp,
                 http,
                 kni,
-                ..Layout::default()
+                ..StatisticsLayout::default()
             };
-            shown.extend(layout.lines().into_iter().flatten());
+            shown.extend(layout.field_lines().into_iter().flatten());
         }
         for name in Counters::NAMES {
             assert!(shown.contains(name), "{name} is never shown");

@@ -7,33 +7,43 @@ use std::fmt::Write;
 
 use crate::print::LinkType;
 
-fn packets(count: u64, what: &str) -> String {
+fn packets_text(count: u64, what: &str) -> String {
     format!("{count} packet{} {what}", if count == 1 { "" } else { "s" })
 }
 
 /// Final lines of tcpdump. The last of the four appears only if its count is not zero.
-pub fn lines(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
-    report(captured, received, dropped, dropped_by_interface, "\n")
+pub fn closing_lines(
+    captured: u64,
+    received: u64,
+    dropped: u64,
+    dropped_by_interface: u64,
+) -> String {
+    report_line(captured, received, dropped, dropped_by_interface, "\n")
 }
 
 /// Line that tcpdump prints on SIGUSR1.
-pub fn progress(captured: u64, received: u64, dropped: u64, dropped_by_interface: u64) -> String {
-    let counts = report(captured, received, dropped, dropped_by_interface, ", ");
+pub fn progress_line(
+    captured: u64,
+    received: u64,
+    dropped: u64,
+    dropped_by_interface: u64,
+) -> String {
+    let counts = report_line(captured, received, dropped, dropped_by_interface, ", ");
     format!("tcpdump: {}\n", counts.trim_end_matches(", "))
 }
 
-fn report(captured: u64, received: u64, dropped: u64, interface: u64, end: &str) -> String {
-    let mut out = packets(captured, "captured") + end;
-    out += &(packets(received, "received by filter") + end);
-    out += &(packets(dropped, "dropped by kernel") + end);
+fn report_line(captured: u64, received: u64, dropped: u64, interface: u64, end: &str) -> String {
+    let mut out = packets_text(captured, "captured") + end;
+    out += &(packets_text(received, "received by filter") + end);
+    out += &(packets_text(dropped, "dropped by kernel") + end);
     if interface > 0 {
-        out += &(packets(interface, "dropped by interface") + end);
+        out += &(packets_text(interface, "dropped by interface") + end);
     }
     out
 }
 
 /// Line that scripts wait for, printed once packets are really counted.
-pub fn listening(interface: &str, link: LinkType, snapshot_len: u32) -> String {
+pub fn listening_line(interface: &str, link: LinkType, snapshot_len: u32) -> String {
     let (name, description) = link.names();
     format!(
         "listening on {interface}, link-type {name} ({description}), snapshot length {snapshot_len} bytes\n"
@@ -42,7 +52,7 @@ pub fn listening(interface: &str, link: LinkType, snapshot_len: u32) -> String {
 
 /// Account of all packets that passed the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account<'a> {
+pub struct PacketAccount<'a> {
     /// Passed the filter, with or without space in the ring.
     pub received: u64,
     /// Dropped by the kernel for lack of space.
@@ -73,10 +83,10 @@ pub struct Account<'a> {
     pub faulted: bool,
 }
 
-impl Account<'_> {
+impl PacketAccount<'_> {
     /// Describes inconsistent counts, if any: each received packet has exactly one fate, and so has
     /// each packet read.
-    pub fn mismatch(&self) -> Option<String> {
+    pub fn describe_mismatch(&self) -> Option<String> {
         let sum = |counts: &[u64]| counts.iter().map(|&n| u128::from(n)).sum::<u128>();
         let mut wrong = Vec::new();
         let mut compare = |name: &str, total: u64, parts: &str, sum: u128| {
@@ -110,7 +120,12 @@ impl Account<'_> {
         let mut out = format!("# wirebench: read {}, {done} {}", self.read, self.written);
         if self.files > 0 {
             let s = if self.files == 1 { "" } else { "s" };
-            let _ = write!(out, " in {} file{s} ({})", self.files, size(self.bytes));
+            let _ = write!(
+                out,
+                " in {} file{s} ({})",
+                self.files,
+                size_text(self.bytes)
+            );
         }
         let _ = write!(
             out,
@@ -126,7 +141,7 @@ impl Account<'_> {
             }
         }
         let _ = write!(out, ", interface drops {} - ", self.interface_drops);
-        match self.mismatch() {
+        match self.describe_mismatch() {
             None if self.faulted => out += "accounting exact up to the fault\n",
             None => out += "accounting exact\n",
             Some(wrong) => {
@@ -135,7 +150,7 @@ impl Account<'_> {
         }
         if self.write_errors > 0 {
             let reason = self.write_error.unwrap_or("reason unknown");
-            let what = packets(self.write_errors, "NOT WRITTEN");
+            let what = packets_text(self.write_errors, "NOT WRITTEN");
             let _ = writeln!(out, "# wirebench: {what}: {reason}");
         }
         out
@@ -143,7 +158,7 @@ impl Account<'_> {
 }
 
 /// Bytes in decimal units, with one digit after the point.
-fn size(bytes: u64) -> String {
+fn size_text(bytes: u64) -> String {
     let (mut value, mut unit) = (bytes as f64, "B");
     for next in ["kB", "MB", "GB", "TB", "PB"] {
         // 999.95 would be shown as 1000.0.
@@ -166,30 +181,30 @@ mod tests {
     #[test]
     fn tcpdump_ends_with_three_or_four_lines() {
         assert_eq!(
-            lines(1, 0, 4_294_967_297, 0),
+            closing_lines(1, 0, 4_294_967_297, 0),
             "1 packet captured\n0 packets received by filter\n4294967297 packets dropped by kernel\n"
         );
-        assert!(lines(2, 2, 0, 1).ends_with("kernel\n1 packet dropped by interface\n"));
+        assert!(closing_lines(2, 2, 0, 1).ends_with("kernel\n1 packet dropped by interface\n"));
     }
 
     #[test]
     fn tcpdump_answers_in_one_line() {
         assert_eq!(
-            progress(0, 1, 2, 0),
+            progress_line(0, 1, 2, 0),
             "tcpdump: 0 packets captured, 1 packet received by filter, 2 packets dropped by kernel\n"
         );
-        assert!(progress(0, 0, 0, 7).ends_with("kernel, 7 packets dropped by interface\n"));
+        assert!(progress_line(0, 0, 0, 7).ends_with("kernel, 7 packets dropped by interface\n"));
     }
 
     #[test]
     fn listening_names_the_link_type() {
         assert_eq!(
-            listening("lo", LinkType::Ethernet, 262_144),
+            listening_line("lo", LinkType::Ethernet, 262_144),
             "listening on lo, link-type EN10MB (Ethernet), snapshot length 262144 bytes\n"
         );
     }
 
-    const EXACT: Account<'static> = Account {
+    const EXACT: PacketAccount<'static> = PacketAccount {
         received: 4_212_730,
         dropped: 0,
         read: 4_212_730,
@@ -208,7 +223,7 @@ mod tests {
 
     #[test]
     fn after_a_fault_the_account_ends_there() {
-        let account = Account {
+        let account = PacketAccount {
             faulted: true,
             ..EXACT
         };
@@ -217,7 +232,7 @@ mod tests {
             text.ends_with(" - accounting exact up to the fault\n"),
             "{text}"
         );
-        let wrong = Account { read: 1, ..account };
+        let wrong = PacketAccount { read: 1, ..account };
         assert!(wrong.line().contains("ACCOUNTING MISMATCH"));
     }
 
@@ -232,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_fate_counts() {
-        let account = Account {
+        let account = PacketAccount {
             received: 2000,
             dropped: 100,
             not_read: 1,
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_mismatch_is_said() {
-        let account = Account {
+        let account = PacketAccount {
             written: 4_212_729,
             not_read: 2,
             ..EXACT
@@ -275,10 +290,10 @@ mod tests {
 
     #[test]
     fn sizes_change_unit_before_they_read_thousand() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(999), "999 B");
-        assert_eq!(size(999_949), "999.9 kB");
-        assert_eq!(size(999_950), "1.0 MB");
-        assert_eq!(size(u64::MAX), "18446.7 PB");
+        assert_eq!(size_text(0), "0 B");
+        assert_eq!(size_text(999), "999 B");
+        assert_eq!(size_text(999_949), "999.9 kB");
+        assert_eq!(size_text(999_950), "1.0 MB");
+        assert_eq!(size_text(u64::MAX), "18446.7 PB");
     }
 }

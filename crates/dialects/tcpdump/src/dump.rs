@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Prints lines of 16 bytes, each with `indent` and its offset.
-pub(crate) fn hex(out: &mut String, bytes: &[u8], indent: &str, text: bool) {
+pub(crate) fn append_hex(out: &mut String, bytes: &[u8], indent: &str, text: bool) {
     for (row, chunk) in bytes.chunks(16).enumerate() {
         let _ = write!(out, "{indent}0x{:04x}: ", row * 16);
         let begin = out.len();
@@ -26,7 +26,7 @@ pub(crate) fn hex(out: &mut String, bytes: &[u8], indent: &str, text: bool) {
 
 /// Prints bytes as text. Line ends remain; a carriage return before one is omitted, and so is one among
 /// the last two bytes.
-pub(crate) fn ascii(out: &mut String, bytes: &[u8]) {
+pub(crate) fn append_ascii(out: &mut String, bytes: &[u8]) {
     if !bytes.is_empty() {
         out.push('\n');
     }

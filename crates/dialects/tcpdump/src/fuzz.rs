@@ -1,10 +1,13 @@
 //! Entry point for fuzzers: arbitrary bytes for the printer.
 
-use crate::print::{Direction, Dump, LinkType, Options, Packet, Precision, Printer, TimeForm};
+use crate::print::{
+    CapturedPacket, DumpForm, LinkType, PacketDirection, PacketPrinter, Precision, PrintOptions,
+    TimeForm,
+};
 
 /// Sets of options that together cover every branch.
-pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
-    (0..24u8).map(|n| Options {
+pub(crate) fn option_sets() -> impl Iterator<Item = PrintOptions> {
+    (0..24u8).map(|n| PrintOptions {
         time: [
             TimeForm::TimeOfDay,
             TimeForm::None,
@@ -22,10 +25,10 @@ pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
         quiet: n % 7 == 3,
         verbose: n / 2 % 4,
         dump: match n / 3 % 4 {
-            0 => Dump::None,
-            1 => Dump::Hex { link: n % 2 == 0 },
-            2 => Dump::HexAndText { link: n % 2 == 1 },
-            _ => Dump::Text { link: n % 2 == 0 },
+            0 => DumpForm::None,
+            1 => DumpForm::Hex { link: n % 2 == 0 },
+            2 => DumpForm::HexAndText { link: n % 2 == 1 },
+            _ => DumpForm::Text { link: n % 2 == 0 },
         },
         number: n % 3 == 0,
         absolute_sequence: n % 4 == 1,
@@ -40,7 +43,7 @@ pub(crate) fn option_sets() -> impl Iterator<Item = Options> {
 /// If a line has no line end, which is the defect to find.
 pub fn exercise(bytes: &[u8]) {
     for options in option_sets() {
-        let mut printer = Printer::new(options).in_zone(|ns| (ns % 100_000) as i32 - 50_000);
+        let mut printer = PacketPrinter::new(options).in_zone(|ns| (ns % 100_000) as i32 - 50_000);
         let mut rest = bytes;
         while let [choice, len, tail @ ..] = rest {
             let (bytes, next) = tail.split_at(tail.len().min(usize::from(*len)));
@@ -53,10 +56,10 @@ pub fn exercise(bytes: &[u8]) {
                 LinkType::Null,
                 LinkType::Loop,
             ];
-            let packet = Packet {
+            let packet = CapturedPacket {
                 stamp_ns: u64::from(*choice) << (*len % 56),
                 interface: (choice & 4 != 0).then_some("eth0"),
-                direction: (choice & 8 != 0).then_some(Direction::Out),
+                direction: (choice & 8 != 0).then_some(PacketDirection::Out),
                 original_len: bytes.len() as u32 + u32::from(choice >> 4) * 97,
                 bytes,
                 link: links[usize::from(choice % 6)],

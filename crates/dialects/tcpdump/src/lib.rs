@@ -34,7 +34,7 @@
 //!   or vice versa.
 //! - For SCTP and DCCP, the chunks and fields after the ports are not printed.
 //! - Nested headers are followed to a depth of 32; tcpdump follows them without limit.
-//! - At most [`print::Printer::CONNECTIONS`] TCP connections are remembered. Then all are dropped,
+//! - At most [`print::PacketPrinter::CONNECTIONS`] TCP connections are remembered. Then all are dropped,
 //!   and the next segment of each shows absolute numbers again.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 //!
 //! Knows bytes, a timestamp and options, not the source of packets.
 
-use crate::dissect::{self, Connections};
+use crate::dissect::{self, TcpConnections};
 use crate::dump;
 use crate::stamp::Stamps;
 
@@ -45,7 +45,7 @@ impl Precision {
 
 /// Dump of the packet's bytes after the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dump {
+pub enum DumpForm {
     /// No dump.
     #[default]
     None,
@@ -68,7 +68,7 @@ pub enum Dump {
 
 /// The options of tcpdump that change a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct PrintOptions {
     /// `-t` to `-ttttt`.
     pub time: TimeForm,
     /// `--micro`, `--nano`.
@@ -80,7 +80,7 @@ pub struct Options {
     /// Number of `-v` options.
     pub verbose: u8,
     /// `-x`, `-X`, `-A`.
-    pub dump: Dump,
+    pub dump: DumpForm,
     /// `-#`: prints the number of the packet first.
     pub number: bool,
     /// `-S`: prints TCP sequence numbers as on the wire.
@@ -135,7 +135,7 @@ impl LinkType {
 
 /// Direction of a packet, as reported by the kernel (`sockaddr_ll.sll_pkttype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum PacketDirection {
     /// To this host.
     In,
     /// Broadcast.
@@ -148,7 +148,7 @@ pub enum Direction {
     Out,
 }
 
-impl Direction {
+impl PacketDirection {
     pub(crate) const fn from_packet_type(kind: u16) -> Option<Self> {
         match kind {
             0 => Some(Self::In),
@@ -160,7 +160,7 @@ impl Direction {
         }
     }
 
-    pub(crate) const fn word(of: Option<Self>) -> &'static str {
+    pub(crate) const fn direction_word(of: Option<Self>) -> &'static str {
         match of {
             Some(Self::In) => "In",
             Some(Self::Broadcast) => "B",
@@ -174,7 +174,7 @@ impl Direction {
 
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
+pub struct CapturedPacket<'a> {
     /// Timestamp, ns since 1970.
     pub stamp_ns: u64,
     /// Receiving interface, if the capture has several. In a cooked capture (SLL2), the
@@ -182,7 +182,7 @@ pub struct Packet<'a> {
     pub interface: Option<&'a str>,
     /// Direction, if known. Printed only with the interface; cooked captures take it
     /// from their own header.
-    pub direction: Option<Direction>,
+    pub direction: Option<PacketDirection>,
     /// Length before the cut to the snapshot length, without FCS.
     pub original_len: u32,
     /// Captured bytes.
@@ -191,7 +191,7 @@ pub struct Packet<'a> {
     pub link: LinkType,
 }
 
-impl<'a> Packet<'a> {
+impl<'a> CapturedPacket<'a> {
     /// Makes a packet that is captured completely, on the only interface.
     pub const fn new(stamp_ns: u64, bytes: &'a [u8], link: LinkType) -> Self {
         Self {
@@ -206,18 +206,18 @@ impl<'a> Packet<'a> {
 }
 
 /// Offset from UTC at a timestamp, in seconds east.
-type Zone = Box<dyn Fn(u64) -> i32 + Send>;
+type ZoneOffset = Box<dyn Fn(u64) -> i32 + Send>;
 
 /// Prints the packets of one capture in order.
-pub struct Printer {
-    options: Options,
-    zone: Zone,
+pub struct PacketPrinter {
+    options: PrintOptions,
+    zone: ZoneOffset,
     stamps: Stamps,
     packets: u64,
-    connections: Connections,
+    connections: TcpConnections,
 }
 
-impl std::fmt::Debug for Printer {
+impl std::fmt::Debug for PacketPrinter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Printer")
             .field("options", &self.options)
@@ -226,18 +226,18 @@ impl std::fmt::Debug for Printer {
     }
 }
 
-impl Printer {
+impl PacketPrinter {
     /// Maximum number of TCP connections remembered for relative sequence numbers.
-    pub const CONNECTIONS: usize = Connections::MAX;
+    pub const CONNECTIONS: usize = TcpConnections::MAX;
 
     /// Makes a printer whose local time is UTC.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: PrintOptions) -> Self {
         Self {
             options,
             zone: Box::new(|_| 0),
             stamps: Stamps::default(),
             packets: 0,
-            connections: Connections::default(),
+            connections: TcpConnections::default(),
         }
     }
 
@@ -249,12 +249,12 @@ impl Printer {
     }
 
     /// Packets printed so far.
-    pub const fn packets(&self) -> u64 {
+    pub const fn packet_count(&self) -> u64 {
         self.packets
     }
 
     /// Appends tcpdump's text for `packet`, with the line end.
-    pub fn line(&mut self, out: &mut String, packet: &Packet<'_>) {
+    pub fn line(&mut self, out: &mut String, packet: &CapturedPacket<'_>) {
         use std::fmt::Write;
         self.packets += 1;
         if self.options.number {
@@ -270,12 +270,12 @@ impl Printer {
             return;
         }
         let zone = (self.zone)(packet.stamp_ns);
-        let Options {
+        let PrintOptions {
             time, precision, ..
         } = self.options;
         self.stamps
             .write(out, packet.stamp_ns, zone, time, precision);
-        let header = dissect::packet(out, packet, &self.options, &mut self.connections);
+        let header = dissect::print_packet(out, packet, &self.options, &mut self.connections);
         let from = |link: bool| {
             if link {
                 0
@@ -284,10 +284,14 @@ impl Printer {
             }
         };
         match self.options.dump {
-            Dump::None => {}
-            Dump::Hex { link } => dump::hex(out, &packet.bytes[from(link)..], "\n\t", false),
-            Dump::HexAndText { link } => dump::hex(out, &packet.bytes[from(link)..], "\n\t", true),
-            Dump::Text { link } => dump::ascii(out, &packet.bytes[from(link)..]),
+            DumpForm::None => {}
+            DumpForm::Hex { link } => {
+                dump::append_hex(out, &packet.bytes[from(link)..], "\n\t", false)
+            }
+            DumpForm::HexAndText { link } => {
+                dump::append_hex(out, &packet.bytes[from(link)..], "\n\t", true)
+            }
+            DumpForm::Text { link } => dump::append_ascii(out, &packet.bytes[from(link)..]),
         }
         out.push('\n');
     }

@@ -30,41 +30,43 @@ impl Stamps {
         let _ = match form {
             TimeForm::None => return,
             TimeForm::Unix => write!(out, "{}", ns / NS),
-            TimeForm::TimeOfDay => clock(out, local(ns, zone).rem_euclid(86_400) as u64),
+            TimeForm::TimeOfDay => {
+                append_clock(out, local_seconds(ns, zone).rem_euclid(86_400) as u64)
+            }
             TimeForm::DateTime => {
-                let seconds = local(ns, zone);
+                let seconds = local_seconds(ns, zone);
                 let stamp = jiff::Timestamp::from_second(seconds).unwrap_or_default();
                 let _ = write!(out, "{} ", jiff::tz::Offset::UTC.to_datetime(stamp).date());
-                clock(out, seconds.rem_euclid(86_400) as u64)
+                append_clock(out, seconds.rem_euclid(86_400) as u64)
             }
-            TimeForm::SincePrevious => return difference(out, last, ns, precision),
-            TimeForm::SinceFirst => return difference(out, first, ns, precision),
+            TimeForm::SincePrevious => return append_difference(out, last, ns, precision),
+            TimeForm::SinceFirst => return append_difference(out, first, ns, precision),
         };
-        fraction(out, ns, precision);
+        append_fraction(out, ns, precision);
     }
 }
 
-fn local(ns: u64, zone: i32) -> i64 {
+fn local_seconds(ns: u64, zone: i32) -> i64 {
     (ns / NS) as i64 + i64::from(zone)
 }
 
-fn clock(out: &mut String, seconds: u64) -> std::fmt::Result {
+fn append_clock(out: &mut String, seconds: u64) -> std::fmt::Result {
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     write!(out, "{hours:02}:{minutes:02}:{:02}", seconds % 60)
 }
 
-fn fraction(out: &mut String, ns: u64, precision: Precision) {
+fn append_fraction(out: &mut String, ns: u64, precision: Precision) {
     let _ = match precision {
         Precision::Micro => write!(out, ".{:06} ", ns % NS / 1000),
         Precision::Nano => write!(out, ".{:09} ", ns % NS),
     };
 }
 
-fn difference(out: &mut String, from: u64, to: u64, precision: Precision) {
+fn append_difference(out: &mut String, from: u64, to: u64, precision: Precision) {
     out.push(if to < from { '-' } else { ' ' });
     let ns = to.abs_diff(from);
-    let _ = clock(out, ns / NS);
-    fraction(out, ns, precision);
+    let _ = append_clock(out, ns / NS);
+    append_fraction(out, ns, precision);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use wb_dperf::{Severity, Translate, check, is_configuration, parse, translate};
+use wb_dperf::{Severity, TranslateOptions, check, is_configuration, parse, translate};
 use wb_model::LoadJob;
 
 /// Files that dperf 1.9 rejects, with the error code.
@@ -84,7 +84,7 @@ fn clients_and_servers_fit() {
         };
         let client = parse(name, text).config.unwrap();
         let server = parse(server_name, server).config.unwrap();
-        let all = |ranges: &[wb_dperf::config::Range]| -> BTreeSet<_> {
+        let all = |ranges: &[wb_dperf::config::AddressSpan]| -> BTreeSet<_> {
             ranges
                 .iter()
                 .flat_map(|r| r.addresses().collect::<Vec<_>>())
@@ -115,7 +115,7 @@ fn all_translate() {
         ("0000:81:10.1", "eth3"),
     ];
     let locators = locators.map(|(device, port)| (device.to_owned(), port.parse().unwrap()));
-    let options = Translate {
+    let options = TranslateOptions {
         locators: locators.into(),
     };
     for (name, text) in files() {

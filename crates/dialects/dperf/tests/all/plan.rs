@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use wb_dperf::{Code, Problem, Translate, Translated, accepted, fuzz, parse, translate};
+use wb_dperf::{Code, Problem, TranslateOptions, TranslatedPlan, accepted, fuzz, parse, translate};
 use wb_model::load::{
     HttpRequest, LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRise,
     LoadTransport, TupleOrder,
@@ -24,15 +24,15 @@ client 6.6.241.100 1
 server 6.6.241.27 1
 ";
 
-fn options() -> Translate {
+fn options() -> TranslateOptions {
     let locators = [("0000:1b:00.0", "eth1"), ("1B:00.1", "wb-x-b/b0")];
     let locators = locators.map(|(device, port)| (device.to_owned(), port.parse().unwrap()));
-    Translate {
+    TranslateOptions {
         locators: locators.into(),
     }
 }
 
-fn run(text: &str) -> Result<Translated, Vec<Problem>> {
+fn run(text: &str) -> Result<TranslatedPlan, Vec<Problem>> {
     let parsed = parse("a.conf", text);
     let config = parsed
         .config
@@ -40,7 +40,7 @@ fn run(text: &str) -> Result<Translated, Vec<Problem>> {
     translate(&config, &options())
 }
 
-fn all(text: &str) -> Translated {
+fn all(text: &str) -> TranslatedPlan {
     run(text).unwrap_or_else(|problems| panic!("{text}: {problems:#?}"))
 }
 

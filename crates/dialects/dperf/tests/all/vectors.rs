@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use wb_dperf::config::Range;
-use wb_dperf::statistics::{Block, Counters, Layout};
+use wb_dperf::config::AddressSpan;
+use wb_dperf::statistics::{Counters, StatisticsBlock, StatisticsLayout};
 use wb_dperf::{Config, Problem, Severity, check, parse};
 
 const CLIENT: &[&str] = &[
@@ -79,10 +79,10 @@ fn figure(name: &str, config: &Config, problems: &[Problem]) -> String {
         "clients" => config
             .clients
             .iter()
-            .map(Range::len)
+            .map(AddressSpan::len)
             .sum::<u64>()
             .to_string(),
-        "tuples" => config.tuples(0).to_string(),
+        "tuples" => config.tuple_count(0).to_string(),
         "steering" => format!("{:?}", config.steering()),
         "requests" => shown(config.requests()),
         "more" => shown(keepalive.and_then(|k| k.more_requests)),
@@ -171,14 +171,14 @@ fn counters() -> Counters {
 #[test]
 fn statistics_of_a_second() {
     let config = parse("v.conf", &text("C; !cpu 0 1; +rss")).config.unwrap();
-    let block = Block {
+    let block = StatisticsBlock {
         seconds: 41,
         cpu_usage: vec![23, 24],
         counters: counters(),
     };
-    let layout = Layout::of(&config);
+    let layout = StatisticsLayout::of_config(&config);
     let shown = include_str!("../vectors/statistics.txt");
-    assert_eq!(layout.second(&block), format!("\n{shown}\n"));
+    assert_eq!(layout.second_text(&block), format!("\n{shown}\n"));
 
     let total = layout.total(&block, "wirebench 1");
     let rule = "-".repeat(23);
@@ -191,27 +191,27 @@ fn statistics_of_a_second() {
     assert_eq!(rest, format!("{figures}\n"));
 
     // Colour adds escape sequences to errors only, and moves no column.
-    let coloured = Layout {
+    let coloured = StatisticsLayout {
         colour: true,
         ..layout
     }
-    .second(&block);
+    .second_text(&block);
     let red = "synRt   \x1b[41;37m9\x1b[0m                  finRt    0 ";
     assert!(coloured.contains(red), "{coloured:?}");
     let plain = coloured.replace("\x1b[41;37m", "").replace("\x1b[0m", "");
-    assert_eq!(plain, layout.second(&block));
+    assert_eq!(plain, layout.second_text(&block));
 }
 
 #[test]
 fn statistics_by_configuration() {
-    let block = Block {
+    let block = StatisticsBlock {
         seconds: 0,
         cpu_usage: vec![100],
         counters: counters(),
     };
     let names = |recipe: &str| -> Vec<Vec<String>> {
         let config = parse("v.conf", &text(recipe)).config.unwrap();
-        let text = Layout::of(&config).second(&block);
+        let text = StatisticsLayout::of_config(&config).second_text(&block);
         text.lines()
             .map(|l| l.split_whitespace().step_by(2).map(str::to_owned).collect())
             .collect()
@@ -254,7 +254,7 @@ fn counters_of_a_second_are_differences_but_states_are_not() {
 
 #[test]
 fn statistics_as_json() {
-    let block = Block {
+    let block = StatisticsBlock {
         seconds: 41,
         cpu_usage: vec![23, 24],
         counters: counters(),

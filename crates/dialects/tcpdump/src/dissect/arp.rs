@@ -1,29 +1,29 @@
 //! ARP, RARP and inverse ARP.
 
-use super::{Dissector, Step, names, put};
+use super::{DissectStep, Dissector, names, put};
 
 impl Dissector<'_> {
-    pub(super) fn arp(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn arp(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "arp";
-        self.need(at, 8)?;
+        self.need_bytes(at, 8)?;
         let (hardware, protocol) = (self.u16(at)?, self.u16(at + 2)?);
         let (hw_len, pr_len) = (usize::from(self.u8(at + 4)?), usize::from(self.u8(at + 5)?));
         let operation = self.u16(at + 6)?;
-        self.need(at, 8 + 2 * (hw_len + pr_len))?;
+        self.need_bytes(at, 8 + 2 * (hw_len + pr_len))?;
         if !self.options.link_header {
             put!(self, "ARP, ");
         }
         let v4 = matches!(protocol, 0x0800 | 0x1000);
-        if !v4 || pr_len != 4 || hw_len == 0 || self.verbose() > 0 {
-            match names::hardware(hardware) {
+        if !v4 || pr_len != 4 || hw_len == 0 || self.verbosity() > 0 {
+            match names::hardware_name(hardware) {
                 Some(name) => put!(self, "{name} (len {hw_len}), "),
                 None => put!(self, "Unknown Hardware ({hardware}) (len {hw_len}), "),
             }
-            match names::ethertype(protocol) {
+            match names::ethertype_name(protocol) {
                 Some(name) => put!(self, "{name} (len {pr_len})"),
                 None => put!(self, "Unknown Protocol (0x{protocol:04x}) (len {pr_len})"),
             }
-            if self.verbose() == 0 {
+            if self.verbosity() == 0 {
                 put!(self, ", length {length}");
                 return Ok(());
             }
@@ -33,7 +33,7 @@ impl Dissector<'_> {
             if hw_len == 0 {
                 Ok("<wrong len>".to_string())
             } else {
-                self.hardware(at, hw_len)
+                self.hardware_address(at, hw_len)
             }
         };
         let pr = |at| {

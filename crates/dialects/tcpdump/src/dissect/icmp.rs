@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use wb_wire::checksum;
 
-use super::{Dissector, Step, put};
+use super::{DissectStep, Dissector, put};
 
 /// Milliseconds since midnight.
-fn time(ms: u32) -> String {
+fn time_of_day(ms: u32) -> String {
     let (s, rest) = (ms / 1000, ms % 1000);
     format!("{:02}:{:02}:{:02}.{rest:03}", s / 3600, s / 60 % 60, s % 60)
 }
 
-fn lifetime(seconds: u16) -> String {
+fn lifetime_text(seconds: u16) -> String {
     let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match seconds {
         0..60 => format!("{s}"),
@@ -22,12 +22,12 @@ fn lifetime(seconds: u16) -> String {
 }
 
 impl Dissector<'_> {
-    pub(super) fn icmp(&mut self, at: usize, length: usize, fragmented: bool) -> Step {
+    pub(super) fn icmp(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "icmp";
         let kind = self.u8(at)?;
         let text = self.icmp_words(kind, at)?;
         put!(self, "ICMP {text}, length {length}");
-        if self.verbose() > 0
+        if self.verbosity() > 0
             && !fragmented
             && let Some(sum) = self.sum(at, length)
             && checksum::fold(sum) != 0xffff
@@ -36,7 +36,7 @@ impl Dissector<'_> {
             let right = checksum::finish(sum + u64::from(!found));
             put!(self, " (wrong icmp cksum {found:x} (->{right:x})!)");
         }
-        if self.verbose() > 0 && matches!(kind, 3 | 4 | 5 | 11 | 12) {
+        if self.verbosity() > 0 && matches!(kind, 3 | 4 | 5 | 11 | 12) {
             put!(self, "\n\t");
             let whole = usize::from(self.u16(at + 10)?);
             // tcpdump assumes the claimed length of the quoted packet, so it does not
@@ -46,7 +46,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn icmp_words(&self, kind: u8, at: usize) -> Step<String> {
+    fn icmp_words(&self, kind: u8, at: usize) -> DissectStep<String> {
         let code = self.u8(at + 1)?;
         Ok(match kind {
             0 | 8 => {
@@ -70,10 +70,10 @@ impl Dissector<'_> {
                 }
             }
             9 => {
-                self.look(at, 8)?;
+                self.check_bytes(at, 8)?;
                 let mut text = format!(
                     "router advertisement lifetime {} ",
-                    lifetime(self.u16(at + 6)?)
+                    lifetime_text(self.u16(at + 6)?)
                 );
                 let (count, size) = (self.u8(at + 4)?, self.u8(at + 5)?);
                 let _ = write!(text, "{count}:");
@@ -82,7 +82,7 @@ impl Dissector<'_> {
                 } else {
                     for n in 0..usize::from(count) {
                         let entry = at + 8 + 8 * n;
-                        self.look(entry, 8)?;
+                        self.check_bytes(entry, 8)?;
                         let (address, preference) = (self.v4(entry)?, self.u32(entry + 4)?);
                         let _ = write!(text, " {{{address} {preference}}}");
                     }
@@ -91,7 +91,7 @@ impl Dissector<'_> {
             }
             10 => "router solicitation".into(),
             11 => {
-                self.look(at + 8, 20)?;
+                self.check_bytes(at + 8, 20)?;
                 match code {
                     0 => "time exceeded in-transit".into(),
                     1 => "ip reassembly time exceeded".into(),
@@ -109,9 +109,9 @@ impl Dissector<'_> {
                 "time stamp reply id {} seq {}: org {}, recv {}, xmit {}",
                 self.u16(at + 4)?,
                 self.u16(at + 6)?,
-                time(self.u32(at + 8)?),
-                time(self.u32(at + 12)?),
-                time(self.u32(at + 16)?),
+                time_of_day(self.u32(at + 8)?),
+                time_of_day(self.u32(at + 12)?),
+                time_of_day(self.u32(at + 16)?),
             ),
             15 => "information request".into(),
             16 => "information reply".into(),
@@ -121,10 +121,10 @@ impl Dissector<'_> {
         })
     }
 
-    fn icmp_unreachable(&self, code: u8, at: usize) -> Step<String> {
+    fn icmp_unreachable(&self, code: u8, at: usize) -> DissectStep<String> {
         let quoted = at + 8;
         if code == 3 {
-            self.look(quoted, 10)?;
+            self.check_bytes(quoted, 10)?;
         }
         let dst = self.v4(quoted + 16)?;
         Ok(match code {

@@ -2,19 +2,20 @@
 
 use wb_wire::checksum;
 
-use super::{Dissector, Step, Stop, put};
+use super::{DissectStep, DissectStop, Dissector, put};
 
 impl Dissector<'_> {
-    pub(super) fn icmp6(&mut self, at: usize, length: usize, fragmented: bool) -> Step {
+    pub(super) fn icmp6(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "icmp6";
         if length == 0 {
             put!(self, "ICMP6, length 0");
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
-        let verbose = self.verbose() > 0;
+        let verbose = self.verbosity() > 0;
         if verbose
             && !fragmented
-            && let (Some(sum), Some(pseudo)) = (self.sum(at, length), self.pseudo(58, length))
+            && let (Some(sum), Some(pseudo)) =
+                (self.sum(at, length), self.pseudo_header_sum(58, length))
         {
             if checksum::fold(sum + pseudo) == 0xffff {
                 put!(self, "[icmp6 sum ok] ");
@@ -43,10 +44,10 @@ impl Dissector<'_> {
             143 => "multicast listener report v2",
             _ => {
                 put!(self, "ICMP6, unknown icmp6 type ({kind})");
-                self.need(at, 2)?;
+                self.need_bytes(at, 2)?;
                 put!(self, ", length {length}");
-                if self.verbose() <= 1 {
-                    self.figures(at, usize::MAX, "\n\t");
+                if self.verbosity() <= 1 {
+                    self.print_option_bytes(at, usize::MAX, "\n\t");
                 }
                 return Ok(());
             }
@@ -55,7 +56,7 @@ impl Dissector<'_> {
         if verbose && (133..=137).contains(&kind) {
             put!(self, ", length {length}");
         }
-        self.need(at, 2)?;
+        self.need_bytes(at, 2)?;
         match kind {
             1 if self.icmp6_unreachable(self.u8(at + 1)?, at)? => {}
             1 => return Ok(()),
@@ -69,7 +70,7 @@ impl Dissector<'_> {
                 code => put!(self, ", unknown code ({code})"),
             },
             4 => {
-                self.look(at + 32, 16)?;
+                self.check_bytes(at + 32, 16)?;
                 let octet = self.u32(at + 4)?;
                 match self.u8(at + 1)? {
                     0 => put!(self, ", erroneous - octet {octet}"),
@@ -80,7 +81,7 @@ impl Dissector<'_> {
                 }
             }
             128 | 129 => {
-                self.need(at + 6, 2)?;
+                self.need_bytes(at + 6, 2)?;
                 put!(
                     self,
                     ", id {}, seq {}",
@@ -108,7 +109,7 @@ impl Dissector<'_> {
                 put!(self, ", {words} {target}");
                 if verbose {
                     if kind == 136 {
-                        let flags = Self::flags(
+                        let flags = Self::flag_names(
                             self.u32(at + 4)?,
                             &[
                                 (1 << 31, "router"),
@@ -140,7 +141,7 @@ impl Dissector<'_> {
     }
 
     /// Returns false if the line ends with the code.
-    fn icmp6_unreachable(&mut self, code: u8, at: usize) -> Step<bool> {
+    fn icmp6_unreachable(&mut self, code: u8, at: usize) -> DissectStep<bool> {
         let quoted = at + 8;
         match code {
             0 => {
@@ -168,7 +169,7 @@ impl Dissector<'_> {
             4 => {
                 put!(self, ", unreachable port");
                 let Some((protocol, upper)) = self.upper_layer(quoted) else {
-                    return Err(Stop::Truncated);
+                    return Err(DissectStop::Truncated);
                 };
                 let (port, dst) = (self.u16(upper + 2)?, self.v6(quoted + 24)?);
                 match protocol {
@@ -179,8 +180,8 @@ impl Dissector<'_> {
             }
             _ => {
                 put!(self, ", unknown unreach code ({code})");
-                if self.verbose() <= 1 {
-                    self.figures(at, usize::MAX, "\n\t");
+                if self.verbosity() <= 1 {
+                    self.print_option_bytes(at, usize::MAX, "\n\t");
                 }
                 return Ok(false);
             }
@@ -193,7 +194,7 @@ impl Dissector<'_> {
         let (mut next, mut at) = (self.u8(ip + 6).ok()?, ip + 40);
         loop {
             match next {
-                6 | 17 => return self.has(at, 4).then_some((next, at)),
+                6 | 17 => return self.has_bytes(at, 4).then_some((next, at)),
                 0 | 43 | 60 => {
                     next = self.u8(at).ok()?;
                     at += (usize::from(self.u8(at + 1).ok()?) + 1) * 8;
@@ -214,9 +215,9 @@ impl Dissector<'_> {
         }
     }
 
-    fn listener1(&mut self, at: usize) -> Step {
+    fn listener1(&mut self, at: usize) -> DissectStep {
         // A truncated message is skipped silently.
-        if !self.has(at, 24) {
+        if !self.has_bytes(at, 24) {
             return Ok(());
         }
         put!(self, "max resp delay: {} ", self.u16(at + 4)?);
@@ -225,7 +226,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn listener_query2(&mut self, at: usize, length: usize) -> Step {
+    fn listener_query2(&mut self, at: usize, length: usize) -> DissectStep {
         put!(self, " v2");
         let code = self.u16(at + 4)?;
         // 12-bit mantissa with an implicit leading one, shifted: RFC 3810 section 5.1.3.
@@ -234,12 +235,12 @@ impl Dissector<'_> {
         } else {
             u32::from(code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3)
         };
-        if self.verbose() > 0 {
+        if self.verbosity() > 0 {
             put!(self, " [max resp delay={max}]");
         }
         let group = self.v6(at + 8)?;
         put!(self, " [gaddr {group}");
-        if self.verbose() > 0 {
+        if self.verbosity() > 0 {
             let misc = self.u8(at + 24)?;
             if misc & 8 != 0 {
                 put!(self, " sflag");
@@ -267,9 +268,9 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn router_advertisement(&mut self, at: usize, length: usize) -> Step {
+    fn router_advertisement(&mut self, at: usize, length: usize) -> DissectStep {
         let flags_byte = self.u8(at + 5)?;
-        let flags = Self::flags(
+        let flags = Self::flag_names(
             u32::from(flags_byte),
             &[
                 (0x80, "managed"),
@@ -277,7 +278,7 @@ impl Dissector<'_> {
                 (0x20, "home agent"),
             ],
         );
-        let preference = preference(flags_byte);
+        let preference = preference_name(flags_byte);
         let hops = self.u8(at + 4)?;
         let lifetime = self.u16(at + 6)?;
         let (reachable, retransmit) = (self.u32(at + 8)?, self.u32(at + 12)?);
@@ -289,15 +290,15 @@ impl Dissector<'_> {
         self.neighbour_options(at + 16, length.saturating_sub(16))
     }
 
-    fn neighbour_options(&mut self, mut at: usize, length: usize) -> Step {
+    fn neighbour_options(&mut self, mut at: usize, length: usize) -> DissectStep {
         let end = at + length;
         while at < end.min(self.end) {
             let (kind, units) = (self.u8(at)?, self.u8(at + 1)?);
             if units == 0 || at + 8 * usize::from(units) > end {
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             let len = usize::from(units) * 8;
-            self.need(at, len)?;
+            self.need_bytes(at, len)?;
             let name = match kind {
                 1 => "source link-address",
                 2 => "destination link-address",
@@ -317,11 +318,11 @@ impl Dissector<'_> {
             );
             match kind {
                 1 | 2 => {
-                    let address = self.hardware(at + 2, len - 2)?;
+                    let address = self.hardware_address(at + 2, len - 2)?;
                     put!(self, "{address}");
                 }
                 3 => {
-                    let flags = Self::flags(
+                    let flags = Self::flag_names(
                         u32::from(self.u8(at + 3)?),
                         &[(0x80, "onlink"), (0x40, "auto"), (0x20, "router")],
                     );
@@ -333,7 +334,7 @@ impl Dissector<'_> {
                         "{prefix}/{bits}, Flags [{flags}], valid time {valid}, pref. time {preferred}"
                     );
                 }
-                4 => self.figures(at, len, "\n\t    "),
+                4 => self.print_option_bytes(at, len, "\n\t    "),
                 5 => put!(self, " {}", self.u32(at + 4)?),
                 7 => put!(self, " {}ms", self.u32(at + 4)?),
                 8 => put!(
@@ -347,7 +348,7 @@ impl Dissector<'_> {
                     let given = (len - 8).min(16);
                     prefix[..given].copy_from_slice(self.slice(at + 8, given)?);
                     let bits = self.u8(at + 2)?;
-                    let preference = preference(self.u8(at + 3)?);
+                    let preference = preference_name(self.u8(at + 3)?);
                     let lifetime = seconds(self.u32(at + 4)?);
                     put!(
                         self,
@@ -368,21 +369,21 @@ impl Dissector<'_> {
                     put!(self, " lifetime {lifetime}, domain(s):");
                     self.search_list(at + 8, at + len)?;
                 }
-                _ if self.verbose() <= 1 => {
-                    self.figures(at + 2, len - 2, "\n\t  ");
+                _ if self.verbosity() <= 1 => {
+                    self.print_option_bytes(at + 2, len - 2, "\n\t  ");
                     return Ok(());
                 }
                 _ => {}
             }
-            if self.verbose() > 1 {
-                self.figures(at + 2, len - 2, "\n\t    ");
+            if self.verbosity() > 1 {
+                self.print_option_bytes(at + 2, len - 2, "\n\t    ");
             }
             at += len;
         }
         Ok(())
     }
 
-    fn search_list(&mut self, mut at: usize, end: usize) -> Step {
+    fn search_list(&mut self, mut at: usize, end: usize) -> DissectStep {
         while at < end && self.u8(at)? != 0 {
             put!(self, " ");
             while at < end {
@@ -410,7 +411,7 @@ impl Dissector<'_> {
     }
 }
 
-fn preference(flags: u8) -> &'static str {
+fn preference_name(flags: u8) -> &'static str {
     ["medium", "high", "rsv", "low"][usize::from(flags >> 3 & 3)]
 }
 

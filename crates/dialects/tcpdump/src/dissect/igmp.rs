@@ -2,7 +2,7 @@
 
 use wb_wire::checksum;
 
-use super::{Dissector, Step, put};
+use super::{DissectStep, Dissector, put};
 
 /// Type of a group record: RFC 3376 section 4.2.12, RFC 3810 section 5.2.12.
 fn record_kind(kind: u8) -> String {
@@ -18,7 +18,7 @@ fn record_kind(kind: u8) -> String {
 }
 
 impl Dissector<'_> {
-    pub(super) fn igmp(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn igmp(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "igmp";
         if self.options.quiet {
             put!(self, "igmp");
@@ -78,7 +78,7 @@ impl Dissector<'_> {
             }
             kind => put!(self, "igmp-{kind}"),
         }
-        if self.verbose() > 0
+        if self.verbosity() > 0
             && let Some(sum) = self.sum(at, length)
             && checksum::fold(sum) != 0xffff
         {
@@ -87,7 +87,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn igmp_query3(&mut self, at: usize, length: usize) -> Step {
+    fn igmp_query3(&mut self, at: usize, length: usize) -> DissectStep {
         put!(self, " v3");
         if length < 12 || length & 3 != 0 {
             put!(self, " [invalid len {length}]");
@@ -131,10 +131,15 @@ impl Dissector<'_> {
     }
 
     /// Groups of a report. The `address` length in bytes is the only difference between IGMPv3 and MLDv2.
-    pub(super) fn group_records(&mut self, at: usize, length: usize, address: usize) -> Step {
+    pub(super) fn group_records(
+        &mut self,
+        at: usize,
+        length: usize,
+        address: usize,
+    ) -> DissectStep {
         let records = usize::from(self.u16(at + 6)?);
         put!(self, ", {records} group record(s)");
-        if self.verbose() == 0 {
+        if self.verbosity() == 0 {
             return Ok(());
         }
         let mut record = 8;
@@ -160,8 +165,8 @@ impl Dissector<'_> {
     }
 
     /// Sources of a group, or their number.
-    pub(super) fn group_sources(&mut self, at: usize, count: usize, address: usize) -> Step {
-        if self.verbose() <= 1 {
+    pub(super) fn group_sources(&mut self, at: usize, count: usize, address: usize) -> DissectStep {
+        if self.verbosity() <= 1 {
             put!(self, ", {count} source(s)");
             return Ok(());
         }
@@ -174,7 +179,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn group_address(&self, at: usize, bytes: usize) -> Step<String> {
+    fn group_address(&self, at: usize, bytes: usize) -> DissectStep<String> {
         Ok(match bytes {
             4 => self.v4(at)?.to_string(),
             _ => self.v6(at)?.to_string(),

@@ -4,24 +4,24 @@ use std::net::Ipv4Addr;
 
 use wb_wire::checksum;
 
-use super::{Dissector, Ip, Step, Stop, names, put};
+use super::{DissectStep, DissectStop, Dissector, IpHeader, names, put};
 
 impl Dissector<'_> {
-    pub(super) fn ipv4(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn ipv4(&mut self, at: usize, length: usize) -> DissectStep {
         self.nest(|d| d.ipv4_packet(at, length))
     }
 
-    fn ipv4_packet(&mut self, at: usize, length: usize) -> Step {
+    fn ipv4_packet(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "ip";
         let version = self.u8(at)? >> 4;
         if version == 6 {
             put!(self, "IP6, wrong link-layer encapsulation");
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
         if !self.options.link_header {
             put!(self, "IP ");
         }
-        self.look(at, 20)?;
+        self.check_bytes(at, 20)?;
         if length < 20 {
             put!(self, "truncated-ip {length}");
             return Ok(());
@@ -31,13 +31,13 @@ impl Dissector<'_> {
             put!(self, "bad-hlen {header_len}");
             return Ok(());
         }
-        if !self.has(at, header_len) {
+        if !self.has_bytes(at, header_len) {
             let there = self.end - at;
             put!(
                 self,
                 " [remaining caplen({there}) < header length({header_len})]"
             );
-            return Err(Stop::Truncated);
+            return Err(DissectStop::Truncated);
         }
         let total = usize::from(self.u16(at + 2)?);
         if length < total {
@@ -51,11 +51,11 @@ impl Dissector<'_> {
         let payload_len = total - header_len;
         let fragment = self.u16(at + 6)?;
         let protocol = self.u8(at + 9)?;
-        if self.verbose() > 0 {
+        if self.verbosity() > 0 {
             self.ipv4_header(at, header_len, fragment, protocol)?;
         }
         let (src, dst) = (self.v4(at + 12)?, self.v4(at + 16)?);
-        self.ip = Some(Ip::V4(at));
+        self.ip = Some(IpHeader::V4(at));
         if fragment & 0x1fff == 0 {
             // These print the addresses themselves, with their ports.
             if !matches!(protocol, 6 | 17 | 33 | 132) {
@@ -73,7 +73,13 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn ipv4_header(&mut self, at: usize, header_len: usize, fragment: u16, protocol: u8) -> Step {
+    fn ipv4_header(
+        &mut self,
+        at: usize,
+        header_len: usize,
+        fragment: u16,
+        protocol: u8,
+    ) -> DissectStep {
         let tos = self.u8(at + 1)?;
         let congestion = ["", ",ECT(1)", ",ECT(0)", ",CE"][usize::from(tos & 3)];
         put!(self, "(tos 0x{tos:x}{congestion}");
@@ -83,14 +89,14 @@ impl Dissector<'_> {
         }
         let (id, total) = (self.u16(at + 4)?, self.u16(at + 2)?);
         let offset = u32::from(fragment & 0x1fff) * 8;
-        let flags = Self::flags(
+        let flags = Self::flag_names(
             u32::from(fragment),
             &[(0x2000, "+"), (0x4000, "DF"), (0x8000, "rsvd")],
         );
         put!(
             self,
             ", id {id}, offset {offset}, flags [{flags}], proto {} ({protocol}), length {total}",
-            names::protocol(protocol)
+            names::protocol_name(protocol)
         );
         if header_len > 20 {
             put!(self, ", options (");
@@ -111,7 +117,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn ipv4_options(&mut self, mut at: usize, mut length: usize) -> Step {
+    fn ipv4_options(&mut self, mut at: usize, mut length: usize) -> DissectStep {
         let mut separator = "";
         while length > 0 {
             put!(self, "{separator}");
@@ -146,7 +152,7 @@ impl Dissector<'_> {
                 put!(self, " [bad length {option_len}]");
                 return Ok(());
             }
-            self.need(at, option_len)?;
+            self.need_bytes(at, option_len)?;
             match kind {
                 7 | 0x83 | 0x89 => self.ipv4_route(at, option_len)?,
                 0x44 => self.ipv4_stamps(at, option_len)?,
@@ -164,7 +170,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn ipv4_route(&mut self, at: usize, length: usize) -> Step {
+    fn ipv4_route(&mut self, at: usize, length: usize) -> DissectStep {
         if length < 3 {
             put!(self, " [bad length {length}]");
             return Ok(());
@@ -186,7 +192,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn ipv4_stamps(&mut self, at: usize, length: usize) -> Step {
+    fn ipv4_stamps(&mut self, at: usize, length: usize) -> DissectStep {
         if length < 4 {
             put!(self, " [bad length {length}]");
             return Ok(());
@@ -231,7 +237,7 @@ impl Dissector<'_> {
     }
 
     /// Final destination for the pseudo header: with a source route, the last hop.
-    pub(super) fn ipv4_destination(&self, at: usize) -> Step<Ipv4Addr> {
+    pub(super) fn ipv4_destination(&self, at: usize) -> DissectStep<Ipv4Addr> {
         let header_len = usize::from(self.u8(at)? & 0xf) * 4;
         let mut option = at + 20;
         let end = at + header_len;
@@ -259,13 +265,13 @@ impl Dissector<'_> {
         at: usize,
         length: usize,
         fragmented: bool,
-    ) -> Step {
-        let v6 = matches!(self.ip, Some(Ip::V6(_)));
+    ) -> DissectStep {
+        let v6 = matches!(self.ip, Some(IpHeader::V6(_)));
         match protocol {
             1 if !v6 => self.icmp(at, length, fragmented),
             2 if v6 => {
                 put!(self, "[IGMP requires IPv4]");
-                Err(Stop::Invalid)
+                Err(DissectStop::Invalid)
             }
             2 => self.igmp(at, length),
             4 => self.ipv4(at, length),
@@ -286,9 +292,9 @@ impl Dissector<'_> {
     }
 
     /// SCTP and DCCP begin with ports like UDP; the rest is not dissected.
-    fn ports_then_unknown(&mut self, protocol: u8, at: usize, length: usize) -> Step {
+    fn ports_then_unknown(&mut self, protocol: u8, at: usize, length: usize) -> DissectStep {
         self.protocol = if protocol == 132 { "sctp" } else { "dccp" };
-        self.need(at, 12)?;
+        self.need_bytes(at, 12)?;
         let (sport, dport) = (self.u16(at)?, self.u16(at + 2)?);
         self.endpoints(sport, dport, protocol)?;
         if protocol == 132 {
@@ -300,13 +306,13 @@ impl Dissector<'_> {
     }
 
     /// `source.port > destination.port: `; only the ports after an extension header.
-    pub(super) fn endpoints(&mut self, sport: u16, dport: u16, protocol: u8) -> Step {
+    pub(super) fn endpoints(&mut self, sport: u16, dport: u16, protocol: u8) -> DissectStep {
         match self.ip {
-            Some(Ip::V4(at)) if self.u8(at + 9)? == protocol => {
+            Some(IpHeader::V4(at)) if self.u8(at + 9)? == protocol => {
                 let (src, dst) = (self.v4(at + 12)?, self.v4(at + 16)?);
                 put!(self, "{src}.{sport} > {dst}.{dport}: ");
             }
-            Some(Ip::V6(at)) if self.u8(at + 6)? == protocol => {
+            Some(IpHeader::V6(at)) if self.u8(at + 6)? == protocol => {
                 let (src, dst) = (self.v6(at + 8)?, self.v6(at + 24)?);
                 put!(self, "{src}.{sport} > {dst}.{dport}: ");
             }
@@ -318,13 +324,13 @@ impl Dissector<'_> {
     /// `source > destination: ` if not even the ports were captured. Prints nothing after an extension header, except
     /// for
     /// TCP.
-    pub(super) fn addresses(&mut self, protocol: u8) -> Step {
+    pub(super) fn addresses(&mut self, protocol: u8) -> DissectStep {
         match self.ip {
-            Some(Ip::V4(at)) if self.u8(at + 9)? == protocol => {
+            Some(IpHeader::V4(at)) if self.u8(at + 9)? == protocol => {
                 let (src, dst) = (self.v4(at + 12)?, self.v4(at + 16)?);
                 put!(self, "{src} > {dst}: ");
             }
-            Some(Ip::V6(at)) if protocol == 6 || self.u8(at + 6)? == protocol => {
+            Some(IpHeader::V6(at)) if protocol == 6 || self.u8(at + 6)? == protocol => {
                 let (src, dst) = (self.v6(at + 8)?, self.v6(at + 24)?);
                 put!(self, "{src} > {dst}: ");
             }

@@ -1,6 +1,6 @@
 //! IPv6 and its extension headers.
 
-use super::{Dissector, Ip, Step, Stop, names, put};
+use super::{DissectStep, DissectStop, Dissector, IpHeader, names, put};
 
 /// Option type of a jumbo payload.
 const JUMBO: u8 = 0xc2;
@@ -9,13 +9,13 @@ const ROUTER_ALERT: u8 = 0x05;
 const LEAST_JUMBO: u32 = 65_536;
 
 impl Dissector<'_> {
-    pub(super) fn ipv6(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn ipv6(&mut self, at: usize, length: usize) -> DissectStep {
         self.nest(|d| d.ipv6_packet(at, length))
     }
 
-    fn ipv6_packet(&mut self, at: usize, length: usize) -> Step {
+    fn ipv6_packet(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "ip6";
-        self.look(at, 40)?;
+        self.check_bytes(at, 40)?;
         if length < 40 {
             put!(self, "truncated-ip6 {length}");
             return Ok(());
@@ -34,7 +34,7 @@ impl Dissector<'_> {
             put!(self, "truncated-ip6 - {} bytes missing!", total - length);
         }
         let next = self.u8(at + 6)?;
-        if self.verbose() > 0 {
+        if self.verbosity() > 0 {
             let (class, label) = (first >> 20 & 0xff, first & 0xf_ffff);
             put!(self, "(");
             if class != 0 {
@@ -47,10 +47,10 @@ impl Dissector<'_> {
             put!(
                 self,
                 "hlim {hops}, next-header {} ({next}) payload length: {payload_len}) ",
-                names::protocol(next)
+                names::protocol_name(next)
             );
         }
-        self.ip = Some(Ip::V6(at));
+        self.ip = Some(IpHeader::V6(at));
         if !matches!(next, 6 | 17 | 33 | 132) {
             self.addresses(next)?;
         }
@@ -62,18 +62,18 @@ impl Dissector<'_> {
     }
 
     /// A packet with its length in a hop-by-hop option (RFC 2675).
-    fn ipv6_jumbogram(&mut self, at: usize, length: usize) -> Step {
+    fn ipv6_jumbogram(&mut self, at: usize, length: usize) -> DissectStep {
         let begin = at + 40;
         let (header_len, payload_len) = match self.ipv6_hop_by_hop(begin, 0) {
-            Err(Stop::Truncated) => {
-                self.truncated();
+            Err(DissectStop::Truncated) => {
+                self.print_truncated();
                 (0, None)
             }
             other => other?,
         };
         let Some(payload_len) = payload_len else {
             put!(self, "[No valid Jumbo Payload Hop-by-Hop option found]");
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         };
         let total = payload_len + 40;
         if length < total {
@@ -85,15 +85,19 @@ impl Dissector<'_> {
     }
 
     /// Prints and checks a header of hop-by-hop options. Returns its length and the jumbo payload length.
-    fn ipv6_hop_by_hop(&mut self, at: usize, payload_len: usize) -> Step<(usize, Option<usize>)> {
+    fn ipv6_hop_by_hop(
+        &mut self,
+        at: usize,
+        payload_len: usize,
+    ) -> DissectStep<(usize, Option<usize>)> {
         self.protocol = "hbhopt";
         let len = (usize::from(self.u8(at + 1)?) + 1) * 8;
-        self.look(at, len)?;
+        self.check_bytes(at, len)?;
         put!(self, "HBH ");
         Ok((len, self.ipv6_options(at, len, Some(payload_len))?))
     }
 
-    fn ipv6_chain(&mut self, mut next: u8, mut at: usize, mut length: usize) -> Step {
+    fn ipv6_chain(&mut self, mut next: u8, mut at: usize, mut length: usize) -> DissectStep {
         let mut fragmented = false;
         loop {
             let header_len = match next {
@@ -101,9 +105,9 @@ impl Dissector<'_> {
                 60 => {
                     self.protocol = "dstopt";
                     let len = (usize::from(self.u8(at + 1)?) + 1) * 8;
-                    self.look(at, len)?;
+                    self.check_bytes(at, len)?;
                     put!(self, "DSTOPT ");
-                    if self.verbose() > 0 {
+                    if self.verbosity() > 0 {
                         self.ipv6_options(at, len, None)?;
                     }
                     len
@@ -113,7 +117,7 @@ impl Dissector<'_> {
                     self.protocol = "frag6";
                     let fragment = self.u16(at + 2)?;
                     let rest = length.saturating_sub(8);
-                    let id = match self.verbose() {
+                    let id = match self.verbosity() {
                         0 => String::new(),
                         _ => format!("0x{:08x}:", self.u32(at + 4)?),
                     };
@@ -122,7 +126,7 @@ impl Dissector<'_> {
                         return Ok(());
                     }
                     put!(self, " ");
-                    if !self.has(at, 9) {
+                    if !self.has_bytes(at, 9) {
                         return Ok(());
                     }
                     fragmented = true;
@@ -136,7 +140,7 @@ impl Dissector<'_> {
             };
             next = self.u8(at)?;
             if header_len > length {
-                return Err(Stop::Invalid);
+                return Err(DissectStop::Invalid);
             }
             (at, length) = (at + header_len, length - header_len);
         }
@@ -149,10 +153,10 @@ impl Dissector<'_> {
         begin: usize,
         length: usize,
         payload_len: Option<usize>,
-    ) -> Step<Option<usize>> {
+    ) -> DissectStep<Option<usize>> {
         let end = begin + length;
         let mut at = begin + 2;
-        let verbose = self.verbose() > 0;
+        let verbose = self.verbosity() > 0;
         let mut jumbo = None;
         while at < end {
             let kind = self.u8(at)?;
@@ -164,11 +168,11 @@ impl Dissector<'_> {
                 continue;
             }
             if at + 1 >= end {
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             let len = usize::from(self.u8(at + 1)?);
             if at + 2 + len > end {
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             let wrong = match kind {
                 ROUTER_ALERT if len != 2 => Some("rtalert"),
@@ -177,7 +181,7 @@ impl Dissector<'_> {
             };
             if let Some(name) = wrong {
                 put!(self, "({name}: invalid len {len})");
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             let is_second = jumbo.is_some();
             if kind == JUMBO && !is_second {
@@ -210,8 +214,8 @@ impl Dissector<'_> {
             .map(|len| len as usize))
     }
 
-    fn ipv6_routing(&mut self, at: usize) -> Step<usize> {
-        self.look(at, 1)?;
+    fn ipv6_routing(&mut self, at: usize) -> DissectStep<usize> {
+        self.check_bytes(at, 1)?;
         self.protocol = "rt6";
         put!(self, "RT6");
         let units = usize::from(self.u8(at + 1)?);
@@ -222,7 +226,7 @@ impl Dissector<'_> {
             put!(self, " [Deprecated]");
         }
         put!(self, ", segleft={}", self.u8(at + 3)?);
-        let verbose = self.verbose() > 0;
+        let verbose = self.verbosity() > 0;
         match kind {
             0 | 2 => {
                 let reserved = self.u32(at + 4)?;
@@ -241,11 +245,11 @@ impl Dissector<'_> {
             }
             _ => {
                 put!(self, " (unknown type)");
-                return Err(Stop::Invalid);
+                return Err(DissectStop::Invalid);
             }
         }
         if !units.is_multiple_of(2) {
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
         for n in 0..units / 2 {
             let address = self.v6(at + 8 + 16 * n)?;
@@ -256,7 +260,7 @@ impl Dissector<'_> {
     }
 
     /// Final destination for the pseudo header: with a routing header, the last hop.
-    pub(super) fn ipv6_destination(&self, ip: usize) -> Step<[u8; 16]> {
+    pub(super) fn ipv6_destination(&self, ip: usize) -> DissectStep<[u8; 16]> {
         let (mut next, mut at) = (self.u8(ip + 6)?, ip + 40);
         loop {
             let units = usize::from(self.u8(at + 1).unwrap_or(0));

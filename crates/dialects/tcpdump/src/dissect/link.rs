@@ -1,6 +1,6 @@
 //! Link headers: Ethernet with its tags, cooked headers, or none.
 
-use super::{Direction, Dissector, Step, Stop, names, put};
+use super::{DissectStep, DissectStop, Dissector, PacketDirection, names, put};
 
 /// Largest value of the type field that is a length: IEEE 802.3.
 const MAX_LENGTH: u16 = 1500;
@@ -19,7 +19,7 @@ pub(super) type Addresses = Option<(String, String)>;
 
 impl Dissector<'_> {
     /// A frame inside another packet.
-    pub(super) fn ethernet(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn ethernet(&mut self, at: usize, length: usize) -> DissectStep {
         let outer = self.link_header_len;
         let done = self.nest(|d| d.frame(at, length));
         self.link_header_len = outer;
@@ -27,15 +27,18 @@ impl Dissector<'_> {
     }
 
     /// A frame of `length` bytes (captured or not) at `at`.
-    pub(super) fn frame(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn frame(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "ether";
-        if length < 14 || !self.has(at, 14) {
+        if length < 14 || !self.has_bytes(at, 14) {
             self.link_header_len += self.end - at;
-            return Err(Stop::Truncated);
+            return Err(DissectStop::Truncated);
         }
         let whole = length;
         let e = self.options.link_header;
-        let (src, dst) = (self.hardware(at + 6, 6)?, self.hardware(at, 6)?);
+        let (src, dst) = (
+            self.hardware_address(at + 6, 6)?,
+            self.hardware_address(at, 6)?,
+        );
         if e {
             put!(self, "{src} > {dst}, ");
         }
@@ -45,9 +48,9 @@ impl Dissector<'_> {
         let mut tagged = false;
         while is_tag(ethertype) {
             self.protocol = "vlan";
-            if length < 4 || !self.has(at, 4) {
+            if length < 4 || !self.has_bytes(at, 4) {
                 self.link_header_len += self.end - at;
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             if e {
                 self.ethertype_words(ethertype, (!tagged).then_some(whole));
@@ -84,13 +87,13 @@ impl Dissector<'_> {
                 put!(self, "{src} > {dst}, ");
                 self.ethertype_words(ethertype, Some(whole));
             }
-            self.unknown(at, usize::MAX);
+            self.print_unknown(at, usize::MAX);
         }
         Ok(())
     }
 
     fn ethertype_words(&mut self, ethertype: u16, length: Option<usize>) {
-        let name = names::ethertype(ethertype);
+        let name = names::ethertype_name(ethertype);
         match (self.options.quiet, name) {
             (true, None) => put!(self, "Unknown Ethertype (0x{ethertype:04x})"),
             (true, Some(name)) => put!(self, "{name}"),
@@ -109,7 +112,12 @@ impl Dissector<'_> {
     }
 
     /// Prints the protocol of an Ethernet type; returns false if it is unknown.
-    pub(super) fn ethertype(&mut self, ethertype: u16, at: usize, length: usize) -> Step<bool> {
+    pub(super) fn ethertype(
+        &mut self,
+        ethertype: u16,
+        at: usize,
+        length: usize,
+    ) -> DissectStep<bool> {
         match ethertype {
             0x0800 => self.ipv4(at, length)?,
             0x86dd => self.ipv6(at, length)?,
@@ -125,7 +133,7 @@ impl Dissector<'_> {
         Ok(true)
     }
 
-    pub(super) fn raw_ip(&mut self, length: usize) -> Step {
+    pub(super) fn raw_ip(&mut self, length: usize) -> DissectStep {
         self.protocol = "raw";
         if self.options.link_header {
             put!(self, "ip: ");
@@ -134,7 +142,7 @@ impl Dissector<'_> {
     }
 
     /// An IP packet; its first field gives the version.
-    pub(super) fn ip_of_any_version(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn ip_of_any_version(&mut self, at: usize, length: usize) -> DissectStep {
         match self.u8(at)? >> 4 {
             4 => self.ipv4(at, length),
             6 => self.ipv6(at, length),
@@ -145,13 +153,13 @@ impl Dissector<'_> {
         }
     }
 
-    pub(super) fn sll(&mut self, length: usize) -> Step {
+    pub(super) fn sll(&mut self, length: usize) -> DissectStep {
         self.protocol = "sll";
-        self.need(0, 16)?;
+        self.need_bytes(0, 16)?;
         self.link_header_len = 16;
-        let kind = Direction::from_packet_type(self.u16(0)?);
+        let kind = PacketDirection::from_packet_type(self.u16(0)?);
         let cooked = Cooked {
-            head: format!("{:>3} ", Direction::word(kind)),
+            head: format!("{:>3} ", PacketDirection::direction_word(kind)),
             address_len: self.u16(4)?,
             address_at: 6,
             protocol: self.u16(14)?,
@@ -163,16 +171,16 @@ impl Dissector<'_> {
         self.cooked(&cooked, 16)
     }
 
-    pub(super) fn sll2(&mut self, length: usize, interface: Option<&str>) -> Step {
+    pub(super) fn sll2(&mut self, length: usize, interface: Option<&str>) -> DissectStep {
         self.protocol = "sll2";
-        self.need(0, 20)?;
+        self.need_bytes(0, 20)?;
         self.link_header_len = 20;
-        let kind = Direction::from_packet_type(u16::from(self.u8(10)?));
+        let kind = PacketDirection::from_packet_type(u16::from(self.u8(10)?));
         put!(
             self,
             "{:<5} {:<3} ",
             interface.unwrap_or("?"),
-            Direction::word(kind)
+            PacketDirection::direction_word(kind)
         );
         let cooked = Cooked {
             head: format!("ifindex {} ", self.u32(4)?),
@@ -187,10 +195,10 @@ impl Dissector<'_> {
         self.cooked(&cooked, 20)
     }
 
-    fn cooked_header(&mut self, cooked: &Cooked) -> Step {
+    fn cooked_header(&mut self, cooked: &Cooked) -> DissectStep {
         put!(self, "{}", cooked.head);
         if cooked.address_len == 6 {
-            let address = self.hardware(cooked.address_at, 6)?;
+            let address = self.hardware_address(cooked.address_at, 6)?;
             put!(self, "{address} ");
         }
         if !self.options.quiet {
@@ -198,7 +206,7 @@ impl Dissector<'_> {
                 1 => put!(self, "802.3"),
                 4 => put!(self, "802.2"),
                 other => {
-                    let name = names::ethertype(other).unwrap_or("Unknown");
+                    let name = names::ethertype_name(other).unwrap_or("Unknown");
                     put!(self, "ethertype {name} (0x{other:04x})");
                 }
             }
@@ -207,7 +215,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn cooked(&mut self, cooked: &Cooked, header_len: usize) -> Step {
+    fn cooked(&mut self, cooked: &Cooked, header_len: usize) -> DissectStep {
         let e = self.options.link_header;
         let mut protocol = cooked.protocol;
         let (mut at, mut length) = (header_len, cooked.length - header_len);
@@ -217,16 +225,16 @@ impl Dissector<'_> {
                 if protocol == 4 || at > header_len {
                     return self.llc(at, length, &None);
                 }
-                self.unknown(at, usize::MAX);
+                self.print_unknown(at, usize::MAX);
                 return Ok(());
             }
             if protocol != 0x8100 {
                 break;
             }
             self.protocol = "vlan";
-            if length < 4 || !self.has(at, 4) {
+            if length < 4 || !self.has_bytes(at, 4) {
                 self.link_header_len += self.end - at;
-                return Err(Stop::Truncated);
+                return Err(DissectStop::Truncated);
             }
             let (tci, inner) = (self.u16(at)?, self.u16(at + 2)?);
             if e {
@@ -236,7 +244,7 @@ impl Dissector<'_> {
                 put!(
                     self,
                     "ethertype {}, ",
-                    names::ethertype(inner).unwrap_or("Unknown")
+                    names::ethertype_name(inner).unwrap_or("Unknown")
                 );
             }
             (protocol, at, length) = (inner, at + 4, length - 4);
@@ -246,7 +254,7 @@ impl Dissector<'_> {
             if !e {
                 self.cooked_header(cooked)?;
             }
-            self.unknown(at, usize::MAX);
+            self.print_unknown(at, usize::MAX);
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! 802.2 with SNAP, and the spanning tree protocol over it.
 
 use super::link::Addresses;
-use super::{Dissector, Step, Stop, names, put};
+use super::{DissectStep, DissectStop, Dissector, names, put};
 
 impl Dissector<'_> {
-    pub(super) fn llc(&mut self, at: usize, length: usize, addresses: &Addresses) -> Step {
+    pub(super) fn llc(&mut self, at: usize, length: usize, addresses: &Addresses) -> DissectStep {
         self.protocol = "llc";
-        if length < 3 || !self.has(at, 3) {
-            self.truncated();
+        if length < 3 || !self.has_bytes(at, 3) {
+            self.print_truncated();
             self.figures_and_text(at, length);
             self.link_header_len += self.end - at;
             return Ok(());
@@ -17,8 +17,8 @@ impl Dissector<'_> {
         let unnumbered = control & 3 == 3;
         let header_len = if unnumbered { 3 } else { 4 };
         if !unnumbered {
-            if length < 4 || !self.has(at, 4) {
-                self.truncated();
+            if length < 4 || !self.has_bytes(at, 4) {
+                self.print_truncated();
                 self.figures_and_text(at, length);
                 self.link_header_len += self.end - at;
                 return Ok(());
@@ -32,9 +32,9 @@ impl Dissector<'_> {
             put!(
                 self,
                 "LLC, dsap {} (0x{dsap:02x}) {}, ssap {} (0x{ssap:02x}) {}, ctrl 0x{control:0digits$x}: ",
-                names::sap(dsap).unwrap_or("Unknown"),
+                names::sap_name(dsap).unwrap_or("Unknown"),
                 kind(dsap_field, "Group", "Individual"),
-                names::sap(ssap).unwrap_or("Unknown"),
+                names::sap_name(ssap).unwrap_or("Unknown"),
                 kind(ssap_field, "Response", "Command"),
             );
         }
@@ -48,7 +48,8 @@ impl Dissector<'_> {
         }
         if !self.options.link_header {
             let name = |sap, side| {
-                names::sap(sap).map_or_else(|| format!("Unknown {side} 0x{sap:02x}"), Into::into)
+                names::sap_name(sap)
+                    .map_or_else(|| format!("Unknown {side} 0x{sap:02x}"), Into::into)
             };
             let dsap_name: String = name(dsap, "DSAP");
             match addresses {
@@ -89,7 +90,7 @@ impl Dissector<'_> {
             // XID information field of IEEE 802.2 class: format identifier 0x81.
             if name == "xid"
                 && inner_len > 0
-                && self.look(inner, 1).and_then(|()| self.u8(inner))? == 0x81
+                && self.check_bytes(inner, 1).and_then(|()| self.u8(inner))? == 0x81
             {
                 let (kind, window) = (self.u8(inner + 1)?, self.u8(inner + 2)?);
                 put!(self, ": {kind:02x} {window:02x}");
@@ -115,7 +116,7 @@ impl Dissector<'_> {
                 "Information, send seq {send}, rcv seq {receive}, Flags [{flags}], length {length}"
             );
         }
-        self.unknown(at, length);
+        self.print_unknown(at, length);
         Ok(())
     }
 
@@ -126,19 +127,19 @@ impl Dissector<'_> {
         length: usize,
         whole: usize,
         addresses: &Addresses,
-    ) -> Step {
+    ) -> DissectStep {
         self.protocol = "snap";
         self.link_header_len += 5;
-        self.look(at, 5)?;
+        self.check_bytes(at, 5)?;
         if length < 5 {
-            return Err(Stop::Truncated);
+            return Err(DissectStop::Truncated);
         }
         let organization = self.u32(at)? >> 8;
         let kind = self.u16(at + 3)?;
         let words = |organization: u32| {
-            let name = names::organization(organization);
+            let name = names::organization_name(organization);
             if organization == 0 {
-                let kind_name = names::ethertype(kind).unwrap_or("Unknown");
+                let kind_name = names::ethertype_name(kind).unwrap_or("Unknown");
                 (
                     format!("oui {name} (0x{organization:06x}), "),
                     format!("ethertype {kind_name} (0x{kind:04x})"),
@@ -168,15 +169,15 @@ impl Dissector<'_> {
                 };
                 put!(self, "SNAP, {oui}{kind_words}, length {inner_len}: ");
             }
-            self.unknown(begin, whole);
+            self.print_unknown(begin, whole);
         }
         Ok(())
     }
 
-    fn stp(&mut self, at: usize, length: usize) -> Step {
+    fn stp(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "stp";
         if length < 4 {
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
         if self.u16(at)? != 0 {
             put!(self, "unknown STP version, length {length}");
@@ -202,9 +203,9 @@ impl Dissector<'_> {
             _ => put!(self, ", Unknown BPDU Type (0x{kind:02x})"),
         }
         match kind {
-            0x00 if length < 35 => Err(Stop::Invalid),
+            0x00 if length < 35 => Err(DissectStop::Invalid),
             0x00 => self.stp_configuration(at, length, false),
-            0x02 if length < 36 => Err(Stop::Invalid),
+            0x02 if length < 36 => Err(DissectStop::Invalid),
             0x02 if matches!(version, 3 | 4) && length >= 102 => {
                 let flags = self.stp_flags(at)?;
                 put!(self, ", CIST Flags [{flags}], length {length}");
@@ -215,7 +216,7 @@ impl Dissector<'_> {
         }
     }
 
-    fn stp_flags(&self, at: usize) -> Step<String> {
+    fn stp_flags(&self, at: usize) -> DissectStep<String> {
         const FLAGS: [(u32, &str); 6] = [
             (0x01, "Topology change"),
             (0x02, "Proposal"),
@@ -224,23 +225,23 @@ impl Dissector<'_> {
             (0x40, "Agreement"),
             (0x80, "Topology change ACK"),
         ];
-        Ok(Self::flags(u32::from(self.u8(at + 4)?), &FLAGS))
+        Ok(Self::flag_names(u32::from(self.u8(at + 4)?), &FLAGS))
     }
 
-    fn stp_bridge(&self, at: usize) -> Step<String> {
+    fn stp_bridge(&self, at: usize) -> DissectStep<String> {
         Ok(format!(
             "{:04x}.{}",
             self.u16(at)?,
-            self.hardware(at + 2, 6)?
+            self.hardware_address(at + 2, 6)?
         ))
     }
 
-    fn stp_configuration(&mut self, at: usize, length: usize, rapid: bool) -> Step {
+    fn stp_configuration(&mut self, at: usize, length: usize, rapid: bool) -> DissectStep {
         let flags = self.stp_flags(at)?;
         put!(self, ", Flags [{flags}]");
         let (bridge, port) = (self.stp_bridge(at + 17)?, self.u16(at + 25)?);
         put!(self, ", bridge-id {bridge}.{port:04x}, length {length}");
-        if self.verbose() == 0 {
+        if self.verbosity() == 0 {
             return Ok(());
         }
         let seconds = |at| Ok(f64::from(self.u16(at)?) / 256.0);

@@ -1,6 +1,6 @@
 //! BSD loopback header: an address family, followed by a packet of this family.
 
-use super::{Dissector, Step, Stop, put};
+use super::{DissectStep, DissectStop, Dissector, put};
 
 const HEADER_LEN: usize = 4;
 
@@ -17,10 +17,10 @@ const fn name(family: u32) -> Option<&'static str> {
 }
 
 impl Dissector<'_> {
-    pub(super) fn loopback(&mut self, length: usize) -> Step {
+    pub(super) fn loopback(&mut self, length: usize) -> DissectStep {
         self.protocol = "null";
-        if !self.has(0, HEADER_LEN) {
-            return Err(Stop::Truncated);
+        if !self.has_bytes(0, HEADER_LEN) {
+            return Err(DissectStop::Truncated);
         }
         self.link_header_len = HEADER_LEN;
         // The capturing host may have the other byte order; family numbers are small.
@@ -38,7 +38,7 @@ impl Dissector<'_> {
                 if !self.options.link_header {
                     self.family(family, length);
                 }
-                self.unknown(HEADER_LEN, length - HEADER_LEN);
+                self.print_unknown(HEADER_LEN, length - HEADER_LEN);
                 Ok(())
             }
         }

@@ -23,13 +23,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use wb_wire::checksum;
 
 use crate::dump;
-use crate::print::{Direction, Dump, LinkType, Options, Packet};
+use crate::print::{CapturedPacket, DumpForm, LinkType, PacketDirection, PrintOptions};
 
-pub(crate) use tcp::Connections;
+pub(crate) use tcp::TcpConnections;
 
 /// Reason why a line ends early.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Stop {
+pub(crate) enum DissectStop {
     /// The bytes end here: ` [|protocol]`.
     Truncated,
     /// The bytes end within a field. tcpdump then leaves all headers at once and loses the end of the link
@@ -39,7 +39,7 @@ pub(crate) enum Stop {
     Invalid,
 }
 
-pub(crate) type Step<T = ()> = Result<T, Stop>;
+pub(crate) type DissectStep<T = ()> = Result<T, DissectStop>;
 
 /// Appends to the line.
 macro_rules! put {
@@ -48,11 +48,11 @@ macro_rules! put {
 pub(crate) use put;
 
 /// Prints the packet without its timestamp; returns the length of the link header.
-pub(crate) fn packet(
+pub(crate) fn print_packet(
     out: &mut String,
-    packet: &Packet<'_>,
-    options: &Options,
-    connections: &mut Connections,
+    packet: &CapturedPacket<'_>,
+    options: &PrintOptions,
+    connections: &mut TcpConnections,
 ) -> usize {
     let mut dissector = Dissector {
         out,
@@ -69,7 +69,11 @@ pub(crate) fn packet(
     if let (Some(name), true) = (packet.interface, packet.link != LinkType::Sll2) {
         put!(dissector, "{name:<5} ");
         if packet.direction.is_some() {
-            put!(dissector, "{:<3} ", Direction::word(packet.direction));
+            put!(
+                dissector,
+                "{:<3} ",
+                PacketDirection::direction_word(packet.direction)
+            );
         }
     }
     let done = match packet.link {
@@ -81,19 +85,19 @@ pub(crate) fn packet(
     };
     match done {
         Ok(()) => {}
-        Err(Stop::Truncated) => dissector.truncated(),
-        Err(Stop::CutField) => {
-            dissector.truncated();
+        Err(DissectStop::Truncated) => dissector.print_truncated(),
+        Err(DissectStop::CutField) => {
+            dissector.print_truncated();
             return 0;
         }
-        Err(Stop::Invalid) => dissector.out.push_str(" (invalid)"),
+        Err(DissectStop::Invalid) => dissector.out.push_str(" (invalid)"),
     }
     dissector.link_header_len
 }
 
 /// IP header of a transport header.
 #[derive(Clone, Copy, Debug)]
-enum Ip {
+enum IpHeader {
     /// IPv4 header at this offset.
     V4(usize),
     /// IPv6 header at this offset.
@@ -106,29 +110,29 @@ struct Dissector<'a> {
     bytes: &'a [u8],
     /// End of the relevant bytes: the captured length, or less if a header says so.
     end: usize,
-    options: &'a Options,
-    connections: &'a mut Connections,
+    options: &'a PrintOptions,
+    connections: &'a mut TcpConnections,
     /// Protocol of the present header, for "[|…]".
     protocol: &'static str,
     link_header_len: usize,
     depth: u32,
-    ip: Option<Ip>,
+    ip: Option<IpHeader>,
 }
 
 impl Dissector<'_> {
     /// Maximum depth of nested headers; tcpdump has no limit, but the stack is finite.
     const MAX_DEPTH: u32 = 32;
 
-    fn verbose(&self) -> u8 {
+    fn verbosity(&self) -> u8 {
         self.options.verbose
     }
 
-    fn truncated(&mut self) {
+    fn print_truncated(&mut self) {
         put!(self, " [|{}]", self.protocol);
     }
 
     /// Runs `inner` one level deeper.
-    fn nest(&mut self, inner: impl FnOnce(&mut Self) -> Step) -> Step {
+    fn nest(&mut self, inner: impl FnOnce(&mut Self) -> DissectStep) -> DissectStep {
         if self.depth == Self::MAX_DEPTH {
             put!(self, "[nested deeper than {}]", Self::MAX_DEPTH);
             return Ok(());
@@ -139,56 +143,56 @@ impl Dissector<'_> {
         done
     }
 
-    fn has(&self, at: usize, len: usize) -> bool {
+    fn has_bytes(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.end)
     }
 
-    fn need(&self, at: usize, len: usize) -> Step {
-        if self.has(at, len) {
+    fn need_bytes(&self, at: usize, len: usize) -> DissectStep {
+        if self.has_bytes(at, len) {
             Ok(())
         } else {
-            Err(Stop::CutField)
+            Err(DissectStop::CutField)
         }
     }
 
-    /// Like [`Self::need`], for checks that tcpdump makes before reading.
-    fn look(&self, at: usize, len: usize) -> Step {
-        self.need(at, len).map_err(|_| Stop::Truncated)
+    /// Like [`Self::need_bytes`], for checks that tcpdump makes before reading.
+    fn check_bytes(&self, at: usize, len: usize) -> DissectStep {
+        self.need_bytes(at, len).map_err(|_| DissectStop::Truncated)
     }
 
-    fn slice(&self, at: usize, len: usize) -> Step<&[u8]> {
-        self.need(at, len)?;
+    fn slice(&self, at: usize, len: usize) -> DissectStep<&[u8]> {
+        self.need_bytes(at, len)?;
         Ok(&self.bytes[at..at + len])
     }
 
-    fn array<const N: usize>(&self, at: usize) -> Step<[u8; N]> {
+    fn array<const N: usize>(&self, at: usize) -> DissectStep<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.slice(at, N)?);
         Ok(array)
     }
 
-    fn u8(&self, at: usize) -> Step<u8> {
+    fn u8(&self, at: usize) -> DissectStep<u8> {
         Ok(self.array::<1>(at)?[0])
     }
 
-    fn u16(&self, at: usize) -> Step<u16> {
+    fn u16(&self, at: usize) -> DissectStep<u16> {
         Ok(u16::from_be_bytes(self.array(at)?))
     }
 
-    fn u32(&self, at: usize) -> Step<u32> {
+    fn u32(&self, at: usize) -> DissectStep<u32> {
         Ok(u32::from_be_bytes(self.array(at)?))
     }
 
-    fn v4(&self, at: usize) -> Step<Ipv4Addr> {
+    fn v4(&self, at: usize) -> DissectStep<Ipv4Addr> {
         Ok(Ipv4Addr::from(self.array::<4>(at)?))
     }
 
-    fn v6(&self, at: usize) -> Step<V6> {
+    fn v6(&self, at: usize) -> DissectStep<V6> {
         Ok(V6(self.array(at)?))
     }
 
     /// A hardware address of any length.
-    fn hardware(&self, at: usize, len: usize) -> Step<String> {
+    fn hardware_address(&self, at: usize, len: usize) -> DissectStep<String> {
         let mut text = String::new();
         for (n, byte) in self.slice(at, len)?.iter().enumerate() {
             let _ = write!(text, "{}{byte:02x}", if n == 0 { "" } else { ":" });
@@ -202,13 +206,13 @@ impl Dissector<'_> {
     }
 
     /// Sum of the pseudo header of the present transport header.
-    fn pseudo(&self, protocol: u8, len: usize) -> Option<u64> {
+    fn pseudo_header_sum(&self, protocol: u8, len: usize) -> Option<u64> {
         match self.ip? {
-            Ip::V4(at) => {
+            IpHeader::V4(at) => {
                 let (src, dst) = (self.v4(at + 12).ok()?, self.ipv4_destination(at).ok()?);
                 Some(checksum::pseudo_v4(src, dst, protocol, len as u16))
             }
-            Ip::V6(at) => {
+            IpHeader::V6(at) => {
                 let src = Ipv6Addr::from(self.array::<16>(at + 8).ok()?);
                 let dst = Ipv6Addr::from(self.ipv6_destination(at).ok()?);
                 Some(checksum::pseudo_v6(src, dst, protocol, len as u32))
@@ -218,10 +222,10 @@ impl Dissector<'_> {
 
     /// Prints the bytes of an unsupported protocol, unless options exclude it. Returns true
     /// if they were printed.
-    fn unknown(&mut self, at: usize, len: usize) -> bool {
+    fn print_unknown(&mut self, at: usize, len: usize) -> bool {
         let asked_for = matches!(
             self.options.dump,
-            Dump::Hex { .. } | Dump::HexAndText { .. }
+            DumpForm::Hex { .. } | DumpForm::HexAndText { .. }
         );
         if !self.options.quiet && !asked_for {
             self.figures_and_text(at, len);
@@ -234,20 +238,20 @@ impl Dissector<'_> {
     fn figures_and_text(&mut self, at: usize, len: usize) {
         let end = at.saturating_add(len).min(self.end);
         if at < end {
-            dump::hex(self.out, &self.bytes[at..end], "\n\t", true);
+            dump::append_hex(self.out, &self.bytes[at..end], "\n\t", true);
         }
     }
 
     /// Bytes of an option in hexadecimal.
-    fn figures(&mut self, at: usize, len: usize, indent: &str) {
+    fn print_option_bytes(&mut self, at: usize, len: usize, indent: &str) {
         let end = at.saturating_add(len).min(self.end);
         if at < end {
-            dump::hex(self.out, &self.bytes[at..end], indent, false);
+            dump::append_hex(self.out, &self.bytes[at..end], indent, false);
         }
     }
 
     /// Names of the bits set in `flags`, lowest first.
-    fn flags(flags: u32, names: &[(u32, &str)]) -> String {
+    fn flag_names(flags: u32, names: &[(u32, &str)]) -> String {
         let set: Vec<_> = names
             .iter()
             .filter(|(bit, _)| flags & bit != 0)

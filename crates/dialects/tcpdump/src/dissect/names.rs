@@ -1,6 +1,6 @@
 //! Names of numbers as in tcpdump, which differ from IANA's.
 
-pub(super) fn ethertype(number: u16) -> Option<&'static str> {
+pub(super) fn ethertype_name(number: u16) -> Option<&'static str> {
     Some(match number {
         0x0200 => "PUP",
         0x0500 => "Sprite",
@@ -59,7 +59,7 @@ pub(super) fn ethertype(number: u16) -> Option<&'static str> {
     })
 }
 
-pub(super) fn protocol(number: u8) -> &'static str {
+pub(super) fn protocol_name(number: u8) -> &'static str {
     match number {
         0 => "Options",
         1 => "ICMP",
@@ -94,7 +94,7 @@ pub(super) fn protocol(number: u8) -> &'static str {
 }
 
 /// A service access point of 802.2.
-pub(super) fn sap(number: u8) -> Option<&'static str> {
+pub(super) fn sap_name(number: u8) -> Option<&'static str> {
     Some(match number {
         0x00 => "Null",
         0x02 => "802.1B I",
@@ -114,7 +114,7 @@ pub(super) fn sap(number: u8) -> Option<&'static str> {
 }
 
 /// An organization in a SNAP header.
-pub(super) fn organization(number: u32) -> &'static str {
+pub(super) fn organization_name(number: u32) -> &'static str {
     match number {
         0x00_0000 => "Ethernet",
         0x00_000c => "Cisco",
@@ -131,7 +131,7 @@ pub(super) fn organization(number: u32) -> &'static str {
 }
 
 /// Hardware type of an ARP message.
-pub(super) fn hardware(number: u16) -> Option<&'static str> {
+pub(super) fn hardware_name(number: u16) -> Option<&'static str> {
     Some(match number {
         1 => "Ethernet",
         6 => "TokenRing",

@@ -4,30 +4,30 @@ use std::collections::HashMap;
 
 use wb_wire::{checksum, tcp_flags};
 
-use super::{Dissector, Ip, Step, Stop, put};
+use super::{DissectStep, DissectStop, Dissector, IpHeader, put};
 
 /// Addresses and ports, the end with the smaller port first.
-type Key = ([u8; 16], [u8; 16], u16, u16);
+type ConnectionKey = ([u8; 16], [u8; 16], u16, u16);
 
 /// First sequence numbers of each known connection.
 #[derive(Debug, Default)]
-pub(crate) struct Connections(HashMap<Key, Base>);
+pub(crate) struct TcpConnections(HashMap<ConnectionKey, SequenceBase>);
 
 /// Numbers to subtract in one direction; swapped for the other direction.
 #[derive(Clone, Copy, Debug)]
-struct Base {
+struct SequenceBase {
     sequence: u32,
     acknowledgment: u32,
 }
 
-impl Connections {
+impl TcpConnections {
     pub(crate) const MAX: usize = 65_536;
 
     /// Subtracts the bases from `sequence` and `acknowledgment`, or records these as the bases. Returns
     /// the base for numbers in a selective acknowledgment.
-    fn relative(
+    fn make_relative(
         &mut self,
-        key: Key,
+        key: ConnectionKey,
         reverse: bool,
         syn: bool,
         sequence: &mut u32,
@@ -52,7 +52,7 @@ impl Connections {
                 let (sequence, acknowledgment) = if reverse { (other, own) } else { (own, other) };
                 self.0.insert(
                     key,
-                    Base {
+                    SequenceBase {
                         sequence,
                         acknowledgment,
                     },
@@ -64,16 +64,16 @@ impl Connections {
 }
 
 impl Dissector<'_> {
-    pub(super) fn tcp(&mut self, at: usize, length: usize, fragmented: bool) -> Step {
+    pub(super) fn tcp(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "tcp";
-        if !self.has(at, 4) {
+        if !self.has_bytes(at, 4) {
             self.addresses(6)?;
             put!(self, "[|tcp]");
             return Ok(());
         }
         let (sport, dport) = (self.u16(at)?, self.u16(at + 2)?);
         self.endpoints(sport, dport, 6)?;
-        self.look(at, 20)?;
+        self.check_bytes(at, 20)?;
         let header_len = usize::from(self.u8(at + 12)? >> 4) * 4;
         // Unsigned 32-bit arithmetic as in tcpdump: a header longer than the segment gives a huge rest.
         let rest = (length as u32).wrapping_sub(header_len as u32);
@@ -101,9 +101,13 @@ impl Dissector<'_> {
         if !self.options.absolute_sequence && flags & tcp_flags::ACK != 0 {
             let (key, reverse) = self.tcp_key(sport, dport)?;
             let syn = flags & tcp_flags::SYN != 0;
-            sack_base =
-                self.connections
-                    .relative(key, reverse, syn, &mut sequence, &mut acknowledgment);
+            sack_base = self.connections.make_relative(
+                key,
+                reverse,
+                syn,
+                &mut sequence,
+                &mut acknowledgment,
+            );
         }
         put!(self, "Flags [{}]", flag_letters(flags));
         if header_len > length {
@@ -113,10 +117,11 @@ impl Dissector<'_> {
             );
             return Ok(());
         }
-        if self.verbose() > 0
+        if self.verbosity() > 0
             && !self.options.unverified
             && !fragmented
-            && let (Some(sum), Some(pseudo)) = (self.sum(at, length), self.pseudo(6, length))
+            && let (Some(sum), Some(pseudo)) =
+                (self.sum(at, length), self.pseudo_header_sum(6, length))
         {
             let found = self.u16(at + 16)?;
             put!(self, ", cksum 0x{found:04x}");
@@ -128,7 +133,7 @@ impl Dissector<'_> {
             }
         }
         let numbered = tcp_flags::SYN | tcp_flags::FIN | tcp_flags::RST;
-        if self.verbose() > 1 || rest > 0 || flags & numbered != 0 {
+        if self.verbosity() > 1 || rest > 0 || flags & numbered != 0 {
             put!(self, ", seq {sequence}");
             if rest > 0 {
                 put!(self, ":{}", sequence.wrapping_add(rest));
@@ -141,28 +146,28 @@ impl Dissector<'_> {
         if flags & tcp_flags::URG != 0 {
             put!(self, ", urg {urgent}");
         }
-        let whole = self.has(at, length);
+        let whole = self.has_bytes(at, length);
         if header_len > 20 && !self.tcp_options(at + 20, header_len - 20, sack_base, whole)? {
             return Ok(());
         }
         put!(self, ", length {rest}");
-        if rest > 0 && flags & tcp_flags::RST != 0 && self.verbose() > 0 {
+        if rest > 0 && flags & tcp_flags::RST != 0 && self.verbosity() > 0 {
             self.tcp_reset_text(at + header_len, rest as usize);
         }
         Ok(())
     }
 
-    fn tcp_key(&self, sport: u16, dport: u16) -> Step<(Key, bool)> {
+    fn tcp_key(&self, sport: u16, dport: u16) -> DissectStep<(ConnectionKey, bool)> {
         let mut ends = ([0; 16], [0; 16]);
         match self.ip {
-            Some(Ip::V4(ip)) => {
+            Some(IpHeader::V4(ip)) => {
                 // No IPv6 source address has this prefix, so the families stay separate.
                 for (end, at) in [(&mut ends.0, ip + 12), (&mut ends.1, ip + 16)] {
                     end[0] = 0xff;
                     end[12..].copy_from_slice(self.slice(at, 4)?);
                 }
             }
-            Some(Ip::V6(ip)) => ends = (self.array(ip + 8)?, self.array(ip + 24)?),
+            Some(IpHeader::V6(ip)) => ends = (self.array(ip + 8)?, self.array(ip + 24)?),
             None => {}
         }
         let (src, dst) = ends;
@@ -176,7 +181,13 @@ impl Dissector<'_> {
     }
 
     /// Returns false if an option is bad; tcpdump then prints nothing more of the segment.
-    fn tcp_options(&mut self, at: usize, length: usize, sack_base: u32, whole: bool) -> Step<bool> {
+    fn tcp_options(
+        &mut self,
+        at: usize,
+        length: usize,
+        sack_base: u32,
+        whole: bool,
+    ) -> DissectStep<bool> {
         put!(self, ", options [");
         let (mut at, mut left) = (at, length);
         let mut separator = "";
@@ -203,7 +214,7 @@ impl Dissector<'_> {
         left: usize,
         sack_base: u32,
         whole: bool,
-    ) -> Step<Option<usize>> {
+    ) -> DissectStep<Option<usize>> {
         let kind = self.u8(at)?;
         if kind < 2 {
             put!(self, "{}", if kind == 0 { "eol" } else { "nop" });
@@ -255,13 +266,13 @@ impl Dissector<'_> {
             return Ok(None);
         }
         // For these kinds a cut is printed with an additional bracket.
-        if matches!(kind, 3 | 8) && !self.has(data, used) {
+        if matches!(kind, 3 | 8) && !self.has_bytes(data, used) {
             put!(self, " [|tcp]>");
             return Ok(None);
         }
         match kind {
             2 => {
-                self.look(data, 2)?;
+                self.check_bytes(data, 2)?;
                 put!(self, " {}", self.u16(data)?);
             }
             3 => put!(self, " {}", self.u8(data)?),
@@ -270,7 +281,7 @@ impl Dissector<'_> {
             5 => {
                 put!(self, " {} ", data_len / 8);
                 for block in (data..data + data_len).step_by(8) {
-                    if !self.has(block, 8) {
+                    if !self.has_bytes(block, 8) {
                         put!(self, " [|tcp]>");
                         return Ok(None);
                     }
@@ -285,7 +296,7 @@ impl Dissector<'_> {
                 put!(self, " val {value} ecr {echo}");
             }
             19 => {
-                self.look(data, 16)?;
+                self.check_bytes(data, 16)?;
                 // Without the whole segment, tcpdump stops before it notices the missing secret.
                 put!(
                     self,
@@ -299,7 +310,7 @@ impl Dissector<'_> {
                 self.bare_figures(data, 16)?;
             }
             28 => {
-                self.look(data, 2)?;
+                self.check_bytes(data, 2)?;
                 let value = self.u16(data)?;
                 let unit = if value & 1 == 1 { 60 } else { 1 };
                 put!(self, " 0x{value:x} {}", u32::from(value >> 1) * unit);
@@ -310,7 +321,7 @@ impl Dissector<'_> {
                     put!(self, "[bad opt]");
                     return Ok(None);
                 }
-                self.look(data, 2)?;
+                self.check_bytes(data, 2)?;
                 match self.u16(data)? {
                     0xf989 => {
                         put!(self, "-tfo");
@@ -322,7 +333,7 @@ impl Dissector<'_> {
             _ if data_len > 0 => {
                 put!(self, " 0x");
                 self.bare_figures(data, data_len)
-                    .map_err(|_| Stop::Truncated)?;
+                    .map_err(|_| DissectStop::Truncated)?;
             }
             _ => {}
         }
@@ -332,11 +343,11 @@ impl Dissector<'_> {
         Ok(Some(used + 2))
     }
 
-    fn tcp_fast_open(&mut self, at: usize, len: usize) -> Step {
+    fn tcp_fast_open(&mut self, at: usize, len: usize) -> DissectStep {
         match len {
             0 => put!(self, "  cookiereq"),
             4..=16 if len.is_multiple_of(2) => {
-                self.look(at, len)?;
+                self.check_bytes(at, len)?;
                 put!(self, "  cookie ");
                 self.bare_figures(at, len)?;
             }
@@ -345,7 +356,7 @@ impl Dissector<'_> {
         Ok(())
     }
 
-    fn bare_figures(&mut self, at: usize, len: usize) -> Step {
+    fn bare_figures(&mut self, at: usize, len: usize) -> DissectStep {
         for n in 0..len {
             put!(self, "{:02x}", self.u8(at + n)?);
         }

@@ -1,24 +1,24 @@
 //! Headers that encapsulate other packets: MPLS, GRE, VXLAN and AH; also ESP, whose content is encrypted.
 
-use super::{Dissector, Step, Stop, put};
+use super::{DissectStep, DissectStop, Dissector, put};
 
 impl Dissector<'_> {
-    pub(super) fn mpls(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn mpls(&mut self, at: usize, length: usize) -> DissectStep {
         self.nest(|d| d.mpls_stack(at, length))
     }
 
-    fn mpls_stack(&mut self, mut at: usize, mut length: usize) -> Step {
+    fn mpls_stack(&mut self, mut at: usize, mut length: usize) -> DissectStep {
         self.protocol = "mpls";
         put!(self, "MPLS");
         let mut first = true;
         let label = loop {
             if length < 4 {
                 put!(self, " (invalid)");
-                return self.need(at, length);
+                return self.need_bytes(at, length);
             }
             let entry = self.u32(at)?;
             let label = entry >> 12;
-            let verbose = self.verbose() > 0;
+            let verbose = self.verbosity() > 0;
             put!(
                 self,
                 "{}(label {label}",
@@ -56,15 +56,15 @@ impl Dissector<'_> {
                 0x45..=0x4f => true,
                 0x60..=0x6f => false,
                 _ => {
-                    return if self.unknown(at, length) {
-                        self.look(at, length)
+                    return if self.print_unknown(at, length) {
+                        self.check_bytes(at, length)
                     } else {
                         Ok(())
                     };
                 }
             },
         };
-        put!(self, "{}", if self.verbose() > 0 { "\n\t" } else { " " });
+        put!(self, "{}", if self.verbosity() > 0 { "\n\t" } else { " " });
         if v4 {
             self.ipv4(at, length)
         } else {
@@ -72,35 +72,35 @@ impl Dissector<'_> {
         }
     }
 
-    pub(super) fn vxlan(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn vxlan(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "vxlan";
         put!(self, "VXLAN");
         if length < 8 {
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
         let flags = self.u8(at)?;
         let word = if flags & 8 == 0 { "invalid" } else { "I" };
         put!(self, ", flags [{word}] (0x{flags:02x}), ");
         let network = (u32::from(self.u16(at + 4)?) << 8) | u32::from(self.u8(at + 6)?);
         put!(self, "vni {network}\n");
-        self.need(at, 8)?;
+        self.need_bytes(at, 8)?;
         self.ethernet(at + 8, length - 8)
     }
 
-    pub(super) fn gre(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn gre(&mut self, at: usize, length: usize) -> DissectStep {
         self.nest(|d| d.gre_header(at, length))
     }
 
-    fn gre_header(&mut self, begin: usize, whole: usize) -> Step {
+    fn gre_header(&mut self, begin: usize, whole: usize) -> DissectStep {
         self.protocol = "gre";
-        self.look(begin, 2)?;
+        self.check_bytes(begin, 2)?;
         let flags = self.u16(begin)?;
         let version = flags & 7;
         put!(self, "GREv{version}");
-        let verbose = self.verbose() > 0;
+        let verbose = self.verbosity() > 0;
         if version > 1 {
             put!(self, ", unknown-version");
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         }
         if verbose {
             const FLAGS: [(u32, &str); 6] = [
@@ -111,9 +111,13 @@ impl Dissector<'_> {
                 (0x0800, "source routing present"),
                 (0x0080, "acknowledgment present"),
             ];
-            put!(self, ", Flags [{}]", Self::flags(u32::from(flags), &FLAGS));
+            put!(
+                self,
+                ", Flags [{}]",
+                Self::flag_names(u32::from(flags), &FLAGS)
+            );
         }
-        self.look(begin + 2, 2)?;
+        self.check_bytes(begin + 2, 2)?;
         let protocol = self.u16(begin + 2)?;
         let mut at = begin + 4;
         if version == 1 {
@@ -154,13 +158,13 @@ impl Dissector<'_> {
             at = self.gre_routes(at)?;
         }
         if self.options.link_header {
-            let name = super::names::ethertype(protocol).unwrap_or("unknown");
+            let name = super::names::ethertype_name(protocol).unwrap_or("unknown");
             put!(self, ", proto {name} (0x{protocol:04x})");
         }
         put!(self, ", length {whole}");
         put!(self, "{}", if verbose { "\n\t" } else { ": " });
         let Some(length) = whole.checked_sub(at - begin) else {
-            return Err(Stop::Invalid);
+            return Err(DissectStop::Invalid);
         };
         match protocol {
             0x0800 => self.ipv4(at, length),
@@ -175,7 +179,7 @@ impl Dissector<'_> {
     }
 
     /// Skips source routes, which RFC 2784 no longer defines.
-    fn gre_routes(&self, mut at: usize) -> Step<usize> {
+    fn gre_routes(&self, mut at: usize) -> DissectStep<usize> {
         loop {
             let (family, len) = (self.u16(at)?, usize::from(self.u8(at + 3)?));
             at += 4 + len;
@@ -185,12 +189,12 @@ impl Dissector<'_> {
         }
     }
 
-    pub(super) fn esp(&mut self, at: usize, length: usize) -> Step {
+    pub(super) fn esp(&mut self, at: usize, length: usize) -> DissectStep {
         self.protocol = "esp";
         // One byte more than the header, as in tcpdump.
-        self.look(at, 9)?;
+        self.check_bytes(at, 9)?;
         if length < 9 {
-            return Err(Stop::Truncated);
+            return Err(DissectStop::Truncated);
         }
         put!(
             self,
@@ -206,14 +210,14 @@ impl Dissector<'_> {
         at: usize,
         length: usize,
         fragmented: bool,
-    ) -> Step {
+    ) -> DissectStep {
         self.protocol = "ah";
-        self.look(at, 1)?;
+        self.check_bytes(at, 1)?;
         put!(self, "AH");
         let (next, units) = (self.u8(at)?, usize::from(self.u8(at + 1)?));
         let header_len = (units + 2) * 4;
         put!(self, "(");
-        if self.verbose() > 0 {
+        if self.verbosity() > 0 {
             put!(self, "length={units}({header_len}-bytes),");
             if self.u16(at + 2)? != 0 {
                 put!(self, "reserved[not MBZ],");
@@ -226,7 +230,7 @@ impl Dissector<'_> {
         }
         put!(self, "): ");
         let Some(rest) = length.checked_sub(header_len.max(12)) else {
-            return Err(Stop::Truncated);
+            return Err(DissectStop::Truncated);
         };
         self.nest(|d| d.protocol_over_ip(next, at + header_len.max(12), rest, fragmented))
     }

@@ -2,17 +2,17 @@
 
 use wb_wire::checksum;
 
-use super::{Dissector, Ip, Step, put};
+use super::{DissectStep, Dissector, IpHeader, put};
 
 /// UDP port of VXLAN: RFC 7348.
 const VXLAN: u16 = 4789;
 
 impl Dissector<'_> {
-    pub(super) fn udp(&mut self, at: usize, length: usize, fragmented: bool) -> Step {
+    pub(super) fn udp(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "udp";
-        if !self.has(at, 4) {
+        if !self.has_bytes(at, 4) {
             self.addresses(17)?;
-            self.truncated();
+            self.print_truncated();
             return Ok(());
         }
         let (sport, dport) = (self.u16(at)?, self.u16(at + 2)?);
@@ -21,8 +21,8 @@ impl Dissector<'_> {
             put!(self, "truncated-udp {length}");
             return Ok(());
         }
-        if !self.has(at + 4, 2) {
-            self.truncated();
+        if !self.has_bytes(at + 4, 2) {
+            self.print_truncated();
             return Ok(());
         }
         let claimed = match usize::from(self.u16(at + 4)?) {
@@ -36,18 +36,19 @@ impl Dissector<'_> {
         }
         let claimed = claimed - 8;
         let length = claimed.min(length - 8);
-        if !self.has(at, 8) {
-            self.truncated();
+        if !self.has_bytes(at, 8) {
+            self.print_truncated();
             return Ok(());
         }
-        let v6 = matches!(self.ip, Some(Ip::V6(_)));
-        if !fragmented && !self.options.unverified && self.verbose() > u8::from(!v6) {
+        let v6 = matches!(self.ip, Some(IpHeader::V6(_)));
+        if !fragmented && !self.options.unverified && self.verbosity() > u8::from(!v6) {
             let found = self.u16(at + 6)?;
             if found == 0 && !v6 {
                 put!(self, "[no cksum] ");
-            } else if let (Some(sum), Some(pseudo)) =
-                (self.sum(at, length + 8), self.pseudo(17, length + 8))
-            {
+            } else if let (Some(sum), Some(pseudo)) = (
+                self.sum(at, length + 8),
+                self.pseudo_header_sum(17, length + 8),
+            ) {
                 if checksum::fold(sum + pseudo) == 0xffff && found != 0 {
                     put!(self, "[udp sum ok] ");
                 } else {

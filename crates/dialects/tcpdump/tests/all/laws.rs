@@ -1,7 +1,7 @@
 //! Properties that hold for all packets and options.
 
 use proptest::prelude::*;
-use wb_tcpdump::print::{LinkType, Options, Packet, Printer, TimeForm};
+use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions, TimeForm};
 use wb_wire::Stack;
 
 proptest! {
@@ -46,9 +46,9 @@ proptest! {
     }
 }
 
-fn line(bytes: &[u8], options: Options) -> String {
+fn line(bytes: &[u8], options: PrintOptions) -> String {
     let mut out = String::new();
-    Printer::new(options).line(&mut out, &Packet::new(0, bytes, LinkType::Ethernet));
+    PacketPrinter::new(options).line(&mut out, &CapturedPacket::new(0, bytes, LinkType::Ethernet));
     out
 }
 
@@ -66,9 +66,9 @@ fn deep_nesting_ends() {
     }
     let text = line(
         &frame,
-        Options {
+        PrintOptions {
             time: TimeForm::None,
-            ..Options::default()
+            ..PrintOptions::default()
         },
     );
     assert!(text.ends_with("[nested deeper than 32]\n"), "{text}");
@@ -80,9 +80,9 @@ fn known_ports_are_generic() {
     let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 53, 53).build(60);
     let text = line(
         &frame,
-        Options {
+        PrintOptions {
             time: TimeForm::None,
-            ..Options::default()
+            ..PrintOptions::default()
         },
     );
     assert_eq!(text, "IP 10.0.0.1.53 > 10.0.0.2.53: UDP, length 18\n");
@@ -92,17 +92,17 @@ fn known_ports_are_generic() {
 #[test]
 fn interfaces_in_columns() {
     let frame = Stack::udp4([10, 0, 0, 1], [10, 0, 0, 2], 9, 9).build(60);
-    let packet = Packet {
+    let packet = CapturedPacket {
         interface: Some("lo"),
-        direction: Some(wb_tcpdump::print::Direction::Out),
-        ..Packet::new(0, &frame, LinkType::Ethernet)
+        direction: Some(wb_tcpdump::print::PacketDirection::Out),
+        ..CapturedPacket::new(0, &frame, LinkType::Ethernet)
     };
     let mut text = String::new();
-    let options = Options {
+    let options = PrintOptions {
         time: TimeForm::None,
-        ..Options::default()
+        ..PrintOptions::default()
     };
-    Printer::new(options).line(&mut text, &packet);
+    PacketPrinter::new(options).line(&mut text, &packet);
     assert_eq!(
         text,
         "lo    Out IP 10.0.0.1.9 > 10.0.0.2.9: UDP, length 18\n"
@@ -114,9 +114,9 @@ fn interfaces_in_columns() {
 fn lldp() {
     let mut frame = vec![2; 34];
     frame[12..14].copy_from_slice(&[0x88, 0xcc]);
-    let options = Options {
+    let options = PrintOptions {
         time: TimeForm::None,
-        ..Options::default()
+        ..PrintOptions::default()
     };
     assert_eq!(line(&frame, options), "LLDP, length 20\n");
 }

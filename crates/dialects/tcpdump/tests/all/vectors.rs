@@ -8,24 +8,26 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use wb_tcpdump::print::{Dump, LinkType, Options, Packet, Precision, Printer, TimeForm};
+use wb_tcpdump::print::{
+    CapturedPacket, DumpForm, LinkType, PacketPrinter, Precision, PrintOptions, TimeForm,
+};
 
 /// One packet: timestamp, original length, captured bytes.
 type Record = (u64, u32, Vec<u8>);
 
 /// Sets of options: as arguments of tcpdump, and as values of this crate.
-fn option_sets() -> Vec<(&'static str, Options)> {
-    let base = Options {
+fn option_sets() -> Vec<(&'static str, PrintOptions)> {
+    let base = PrintOptions {
         time: TimeForm::None,
-        ..Options::default()
+        ..PrintOptions::default()
     };
-    let verbose = |verbose| Options { verbose, ..base };
+    let verbose = |verbose| PrintOptions { verbose, ..base };
     vec![
-        ("", Options::default()),
+        ("", PrintOptions::default()),
         ("-t", base),
         (
             "-tt -e",
-            Options {
+            PrintOptions {
                 time: TimeForm::Unix,
                 link_header: true,
                 ..base
@@ -33,7 +35,7 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ),
         (
             "-t -e -q",
-            Options {
+            PrintOptions {
                 link_header: true,
                 quiet: true,
                 ..base
@@ -41,7 +43,7 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ),
         (
             "-t -q -#",
-            Options {
+            PrintOptions {
                 quiet: true,
                 number: true,
                 ..base
@@ -50,7 +52,7 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ("-t -v", verbose(1)),
         (
             "-t -v -e",
-            Options {
+            PrintOptions {
                 link_header: true,
                 ..verbose(1)
             },
@@ -58,14 +60,14 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ("-t -vv", verbose(2)),
         (
             "-t -vv -q",
-            Options {
+            PrintOptions {
                 quiet: true,
                 ..verbose(2)
             },
         ),
         (
             "-t -vvv -e -S",
-            Options {
+            PrintOptions {
                 link_header: true,
                 absolute_sequence: true,
                 ..verbose(3)
@@ -73,71 +75,71 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ),
         (
             "-t -v -K",
-            Options {
+            PrintOptions {
                 unverified: true,
                 ..verbose(1)
             },
         ),
         (
             "-t -S",
-            Options {
+            PrintOptions {
                 absolute_sequence: true,
                 ..base
             },
         ),
         (
             "-t -x",
-            Options {
-                dump: Dump::Hex { link: false },
+            PrintOptions {
+                dump: DumpForm::Hex { link: false },
                 ..base
             },
         ),
         (
             "-t -xx -e",
-            Options {
-                dump: Dump::Hex { link: true },
+            PrintOptions {
+                dump: DumpForm::Hex { link: true },
                 link_header: true,
                 ..base
             },
         ),
         (
             "-t -X",
-            Options {
-                dump: Dump::HexAndText { link: false },
+            PrintOptions {
+                dump: DumpForm::HexAndText { link: false },
                 ..base
             },
         ),
         (
             "-t -XX -v",
-            Options {
-                dump: Dump::HexAndText { link: true },
+            PrintOptions {
+                dump: DumpForm::HexAndText { link: true },
                 ..verbose(1)
             },
         ),
         (
             "-t -A",
-            Options {
-                dump: Dump::Text { link: false },
+            PrintOptions {
+                dump: DumpForm::Text { link: false },
                 ..base
             },
         ),
         (
             "-t -AA",
-            Options {
-                dump: Dump::Text { link: true },
+            PrintOptions {
+                dump: DumpForm::Text { link: true },
                 ..base
             },
         ),
         (
             "-ttt",
-            Options {
+            PrintOptions {
                 time: TimeForm::SincePrevious,
                 ..base
             },
         ),
         (
             "-tttt --nano",
-            Options {
+            PrintOptions {
                 time: TimeForm::DateTime,
                 precision: Precision::Nano,
                 ..base
@@ -145,7 +147,7 @@ fn option_sets() -> Vec<(&'static str, Options)> {
         ),
         (
             "-ttttt -#",
-            Options {
+            PrintOptions {
                 time: TimeForm::SinceFirst,
                 number: true,
                 ..base
@@ -190,11 +192,11 @@ fn capture(link: u16, records: &[Record]) -> Vec<u8> {
     out
 }
 
-fn ours(link: LinkType, records: &[Record], options: Options) -> String {
-    let mut printer = Printer::new(options);
+fn ours(link: LinkType, records: &[Record], options: PrintOptions) -> String {
+    let mut printer = PacketPrinter::new(options);
     let mut out = String::new();
     for (stamp_ns, original_len, bytes) in records {
-        let packet = Packet {
+        let packet = CapturedPacket {
             stamp_ns: *stamp_ns,
             interface: None,
             direction: None,
@@ -501,10 +503,10 @@ fn built_frames() {
 #[test]
 fn documented_line() {
     let (link, records) = read(&std::fs::read(vectors().join("links.pcap")).expect("the packets"));
-    let options = Options {
+    let options = PrintOptions {
         time: TimeForm::Unix,
         link_header: true,
-        ..Options::default()
+        ..PrintOptions::default()
     };
     assert_eq!(
         ours(link, &records[..1], options),

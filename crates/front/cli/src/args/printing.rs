@@ -1,7 +1,7 @@
 //! How packets are printed: tcpdump's options, for every command that prints packets.
 
 use clap::{ArgAction, Args};
-use wb_tcpdump::print::{self, Dump, TimeForm};
+use wb_tcpdump::print::{self, DumpForm, TimeForm};
 
 /// The options of tcpdump that change a printed line.
 #[derive(Args, Clone, Debug)]
@@ -55,9 +55,9 @@ impl PrintArgs {
         verbose: u8,
         quiet: bool,
         nano: bool,
-    ) -> anyhow::Result<print::Options> {
+    ) -> anyhow::Result<print::PrintOptions> {
         let link = |times: u8| times > 1;
-        Ok(print::Options {
+        Ok(print::PrintOptions {
             time: match self.time {
                 0 => TimeForm::TimeOfDay,
                 1 => TimeForm::None,
@@ -76,10 +76,10 @@ impl PrintArgs {
             quiet,
             verbose,
             dump: match (self.hex_and_text, self.hex, self.text) {
-                (0, 0, 0) => Dump::None,
-                (0, 0, times) => Dump::Text { link: link(times) },
-                (0, times, _) => Dump::Hex { link: link(times) },
-                (times, _, _) => Dump::HexAndText { link: link(times) },
+                (0, 0, 0) => DumpForm::None,
+                (0, 0, times) => DumpForm::Text { link: link(times) },
+                (0, times, _) => DumpForm::Hex { link: link(times) },
+                (times, _, _) => DumpForm::HexAndText { link: link(times) },
             },
             number: self.number,
             absolute_sequence: self.absolute_tcp_sequence_numbers,

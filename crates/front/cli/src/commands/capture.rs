@@ -510,7 +510,7 @@ struct Teller<'a> {
 
 impl Observer for Teller<'_> {
     fn started(&mut self) {
-        say_as_is(closing::listening(
+        say_as_is(closing::listening_line(
             &self.names,
             LinkType::Ethernet,
             self.snap_len,
@@ -528,7 +528,7 @@ impl Observer for Teller<'_> {
         };
         if view.asked {
             let total = counters.total();
-            say_as_is(closing::progress(
+            say_as_is(closing::progress_line(
                 captured(counters),
                 total.passed_frames,
                 total.dropped_frames,
@@ -567,13 +567,13 @@ pub(crate) fn end_lines(report: &Report, faulted: bool) -> String {
         return String::new();
     };
     let read = c.captured_frames + c.not_written_frames + c.queue_drop_frames + c.over_limit_frames;
-    let mut text = closing::lines(
+    let mut text = closing::closing_lines(
         c.captured_frames,
         c.filter_accept_frames,
         c.kernel_drop_frames,
         c.interface_drop_frames,
     );
-    text += &closing::Account {
+    text += &closing::PacketAccount {
         received: c.filter_accept_frames,
         dropped: c.kernel_drop_frames,
         read,

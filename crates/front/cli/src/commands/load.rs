@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use wb_dperf::statistics::Block;
+use wb_dperf::statistics::StatisticsBlock;
 use wb_model::{Plan, load::LoadEnd, text::plan_to_toml};
 use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
 
@@ -215,7 +215,7 @@ pub(crate) struct Shown<'a> {
 }
 
 /// `text`, a JSON document, with what dperf calls its figures.
-fn with_compat(text: &str, block: Option<&Block>) -> Result<String> {
+fn with_compat(text: &str, block: Option<&StatisticsBlock>) -> Result<String> {
     let Some(block) = block else {
         return Ok(text.to_owned());
     };

@@ -18,7 +18,7 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wb_session::capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
-use wb_tcpdump::print::{LinkType, Options, Packet, Printer};
+use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions};
 
 use crate::{commands::read::local_zone, stdout::stdout};
 
@@ -34,7 +34,7 @@ const BATCH: usize = 64 << 10;
 
 /// Prints frames as tcpdump does.
 pub(crate) struct Lines {
-    printer: Printer,
+    printer: PacketPrinter,
     /// The interfaces, if there are several to tell apart.
     names: Vec<String>,
     text: String,
@@ -50,12 +50,12 @@ impl Lines {
     /// # Errors
     /// There is none.
     pub(super) fn new(
-        options: Options,
+        options: PrintOptions,
         names: Vec<String>,
         line_by_line: bool,
     ) -> io::Result<Self> {
         Ok(Self {
-            printer: Printer::new(options).in_zone(local_zone()),
+            printer: PacketPrinter::new(options).in_zone(local_zone()),
             names: if names.len() > 1 { names } else { Vec::new() },
             text: String::new(),
             ends: Vec::new(),
@@ -97,10 +97,10 @@ impl Lines {
 
 impl FrameSink for Lines {
     fn frame(&mut self, frame: &SinkFrame<'_>) {
-        let packet = Packet {
+        let packet = CapturedPacket {
             interface: self.names.get(frame.interface as usize).map(String::as_str),
             original_len: frame.original_len,
-            ..Packet::new(frame.stamp_ns, frame.bytes, LinkType::Ethernet)
+            ..CapturedPacket::new(frame.stamp_ns, frame.bytes, LinkType::Ethernet)
         };
         self.printer.line(&mut self.text, &packet);
         self.ends.push(self.text.len());

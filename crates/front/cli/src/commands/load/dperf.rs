@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fs::File, io::Read as _};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_dperf::{
-    Config, Problem, Severity, Translate, accepted,
-    config::{Device, Method},
-    keywords::{KEYWORDS, Keyword},
-    statistics::{Block, Counters, Layout},
+    Config, Problem, Severity, TranslateOptions, accepted,
+    config::{DperfDevice, Method},
+    keywords::{ConfigKeyword, KEYWORDS},
+    statistics::{Counters, StatisticsBlock, StatisticsLayout},
 };
 use wb_model::{Locator, Plan, load::LoadEnd};
 use wb_session::{View, load::LoadSnapshot};
@@ -38,7 +38,7 @@ pub(super) struct DperfArgs {
 pub(super) fn reference() -> String {
     let mut rows: Vec<_> = KEYWORDS.iter().collect();
     rows.sort_by_key(|keyword| keyword.name);
-    let line = |keyword: &Keyword| format!("{:<32} {}\n", keyword.form(), keyword.doc);
+    let line = |keyword: &ConfigKeyword| format!("{:<32} {}\n", keyword.syntax(), keyword.doc);
     rows.into_iter().map(line).collect()
 }
 
@@ -58,7 +58,7 @@ impl Mapping {
             true => LoadEnd::Client,
             false => LoadEnd::Server,
         };
-        let ids = Device::Pci(self.device.clone()).pci_ids();
+        let ids = DperfDevice::Pci(self.device.clone()).pci_ids();
         self.end.is_none_or(|own| own == end)
             && config.ports.iter().any(|port| {
                 let of_port = port.device.pci_ids();
@@ -202,7 +202,7 @@ impl DperfArgs {
         let config = wb_dperf::parse(file, text)
             .config
             .context("the file was checked, and cannot be read")?;
-        let options = Translate {
+        let options = TranslateOptions {
             locators: self.locators(&config),
         };
         let made = wb_dperf::translate(&config, &options).map_err(|p| told(&p))?;
@@ -240,7 +240,7 @@ impl DperfArgs {
             .ports
             .iter()
             .filter_map(|port| match &port.device {
-                Device::Pci(address) => {
+                DperfDevice::Pci(address) => {
                     let address = address.to_string();
                     let interface = wb_machine::pci::interface_at(&address)?;
                     Some((address, interface.parse().ok()?))
@@ -292,7 +292,7 @@ fn told(problems: &[Problem]) -> anyhow::Error {
 
 /// A run in dperf's figures, for its lines and for the key `compat` of our JSON.
 pub(crate) struct Printer {
-    layout: Layout,
+    layout: StatisticsLayout,
     /// Requests are counted as GET or POST; not HTTP: as requests.
     method: Option<Method>,
     /// Round trips of TCP are those of handshakes.
@@ -312,9 +312,9 @@ const MOMENT_NS: u64 = 500_000_000;
 impl Printer {
     fn new(config: &Config) -> Self {
         Self {
-            layout: Layout {
+            layout: StatisticsLayout {
                 colour: crate::run::color(),
-                ..Layout::of(config)
+                ..StatisticsLayout::of_config(config)
             },
             method: config.speaks_http().then_some(config.http_method),
             udp: config.is_udp(),
@@ -327,7 +327,7 @@ impl Printer {
     }
 
     /// The figures of an interval; none for the moment between the last one and the end.
-    pub(crate) fn second(&mut self, view: &View) -> Option<Block> {
+    pub(crate) fn second(&mut self, view: &View) -> Option<StatisticsBlock> {
         let detail = view.load.as_ref()?;
         let now = self.counters(&detail.sum, &detail.interfaces);
         self.newest = now;
@@ -335,7 +335,7 @@ impl Printer {
         if snapshot.phase == done && snapshot.interval_ns < MOMENT_NS {
             return None;
         }
-        let block = Block {
+        let block = StatisticsBlock {
             seconds: self.seconds,
             cpu_usage: detail
                 .busy
@@ -350,8 +350,8 @@ impl Printer {
     }
 
     /// The figures of the run.
-    pub(crate) fn total(&self) -> Block {
-        Block {
+    pub(crate) fn total(&self) -> StatisticsBlock {
+        StatisticsBlock {
             seconds: self.seconds,
             cpu_usage: Vec::new(),
             counters: self.newest,
@@ -359,8 +359,8 @@ impl Printer {
     }
 
     /// As dperf prints an interval.
-    pub(crate) fn second_text(&self, block: &Block) -> String {
-        self.layout.second(block)
+    pub(crate) fn second_text(&self, block: &StatisticsBlock) -> String {
+        self.layout.second_text(block)
     }
 
     /// As dperf prints the run.

@@ -4,7 +4,9 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use wb_pcapng::Interface;
-use wb_tcpdump::print::{Direction, LinkType, Options, Packet as Line, Printer};
+use wb_tcpdump::print::{
+    CapturedPacket as Line, LinkType, PacketDirection, PacketPrinter, PrintOptions,
+};
 
 use super::{input::Packet, moment::local_zone, written};
 use crate::stdout::stdout;
@@ -14,16 +16,16 @@ const GATHERED: usize = 64 << 10;
 
 /// Prints packets as tcpdump does.
 pub(super) struct Show {
-    printer: Printer,
+    printer: PacketPrinter,
     text: String,
     /// Each packet is written at once.
     line_by_line: bool,
 }
 
 impl Show {
-    pub(super) fn new(options: Options, line_by_line: bool) -> Self {
+    pub(super) fn new(options: PrintOptions, line_by_line: bool) -> Self {
         Self {
-            printer: Printer::new(options).in_zone(local_zone()),
+            printer: PacketPrinter::new(options).in_zone(local_zone()),
             text: String::new(),
             line_by_line,
         }
@@ -71,13 +73,13 @@ impl Show {
 }
 
 /// epb_flags: bits 0-1 say in or out, bits 2-4 the kind of address.
-const fn direction(flags: u32) -> Option<Direction> {
+const fn direction(flags: u32) -> Option<PacketDirection> {
     match (flags & 3, flags >> 2 & 7) {
-        (2, _) => Some(Direction::Out),
-        (_, 2) => Some(Direction::Multicast),
-        (_, 3) => Some(Direction::Broadcast),
-        (_, 4) => Some(Direction::Other),
-        (1, _) => Some(Direction::In),
+        (2, _) => Some(PacketDirection::Out),
+        (_, 2) => Some(PacketDirection::Multicast),
+        (_, 3) => Some(PacketDirection::Broadcast),
+        (_, 4) => Some(PacketDirection::Other),
+        (1, _) => Some(PacketDirection::In),
         _ => None,
     }
 }
@@ -89,10 +91,10 @@ mod tests {
     #[test]
     fn the_way_of_a_packet() {
         assert_eq!(direction(0), None);
-        assert_eq!(direction(1), Some(Direction::In));
-        assert_eq!(direction(2), Some(Direction::Out));
-        assert_eq!(direction(1 | 3 << 2), Some(Direction::Broadcast));
-        assert_eq!(direction(1 | 1 << 2), Some(Direction::In));
-        assert_eq!(direction(2 | 2 << 2), Some(Direction::Out));
+        assert_eq!(direction(1), Some(PacketDirection::In));
+        assert_eq!(direction(2), Some(PacketDirection::Out));
+        assert_eq!(direction(1 | 3 << 2), Some(PacketDirection::Broadcast));
+        assert_eq!(direction(1 | 1 << 2), Some(PacketDirection::In));
+        assert_eq!(direction(2 | 2 << 2), Some(PacketDirection::Out));
     }
 }
