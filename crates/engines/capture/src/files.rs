@@ -1,6 +1,6 @@
 //! The loop of the writer: buffers of records into files.
 
-mod ends;
+mod open_and_close;
 mod pieces;
 #[cfg(test)]
 mod tests;

@@ -352,7 +352,7 @@ impl<'a, C: Clock> FrameReader<'a, C> {
             self.counters_ns = now_ns;
             self.ask_counters(rx);
             if n == 0 {
-                self.tell_clear(rx);
+                self.report_progress(rx);
             }
         }
         if n > 0 {
@@ -527,7 +527,7 @@ impl<'a, C: Clock> FrameReader<'a, C> {
     }
 
     /// Reports progress of an idle port: later frames are not older than its hold time.
-    fn tell_clear<R: RxQueue>(&self, rx: &R) {
+    fn report_progress<R: RxQueue>(&self, rx: &R) {
         let tells = |delivery: &Delivery| delivery.tells_clear;
         if self.buffer.is_none() && self.seat.delivery.as_ref().is_some_and(tells) {
             let hold_ns = u64::try_from(rx.longest_hold().as_nanos()).unwrap_or(u64::MAX);

@@ -13,7 +13,7 @@ use rustls::ClientConnection;
 use wb_http1::Progress;
 use wb_model::http::{HttpVersion, Judge, Seen, source};
 
-use crate::{HttpDestination, HttpLoad, account::FailureCause, quic::Http3};
+use crate::{HttpDestination, HttpLoad, quic::Http3, thread_outcome::FailureCause};
 
 /// A request that was sent, or is about to be.
 #[derive(Clone, Copy, Debug)]

@@ -9,12 +9,12 @@
 
 #![forbid(unsafe_code)]
 
-mod account;
 mod connection;
 mod exact_times;
 mod quic;
-mod set;
+mod request_set;
 mod thread;
+mod thread_outcome;
 mod tls;
 
 use std::{
@@ -28,13 +28,13 @@ use std::{
 use wb_measure::ShownOutline;
 use wb_model::http::{HttpJob, HttpTotals, HttpUrl, Scheme};
 
-pub use account::{HttpThreadOutcome, RequestOutcome, WrkCounts};
 pub use exact_times::ExactTimes;
-pub use set::RequestFiles;
+pub use request_set::RequestFiles;
 pub use thread::run;
+pub use thread_outcome::{HttpThreadOutcome, RequestOutcome, WrkCounts};
 pub use wb_http1::script::{Script, ScriptError};
 
-use set::RequestSet;
+use request_set::RequestSet;
 use tls::Tls;
 
 /// Destination of connections.

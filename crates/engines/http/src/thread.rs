@@ -33,11 +33,11 @@ use wb_model::{
 
 use crate::{
     HttpLoad, ThreadTask,
-    account::{FailureCause, HttpThreadOutcome, RATE_INTERVAL_NS, STATUSES},
     connection::{Connection, HttpConnectionState, KeptAnswer, SentRequest},
     quic::Quic,
-    set::only_fixed,
+    request_set::only_fixed,
     thread::{effective_wait::EffectiveWait, idle_sleep::IdleSleep, streams::UnprocessedRequest},
+    thread_outcome::{FailureCause, HttpThreadOutcome, RATE_INTERVAL_NS, STATUSES},
 };
 
 /// Maximum events per epoll call: few enough that a turn is no stall.

@@ -57,12 +57,12 @@ impl LoadControl {
     }
 
     /// Records that a worker has no connections left. Each worker calls it once.
-    pub(crate) fn come_to_rest(&self) {
+    pub(crate) fn count_idle_worker(&self) {
         self.at_rest.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns true if this number of workers have no connections left.
-    pub(crate) fn are_at_rest(&self, workers: u32) -> bool {
+    pub(crate) fn are_idle(&self, workers: u32) -> bool {
         self.at_rest.load(Ordering::Acquire) >= workers
     }
 

@@ -959,16 +959,16 @@ impl LoadWorker {
         let drained =
             self.phase == LoadStage::Drain && self.machine.is_idle() && tx.in_flight() == 0;
         if stopped_before || drained {
-            self.rest(control);
+            self.report_idle(control);
         }
         let over = self.phase == LoadStage::Drain && self.at >= self.drain_end;
-        stopped_before || over || drained && control.are_at_rest(self.spec.workers)
+        stopped_before || over || drained && control.are_idle(self.spec.workers)
     }
 
-    fn rest(&mut self, control: &LoadControl) {
+    fn report_idle(&mut self, control: &LoadControl) {
         if !self.rests {
             self.rests = true;
-            control.come_to_rest();
+            control.count_idle_worker();
         }
     }
 
@@ -1099,7 +1099,7 @@ pub fn run_load_worker<Q: QueuePair, C: Clock>(
             Ok(false) => {}
             Ok(true) => break None,
             Err(error) => {
-                worker.rest(control);
+                worker.report_idle(control);
                 break Some(error);
             }
         }

@@ -16,36 +16,36 @@ use wb_model::{
 use wb_netperf_wire::{Calibration, Passphrase, Request};
 
 use crate::{StopRequest, agreement::StreamLength, host::Host};
-use answer::RemoteResults;
 use control::{ClientControl, Silence};
 use failure::{answer_failure, stage_failure};
 use figures::{add_datagrams, confidence_result, datagram_report, mean_figures, sum_figures};
+use iteration::{IterationParameters, IterationResult, IterationSettings, JobStream};
+use remote_answers::RemoteResults;
 use role::StreamRole;
-use round::{IterationParameters, IterationResult, IterationSettings, JobStream};
+use stream_watch::SocketTimeouts;
 use target::ResolvedTarget;
-use watch::SocketTimeouts;
 use wb_wire::SplitMix64;
 use window::fairness;
 
-mod answer;
 mod conclude;
-mod connects;
+mod connect_loop;
 mod control;
-mod drive;
 mod failure;
 mod figures;
-mod grants;
+mod granted_extensions;
 mod interval;
+mod iteration;
 mod ports;
 mod prepare;
+mod remote_answers;
 mod request;
 mod role;
-mod round;
 mod shared_stream;
+mod stream_thread;
+mod stream_watch;
 mod target;
 #[cfg(test)]
 mod tests;
-mod watch;
 mod window;
 
 /// Position of a job in its plan, and the seed of its random numbers.
@@ -268,7 +268,7 @@ impl JobRun<'_> {
             iteration: 0,
         };
         let chosen = foreground_streams(streams);
-        let round = round::run(self.settings, chosen, turn, &mut self.random, &mut |_| {});
+        let round = iteration::run(self.settings, chosen, turn, &mut self.random, &mut |_| {});
         let goes_on = round.failure.is_none() && !round.wished;
         if let Some(mut failed) = round.failure {
             failed.what = format!("warm-up: {}", failed.what);
@@ -304,7 +304,7 @@ impl JobRun<'_> {
                 ..turn
             };
             let chosen = foreground_streams(streams);
-            let round = round::run(self.settings, chosen, idle, &mut self.random, &mut |_| {});
+            let round = iteration::run(self.settings, chosen, idle, &mut self.random, &mut |_| {});
             for measured in &round.measured {
                 if let Some(histogram) = &measured.outcome.histogram {
                     self.idle.merge(histogram);
@@ -316,7 +316,7 @@ impl JobRun<'_> {
                 return false;
             }
         }
-        let round = round::run(self.settings, streams, turn, &mut self.random, observe);
+        let round = iteration::run(self.settings, streams, turn, &mut self.random, observe);
         let goes_on = round.failure.is_none() && !round.wished;
         for measured in &round.measured {
             if let Some(histogram) = &measured.outcome.histogram {

@@ -144,7 +144,7 @@ pub fn open(plan: &SocketPlan<'_>) -> io::Result<OpenSocket> {
     }
     if !plan.only_from.is_empty() && !plan.protocol.connects() {
         // Before binding, so that the queue is empty.
-        crate::sys::take_only_from(set.fd, plan.only_from)
+        crate::sys::filter_sources(set.fd, plan.only_from)
             .map_err(|e| failed_call("SO_ATTACH_FILTER", e))?;
     }
     if let Some(address) = plan.bind {

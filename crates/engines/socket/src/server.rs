@@ -33,17 +33,17 @@ use control::ServerControl;
 use state::{ClientGuard, ServerCounts, ServerState};
 
 mod allowed_sources;
-mod answer;
 mod control;
+mod data_thread;
 mod listen;
 mod prepare;
 mod requested_test;
-mod rules;
+mod running_test;
+mod server_messages;
 mod session;
 mod state;
 mod test_loop;
-mod watch;
-mod work;
+mod test_rules;
 
 /// Interval between checks of the stop request.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

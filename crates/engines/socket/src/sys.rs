@@ -75,7 +75,7 @@ const SOURCE_V6: u32 = 8;
 ///
 /// # Errors
 /// Returns the system's error.
-pub(crate) fn take_only_from(socket: impl AsFd, addresses: &[IpAddr]) -> io::Result<()> {
+pub(crate) fn filter_sources(socket: impl AsFd, addresses: &[IpAddr]) -> io::Result<()> {
     let mut program = source_filter(addresses);
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,

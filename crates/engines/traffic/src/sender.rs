@@ -443,7 +443,7 @@ impl Sender {
         }
         self.link_down = matches!(result, Err(PortError::LinkDown { .. }));
         let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(streams, ramp, frame, ReturnReason::Refused));
+        tx.take_refused(|frame| attribute_returned(streams, ramp, frame, ReturnReason::Refused));
         result
     }
 
@@ -462,8 +462,8 @@ impl Sender {
             self.streams.iter_mut().for_each(StreamSender::truncate);
         }
         let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
-        tx.take_refused(|frame| take_back(streams, ramp, frame, ReturnReason::Refused));
-        tx.withdraw(|frame| take_back(streams, ramp, frame, ReturnReason::Withdrawn));
+        tx.take_refused(|frame| attribute_returned(streams, ramp, frame, ReturnReason::Refused));
+        tx.withdraw(|frame| attribute_returned(streams, ramp, frame, ReturnReason::Withdrawn));
         SenderOutcome {
             streams: self
                 .streams
@@ -589,16 +589,21 @@ fn fill_free<T: TxQueue, C: Clock>(
 /// Attributes a returned frame to its stream. Without a tag only length or content identify it, so the sum is correct
 /// but the stream may not be.
 #[cold]
-fn take_back(streams: &mut [StreamSender], ramp_frames: &mut u64, frame: &[u8], how: ReturnReason) {
+fn attribute_returned(
+    streams: &mut [StreamSender],
+    ramp_frames: &mut u64,
+    frame: &[u8],
+    how: ReturnReason,
+) {
     let claimed = streams
         .iter_mut()
         .find_map(|stream| stream.frame_owner(frame).map(|claim| (stream, claim)));
     match claimed {
         Some((_, FrameOwner::Ramp)) => *ramp_frames += 1,
-        Some((stream, FrameOwner::Flow(flow))) => stream.take_back(flow, frame.len(), how),
+        Some((stream, FrameOwner::Flow(flow))) => stream.record_returned(flow, frame.len(), how),
         None => {
             if let Some(stream) = streams.iter_mut().find(|stream| stream.may_own(frame)) {
-                stream.take_back(0, frame.len(), how);
+                stream.record_returned(0, frame.len(), how);
             }
         }
     }

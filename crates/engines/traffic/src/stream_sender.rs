@@ -601,7 +601,7 @@ impl StreamSender {
     }
 
     /// Records that a frame of this stream was not sent.
-    pub(crate) fn take_back(&mut self, flow: u32, len: usize, how: ReturnReason) {
+    pub(crate) fn record_returned(&mut self, flow: u32, len: usize, how: ReturnReason) {
         match how {
             ReturnReason::Refused => self.refused_frames += 1,
             ReturnReason::Withdrawn => self.withdrawn_frames += 1,

@@ -145,7 +145,12 @@ fn warm_up<B: Bench>(
     wb_search::Measurer::measure(tester, &ask).map(|_| ())
 }
 
-fn conclude_search(result: &mut SuiteResult, known: &SizeFacts, found: &SearchResult, log: &[SuiteTrial]) {
+fn conclude_search(
+    result: &mut SuiteResult,
+    known: &SizeFacts,
+    found: &SearchResult,
+    log: &[SuiteTrial],
+) {
     set_limit(result, found.best);
     result.beyond = found.beyond;
     result.confirmed = found.confirmed;

@@ -182,7 +182,7 @@ impl CaptureFiles {
                     self.ensure_free_space();
                 }
                 if self.opening.direct == DirectWrites::Auto {
-                    self.look_at_rate(begin_ns + took_ns);
+                    self.check_rate(begin_ns + took_ns);
                 }
             }
             Err(error) => self.fail_output(error, piece.file, control, clock),
@@ -203,7 +203,7 @@ impl CaptureFiles {
     }
 
     /// Bypasses the page cache at high rates.
-    fn look_at_rate(&mut self, now_ns: u64) {
+    fn check_rate(&mut self, now_ns: u64) {
         let (then_ns, octets) = self.rate_looked;
         let came = self.outcome.file_octets - octets;
         if came < RATE_LOOK {

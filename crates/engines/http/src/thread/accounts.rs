@@ -11,8 +11,8 @@ use wb_model::http::{HttpTotals, Seen};
 use super::{HttpThread, clock_ns, now_ns};
 use crate::{
     LiveHttpState,
-    account::{FailureCause, HttpThreadOutcome},
     connection::{HttpConnectionState, KeptAnswer, SentRequest},
+    thread_outcome::{FailureCause, HttpThreadOutcome},
 };
 
 impl HttpThread<'_> {

@@ -11,8 +11,8 @@ use rustls::HandshakeKind;
 
 use super::{ConnectionTurn, HttpThread, now_ns};
 use crate::{
-    account::FailureCause,
     connection::{HttpConnectionState, start_connect},
+    thread_outcome::FailureCause,
     tls::ALPN,
 };
 

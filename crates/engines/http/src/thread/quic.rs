@@ -13,9 +13,9 @@ use wb_http3::{Http3Fault, Http3Step, StreamFailure, frame};
 
 use super::{CALLS, ConnectionTurn, HttpThread, count_name, now_ns, streams::StreamAnswers};
 use crate::{
-    account::FailureCause,
     connection::{HttpConnectionState, PendingStream},
     quic::{DatagramLayout, Http3, ROOMS, UnsentDatagrams, error_code, stream_id},
+    thread_outcome::FailureCause,
 };
 
 /// Error codes of QUIC that are TLS alerts: RFC 9001 section 4.8.

@@ -12,8 +12,8 @@ use wb_model::http::Judge;
 
 use super::{CALLS, ConnectionTurn, HttpThread, now_ns};
 use crate::{
-    account::FailureCause,
     connection::{HttpConnectionState, KeptAnswer},
+    thread_outcome::FailureCause,
 };
 
 /// Processing of the pieces of an answer.

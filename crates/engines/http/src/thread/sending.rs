@@ -9,8 +9,8 @@ use rustix::{
 
 use super::HttpThread;
 use crate::{
-    account::FailureCause,
     connection::{HttpConnectionState, SentRequest},
+    thread_outcome::FailureCause,
 };
 
 impl HttpThread<'_> {

@@ -5,8 +5,8 @@ use wb_model::http::Judge;
 
 use super::{ConnectionTurn, HttpThread, count_name};
 use crate::{
-    account::FailureCause,
     connection::{HttpConnectionState, KeptAnswer, PendingStream, SentRequest},
+    thread_outcome::FailureCause,
 };
 
 /// Processing of answers.

@@ -8,14 +8,14 @@ use wb_model::socket::{
 use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
-    answer::RemoteResults,
     control::{ClientControl, Silence},
-    drive::StreamThreadOutcome,
     failure::{answer_failure, stage_failure},
     figures::{StreamMeasurement, mean_cpu},
+    iteration::{IterationParameters, IterationResult, IterationSettings, JobStream},
+    remote_answers::RemoteResults,
     role::StreamRole,
-    round::{IterationParameters, IterationResult, IterationSettings, JobStream},
-    watch::WatchResult,
+    stream_thread::StreamThreadOutcome,
+    stream_watch::WatchResult,
     window::{CounterReading, WindowReadings},
 };
 use crate::{StopRequest, cpu::clamp_shares};

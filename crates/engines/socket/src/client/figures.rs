@@ -10,7 +10,8 @@ use wb_model::{
 use wb_netperf_wire::{DatagramFigures, LatencyFigures};
 
 use super::{
-    answer::RemoteResults, drive::StreamThreadOutcome, role::StreamRole, window::WindowReadings,
+    remote_answers::RemoteResults, role::StreamRole, stream_thread::StreamThreadOutcome,
+    window::WindowReadings,
 };
 use crate::{agreement::StreamLength, cpu::service_demand, flow::LoopEnd};
 

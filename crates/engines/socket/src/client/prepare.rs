@@ -9,11 +9,11 @@ use wb_model::socket::{SendBy, SocketEndReport, SocketFailure, SocketJob, Socket
 use wb_wire::SplitMix64;
 
 use super::{
-    connects::ConnectLoop,
-    drive::StreamTask,
+    connect_loop::ConnectLoop,
     failure::{stage_failure, system_failure},
     ports::{PortWalk, USUAL},
     role::StreamRole,
+    stream_thread::StreamTask,
     target::DataAddresses,
 };
 use crate::{

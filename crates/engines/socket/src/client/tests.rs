@@ -18,7 +18,7 @@ use wb_model::{
     units::Span,
 };
 
-use super::{JobPlace, run_with_timeouts, watch::SocketTimeouts};
+use super::{JobPlace, run_with_timeouts, stream_watch::SocketTimeouts};
 use crate::{
     StopRequest,
     host::{CpuTimes, Host, Resolved},

@@ -19,9 +19,9 @@ use wb_wire::Tag;
 use super::{
     LoopContext, LoopEnd, LoopTally,
     buffers::{BufferPlan, BufferRing},
+    burst_pace::{BurstPace, BurstPacer, OperationSchedule},
     clock::{now_ns, sleep_exactly, sleep_until, wall_ns},
     messages::{DatagramBatch, await_first, is_passing, send_one},
-    pace::{BurstPace, BurstPacer, OperationSchedule},
     tags::{TagReader, TagReport},
     zerocopy::{self, ZeroCopyCompletions},
 };

@@ -18,17 +18,17 @@ use std::{
 
 use rustix::io::Errno;
 
-use self::pace::BurstPacer;
+use self::burst_pace::BurstPacer;
 use crate::Stopper;
 
 mod buffers;
+mod burst_pace;
 pub(crate) mod clock;
 mod datagrams;
-mod ending;
 mod memory;
 mod messages;
+mod orderly_end;
 mod outstanding;
-mod pace;
 mod pipeline;
 mod receive;
 mod recorder;
@@ -41,12 +41,12 @@ mod uring;
 mod zerocopy;
 
 pub use buffers::{BufferPlan, BufferRing, default_width};
+pub use burst_pace::BurstPace;
 pub use datagrams::{
     DatagramReceivePlan, DatagramReceiver, DatagramSendPlan, DatagramSender, datagrams_per_second,
     end_datagrams,
 };
-pub use ending::{drain, shut_down_and_drain};
-pub use pace::BurstPace;
+pub use orderly_end::{drain, shut_down_and_drain};
 pub use receive::{ReceivePlan, StreamReceiver};
 pub use recorder::{TimeMeter, TimeRecorder};
 pub use request::{RequestPlan, Requester};

@@ -16,10 +16,10 @@ use rustix::{
 use super::{
     LoopContext, LoopEnd, LoopTally,
     buffers::BufferRing,
+    burst_pace::{BurstPacer, OperationSchedule},
     clock::{duration_ns, now_ns, sleep_exactly, to_timespec},
     messages::send_one,
     outstanding::OutstandingRequests,
-    pace::{BurstPacer, OperationSchedule},
     request::{RequestPlan, number_of, write_number},
 };
 

@@ -10,9 +10,9 @@ use rustix::{
 use super::{
     LoopContext, LoopEnd, LoopTally,
     buffers::{BufferPlan, BufferRing},
+    burst_pace::{BurstPace, BurstPacer},
     clock::{duration_ns, now_ns, to_timespec},
     messages::{receive_whole, send_one, send_whole},
-    pace::{BurstPace, BurstPacer},
     pipeline::Pipeline,
 };
 

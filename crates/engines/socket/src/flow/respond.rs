@@ -10,8 +10,8 @@ use rustix::{
 use super::{
     LoopContext, LoopEnd, LoopTally,
     buffers::{BufferPlan, BufferRing},
+    burst_pace::{BurstPace, BurstPacer},
     messages::{AnsweringSocket, await_first, is_passing, receive_whole, send_whole},
-    pace::{BurstPace, BurstPacer},
     request::give_number_back,
 };
 

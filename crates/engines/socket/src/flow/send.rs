@@ -11,7 +11,7 @@ use wb_model::socket::SendBy;
 use super::{
     LoopContext, LoopEnd, LoopTally,
     buffers::{BufferPlan, BufferRing},
-    pace::BurstPace,
+    burst_pace::BurstPace,
     sendfile::FileSource,
     uring::UringSender,
     zerocopy::{self, ZeroCopyCompletions},

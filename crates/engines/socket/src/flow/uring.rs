@@ -18,8 +18,8 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use super::{
     LoopContext, LoopTally,
     buffers::{BufferPlan, BufferRing},
+    burst_pace::BurstPace,
     clock::now_ns,
-    pace::BurstPace,
 };
 use crate::Stopper;
 

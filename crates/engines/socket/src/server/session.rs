@@ -8,12 +8,12 @@ use std::{
 use wb_netperf_wire::{Calibration, Passphrase, Refusal, Request, SystemText, debug_ok};
 
 use super::{
-    answer,
     control::{ControlEvent, ServerControl},
     prepare::PreparedTest,
     requested_test::{LinuxErrno, RequestedTest},
+    running_test::{RunningTest, TestOutcome},
+    server_messages,
     state::{ClientGuard, ServerCounts, ServerState},
-    watch::{RunningTest, TestOutcome},
 };
 
 /// Time limit for the passphrase; netperf's value.
@@ -106,7 +106,7 @@ fn answer_messages(
                 Err(errno) => refuse(to_refusal(errno)),
             },
             Ok(Request::CpuCalibrate) => Calibration {
-                rate: answer::CPU_RATE,
+                rate: server_messages::CPU_RATE,
                 cpus: cpu_count(state),
             }
             .encode(generation),
@@ -156,7 +156,8 @@ fn run_test(
         Ok(running) => running,
         Err(errno) => return Ok(refuse(errno)),
     };
-    let response = answer::ready_message(&running.facts, running.measures_cpu(), generation);
+    let response =
+        server_messages::ready_message(&running.facts, running.measures_cpu(), generation);
     let counters = running.counters();
     guard.publish_counters(Some(Arc::clone(&counters)));
     let outcome = match control.send(&response) {
@@ -176,7 +177,7 @@ fn run_test(
         Some(errno) => Ok(refuse(errno)),
         None => {
             // Sent here, so that a lingering connection is closed afterwards.
-            let results = answer::results_message(&outcome, generation);
+            let results = server_messages::results_message(&outcome, generation);
             if control.send(&results).is_err() {
                 ServerCounts::add_one(&counts.failed);
                 return Err(ClientLeft);

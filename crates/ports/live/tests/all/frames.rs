@@ -6,7 +6,9 @@ use wb_model::{Extension, Stream};
 use wb_port::memory::{LinkOptions, link};
 use wb_port::offload::{Pace, SendOffload, SendOrder, StreamOrder, StreamProgram};
 use wb_port::{QueuePair, RxQueue, TxQueue};
-use wb_traffic::{RampUp, OffloadedWorker, RAMP_FLOW, Sender, SenderSpec, StreamSpec, VirtualClock};
+use wb_traffic::{
+    OffloadedWorker, RAMP_FLOW, RampUp, Sender, SenderSpec, StreamSpec, VirtualClock,
+};
 use wb_wire::{Tag, TagFormat, find_tag};
 
 use crate::lab::{monotonic_ns, order, run_and_take, send_and_take, send_in_batches, take};

@@ -9,7 +9,7 @@ use wb_netperf_wire::{
 use super::{
     prepare::ResponseFacts,
     requested_test::{DataExchange, MessageKind},
-    watch::TestOutcome,
+    running_test::TestOutcome,
 };
 use crate::{agreement, flow::TagReport};
 

@@ -16,19 +16,19 @@ use wb_wire::SplitMix64;
 
 use super::{
     JobPlace,
-    answer::RemoteReady,
     conclude::conclude_iteration,
     control::{ClientControl, Silence, poll_readable, wait},
-    drive::{ConnectTime, StreamThread, StreamThreadOutcome},
     failure::{answer_failure, stage_failure},
     figures::StreamMeasurement,
-    grants::{GrantedExtensions, granted_extensions},
+    granted_extensions::{GrantedExtensions, granted_extensions},
     prepare::{PreparedStream, TaskTerms, prepare_stream},
+    remote_answers::RemoteReady,
     request::{StreamRequest, inexpressible_options},
     role::StreamRole,
     shared_stream::{SharedStream, StartGate, StreamPhase},
+    stream_thread::{ConnectTime, StreamThread, StreamThreadOutcome},
+    stream_watch::{SocketTimeouts, StreamWatch, WatchResult},
     target::{DataAddresses, ResolvedTarget},
-    watch::{SocketTimeouts, StreamWatch, WatchResult},
 };
 use crate::{
     StopRequest,
@@ -310,7 +310,7 @@ fn pause_before_traffic(
 ) -> Result<(), Silence> {
     let until = Instant::now() + settings.job.wait.0;
     while Instant::now() < until {
-        look_around(settings.stop, streams)?;
+        check_stop_and_servers(settings.stop, streams)?;
         let mut fds = Vec::from_iter(settings.stop.wait_descriptor().map(poll_readable));
         wait(
             &mut fds,
@@ -321,7 +321,7 @@ fn pause_before_traffic(
 }
 
 /// Checks for a stop request and for failed servers.
-fn look_around(stop: &StopRequest, streams: &mut [JobStream]) -> Result<(), Silence> {
+fn check_stop_and_servers(stop: &StopRequest, streams: &mut [JobStream]) -> Result<(), Silence> {
     if stop.is_set() {
         return Err(Silence::Stopped);
     }
@@ -459,7 +459,7 @@ fn all_ready(
 ) -> Result<(), Silence> {
     let until = Instant::now() + settings.timeouts.answer;
     loop {
-        look_around(settings.stop, streams)?;
+        check_stop_and_servers(settings.stop, streams)?;
         if shared
             .iter()
             .any(|stream| stream.phase() == StreamPhase::Done)

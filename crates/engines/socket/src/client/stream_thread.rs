@@ -12,7 +12,7 @@ use wb_measure::Histogram;
 use wb_model::socket::{SocketFailure, SocketStage};
 
 use super::{
-    connects::{ConnectLoop, loop_end},
+    connect_loop::{ConnectLoop, loop_end},
     failure::{stage_failure, system_failure},
     role::StreamRole,
     shared_stream::{SharedStream, StartGate, StreamPhase},
@@ -199,7 +199,7 @@ impl StreamThread<'_> {
         if let Some(socket) = &stream.socket {
             outcome.effective = Some(effective_settings(socket.as_fd()));
             if outcome.failure.is_none() {
-                self.take_down(&mut work, socket.as_fd(), &mut outcome);
+                self.end_data_connection(&mut work, socket.as_fd(), &mut outcome);
             }
             self.last_look(socket.as_fd(), &mut outcome);
         }
@@ -278,7 +278,7 @@ impl StreamThread<'_> {
         };
     }
 
-    fn take_down(
+    fn end_data_connection(
         &self,
         work: &mut TaskLoop<'_>,
         fd: BorrowedFd<'_>,

@@ -19,12 +19,12 @@ use wb_netperf_wire::{ClassicKind, Request};
 
 use super::{
     control::{ControlEvent, ServerControl, wait_for},
+    data_thread::{DataThreadResult, TestShared, run_data_thread},
     prepare::{PreparedTest, ResponseFacts},
     requested_test::{DataExchange, LinuxErrno, MessageKind},
-    rules::{CounterMovement, TestRules},
     state::ServerState,
     test_loop::TestLoop,
-    work::{DataThreadResult, TestShared, run_data_thread},
+    test_rules::{CounterMovement, TestRules},
 };
 use crate::{
     CpuTimes,
@@ -201,7 +201,7 @@ impl RunningTest {
                 ControlEvent::Deadline => {}
                 ControlEvent::Message(message) => match Request::parse(&message) {
                     Ok(Request::End) => {
-                        self.let_late_data_come();
+                        self.wait_for_late_data();
                         break TestEnd::Told;
                     }
                     // No messages are allowed during a test.
@@ -262,12 +262,12 @@ impl RunningTest {
             transactions_after,
             linger: None,
         };
-        outcome.take_down(control, end)?;
+        outcome.close_data_connection(control, end)?;
         Ok(outcome)
     }
 
     /// Waits for data that the client sent before its end message and that is still in the kernel.
-    fn let_late_data_come(&self) {
+    fn wait_for_late_data(&self) {
         if !matches!(self.facts.ask.work, DataExchange::Receive { .. }) {
             return;
         }
@@ -326,7 +326,11 @@ impl TestOutcome {
     }
 
     /// Closes the data connection as the client expects.
-    fn take_down(&mut self, control: &ServerControl, end: TestEnd) -> Result<(), ClientGone> {
+    fn close_data_connection(
+        &mut self,
+        control: &ServerControl,
+        end: TestEnd,
+    ) -> Result<(), ClientGone> {
         let Some(connection) = self.done.connection.take() else {
             return Ok(());
         };

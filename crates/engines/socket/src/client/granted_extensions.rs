@@ -2,7 +2,7 @@
 
 use wb_netperf_wire::Features;
 
-use super::{answer::RemoteReady, request::StreamRequest};
+use super::{remote_answers::RemoteReady, request::StreamRequest};
 
 /// Extensions in effect with one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
