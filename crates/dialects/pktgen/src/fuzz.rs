@@ -1,7 +1,7 @@
 //! Entry point for fuzzers: arbitrary bytes for the control files.
 
 use crate::control::{ControlOptions, PktgenFiles, WriteEffect};
-use crate::machine::{Interface, PktgenMachine, DeviceTime};
+use crate::machine::{DeviceTime, Interface, PktgenMachine};
 
 /// A machine with two interfaces that permits everything.
 struct OpenMachine;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wb_model::device::Entry;
 use wb_model::device::Flags;
 use wb_model::device::{Defaults, DeviceConfig};
-use wb_pktgen::machine::{DeviceTime,Interface};
+use wb_pktgen::machine::{DeviceTime, Interface};
 use wb_pktgen::{fuzz, keywords};
 use wb_pktgen_device::classify_pktgen;
 use wb_pktgen_device::{Start, Walker};

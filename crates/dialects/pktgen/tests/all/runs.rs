@@ -2,7 +2,7 @@
 
 use wb_pktgen::control::{ControlOptions, PktgenFiles, WriteEffect};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::machine::{Interface, PktgenMachine, DeviceTime};
+use wb_pktgen::machine::{DeviceTime, Interface, PktgenMachine};
 
 struct Host;
 

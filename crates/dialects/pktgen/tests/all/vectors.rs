@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 use wb_model::units::Mac;
 use wb_pktgen::control::{ControlOptions, PktgenFiles};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::machine::{Interface, Link, PktgenMachine, DeviceTime};
+use wb_pktgen::machine::{DeviceTime, Interface, Link, PktgenMachine};
 use wb_pktgen::pgrx::ReceiverDialect;
 use wb_pktgen_device::TimeForm;
 use wb_wire::PktgenTag;

@@ -153,7 +153,13 @@ impl WatchHandle {
     }
 
     /// Publishes results. Unless `lasting`, skips this if a reader holds the lock. Returns true if published.
-    pub(super) fn publish(&self, row: &CpuStatistics, extra: &WatchExtras, foreign: u64, lasting: bool,) -> bool {
+    pub(super) fn publish(
+        &self,
+        row: &CpuStatistics,
+        extra: &WatchExtras,
+        foreign: u64,
+        lasting: bool,
+    ) -> bool {
         self.foreign.store(foreign, Ordering::Relaxed);
         let mut shown = if lasting {
             lock(&self.shown)

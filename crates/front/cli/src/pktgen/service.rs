@@ -669,7 +669,7 @@ impl Drop for Busy<'_> {
             device.handle.stop();
             state
                 .folder
-                .fail(device.id, "the run broke off", monotonic_ns());
+                .record_failure(device.id, "the run broke off", monotonic_ns());
         }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::fs::{FlockOperation, flock};
-use wb_testbed::Sweep;
+use wb_testbed::SweepScope;
 
 /// Lock files of test processes.
 const FOLDER: &str = "/run/wirebench/tests";
@@ -86,7 +86,7 @@ fn remove_labs_of(path: &Path) {
     let Some(prefix) = path.file_stem().and_then(|stem| stem.to_str()) else {
         return;
     };
-    let sweep = Sweep {
+    let sweep = SweepScope {
         force: true,
         only: Some(prefix.to_owned()),
     };

@@ -18,7 +18,7 @@ use wb_model::device::{DeviceConfig, Flags};
 use wb_model::units::Mac;
 use wb_pktgen::control::{ControlOptions, PktgenFiles};
 use wb_pktgen::errno::Errno;
-use wb_pktgen::machine::{Interface, Link, PktgenMachine, DeviceTime};
+use wb_pktgen::machine::{DeviceTime, Interface, Link, PktgenMachine};
 
 use super::parts::{Drawn, Part, Parts};
 
