@@ -500,7 +500,19 @@ fn answering() -> String {
 fn the_last_figures_of_http_and_of_wrk_are_those_of_their_reports() {
     let url = format!("http://{}/", answering());
     for words in [
-        ["http", "-q", "-c", "2", "--rate", "200", "-d", "1s", &url].as_slice(),
+        [
+            "http",
+            "-q",
+            "-c",
+            "2",
+            "--rate",
+            "200",
+            "-d",
+            "1s",
+            "--allow-unsent",
+            &url,
+        ]
+        .as_slice(),
         // Its own words stand behind ours.
         &["wrk", "-t1", "-c2", "-d1s", &url],
     ] {
