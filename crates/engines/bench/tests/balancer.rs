@@ -347,6 +347,24 @@ fn a_tester_that_is_always_late_finds_nothing_and_blames_nobody() {
 }
 
 #[test]
+fn a_device_that_broke_at_a_load_above_is_not_blamed_for_void_trials() {
+    // From the third trial on the tester is late, and then offers half of what is asked.
+    let mut paper = Paper {
+        pps: 6_000.0,
+        stopped: |run| (2..6).contains(&run),
+        hampered: |run| run >= 6,
+        ..Paper::new()
+    };
+    let mut plan = plan(ONEWAY);
+    plan.times.budget = "25s".parse().unwrap();
+    let run = lb::run(&mut paper, &plan);
+    let result = &run.results[0];
+    let asked: Vec<_> = result.trials.iter().map(|t| (t.asked, t.outcome)).collect();
+    assert_eq!(result.limited_by, LbLimit::Tester, "{asked:?}");
+    assert!(result.limit.is_none() && result.late.is_some(), "{asked:?}");
+}
+
+#[test]
 fn a_load_at_which_the_tester_is_always_late_is_the_testers_limit() {
     let mut paper = Paper {
         late_above_pps: 200_000.0,

@@ -192,6 +192,18 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         }
     }
 
+    /// Returns why the smallest load tried says nothing about the device, if none of its trials was valid.
+    fn void_at_least_load(&self) -> Option<String> {
+        let least = self.trials.iter().map(|t| t.asked).reduce(f64::min)?;
+        let at_least_load = || self.trials.iter().filter(|t| t.asked <= least);
+        let is_valid = |t: &LbTrial| matches!(t.outcome, LbOutcome::Held | LbOutcome::Broke);
+        let all_void = !at_least_load().any(is_valid);
+        at_least_load()
+            .next_back()
+            .filter(|_| all_void)
+            .map(|t| t.reason.clone())
+    }
+
     pub(super) fn conclude(self, found: Option<&SearchResult>, late: Option<String>) -> LbResult {
         let item = self.item;
         let metric = item.test.metric;
@@ -216,6 +228,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             self.trials.iter().rposition(shows)
         });
         let load = best.map(|n| self.trials[n].offered);
+        let late = late.or_else(|| self.void_at_least_load().filter(|_| load.is_none()));
         let both_ways = if metric == LbMetric::TwowayPps {
             2.0
         } else {

@@ -231,7 +231,10 @@ fn a_terminal_that_is_gone_cannot_take_the_report_and_that_is_no_fault() {
             .stderr(other)
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_secs(1));
+        // Its first output shows that the run has started; before, SIGHUP kills it.
+        let mut terminal = File::from(terminal);
+        assert!(terminal.read(&mut [0]).unwrap() > 0, "{more}");
+        std::thread::sleep(Duration::from_millis(200));
         drop(terminal);
         let output = Running(child).finish(PATIENCE);
         assert_eq!(output.status.code(), Some(129), "{more}");
