@@ -37,6 +37,8 @@ lint: test-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) deny check bans licenses sources
+	scripts/prose
+	codespell
 
 tools:
 	@scripts/install build
