@@ -537,7 +537,7 @@ mod tests {
 
     use super::*;
 
-    /// Result of a command whose trial is over: the error, if any, and the time the command took.
+    /// Runs a command in a trial that is over after 100 ms. Returns the error, if any, and the time the command took.
     fn ended(command: &str, signals: &Signals) -> (Option<String>, Duration) {
         let trigger = Trigger {
             after: Duration::ZERO,

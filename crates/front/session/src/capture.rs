@@ -602,7 +602,7 @@ impl Captures {
         let broke = |outcome: &ReaderOutcome| outcome.fault.is_some();
         self.readers.spawn(name, cpu, broke, move || {
             if realtime {
-                // The same call was permitted a moment ago.
+                // An earlier check has shown that this is permitted.
                 let _ = wb_machine::realtime::set_realtime(true);
             }
             queue.give(read)

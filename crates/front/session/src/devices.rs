@@ -50,7 +50,7 @@ mod report;
 pub struct WatchQueue {
     /// The port's name.
     pub port: String,
-    /// CPU whose packets the queue gets, if the driver steers by CPU. Otherwise the CPU of the worker.
+    /// CPU from which the queue gets packets, if the driver steers by CPU. Otherwise the CPU of the worker.
     pub cpu: u32,
     /// Controls the worker and shows its counters.
     pub handle: Arc<WatchHandle>,

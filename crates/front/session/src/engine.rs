@@ -79,7 +79,7 @@ pub(crate) struct Ended {
     /// Interface counters before the first frame and after the last one, by port.
     pub(crate) before: BTreeMap<String, DeviceCounters>,
     pub(crate) after: BTreeMap<String, DeviceCounters>,
-    /// Ports whose links went down.
+    /// Link failures of ports, by port.
     pub(crate) downs: BTreeMap<String, LinkDown>,
 }
 
@@ -213,7 +213,7 @@ pub(crate) trait Engine: Any + Send {
     /// Kind of the engine's jobs.
     fn kind(&self) -> JobKind;
 
-    /// Ports whose workers the session places. Other workers choose their CPUs themselves.
+    /// Ports with workers that the session places. Other workers choose their CPUs themselves.
     fn placed(&self) -> &[OpenPort] {
         &[]
     }
@@ -233,7 +233,7 @@ pub(crate) trait Engine: Any + Send {
     /// Starts the workers. They wait for [`Engine::begin`]. If one worker cannot be started, all are ended.
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError>;
 
-    /// Tells the engine that all engines have started: the first frame is due at this monotonic time.
+    /// Begins the work after all engines have started. The first frame is due at this monotonic time.
     fn begin(&mut self, start_ns: u64);
 
     /// Stops the engine. May be called more than once.

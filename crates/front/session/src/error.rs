@@ -1,4 +1,4 @@
-//! Why a run did not start.
+//! Errors that keep a run from starting.
 
 use wb_machine::HostError;
 use wb_model::PlanError;

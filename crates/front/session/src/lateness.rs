@@ -20,8 +20,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) offered: u64,
     /// Set if less than 98 % of the intended load was offered.
     pub(crate) short: Option<&'a Shortfall>,
-    /// Duration of the run in ns, if stalls lower the measured rates: in a closed loop, or at full speed. `None` if frames
-    /// that the tester did not send in time are counted as unsent.
+    /// Duration of the run in ns, if stalls lower the measured rates: in a closed loop, or at full speed. `None` if
+    /// frames that the tester did not send in time are counted as unsent.
     pub(crate) rates_over_ns: Option<u64>,
 }
 

@@ -246,7 +246,7 @@ fn has_large_frames(wire: &Wire) -> bool {
 }
 
 /// Returns true if a kernel may have left checksums to missing hardware and the port does not report it. AF_PACKET
-/// reports it, an XDP program cannot.
+/// reports it, but an XDP program cannot see it.
 fn leaves_checksums(port: &OpenPort) -> bool {
     const VIRTUAL: [&str; 2] = ["veth", "tun"];
     match &port.wire {

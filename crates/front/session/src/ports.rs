@@ -90,7 +90,7 @@ impl Use {
 /// runs a loop compiled for its driver.
 pub(crate) enum AnyQueue {
     Xdp(XdpQueue),
-    /// Several queues with one worker, or queues whose workers pass frames on to each other.
+    /// Several queues with one worker, or queues of workers that pass frames on to each other.
     XdpGroup(XdpGroup),
     Packet(PacketQueue),
     Memory(MemoryQueue),
@@ -409,7 +409,7 @@ fn xdp_options(
     }
 }
 
-/// Returns the faster XDP mode for a port that only sends and whose mode was left open.
+/// Returns the faster XDP mode for a port that only sends, if its plan leaves the mode open.
 fn faster_mode(port: &PortPlan, used: Use, zero_copy: Option<bool>) -> Option<&'static str> {
     (port.xdp_mode == XdpMode::Auto && !used.rx && zero_copy == Some(true)).then_some(
         "; it sends by copies, and its device has zero copy: `--xdp-mode zero-copy` is faster, and takes the receive side of its queues too",
@@ -1118,7 +1118,7 @@ fn discard<Q: QueuePair>(pair: &mut Q) {
 }
 
 impl AnyQueue {
-    /// Discards frames that have arrived so far: the answers to our neighbour requests, and earlier frames.
+    /// Discards frames that have arrived so far: our own neighbour requests, and frames from before the run.
     pub(crate) fn discard_stale(&mut self) {
         match self {
             Self::Xdp(q) => discard(q),

@@ -155,7 +155,7 @@ fn ports(
 fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
         let reports = all.iter().flat_map(|s| &s.criteria);
-        // Of several captures, a failed result counts first, then a measured one.
+        // If several captures judged the criterion, a failed result counts first, then a measured one.
         let reports: Vec<_> = reports.filter(|c| c.criterion == text).collect();
         let failed = reports.iter().find(|c| !c.held);
         let measured = || reports.iter().find(|c| c.measured.is_some());

@@ -474,7 +474,7 @@ struct RunState {
     recorder: Recorder,
     /// Time when the interface counters were last recorded.
     counters_at: Option<u64>,
-    /// Ports whose links went down.
+    /// Link failures of ports, by port.
     downs: BTreeMap<String, LinkDown>,
     /// Time of the last turn of the controlling thread, in ns.
     looked_ns: u64,

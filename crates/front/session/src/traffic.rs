@@ -53,7 +53,7 @@ struct Direction {
     first_flow: u32,
     /// Number of flows with a tag, from the first flow on.
     flows: u32,
-    /// Run whose frames are received, if the direction has no sender.
+    /// Run that sends the received frames, if the direction has no sender.
     from: Option<Arc<OwnRun>>,
 }
 

@@ -198,7 +198,8 @@ fn lateness_of(run: &Captures) -> Lateness {
     })
 }
 
-/// Returns why stalls of the readers can explain the loss: the rings lost all of it, and no reader waited for the writer.
+/// Returns why stalls of the readers can explain the loss: the rings lost all of it, and no reader waited for the
+/// writer.
 fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> {
     let waited = run.outcomes.iter().any(|o| o.buffer_waits > 0);
     let in_rings = lost > 0 && lost == run.account.kernel_drop;

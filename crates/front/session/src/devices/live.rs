@@ -1,4 +1,4 @@
-//! Devices whose packets the kernel makes: conditions, and reasons for refusing other devices.
+//! Devices with packets made by the kernel: conditions, and reasons for refusing other devices.
 
 use wb_live::{PassProgram, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};

@@ -241,7 +241,7 @@ fn limits(
         let totals = &t.report.totals;
         totals.established_connections > 0 || totals.attempted_connections == 0
     });
-    // A rate that was kept shows that ports did not limit the load.
+    // If the rate was kept, missing addresses, ports and descriptors did not limit it.
     let exhausted = all.refused_connections.exhausted > 0 && (unsent || !reached || !open);
     let unrouted: u64 = outcomes.iter().flatten().map(|o| o.unrouted).sum();
     let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);

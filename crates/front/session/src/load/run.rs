@@ -130,8 +130,8 @@ impl Loads {
         ports.map(OpenPort::counters).collect()
     }
 
-    /// Creates the engine for a plan whose ports are open and whose next hops are known. `control` is the path of the
-    /// socket for rate changes; `steering` is the source of rate changes inside this process.
+    /// Creates the engine for a plan with open ports and known next hops. `control` is the path of the socket for rate
+    /// changes; `steering` is the source of rate changes inside this process.
     pub(super) fn new(
         plan: Plan,
         ports: Vec<OpenPort>,
@@ -418,7 +418,7 @@ fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
 pub(super) struct Live {
     start_ns: u64,
     whole_ns: Option<u64>,
-    /// End whose counters are shown.
+    /// End that views and snapshots show.
     shown: LoadEnd,
     ends: Vec<LoadEnd>,
     last: LoadSnapshot,

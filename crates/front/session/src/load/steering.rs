@@ -10,7 +10,7 @@ use wb_model::{
 
 use wb_tcp::Steering;
 
-/// Source address of the next-hop query, and the destination whose next hop is needed.
+/// Source address of a next-hop query, and the destination that the next hop must reach.
 pub(super) struct Asked {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,

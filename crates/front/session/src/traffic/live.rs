@@ -227,8 +227,8 @@ fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
 }
 
 impl Traffic {
-    /// Opens the ports whose streams run inside the kernel. A port that cannot do so uses queues instead, if the plan
-    /// leaves its driver open.
+    /// Opens the ports that run their streams inside the kernel. A port that cannot do so uses queues instead, if the
+    /// plan leaves its driver open.
     ///
     /// # Errors
     /// Fails if a port must run inside the kernel and cannot, or if queues do not work either.

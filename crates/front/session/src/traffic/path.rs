@@ -198,7 +198,7 @@ fn receives(plan: &Plan, port: &PortPlan) -> bool {
 /// Reasons for using queues, by port. Streams of ports without an entry run inside the kernel.
 pub(super) type Reasons = BTreeMap<String, Refusal>;
 
-/// Decides the path of the ports whose driver the plan leaves open.
+/// Decides the path of the ports with an open driver (`is_open`).
 pub(super) fn reasons(
     plan: &Plan,
     ports: &[(&PortPlan, Option<Wire>)],

@@ -579,7 +579,8 @@ fn stamp_source(run: &Traffic, port: usize) -> String {
     sources.join("+")
 }
 
-/// Frames that the interfaces of receiving ports dropped during the run, except those that the port's own counters hold.
+/// Frames that the interfaces of receiving ports dropped during the run, except those that the port's own counters
+/// hold.
 fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     let mut drops = Vec::new();
     for (i, port) in run.ports.iter().enumerate().filter(|(_, p)| p.used.rx) {
@@ -649,7 +650,7 @@ fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     downs
 }
 
-/// Receiving ports whose links went down, with the time.
+/// Link failures of receiving ports.
 fn receiving_downs<'a>(
     run: &'a Traffic,
     ended: &'a Ended,
@@ -658,7 +659,7 @@ fn receiving_downs<'a>(
     ports.filter_map(|port| Some((port, ended.downs.get(&port.plan.name)?)))
 }
 
-/// Sending ports whose links went down while their workers sent nothing, with the time.
+/// Link failures of sending ports during which the workers sent nothing, with the time in words.
 fn unnoticed_downs<'a>(
     run: &'a Traffic,
     ended: &'a Ended,
