@@ -248,7 +248,7 @@ fn attached_programs(ports: &[OpenPort]) -> impl Iterator<Item = (usize, XdpProg
 pub(crate) struct TakenFiles(Vec<(FileId, String)>);
 
 impl TakenFiles {
-    /// Registers the files of a capture. Two names may lead to one file, by links.
+    /// Registers the open file of a capture. Two names may lead to one file, by links.
     ///
     /// # Errors
     /// Fails if another capture has the file.

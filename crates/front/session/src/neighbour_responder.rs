@@ -32,7 +32,7 @@ const BETTER: Duration = Duration::from_millis(40);
 const AT_ONCE: usize = 64;
 /// Maximum number of destinations of a path that are pinged before a run, and that are pinged at once.
 const MAX_PINGS: u128 = 256;
-/// Identifier of our own echo requests.
+/// Identifier of the echo requests that this module sends.
 const PING_ID: u16 = 0x7762;
 
 /// Request for a next hop: addresses on one link, within one set of VLAN tags.
@@ -366,7 +366,7 @@ fn ping_all<'a>(
     open
 }
 
-/// Sender and destination of an echo reply to one of our own requests.
+/// Sender and destination of an echo reply to a request of this module.
 fn echo_reply_between(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
     while Vlan::is_tpid(kind) {

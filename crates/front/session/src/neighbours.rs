@@ -121,7 +121,7 @@ pub(crate) fn start_responders<'a>(
         let mut addresses = addresses_of(plan, &port.plan);
         let wire = port.wire.as_ref().expect("it has a control socket");
         if wire.host_addresses.iter().any(|a| addresses.contains(*a)) {
-            // The kernel already answers for its own addresses.
+            // The kernel already answers for its own addresses; two answers would be one too many.
             let kept: Vec<(IpAddr, IpAddr)> = addresses.ranges().collect();
             addresses = AddrSet::default();
             for (first, last) in kept {

@@ -1067,7 +1067,7 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
     (lists, placement.warning)
 }
 
-/// Returns a warning (T5) for workers on CPUs that serve interrupts of their own ports, if other CPUs are available.
+/// Returns a warning (T5) for workers on CPUs that serve interrupts of the same port, if other CPUs are available.
 pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) -> Vec<String> {
     let used: BTreeSet<u32> = lists.iter().flatten().copied().collect();
     if cpus

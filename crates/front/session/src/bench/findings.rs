@@ -60,7 +60,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// Returns true if the test found no result because it had no conclusive trials.
+    /// Returns true if the test has no result, or a void step, because conclusive trials are missing.
     fn is_unjudged(&self) -> bool {
         match self.result {
             BenchResult::Suite(suite) => suite.is_unjudged(),

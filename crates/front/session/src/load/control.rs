@@ -99,7 +99,7 @@ impl ControlPoint {
         listener.into_iter().chain(open).collect()
     }
 
-    /// Answers all callers with a complete line, without waiting. Returns true if the run must end.
+    /// Answers one caller with a complete line, if any, without waiting. Returns true if the run must end.
     pub(super) fn serve(&mut self, run: &Loads, look: impl Fn() -> Snapshot) -> bool {
         let Some((mut caller, line)) = self.callers.next_line(Instant::now()) else {
             return false;
