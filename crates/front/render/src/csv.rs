@@ -229,7 +229,7 @@ fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
     (Record::default(), jobs.iter().map(row).collect())
 }
 
-/// Where the frames of a capture went.
+/// Accounting of the frames of a capture.
 fn captures(report: &Report, all: &[(&str, &CaptureReport)]) -> (Record, Vec<Record>) {
     let rows = all.iter().map(|(name, capture)| {
         let mut r = begin(report);

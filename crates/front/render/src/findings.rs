@@ -9,7 +9,7 @@ use crate::page::{Page, Tone};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
     /// Good to know.
     Note,

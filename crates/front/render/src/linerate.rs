@@ -77,7 +77,7 @@ pub fn table(speeds: &[u64], sizes: &[u32], options: &Options) -> String {
     text
 }
 
-/// The same figures as a page: frame rate by frame size, with a line for each speed.
+/// Frame rates as a page: frame rate by frame size, with a line for each speed.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
@@ -162,7 +162,7 @@ pub struct FrameRate {
     pub frame_time_ns: f64,
 }
 
-/// The same figures as one JSON document.
+/// Frame rates as one JSON document.
 ///
 /// # Panics
 /// Never: numbers and words only.
@@ -185,7 +185,7 @@ pub fn json(speeds: &[u64], sizes: &[u32]) -> String {
     text
 }
 
-/// The same figures as comma-separated values, one row for each speed and size.
+/// Frame rates as comma-separated values, one row for each speed and size.
 #[must_use]
 pub fn csv(speeds: &[u64], sizes: &[u32]) -> String {
     let mut text = "line_rate_bps,frame_size,frames_per_second,frame_time_ns\n".to_owned();

@@ -73,7 +73,7 @@ pub fn text(version: &str, seen: &Seen) -> String {
     text
 }
 
-/// The same figures in the older text format of Prometheus (0.0.4), which uses the full name of counters.
+/// Converts to the older text format of Prometheus (0.0.4), which uses the full name of counters.
 #[must_use]
 pub fn older(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
@@ -465,7 +465,7 @@ impl Families {
         }
     }
 
-    /// A distribution of times as a histogram. Its sum is the known sum, or else computed from the middles of the buckets.
+    /// A distribution of times as a histogram. Its sum is the known sum, or else computed from the middles of buckets.
     /// Differences, which can be negative, have no sum and are left out.
     #[allow(clippy::cast_precision_loss)]
     fn distribution(&mut self, distribution: &Distribution, sum: Option<f64>) {

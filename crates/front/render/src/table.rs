@@ -58,7 +58,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The same table without the columns in which every cell is blank.
+    /// Removes the columns in which every cell is blank.
     #[must_use]
     pub fn without_blank_columns(mut self) -> Self {
         let keep: Vec<bool> = (0..self.columns.len())

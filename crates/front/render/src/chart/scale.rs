@@ -25,8 +25,8 @@ pub(crate) struct Ticks {
 const LEAST_TICKS: usize = 3;
 
 impl Ticks {
-    /// Multiples of 1, 2 or 5 times a power of ten that cover two [`drawable`] values. There are at most
-    /// `most` marks, or [`LEAST_TICKS`] if `most` is lower.
+    /// Multiples of 1, 2 or 5 times a power of ten that cover two [`drawable`] values: at most `most` marks,
+    /// or [`LEAST_TICKS`] if `most` is lower.
     pub(crate) fn linear(low: f64, high: f64, most: usize) -> Self {
         let most = most.max(LEAST_TICKS) as f64;
         let (low, high) = apart(low.min(high), low.max(high));

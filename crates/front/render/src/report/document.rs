@@ -59,9 +59,9 @@ pub enum Mark {
     /// Neither good nor bad.
     #[default]
     Plain,
-    /// As expected, or better.
+    /// Expected, or better.
     Good,
-    /// Not as expected, or worse.
+    /// Not expected, or worse.
     Bad,
 }
 

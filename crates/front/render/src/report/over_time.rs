@@ -13,7 +13,7 @@ use super::{
 /// More lines cannot be distinguished.
 const MOST_LINES: usize = 12;
 
-/// A timeline whose lists have the required length, whatever wrote it.
+/// A timeline with lists of the required length, whatever wrote it.
 pub(super) struct Course<'a> {
     timeline: &'a Timeline,
     seconds: Vec<f64>,

@@ -237,7 +237,7 @@ impl Series {
         }
     }
 
-    /// The same series in another style.
+    /// Sets the style of the series.
     #[must_use]
     pub fn as_form(mut self, form: Form) -> Self {
         self.form = form;
