@@ -225,7 +225,7 @@ fn presets_are_times_and_limits() {
     );
     assert_eq!(plan.traffic[0].streams[0].ttl, 10);
 
-    // What is told goes before a preset.
+    // An explicit option takes precedence over a preset.
     let told =
         suite("rfc2544 --conformance --duration 5s --search-duration 1s --precision 2% --n 3");
     assert_eq!(
@@ -376,7 +376,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// The loopback has an address that is not one of tests; nobody is there to answer.
+/// The loopback has an address outside the test networks, and no device answers.
 #[test]
 fn a_network_in_use_is_not_overloaded_unasked() {
     let words = ["bench", "loss", "--tx", "lo", "--rx", "n/b"];

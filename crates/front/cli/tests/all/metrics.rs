@@ -1,4 +1,4 @@
-//! `--metrics`: what readers are told is what the report says.
+//! `--metrics`: the served values match the report.
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
@@ -16,7 +16,7 @@ fn wirebench(arguments: &[&str]) -> Command {
     command
 }
 
-/// A trial in memory whose figures can be had for a while after its end, and where.
+/// A trial in memory that serves its figures for a while after its end, and their address.
 fn served(linger: &str, time: &str) -> (Child, String) {
     let mut child = wirebench(&[
         "trial",
@@ -43,7 +43,7 @@ fn served(linger: &str, time: &str) -> (Child, String) {
     (child, place)
 }
 
-/// Where it says that it serves them.
+/// Address at which the metrics are served.
 fn told(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stderr.as_mut().unwrap())
@@ -99,7 +99,7 @@ fn metrics(place: &str) -> String {
     )
 }
 
-/// What is served when the run has ended.
+/// Response after the end of the run.
 fn last(place: &str) -> String {
     let begun = Instant::now();
     loop {
@@ -226,7 +226,7 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
         head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
         "{head}"
     );
-    // As many as there may be are here; one more is told so and does not wait.
+    // The maximum number of readers is connected; a further reader is refused and does not wait.
     let begun = Instant::now();
     loop {
         // Earlier connections may have places still.

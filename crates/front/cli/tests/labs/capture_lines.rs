@@ -16,13 +16,13 @@ use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, t
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One of the two, in the receiving node and a folder of its own.
+/// One of the two tools, in the receiving node and a separate folder.
 struct Tool {
     dir: TempDir,
     running: Running,
 }
 
-/// What it left behind.
+/// Output and files of the tool.
 #[derive(Debug)]
 struct Left {
     code: Option<i32>,
@@ -228,7 +228,7 @@ fn account(dir: &Path) -> impl Fn(&str) -> u64 + use<> {
     of
 }
 
-/// A capture whose lines go into a pipe.
+/// A capture with lines that go into a pipe.
 fn into_a_pipe(lab: &Lab, dir: &TempDir, words: &[&str]) -> Running {
     let b = lab.b0();
     let said = dir.path().join("said");
@@ -310,7 +310,7 @@ fn lines_that_nobody_reads_end_the_capture_in_order() {
         assert!(of("over_limit_frames") > 0, "{said}");
         assert!(said.contains("accounting exact"), "{said}");
     }
-    // What cannot be written is another matter.
+    // A write error is a different case.
     let dir = TempDir::new().unwrap();
     let mut command = wirebench();
     command.args(["capture", "-ni", &lab.b0(), "--stats-file", "stats", "udp"]);

@@ -1,4 +1,4 @@
-//! What goes wrong during a run: the final statistics come all the same, and nothing is left behind.
+//! Faults during a run: the final statistics are still written, and nothing is left behind.
 
 use std::time::Duration;
 

@@ -19,13 +19,13 @@ use crate::{
 const SERVER: &str = "198.19.1.2";
 const TIMEOUT: Duration = Duration::from_millis(400);
 
-/// What a server does when it was asked.
+/// Behaviour of a server after a request.
 #[derive(Clone, Copy)]
 enum Does {
     Says(&'static str),
     Waits(Duration),
     Resets,
-    /// A byte of an answer now and then, for longer than anybody waits.
+    /// A byte of an answer now and then, for longer than the timeout.
     Dribbles,
 }
 
@@ -189,7 +189,7 @@ fn answer(mut stream: TcpStream) -> Option<()> {
     Some(())
 }
 
-/// What counts, without times.
+/// Counts, without times.
 fn counts(job: &Value) -> Value {
     let totals = &job["totals"];
     let of = |key| total(job, key);
@@ -225,7 +225,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         let amount = 2 * urls.len() as u64;
         let alone = urls[urls.len() - 1].clone();
         for (n, urls) in [(amount, urls.join(" ")), (2, alone)] {
-            // Who goes on asking meets the end of some connections.
+            // Further requests meet the end of some connections.
             let closes = if cause.is_empty() { "--close" } else { "" };
             let [kernels, ours] = asked(&lab, &format!("-n {n} {closes} {urls}"), cause.is_empty());
             let failed = |counts: &Value| counts["failed"][*cause].as_u64().unwrap_or(0);
@@ -301,7 +301,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
         assert_eq!(told, (first, whole), "{words}: {kernels}");
         assert_eq!(ours, kernels, "{words}");
     }
-    // Who has no room left for connections does not answer.
+    // A server without room for connections does not answer.
     let node = Namespace::named(&node).unwrap();
     let full = in_namespace(&node, || {
         let listener = TcpListener::bind((SERVER, 81))?;
@@ -311,7 +311,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let _full = full.unwrap().unwrap();
     for way in Way::both(&lab) {
         let words = format!("-c 1 -d 600ms --connect-timeout 150ms http://{SERVER}:81/");
-        // Nothing was asked, which proves nothing.
+        // No request was sent, which proves nothing.
         let job = &way.report(&words, 3)["http"]["jobs"][0];
         let refused = &job["totals"]["refused_connections"];
         assert!(refused["connect_timeout"].as_u64() > Some(0), "{job}");

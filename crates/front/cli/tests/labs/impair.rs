@@ -1,4 +1,4 @@
-//! What is measured through the impairing device is what the device did.
+//! Measurements through the impairing device match its behaviour.
 
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ fn frames_of_an_earlier_run_are_foreign() {
         return;
     }
     let lab = Lab::alone("impair", &["--delay", "3s"]);
-    // Told apart by their flows or, with the same numbers, by the time.
+    // Distinguished by their flows or, with the same numbers, by the time.
     let same: &[&str] = &["--first-flow", "7"];
     for (driver, first) in [
         ("live", &[][..]),

@@ -18,7 +18,7 @@ use crate::{left_over_labs::own_prefix, turns::Turn};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether real labs can be made; says so when not.
+/// Returns true if real labs can be made, and prints a message otherwise.
 pub(crate) fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -56,7 +56,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Brings up a lab of its own name, beside those of other tests: for what is counted.
+    /// Brings up a lab with a unique name, alongside those of other tests: for tests that count.
     pub(crate) fn up(kind: &str, options: &[&str]) -> Self {
         Self::made(Turn::beside_others(), kind, options)
     }
@@ -66,7 +66,7 @@ impl Lab {
         Self::made(Turn::alone(), kind, options)
     }
 
-    /// Brings up a lab beside others of the same test, which holds the turn for all.
+    /// Brings up a lab alongside others of the same test, which holds the turn for all.
     pub(crate) fn within(turn: &Turn, kind: &str, options: &[&str]) -> Self {
         Self::made(Turn::within(turn), kind, options)
     }
@@ -129,7 +129,7 @@ impl Lab {
         self.trial_with(&self.a0(), &self.b0(), options, 0)
     }
 
-    /// What `lab ls --json` says of this lab.
+    /// Entry of this lab in `lab ls --json`.
     pub(crate) fn status(&self) -> Value {
         let list: Value =
             serde_json::from_slice(&run(&["lab", "ls", "--json"]).stdout).expect("JSON");
@@ -221,7 +221,7 @@ impl Running {
     /// where each thread is.
     pub(crate) fn finish(mut self, patience: Duration) -> Output {
         let begin = Instant::now();
-        // A full pipe would hold up who writes into it.
+        // A full pipe would block its writer.
         let stdout = reader(self.0.stdout.take());
         let stderr = reader(self.0.stderr.take());
         let status = loop {
@@ -246,7 +246,7 @@ impl Running {
     }
 }
 
-/// What comes out of a pipe, when it has ended.
+/// Reads a pipe until its end, in a thread.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (whole, read) = channel();
     std::thread::spawn(move || {

@@ -19,11 +19,11 @@ use crate::{
 struct Kind<'a> {
     /// The namespace to run in, if it is another one.
     node: &'a str,
-    /// A command line that ends by itself.
+    /// A command line that ends without a signal.
     line: &'a str,
     holds: &'a str,
     fails: &'a str,
-    /// What it does not measure.
+    /// A criterion that it does not measure.
     refused: &'a str,
 }
 
@@ -71,7 +71,7 @@ impl Kind<'_> {
 
         let report = self.json(line, &["--criteria", self.fails], 1);
         let reason = report["reason"].as_str().unwrap();
-        // A capture tells what was lost.
+        // A capture reports the lost frames.
         let named = reason.contains(self.fails) || report["kind"] == "capture";
         assert!(named, "{reason}");
 
@@ -142,7 +142,7 @@ fn of_streams() {
 
 #[test]
 fn of_devices_and_loads() {
-    // Where the tester is late for half of a run, its criteria hold nothing.
+    // If the tester is late for half of a run, its criteria prove nothing.
     let _turn = Turn::alone();
     let example = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -65,7 +65,7 @@ fn difference(theirs: &str, ours: &str, name: &str) -> (f64, f64) {
     (intervals, averages)
 }
 
-/// What a text looks like: its words that are no figures, and where its lines end.
+/// Layout of a text: its words other than figures, and its line ends.
 fn layout(text: &str) -> Vec<(usize, Vec<String>)> {
     let words = |line: &str| {
         let words = line
@@ -461,7 +461,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         "{text}"
     );
 
-    // Beside all of a namespace, those that are named are shown even so.
+    // Interfaces that are named explicitly are shown even together with all of a namespace.
     let named = format!("{node}/v7");
     let text = run(&["stat", "--node", &node, "-i", &named, "0.5", "1"]);
     let text = String::from_utf8_lossy(&text.stdout);
@@ -470,7 +470,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         "{text}"
     );
 
-    // Those asked for, in that order, out of one list.
+    // The requested interfaces, in that order, out of one list.
     let names: Vec<String> = (0..6).rev().map(|n| format!("{node}/v{n}")).collect();
     let some = lines_of_some(&names);
     for line in &some {
@@ -479,7 +479,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         assert_eq!(shown, names);
     }
 
-    // Whoever reads goes, and it ends.
+    // The reader goes away, and the command ends.
     let mut child = wirebench()
         .args(["stat", "--node", &node, "0.1"])
         .stdout(Stdio::piped())

@@ -93,7 +93,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             frame[12] = 0x88;
             frame
         };
-        // Of the IP header its time to live; of what it carries a port.
+        // The time to live in the IP header, and a port in the payload.
         let frames = [
             frame(protocol, &mac, Some(22)),
             frame(protocol, &mac, Some(35)),

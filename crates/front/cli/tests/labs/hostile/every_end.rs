@@ -52,7 +52,7 @@ fn a_run_that_was_cut_short_is_incomplete() {
             130,
             "incomplete",
         ),
-        // What goes on until a signal is complete with it; but nothing came.
+        // A run without a duration is complete after a signal; but nothing arrived.
         ("rx -i memory:x", Signal::INT, 130, "invalid"),
         (
             "rx -i memory:x --duration 50s",

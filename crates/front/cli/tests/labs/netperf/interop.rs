@@ -18,14 +18,14 @@ const BATCHES: [&[&str]; 4] = [
     &["UDP_STREAM", "omni"],
 ];
 
-/// Where a program is, in the folders that commands come from.
+/// Path of a program, in the folders of `PATH`.
 fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
     places.find(|place| place.exists())
 }
 
-/// Whether the original is here, both programs of it; says so when not.
+/// Returns true if both programs of the original are installed, and prints a message otherwise.
 pub(super) fn original() -> bool {
     let missing = ["netperf", "netserver"]
         .into_iter()
@@ -36,7 +36,7 @@ pub(super) fn original() -> bool {
     missing.is_none()
 }
 
-/// The original netserver in a node. Its debug files go to a /tmp of its own. Without a socket as standard
+/// The original netserver in a node. Its debug files go to a private /tmp. Without a socket as standard
 /// input: as a child of inetd it would remove the file that it writes to, even the null device.
 fn original_server(node: &str, words: &str) -> Running {
     let script = format!("mount -t tmpfs none /tmp && exec netserver -D {words}");
@@ -59,8 +59,8 @@ fn said(output: &Output) -> (String, String) {
     )
 }
 
-/// Runs these command lines at once, of the original or of ours; what each printed, in their order. All
-/// must end well and say nothing else.
+/// Runs these command lines at once, of the original or of wirebench; returns the output of each, in their order. All
+/// must succeed without any other message.
 fn printed(node: &str, lines: &[String]) -> Vec<String> {
     thread::scope(|scope| {
         let running: Vec<_> = lines
@@ -88,10 +88,10 @@ fn printed(node: &str, lines: &[String]) -> Vec<String> {
     })
 }
 
-/// The same words for the original and for ours at once; what both printed.
+/// Runs the same command lines with the original and with wirebench at once; returns both outputs.
 ///
-/// The original, when it gets no processor at its end, says that its timer came again, and some lines twice: such a
-/// text is no measure, and it gets three tries.
+/// If the original gets no processor at its end, it reports that its timer fired again, and some lines twice: such a
+/// text is no reference, and it gets three attempts.
 fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     let mut all: Vec<String> = lines.iter().map(|l| format!("netperf {l}")).collect();
     all.extend(
@@ -121,7 +121,7 @@ fn rows(text: &str) -> Vec<Vec<f64>> {
     text.lines().filter_map(numbers).collect()
 }
 
-/// How many columns the rows of a test's table have, and in which of them the result of the first is.
+/// Number of columns in each row of a test's table, and the column of the result in the first row.
 fn table(test: &str, with_cpu: bool) -> (Vec<usize>, usize) {
     match (test, with_cpu) {
         ("TCP_STREAM" | "TCP_MAERTS" | "TCP_SENDFILE", false) => (vec![5], 4),

@@ -1,4 +1,4 @@
-//! Who is killed, and what is left.
+//! Killed processes, and the state that they leave.
 
 use super::{Folder, PATIENCE, counted, mounts_on_proc, processes, sent, text};
 use crate::kit::{Lab, Running, eventually, privileged, system};
@@ -107,7 +107,7 @@ fn a_mount_that_is_asked_to_end_leaves_a_clean_system() {
 const ENDLESS: &str = "cd /proc/net/pktgen; echo add_device a0 > kpktgend_0; echo count 0 > a0; \
     echo delay 100000 > a0; echo start > pgctrl; echo code $?";
 
-/// A script that never ends by itself, when its packets leave.
+/// A script that never ends, started once its packets leave.
 fn endless(a: &str, b: &str) -> Running {
     let before = counted(b, "b0", "rx");
     let script = Running::start(&["pktgen", "run", "--netns", a, "bash", "-c", ENDLESS]);

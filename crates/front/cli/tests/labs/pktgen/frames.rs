@@ -9,7 +9,7 @@ pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the generator writes after the UDP header.
+/// Header that the generator writes after the UDP header.
 pub(super) struct Tag {
     pub(super) seq: u32,
     /// The eight bytes of time.

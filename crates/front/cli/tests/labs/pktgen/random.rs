@@ -1,4 +1,4 @@
-//! Whatever is written, it is answered, and the folder goes on.
+//! Any input is answered, and the folder continues to work.
 
 use std::{
     io,
@@ -141,7 +141,7 @@ fn all_are_answered(folder: &Folder) {
             write_all(writer, WRITES, &|answer| told.send(answer).expect("heard"));
             drop(done);
         });
-        // Runs go on meanwhile, and do not last.
+        // Runs take place meanwhile, and are short.
         scope.spawn(move || {
             while is_done.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
                 let mut run = starter.shell("echo start > $P/pgctrl");
@@ -168,7 +168,7 @@ fn all_are_answered(folder: &Folder) {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    // Whoever hangs would keep the test from ending.
+                    // A blocked writer would keep the test from ending.
                     folder.daemon.signal(rustix::process::Signal::KILL);
                     panic!("no answer after {taken} and {refused}");
                 }

@@ -20,7 +20,7 @@ fn statistics(samples: &[u64]) -> String {
     format!("{average} {} {max} {min} {n} ", squares - average * average)
 }
 
-/// What the receiver of 2014 prints of a capture in script form, by its definitions.
+/// Output of the receiver of 2014 for a capture in script form, by its definitions.
 fn expected_rows(path: &Path) -> String {
     let frames: Vec<_> = frames::of(path)
         .into_iter()
@@ -165,7 +165,7 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
                 60,
             ),
         ] {
-            // Without those whose stamp, of microseconds, is that of the packet before: a sender that was away
+            // Without packets with the timestamp, in microseconds, of the previous packet: a sender that stalled
             // makes up for it at once. One that was away for long gets another try.
             let mut tries = 3;
             let samples = loop {
@@ -192,7 +192,7 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
         let (sum, samples) = local(&folder, &["count 100", "flag NO_TIMESTAMP"]);
         assert!(sum.starts_with("G 100 "), "{sum}");
         assert_eq!(samples, 0, "no time, no latency");
-        // Consumed: nobody else in the node gets them.
+        // Consumed: no other program in the node gets them.
         folder.set("pgrx", "rx_disable");
         assert_eq!(folder.read("pgrx"), "Not enabled.\n");
     }
@@ -304,7 +304,7 @@ fn an_interface_is_watched_without_a_folder() {
         ],
     );
     let watch = crate::kit::Running::start(&["pktgen", "watch", "-q", "-i", &lab.b0(), "--script"]);
-    // When it listens nobody says; so let there be packets until it has some.
+    // The start of its listening is not reported; so packets are sent until it has received some.
     std::thread::sleep(std::time::Duration::from_millis(500));
     sender.start();
     watch.signal(rustix::process::Signal::INT);

@@ -120,7 +120,7 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(report["totals"]["offered_frames"], 10);
 }
 
-/// What is served at this address; none while nobody listens.
+/// Metrics served at this address; none while no server listens.
 fn metrics(address: &str) -> Option<String> {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).ok()?;
