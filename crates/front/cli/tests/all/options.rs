@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-/// The root of the sources, where examples are.
+/// Root of the sources, with the examples.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
 /// Options of output alone: the plan is the same with and without them.
@@ -150,7 +150,7 @@ fn without_effect(command: &[&str], base: &[&str], skipped: &[&str]) -> Vec<Stri
         match with.status.code() {
             Some(0) if with.stdout == plain.stdout => wrong.push(format!("{shown}: no effect")),
             Some(0) => {}
-            // A value that this test chose badly hides what the option does.
+            // An unsuitable value in this test hides the effect of the option.
             Some(2) if !said.contains("invalid value") => {}
             code => wrong.push(format!("{shown}: {code:?}: {said}")),
         }

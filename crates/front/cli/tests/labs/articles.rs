@@ -149,7 +149,7 @@ fn recipes_for_a_balancer_run_with_their_kni_lines() {
         );
     }
 
-    // Two ways: the server answers each, and the client counts what comes.
+    // Both directions: the server answers each request, and the client counts the responses.
     let lines =
         format!("cps         50k\ncc          500k\n{FLOOD}\npacket_size 64\nkeepalive   100ms");
     let both = run(

@@ -267,7 +267,7 @@ fn without_a_capability_the_way_is_another_or_there_is_none() {
     let all = in_node(&node, &["env"], "doctor c0");
     let text = String::from_utf8_lossy(&all.stdout).into_owned();
     assert!(text.contains("ethtool -K d0 gro on"), "{text}");
-    // And what it says helps.
+    // The suggested command solves the problem.
     ip(&format!("netns exec {node} ethtool -K d0 gro on"));
     let output = in_node(&node, &["env"], &format!("tx -i c0 {to}"));
     let report = self::report(&output);

@@ -1,4 +1,4 @@
-//! The lab `balancer` with sockets and with our own frames, and a pair of several wires.
+//! The lab `balancer` with sockets and with frames of wirebench, and a pair with several wires.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::kit::{Lab, Running, privileged, run, system, total};
 
-/// Answers each connection to any of its arguments' addresses with the address it came to and the
-/// one it came from.
+/// Answers each connection to any of its arguments' addresses with the destination and the
+/// source address of the connection.
 const SERVER: &str = "
 import socket, sys, threading
 def serve(s):
@@ -153,7 +153,7 @@ impl WithSockets {
         answers
     }
 
-    /// Each server has had three of the connections, and saw `seen` as its clients.
+    /// Checks that each server had three of the connections, and saw `seen` as its clients.
     fn assert_shared(&self, family: usize, seen: &str) {
         let servers = self.speakers("server", family);
         let expected = servers

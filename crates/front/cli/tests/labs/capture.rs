@@ -1,4 +1,4 @@
-//! Captures of real frames: every frame that was sent is in a file, or is counted where it was lost.
+//! Captures of real frames: every sent frame is in a file, or is counted at the place of its loss.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +53,7 @@ impl Capture {
         fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until it says, asked by a signal, that 1,000 frames are written.
+    /// Waits until it reports, prompted by a signal, that 1,000 frames are written.
     fn wait_for_a_thousand(&self) {
         let line =
             "1000 packets captured, 1000 packets received by filter, 0 packets dropped by kernel";
@@ -64,7 +64,7 @@ impl Capture {
         });
     }
 
-    /// Waits until it says, asked by a signal, that it has written some frames.
+    /// Waits until it reports, prompted by a signal, that it has written some frames.
     fn wait_for_frames(&self) {
         eventually("frames are written", || {
             self.signal(Signal::USR1);
@@ -75,7 +75,7 @@ impl Capture {
         });
     }
 
-    /// Waits for the end: exit code, what was printed, what was said.
+    /// Waits for the end: exit code, standard output, standard error.
     fn end(self) -> (i32, String, String) {
         let status = self.running.finish(PATIENCE).status;
         (
@@ -1098,7 +1098,7 @@ fn the_experiment_compares_what_was_sent() {
         assert_eq!(row["not_accounted"], 0, "{row}");
         assert_eq!(row["captured"], row["in_file"], "{row}");
     }
-    // A machine too busy to send at this rate says so.
+    // A machine too busy to send at this rate is reported.
     let code = output.status.code();
     match report["verdict"].as_str() {
         Some("pass") => assert_eq!(code, Some(0)),

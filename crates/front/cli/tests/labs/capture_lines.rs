@@ -132,7 +132,7 @@ fn side_by_side(
     }
     let both = [theirs.end(), ours.end()];
     assert_eq!(both[0].0.code, both[1].0.code, "{words:?}: {both:?}");
-    // Beyond the limit it is chance how many come before the end.
+    // Above the limit, the number of lines before the end depends on chance.
     let lines = |left: &Left| {
         let mut lines = left.tcpdumps_lines();
         lines.truncate(if ends { 2 } else { usize::MAX });
@@ -143,7 +143,7 @@ fn side_by_side(
     both
 }
 
-/// Kinds of packets that tcpdump takes further apart than we do do not occur in the vectors.
+/// The vectors contain no kinds of packets that tcpdump decodes in more detail.
 #[test]
 fn frames_are_printed_as_tcpdump_prints_them() {
     if !privileged() {
@@ -265,7 +265,7 @@ fn a_slow_reader_of_lines_costs_frames_and_no_count() {
         if reads {
             out.read_to_string(&mut text).unwrap();
         } else {
-            // The first asks for the end, the second does not wait for the reader.
+            // The first signal requests the end, the second does not wait for the reader.
             std::thread::sleep(Duration::from_millis(300));
             running.signal(Signal::INT);
         }

@@ -65,7 +65,7 @@ impl Capture {
         fs::read_to_string(self.dir.path().join("said")).unwrap()
     }
 
-    /// Ends it: exit code, what the report says of the capture, what was said.
+    /// Ends it: exit code, the capture in its report, standard error.
     fn interrupt(self) -> (i32, Value, String) {
         self.running.signal(Signal::INT);
         let Self { running, dir } = self;
@@ -329,7 +329,7 @@ fn killed_while_it_writes_past_the_cache_it_leaves_whole_records() {
         let file = dir.path().join(format!("killed.{form}"));
         let name = file.display().to_string();
         let capture = Capture::start(&lab, &file, &["--direct"]);
-        // Without an end, so that frames come when it dies.
+        // Without a duration, so that frames still arrive when the capture is killed.
         let sender = Running::start(&[
             "tx",
             "-i",

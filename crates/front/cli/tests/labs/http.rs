@@ -1,4 +1,4 @@
-//! HTTP loads of real servers, over clean and bad paths: our counts and the server's are the same.
+//! HTTP loads of real servers, over clean and bad paths: the counts of wirebench and of the server are equal.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443; as HTTP/2 on 81 and 444, and
-    /// on 82 with connections that end after 100 requests. Port 445 wants a certificate, its own.
+    /// on 82 with connections that end after 100 requests. Port 445 requires a client certificate: its own.
     pub(crate) fn start(node: &str, address: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();
@@ -88,7 +88,7 @@ impl Nginx {
         fs::read_to_string(self.folder.path().join("access")).unwrap_or_default()
     }
 
-    /// Requests that it has noted. It does so before it sends the last byte of an answer, or soon after.
+    /// Number of logged requests. The server logs them before the last byte of an answer, or soon after.
     pub(crate) fn noted(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(200));
         self.log().lines().count() as u64
@@ -97,7 +97,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Ended at once, with its worker.
+        // Killed at once, with its worker.
         let pid = fs::read_to_string(self.folder.path().join("pid")).unwrap_or_default();
         system("kill", &["-TERM", pid.trim()]);
         let _ = self.process.wait();

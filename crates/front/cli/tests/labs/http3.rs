@@ -1,4 +1,4 @@
-//! HTTP/3 of a real server, caddy: our counts and its log are the same, also over bad paths and when it dies.
+//! HTTP/3 of a real server, caddy: its log matches the counts of wirebench, also over bad paths and when it dies.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ struct Caddy {
 }
 
 impl Caddy {
-    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) at port 443, by TCP, too; at 444 by TCP alone.
+    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) at port 443, by TCP, too; at 444 by TCP only.
     fn start(node: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();

@@ -1,5 +1,5 @@
-//! Servers that answer badly: each request ends once and under the same cause, whether the kernel's TCP or ours has
-//! carried it.
+//! Faulty servers: each request ends once and under the same cause, over the kernel's TCP and over the TCP stack of
+//! wirebench.
 
 use std::{
     io::{Read as _, Write as _},
@@ -150,7 +150,7 @@ const CASES: [(&str, &[&[Does]]); 9] = [
 
 const CHECKS: &str = "--expect-status 200,204 --expect-header X-A:b --expect-body hello";
 
-/// Answers "/CAUSE/N" as the table says, in a node.
+/// Answers "/CAUSE/N" according to the table, in a node.
 fn serve(node: &str) {
     let node = Namespace::named(node).unwrap();
     let listener = in_namespace(&node, || TcpListener::bind((SERVER, 80)));
@@ -204,7 +204,8 @@ fn counts(job: &Value) -> Value {
     })
 }
 
-/// Counts of a load of one connection, over sockets and over our TCP. A load without a completed request is invalid.
+/// Counts of a load of one connection, over sockets and over the TCP stack of wirebench. A load without a completed
+/// request is invalid.
 fn asked(lab: &Lab, words: &str, completes: bool) -> [Value; 2] {
     let words = format!("-c 1 --timeout {}ms {words}", TIMEOUT.as_millis());
     let code = if completes { 0 } else { 3 };
@@ -286,7 +287,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let node = lab.node("b");
     whole_frames(&node);
     serve(&node);
-    // One says nothing, two begin and do not end; the last says nothing to the second of two.
+    // One server sends nothing, two begin and do not end; the last does not answer the second of two requests.
     let all = (0..3).map(|n| format!("http://{SERVER}/timeout/{n}"));
     let all = format!("-n 3 {}", all.collect::<Vec<_>>().join(" "));
     let behind = format!("-n 2 --pipeline 2 http://{SERVER}/behind/0");

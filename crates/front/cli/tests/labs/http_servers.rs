@@ -16,7 +16,7 @@ use crate::{
 pub(crate) enum Way {
     /// By the kernel of this node.
     Sockets(String),
-    /// By our own TCP, from addresses that no kernel has.
+    /// Over the TCP stack of wirebench, from addresses that no kernel has.
     Port(String),
 }
 
@@ -147,7 +147,7 @@ fn haproxy_counts_the_same() {
                 eventually("its answers", || haproxy_says(&socket, class) >= *n);
                 assert_eq!(haproxy_says(&socket, class), *n, "{way:?} {words}");
             }
-            // A connection of which nothing came is a session, too, and here one that was not needed in the end.
+            // A connection without any data is a session, too, including one that was not needed in the end.
             let sessions = haproxy_says(&socket, "stot");
             assert_eq!(sessions, connections, "{way:?} {words}");
         }

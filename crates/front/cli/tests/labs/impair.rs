@@ -56,7 +56,7 @@ fn loss_duplicates_and_reordering_are_exact() {
     );
 }
 
-/// Frames that a device held back until the next run are of the run that sent them.
+/// Frames that a device delayed until the next run belong to the run that sent them.
 #[test]
 fn frames_of_an_earlier_run_are_foreign() {
     if !privileged() {

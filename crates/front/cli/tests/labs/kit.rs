@@ -217,8 +217,8 @@ impl Running {
         rustix::process::kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Waits for the end; panics when it takes longer than `patience`, with what was said until then and
-    /// where each thread is.
+    /// Waits for the end; panics if it takes longer than `patience`, with the output until then and
+    /// the place of each thread.
     pub(crate) fn finish(mut self, patience: Duration) -> Output {
         let begin = Instant::now();
         // A full pipe would block its writer.
@@ -302,8 +302,8 @@ pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
     }
 }
 
-/// A capture by this command, once it listens. What it prints goes to `report.json` in this folder, and what it
-/// says to `said`.
+/// A capture by this command, once it listens. Its standard output goes to `report.json` in this folder, and its
+/// standard error to `said`.
 pub(crate) fn listening(dir: &Path, command: &mut Command) -> Running {
     let said = dir.join("said");
     let child = command

@@ -427,7 +427,7 @@ fn nothing_stays_behind_when_it_is_killed() {
     child.wait().unwrap();
     eventually("the receiver is gone", || !attached());
     assert_eq!(programs().as_array().unwrap().len(), 0);
-    // And the port can be used again at once.
+    // The port can be used again at once.
     let report = trial(&lab, &["--rate", "1kpps", "--duration", "100ms"]);
     assert_eq!(total(&report, "received"), 100);
 }

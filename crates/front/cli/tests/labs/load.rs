@@ -208,7 +208,7 @@ fn drivers_workers_families_and_tags_agree() {
 }
 
 /// Checks invariants under loss. The client closes first, so its last acknowledgement may be lost: the server ends
-/// such a connection by its own timer. A SYN that comes again after its connection has ended is a new
+/// such a connection by its own timer. A SYN that arrives again after its connection has ended is a new
 /// connection to the server, which is never completed.
 fn assert_survived(report: &Value, place: &str) {
     assert_balanced(report);
@@ -344,7 +344,7 @@ impl Talking {
     }
 
     /// Waits until `n` connections in a row were begun without any being established: then the workers were
-    /// awake while nothing came through.
+    /// awake while no frame arrived.
     fn unheard(&self, n: u64) {
         let begin = Instant::now();
         loop {
@@ -483,7 +483,7 @@ fn signals_end_it_in_order() {
             "{report}"
         );
     }
-    // Nothing is left behind: the same ports are available again.
+    // No state is left behind: the same ports are available again.
     let line = format!(
         "--client {} --server {} --cps 100 --duration 300ms",
         lab.a0(),

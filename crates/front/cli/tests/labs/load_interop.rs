@@ -1,5 +1,5 @@
-//! Loads against what others wrote: nginx, haproxy, curl and wrk on the kernel's TCP; and what tshark makes
-//! of our own frames. What is not installed is left out, and said.
+//! Loads against other programs: nginx, haproxy, curl and wrk on the kernel's TCP; and the analysis of the frames
+//! by tshark. Missing programs are skipped with a message.
 
 use std::{
     collections::BTreeSet,
@@ -487,8 +487,8 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
             "_ws.malformed",
             "_ws.expert.severity == error",
             "tcp.checksum.status == 0 || udp.checksum.status == 0 || ip.checksum.status == 0",
-            // Between the two ends stamps are not exact: an answer may seem to be before what it answers, and what is
-            // answered to come again. That nothing did, the frames' number says.
+            // Timestamps of the two ends are not exact: an answer may seem to precede its request, and an answered
+            // segment may seem to be retransmitted. The number of frames shows that none was.
             "tcp.analysis.flags && !tcp.analysis.window_full && !tcp.analysis.ack_lost_segment && !tcp.analysis.spurious_retransmission",
         ] {
             assert_eq!(found(&file, wrong), "", "{options}: {wrong}");

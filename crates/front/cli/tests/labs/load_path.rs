@@ -1,4 +1,4 @@
-//! TCP through a bad path, at either end of a kernel's; and what clients of all ages ask our server.
+//! TCP through a bad path, with a kernel at either end; and requests of old and new clients to the server.
 
 use std::fs;
 
@@ -82,7 +82,7 @@ fn both_ends_through_a_bad_path_lose_nothing() {
     }
 }
 
-/// Routers that take smaller packets, and destinations that they do not know, say so.
+/// Routers with a smaller MTU, and unknown destinations, cause ICMP messages.
 #[test]
 fn icmp_messages_of_a_router_are_heard() {
     if !privileged() {

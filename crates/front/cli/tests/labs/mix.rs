@@ -115,7 +115,7 @@ fn check_sums(report: &Value) {
     }
 }
 
-/// Every section is there and adds up, and the file holds what both jobs say arrived.
+/// Checks that every section exists and adds up, and that the file holds the frames that both jobs received.
 fn check(report: &Value, folder: &TempDir) {
     check_sums(report);
     let stream = &report["jobs"][0]["totals"];
@@ -207,7 +207,7 @@ fn a_criterion_that_fails_is_named() {
     );
 }
 
-/// Runs the plan and does something in the middle.
+/// Runs the plan and calls `disturb` in the middle.
 fn disturbed(lab: &Lab, path: &str, disturb: impl FnOnce(&Running)) -> (Option<i32>, Value) {
     let running = Running::start(&["run", path, "--json", "-q"]);
     let file = Path::new(path).with_file_name("far.pcap");
@@ -285,7 +285,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for driver in ["xdp:", ""] {
-        // A client that was held up may leave connections out: this is not about its rate.
+        // A client that stalled may leave connections out: this test is not about its rate.
         let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%", "load.unsent<=90%"]"#;
         // Both ports send and receive streams, without a tag in one run.
         let jobs = jobs(&lab, driver, 2).replace("tx = \"near\"", "bidir = true\ntx = \"near\"");
@@ -303,7 +303,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
         assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
         for job in report["jobs"].as_array().unwrap() {
             assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
-            // Connections are a thousand, of many frames; neighbours say a few words.
+            // The connections are a thousand, of many frames; neighbour discovery sends a few frames.
             assert!(number(&job["totals"]["foreign_frames"]) < 100, "{job}");
         }
         let loads = &report["load"]["jobs"];
@@ -471,7 +471,7 @@ request = { bytes = 40 }"#;
             let ports = text.split("[[load]]").next().unwrap();
             let ports = ports.replace("size = 128", &format!("size = 128\n{stream}"));
             let path = write(&folder, &[ports, ends.concat()].concat());
-            // A client that was held up for long leaves connections out, and gets another try.
+            // A client that stalled for long leaves connections out, and gets another try.
             let mut tries = 3;
             let report = loop {
                 let output = run(&["run", &path, "--json", "-q"]);

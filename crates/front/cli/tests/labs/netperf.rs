@@ -1,5 +1,5 @@
-//! Socket tests between two hosts, both ends ours: what one end says is what the other says, and every
-//! byte has been counted. Nothing here says how fast.
+//! Socket tests between two hosts with wirebench at both ends: both ends report the same, and every
+//! byte has been counted. Rates are not checked.
 
 use std::{
     path::Path,
@@ -43,7 +43,7 @@ pub(crate) fn ours(node: &str, words: &[&str]) -> Output {
     ours_going_on(node, words).finish(Duration::from_secs(90))
 }
 
-/// The binary in a namespace, without a program between it and us, so that it gets our signals.
+/// The binary in a namespace, without a program in between, so that it receives the signals of the test.
 pub(crate) fn ours_going_on(node: &str, words: &[&str]) -> Running {
     let child = Command::new("ip")
         .args(["netns", "exec", node, env!("CARGO_BIN_EXE_wirebench")])
@@ -462,7 +462,7 @@ fn datagrams_are_followed_through_the_device() {
             "{ours} {theirs} ({marks}): {did} {job}"
         );
     }
-    // And by how many marks came it is known what became of them: then it is exact.
+    // The number of marks that arrived shows how many were lost or duplicated: then the sum is exact.
     let marks_lost = device("lost") + full - count("lost");
     let marks_twice = device("duplicated") - count("duplicate");
     assert_eq!(
@@ -495,7 +495,7 @@ fn the_text_and_the_plan() {
         assert_eq!(said, "", "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // Interim lines come at their time, the last for what is left.
+    // Interim lines are printed on time, the last for the remainder.
     let demo = text(&format!("netperf -H {SERVER_V4} -D 0.3 -l 1"));
     let lines: Vec<&str> = demo
         .lines()
@@ -524,7 +524,7 @@ fn the_text_and_the_plan() {
         "{keyed}"
     );
 
-    // The original cuts addresses off; we do only when asked.
+    // The original truncates addresses; wirebench does so only on request.
     let banner = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let ours_says = banner(&text(&format!("netperf -H {SERVER_V4} -l 1")));
     let strict = banner(&text(&format!("netperf --strict -- -H {SERVER_V4} -l 1")));

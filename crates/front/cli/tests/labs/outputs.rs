@@ -1,6 +1,6 @@
 //! Every output of every kind of run: JSON, live JSON, CSV, the plan and the same run again from it, criteria
-//! that hold, fail, or are of another kind. That reports are what their schema says is seen by the program itself
-//! while it is tested.
+//! that hold, fail, or are of another kind. Debug and test builds check themselves that reports match their
+//! schema.
 
 use std::fs;
 

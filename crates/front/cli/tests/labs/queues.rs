@@ -43,7 +43,8 @@ fn workers(report: &Value, end: &str) -> usize {
     job["workers"].as_array().expect("workers").len()
 }
 
-/// No frame came to a worker that did not wait for it. What a busy machine sends again may, so nothing is.
+/// Checks that no frame arrived at a worker that did not expect it. Retransmissions could, so the tests must not
+/// cause any.
 fn assert_none_astray(job: &Value, place: &str) {
     for key in ["drop_unknown", "drop_datagram"] {
         assert_eq!(counter(job, key), 0, "{place}: {key} of {job}");
@@ -299,7 +300,7 @@ fn hear_a_kernel(lab: &Lab, frames: u64, options: &[&str]) -> Value {
     let (node, count) = (lab.node("a"), frames.to_string());
     inside(&node, &["timeout", "60", "python3", "-c", SPREADER, &count]);
     let begin = Instant::now();
-    // Should some be lost, the report says how many.
+    // If some are lost, the report counts them.
     while received() < Some(frames) && begin.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(20));
     }

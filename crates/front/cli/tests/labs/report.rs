@@ -1,4 +1,4 @@
-//! The report to hand over, as a browser shows it, and made of whatever is called a report.
+//! The report to hand over, as shown by a browser, and made from any valid or invalid report.
 
 use std::{
     fs,
@@ -189,7 +189,7 @@ fn shown(chromium: &Path, page: &Path, folder: &Path) -> (String, Duration) {
     )
 }
 
-/// Each plot is drawn, by scripts that the page allows, also where there are 100,000 moments.
+/// Each plot is drawn, by scripts that the page allows, even with 100,000 moments.
 #[test]
 fn a_browser_draws_every_plot() {
     let Some(chromium) = chromium() else { return };

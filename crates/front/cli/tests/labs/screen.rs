@@ -261,7 +261,7 @@ fn the_rate_of_a_load_follows_keys_and_its_sums_hold() {
         return;
     };
     terminal.shows_whole("Connections: steady", (80, 24));
-    // New connections per second, as the row says.
+    // New connections per second, as in the row.
     let rate = || {
         let text = terminal.text();
         let row = text.lines().find(|line| line.starts_with("  new "));
@@ -335,7 +335,7 @@ fn a_capture_is_shown_and_its_lines_come_after() {
         "-q",
     ]);
     assert!(sent.status.success());
-    // With what the kernel says of itself.
+    // Includes frames that the kernel sends unasked.
     let text = terminal.shows_whole("  4,0", (200, 50));
     for word in [
         "read",
@@ -524,7 +524,7 @@ fn signals_and_panics_leave_a_sane_terminal() {
     assert!(text.contains("WIREBENCH_PANIC is set"), "{text}");
 }
 
-/// `timeout` in a script puts a run behind the terminal, where no signal of it arrives.
+/// `timeout` in a script runs a command in the background of a terminal, and no signal of the terminal arrives there.
 #[test]
 fn a_terminal_that_goes_ends_the_run_in_order() {
     if !privileged() {

@@ -247,7 +247,7 @@ fn intervals_add_up_and_a_signal_gives_the_averages() {
             .sum();
         assert_eq!(sum, counted(average, name, counter), "{name} {counter}");
     }
-    // Neighbours are asked for as well.
+    // Frames of neighbour discovery are counted, too.
     let sent = report["totals"]["offered_frames"].as_u64().unwrap();
     assert!(counted(average, &a0, "tx_packets") >= sent);
     assert_eq!(
@@ -369,7 +369,7 @@ fn what_a_device_loses_is_found_on_the_path() {
         .collect();
     let of_the_trial = report["totals"]["lost_frames"].as_i64().unwrap();
     assert!(of_the_trial > 1000, "{}", report["totals"]);
-    // The wires lose nothing. Neighbours are found by a few frames that the device does not forward, or makes.
+    // The wires lose nothing. Neighbour discovery uses a few frames that the device does not forward, or sends.
     assert_eq!((lost[0], lost[2]), (0, 0), "{path}");
     assert!((lost[1] - of_the_trial).abs() < 20, "{path} {of_the_trial}");
     let said = path["lost_where"].as_str().unwrap();

@@ -144,7 +144,7 @@ fn throughput_is_what_the_router_lets_through() {
     }
 }
 
-/// A throughput that has said `word`.
+/// A throughput test that has printed `word`.
 fn begun(lab: &Lab, dir: &Path, more: &[&str], word: &str) -> Running {
     test_begun(lab, dir, "throughput", more, word)
 }

@@ -127,7 +127,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             assert_eq!(counter(job, "rx_malformed"), 0, "{driver} {option}: {job}");
             let received = job["frames"]["received_frames"].as_u64().expect("a number");
             assert_eq!(received, 3 * taken, "{driver} {option}: {job}");
-            // An XDP program does not even hand over what is of another protocol.
+            // An XDP program does not even pass on frames of another protocol.
             let foreign = job["frames"]["foreign_frames"].as_u64();
             assert!(driver == "xdp" || foreign >= Some(taken), "{option}: {job}");
             assert!(

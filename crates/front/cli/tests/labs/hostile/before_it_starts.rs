@@ -109,7 +109,7 @@ fn what_is_wrong_is_said_once() {
     for option in [["--streams", "0"], ["--duration", "0s"]] {
         assert_refused(&[&sweep[..], &option].concat(), &["socket 1 to 3, "]);
     }
-    // No command says a line twice, whatever is wrong.
+    // No command prints a line twice, whatever the problem.
     let nowhere = "/no/such/file";
     for line in [
         &["run", nowhere][..],

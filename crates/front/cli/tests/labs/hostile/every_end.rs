@@ -1,4 +1,4 @@
-//! Every end: what is written, what is said, and under which name.
+//! Every way to end a run: its output, its messages, and its verdict.
 
 use std::{net::TcpListener, time::Duration};
 

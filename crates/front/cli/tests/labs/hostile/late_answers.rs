@@ -1,4 +1,4 @@
-//! Answers that take longer than the interval, that come twice, or never: each request ends once, under
+//! Answers that take longer than the interval, that arrive twice, or never: each request ends once, under
 //! the right name, and no time is invented.
 
 use serde_json::Value;

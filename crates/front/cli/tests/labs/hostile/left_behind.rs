@@ -70,7 +70,7 @@ fn offloads_come_back_after_a_kill() {
         "--count",
         "1",
     ];
-    // By asking for it, and by the next run, whatever it is.
+    // On request, and by the next run of any kind.
     for what in [&["doctor", "--repair"][..], &next] {
         let told = (0..20).any(|_| repaired_by(&lab, what));
         assert!(told, "{what:?}");

@@ -93,7 +93,7 @@ fn results_for_a_standard_output_that_is_closed_are_a_fault() {
         ("linerate --size 64 10g", ">&-", 4),
         ("capture -i nowhere -w -", ">&-", 4),
         ("wrk --print-plan -d 1s http://127.0.0.1:1", ">&-", 4),
-        // Closed is not led away, in whatever way that was opened.
+        // Redirected output is not closed, whatever way it was opened.
         (&json, "> /dev/null", 0),
         (&json, "1<> /dev/null", 0),
         (&json, "<&-", 0),

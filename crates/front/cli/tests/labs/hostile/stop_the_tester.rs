@@ -67,7 +67,7 @@ fn late(report: &Value, key: &str) -> u64 {
 fn assert_away(report: &Value, times: u64, ms: u64) {
     let lateness = &report["lateness"];
     assert!(late(report, "stalls") >= times, "{lateness}");
-    // A sleep that it had asked for may be a part of it.
+    // Part of the stop may coincide with an intended sleep.
     assert!(
         late(report, "largest_gap_ns") >= (ms - 25) * 1_000_000,
         "{lateness}"
@@ -207,7 +207,7 @@ fn a_run_that_was_stopped_before_its_first_frame_is_void() {
     fs::write(&plan, text).unwrap();
     let running = Running::start(&["run", plan.to_str().unwrap(), "--json", "-q"]);
     begun(&running, "wb-tx");
-    // When it is to start is said when all threads are there.
+    // The start time is set once all threads exist.
     std::thread::sleep(Duration::from_millis(100));
     stop_for(&running, 1_200);
     let (code, report) = report_of(&running.finish(PATIENCE));
@@ -385,7 +385,7 @@ fn a_socket_test_tells_how_late_it_was() {
     assert_away(&report, 2, 300);
 }
 
-/// The device carries 6,000 frames a second, whatever happens to the tester.
+/// The device carries 6,000 frames per second, whatever happens to the tester.
 #[test]
 fn a_search_finds_the_devices_limit_or_none() {
     if !privileged() {

@@ -125,7 +125,7 @@ fn a_server_in_the_background_listens_when_its_command_returns() {
             "{said}"
         );
         assert!(connected);
-        // The port is taken: that is said here, and nothing is left behind.
+        // The port is in use: the command reports it, and nothing is left behind.
         assert_eq!(again.status.code(), Some(1), "{again:?}");
         let said = String::from_utf8_lossy(&again.stderr);
         assert!(said.contains("Unable to start netserver"), "{said}");

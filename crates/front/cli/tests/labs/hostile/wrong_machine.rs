@@ -17,7 +17,7 @@ fn ip(node: &str, arguments: &str) -> bool {
     output.status.success()
 }
 
-/// All of these, or a word that the kernel does not have them.
+/// Runs all these commands; prints a message if the kernel does not support them.
 fn set_up(node: &str, commands: &[&str]) -> bool {
     let done = commands.iter().all(|command| ip(node, command));
     if !done {
@@ -26,7 +26,7 @@ fn set_up(node: &str, commands: &[&str]) -> bool {
     done
 }
 
-/// Undoes whatever a case has done to an interface.
+/// Reverts all changes of a case to an interface.
 fn clean(node: &str, interface: &str) {
     let vlan = format!("{interface}.5");
     for made in ["br0", "bond0", "team0", "vrf0", "mv0", "iv0", &vlan] {
@@ -369,7 +369,7 @@ echo start > $P/pgctrl; grep Result -A1 $P/w0";
     }
 }
 
-/// The exit code says whether a problem stands, and the facts come along where they are asked for.
+/// The exit code reports a problem, and the facts are included on request.
 #[test]
 fn doctor_fails_for_a_problem_and_describes_the_machine() {
     if !privileged() {

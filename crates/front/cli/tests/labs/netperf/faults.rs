@@ -158,7 +158,7 @@ fn cut(lab: &Lab, line: &str, code: i32, f: impl FnOnce()) -> (Value, String) {
     (report, said)
 }
 
-/// The test failed there, and what it had measured is in the report.
+/// Checks that the test failed, and that the report contains the results until then.
 fn assert_partial(report: &Value, said: &str, stages: &[&str]) {
     let job = &report["socket"]["jobs"][0];
     let stage = job["failure"]["stage"]
@@ -200,8 +200,8 @@ fn a_server_that_dies() {
     assert_eq!(report["verdict"], "incomplete", "{report}");
 }
 
-/// Answers one request for a test, takes what comes over the data connection, and after a second hangs
-/// up on the control connection: nothing more is said.
+/// Answers one request for a test, reads from the data connection, and closes the control
+/// connection after a second without a further message.
 const RUDE: &str = r#"
 import socket, struct, threading, time
 data = socket.create_server(("198.19.1.2", 0))
@@ -298,7 +298,7 @@ fn signals_end_socket_tests_in_order() {
     assert!((1..=3).contains(&jobs.len()), "{report}");
     assert!(number(&jobs[0], "/result/transactions") > 0, "{}", jobs[0]);
 
-    // The server ends at once, in the middle of a test too, and leaves nothing.
+    // The server ends at once, even during a test, and leaves nothing behind.
     let client = ours_going_on(&a, &words(&format!("netperf -H {SERVER_V4} -l 50")));
     thread::sleep(Duration::from_millis(700));
     let id = server.id();
@@ -315,7 +315,7 @@ fn signals_end_socket_tests_in_order() {
     assert!(left.lines().count() <= 4, "{left}");
 }
 
-/// Without -D it goes to the background and can be ended there.
+/// Without -D the server runs in the background and can be ended there.
 #[test]
 fn netserver_in_the_background() {
     if !privileged() {

@@ -1,5 +1,5 @@
-//! The real netperf against our netserver, and our netperf against the real one: what is typed, and what
-//! is read.
+//! The original netperf against netserver of wirebench, and netperf of wirebench against the original: command lines
+//! and output.
 
 use std::{
     path::PathBuf,
@@ -111,7 +111,7 @@ fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     texts.into_iter().zip(ours).collect()
 }
 
-/// Numbers of the rows of a table: what comes after the headers, line by line.
+/// Numbers of the rows of a table after its headers, line by line.
 fn rows(text: &str) -> Vec<Vec<f64>> {
     let numbers = |line: &str| -> Option<Vec<f64>> {
         let words = line.split_whitespace();
@@ -207,7 +207,7 @@ fn the_original_at_our_server() {
             value("THROUGHPUT").parse::<f64>().is_ok_and(|n| n > 0.0),
             "{text}"
         );
-        // A send that the end cuts off is in what arrived, and not in what the original says it sent.
+        // A send that was cut off at the end counts as received, but not as sent by the original.
         let bytes = |key: &str| value(key).parse::<u64>().expect("a number");
         let (sent, got) = (bytes("LOCAL_BYTES_SENT"), bytes("REMOTE_BYTES_RECVD"));
         assert!(sent > 0 && got >= sent, "{text}");
@@ -262,7 +262,7 @@ fn the_passphrase_of_the_original() {
     drop(theirs);
 }
 
-/// A line with its numbers put aside: what separates one from the next may depend on how long they are.
+/// A line without its numbers: the separators may depend on their lengths.
 fn shape(line: &str) -> Vec<String> {
     line.split_whitespace()
         .map(|word| match word.parse::<f64>() {

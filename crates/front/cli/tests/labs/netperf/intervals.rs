@@ -86,7 +86,7 @@ fn each_stream_and_each_way_by_itself() {
     }
     let lab = Lab::up("impair", &["--hosts", "--both", "--loss-every", "500"]);
     let server = Server::start(&lab.node("b"), &[], &[]);
-    // A SYN that is lost comes again after a second.
+    // A lost SYN is retransmitted after a second.
     let job = job_with(
         &lab,
         &["--bidir", "--streams", "2", "--interval", "250ms"],
@@ -130,7 +130,7 @@ fn each_stream_and_each_way_by_itself() {
             assert!(told > 0 && told <= again, "{told} of {again}: {job}");
         }
     }
-    // One alone may be held up by what it has lost until the test is over.
+    // A single stream may wait for its own losses until the test is over.
     assert!(down > 0, "{job}");
     drop(server);
 }
@@ -161,8 +161,8 @@ fn what_is_omitted_and_what_counts_are_all() {
         // A request and its answer have one byte each.
         let counted = if transactions { 2 * units } else { units };
         assert!(left_out > 0 && counted > 0, "{job}");
-        // A request without its answer is under way at the end, and of what the server sends what comes
-        // while the connection is taken down.
+        // The rest is a request without its answer at the end, and data of the server that arrives
+        // while the connection is closed.
         let rest = bytes("local") - left_out - counted;
         let reverse = options.contains(&"--reverse");
         assert!(rest <= u64::from(transactions) || reverse, "{rest}: {job}");

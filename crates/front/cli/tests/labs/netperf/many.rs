@@ -1,4 +1,4 @@
-//! Many clients at once, and those that come only to be in the way.
+//! Many clients at once, including disruptive ones.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ print("held", flush=True)
 time.sleep(80)
 "#;
 
-/// KiB of memory that a process has, and the most that it has had.
+/// Current and peak memory of a process, in KiB.
 fn resident(id: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let kib = |key: &str| {

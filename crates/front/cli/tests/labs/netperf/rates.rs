@@ -38,7 +38,7 @@ fn paces_intervals_and_links() {
     }
     let units: u64 = intervals.iter().map(|i| number(i, "/units")).sum();
     assert_eq!(units, number(&rows, "/local/bytes_sent"), "{rows}");
-    // A link-local address says nothing without its interface.
+    // A link-local address is useless without its interface.
     let node = lab.node("b");
     let shown = system(
         "ip",

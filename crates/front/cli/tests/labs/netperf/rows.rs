@@ -84,7 +84,7 @@ fn lost_datagrams_are_told_and_hold_nobody_up() {
         assert!(warnings.contains("given up"), "{warnings}");
     }
 
-    // Text mode says which criterion was not held.
+    // Text mode names the failed criterion.
     let line = format!(
         "netperf --track --rate 1000 --criteria loss<=1% -- -H {SERVER_V4} -t UDP_STREAM -l 1 -- -m 100"
     );

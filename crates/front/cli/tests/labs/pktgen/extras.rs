@@ -1,4 +1,4 @@
-//! The files that the kernel never had.
+//! Files that the kernel's generator does not have.
 
 use std::process::{Command, Stdio};
 

@@ -60,7 +60,7 @@ impl Frame {
 }
 
 impl Tag {
-    /// The time in the form of the kernel's, wall clock; none if it says none.
+    /// Wall clock time in the form of the kernel's generator; none if the frame has none.
     pub(super) fn kernel_ns(&self) -> Option<u64> {
         let word = |at: usize| {
             u64::from(u32::from_be_bytes(

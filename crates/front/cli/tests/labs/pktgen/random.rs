@@ -112,7 +112,7 @@ fn command(numbers: &mut Numbers) -> Vec<u8> {
     }
 }
 
-/// Writes it all, and says of each what was answered.
+/// Makes all writes, and passes the answer to each of them on.
 fn write_all(folder: &Folder, writes: usize, answered: &dyn Fn(io::Result<usize>)) {
     let mut numbers = Numbers(20_261_121);
     for i in 0..writes {

@@ -1,4 +1,4 @@
-//! `pgrx`: what it counts of our packets and of a kernel's, in both forms.
+//! `pgrx`: its counts of packets of wirebench and of a kernel, in both forms.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ fn packets_of_a_kernel_are_counted_and_timed_from_a_capture() {
     }
 }
 
-/// Sends from w0 to w1 of one node; the row of the sum, and how many latency samples there are.
+/// Sends from w0 to w1 of one node; returns the row of the sum, and the number of latency samples.
 fn local(folder: &Folder, settings: &[&str]) -> (String, u64) {
     folder.set("pgctrl", "reset");
     folder.device("w0", settings);
@@ -165,8 +165,8 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
                 60,
             ),
         ] {
-            // Without packets with the timestamp, in microseconds, of the previous packet: a sender that stalled
-            // makes up for it at once. One that was away for long gets another try.
+            // Packets with the same timestamp, in microseconds, as the previous packet are not counted: a sender that
+            // stalled catches up at once. After a long stall there is another try.
             let mut tries = 3;
             let samples = loop {
                 let (sum, samples) = local(&folder, settings);

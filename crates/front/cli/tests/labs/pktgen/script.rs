@@ -157,7 +157,7 @@ fn metrics_are_those_of_the_last_run_of_a_script() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// A daemon does not outlive a test that fails.
+/// Unmounts the folder of a daemon, so that the daemon does not outlive a failed test.
 struct Unmounted<'a>(&'a str);
 
 impl Drop for Unmounted<'_> {
