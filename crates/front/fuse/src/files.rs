@@ -38,8 +38,8 @@ pub trait ControlFiles: Send + Sync + 'static {
     /// writer blocks until then.
     fn write(&self, name: &str, command: &[u8], writer: Writer, answer: Answer);
 
-    /// Reports that a writer that blocks on `name` has been sent INT, TERM, HUP, QUIT or KILL, or has vanished.
-    /// Called once per blocked write, by a dedicated thread of the folder.
+    /// Called if a writer that blocks on `name` has been sent INT, TERM, HUP, QUIT or KILL, or has vanished.
+    /// There is one call per blocked write, by a dedicated thread of the folder.
     ///
     /// The holder of its [`Answer`] stops its work and then calls
     /// [`taken`](Answer::taken): only then does the writer see its signal.

@@ -92,7 +92,7 @@ fn limit(result: &LbResult) -> String {
     }
 }
 
-/// The limit in other units.
+/// The limit in another unit, or the time after which tuples were reused.
 fn other_words(result: &LbResult) -> Option<String> {
     result.limit?;
     match result.metric {

@@ -805,7 +805,7 @@ impl Screen {
     }
 }
 
-/// Counts that should be zero, unless they are.
+/// Rows of the counts that should be zero but are not.
 fn flaws(t: &Totals) -> Vec<Row> {
     let flaws = [
         ("duplicate", t.duplicate_frames),

@@ -20,14 +20,14 @@ use crate::{
     screen::KEPT,
 };
 
-/// Counters that are read in addition to interfaces and CPUs.
+/// Contents of a screen of counters, in addition to interfaces and CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Leaves out interfaces that counted nothing.
+    /// True if interfaces that counted nothing are left out.
     pub omit_idle: bool,
-    /// Reads statistics with driver-specific names.
+    /// True if driver-specific statistics are shown.
     pub driver: bool,
-    /// Reads interrupts of queues.
+    /// True if interrupts of queues are shown.
     pub interrupts: bool,
 }
 

@@ -90,7 +90,7 @@ fn network(isolated: bool) -> String {
     format!("isolated test environment: {confirmed}")
 }
 
-/// The tests with their documents. A test that only supplies a result for another test is marked as such.
+/// The tests with their documents, including those that ran only because another test needs their result.
 fn tests(report: &Report, plan: &SuitePlan) -> String {
     let mut all = plan.tests.clone();
     for made in report.suite_results().map(|r| r.test) {

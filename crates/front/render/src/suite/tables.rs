@@ -954,7 +954,7 @@ fn is_of_same(a: &SuiteResult, b: &SuiteResult) -> bool {
     (a.test, &a.size, &a.burst) == (b.test, &b.size, &b.burst)
 }
 
-/// Results that own their trials: goals that were searched together share the same trials.
+/// Results with trials, each log once: goals that were searched together share a log.
 pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
     let mut own: Vec<&SuiteResult> = Vec::new();
     for r in report.suite_results().filter(|r| !r.trial_log.is_empty()) {
