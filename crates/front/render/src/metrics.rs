@@ -588,7 +588,7 @@ fn unit_of(name: &str) -> (String, Option<Unit>, f64) {
     (name.to_owned(), None, 1.0)
 }
 
-/// The exported name, without prefix and suffix.
+/// The exported name with its unit, without prefix and suffix.
 fn with_unit(name: &str, unit: Option<&Unit>) -> String {
     match unit {
         Some(Unit::Seconds) => format!("{name}_seconds"),

@@ -335,7 +335,7 @@ impl List {
         };
         let (limit, l2) = match r.test {
             SuiteTest::Throughput | SuiteTest::Ndr => (r.limit, r.throughput_l2_bps),
-            // That part is reported with the other tests.
+            // Other tests report these values among their specific figures.
             _ => (None, None),
         };
         // A limit of the tester is neither good nor bad for the device.

@@ -4,7 +4,7 @@ use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose};
 
 use super::{figure, in_bursts, load, method, of_line, outcome, purpose, size};
 
-/// Name of a test when it begins, if a suite runs it.
+/// Heading of a test that begins; none outside of a suite.
 #[must_use]
 pub fn begins(bench: &BenchLive) -> Option<String> {
     let (name, document) = method(bench.test?);
