@@ -64,7 +64,6 @@ fn size(bytes: Option<f64>) -> String {
 impl Text {
     /// `omit_idle` leaves out interfaces that counted nothing and were not requested by name. `cpus` adds a line for
     /// each CPU, not only for those that dropped packets.
-    /// dropped packets.
     #[must_use]
     pub fn new(omit_idle: bool, cpus: bool) -> Self {
         Self {

@@ -134,8 +134,8 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// Files outside of `allowed`, by how their places begin, with lines that contain one of these words. Each place that
-/// is allowed needs it.
+/// Checks that only files below `allowed` have lines with one of these words, and that each allowed place has such
+/// a line.
 fn only(allowed: &[&str], words: &[&str]) {
     let (mut wrong, mut unused) = (Vec::new(), allowed.to_vec());
     for (place, text) in sources() {

@@ -37,8 +37,8 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\n";
 const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
 const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Causes, each with servers that are one; then they close. The cause "" is none, with how long bodies are. What is
-/// "held" is as [`CHECKS`] ask for, what is "check" is not.
+/// Causes, each with servers that produce it and then close. The cause "" means no failure, with various ways to
+/// delimit the body. Answers of "held" satisfy [`CHECKS`], those of "check" do not.
 const CASES: [(&str, &[&[Does]]); 9] = [
     (
         "closed",

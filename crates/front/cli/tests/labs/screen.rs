@@ -1,5 +1,5 @@
-//! The live screen on real terminals, which tmux plays: what it shows, what keys do, and that the terminal is
-//! afterwards as it was, however the run ends.
+//! The live screen on real terminals, emulated by tmux: its contents, its keys, and that the terminal is
+//! restored, however the run ends.
 
 use std::{
     fs,

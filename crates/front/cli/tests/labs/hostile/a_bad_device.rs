@@ -1,5 +1,5 @@
-//! A device that breaks what it carries: wrong checksums of IP, TCP and UDP are counted and not answered,
-//! with both drivers; what is not for the load is not of the load.
+//! A device that corrupts frames: wrong checksums of IP, TCP and UDP are counted and not answered,
+//! with both drivers; frames that are not addressed to the load are not counted for it.
 
 use std::{fs, path::Path};
 

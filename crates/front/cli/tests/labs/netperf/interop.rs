@@ -306,7 +306,7 @@ fn our_text_is_the_originals() {
                 (got.lines().collect(), want.lines().collect());
             assert_eq!(got.len(), want.len(), "{line}:\n{got:#?}\n{want:#?}");
             for (got, want) in got.iter().zip(&want) {
-                // Rows differ by their numbers, everything else not even by a blank; omni makes its columns
+                // Rows differ only by their numbers, not even by a blank; omni makes its columns
                 // as wide as the numbers are.
                 let row = want.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
                 let banner = want.contains(" TEST from ");
