@@ -30,7 +30,7 @@ use say::say;
     name = "wirebench",
     version,
     max_term_width = 100,
-    after_help = "Start with `wirebench demo`: no hardware and no arguments are needed.\n\
+    after_help = "Start with `wirebench demo`, which needs no hardware and no arguments.\n\
                   Ports are IF, NODE/IF (an interface in the network namespace NODE), xdp:IF, packet:IF,\n\
                   live:IF, memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command."
 )]
@@ -178,7 +178,7 @@ fn read_line(words: &[OsString]) -> Result<(Cli, Given), clap::Error> {
     Ok((cli, Given::new(&command, &matches)))
 }
 
-/// What went wrong and why; a cause that is in its parent's text already is not told again.
+/// Returns an error with its causes; a cause that is already part of the text is not repeated.
 fn told_once(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -211,7 +211,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What is wrong and what may have been meant, without the usage: that is in `--help`.
+/// Shortens an error of clap to one line with its tip, without the usage, which is in `--help`.
 fn in_one_line(text: &str) -> String {
     let paragraphs = text.split("\n\n").filter(|p| {
         let p = p.trim_start();

@@ -139,7 +139,7 @@ pub(crate) fn publish(with: impl FnOnce(&mut Seen)) {
 /// Runs a prepared plan and publishes everything that its observer sees.
 ///
 /// # Errors
-/// As [`Prepared::run`].
+/// The errors of [`Prepared::run`].
 pub(crate) fn run(prepared: Prepared, observer: &mut dyn Observer) -> Result<Finished, StartError> {
     if SERVER.get().is_none() {
         return prepared.run(observer);

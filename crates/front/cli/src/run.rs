@@ -115,7 +115,8 @@ pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
 /// First text that [`print`] could not write.
 static UNWRITTEN: OnceLock<Fault> = OnceLock::new();
 
-/// Records a text or file that could not be written. The first one decides the exit code; the others are printed at once.
+/// Records a text or file that could not be written. The first failure decides the exit code; further failures are
+/// printed at once.
 fn record_unwritten(fault: Fault) {
     if let Err(another) = UNWRITTEN.set(fault) {
         let _ = writeln!(std::io::stderr(), "wirebench: {another}");

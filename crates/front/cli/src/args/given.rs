@@ -55,7 +55,7 @@ impl Given {
         })
     }
 
-    /// Refuses every option whose id is not in `allowed`.
+    /// Refuses every option with an id that is not in `allowed`.
     ///
     /// # Errors
     /// Names all refused options and the reason.

@@ -18,8 +18,8 @@ pub(crate) struct PrintArgs {
     /// Also print the link header.
     #[arg(short = 'e')]
     link_header: bool,
-    /// Time format: -t none, -tt seconds since 1970, -ttt since the previous packet, -tttt with the date, -ttttt
-    /// since the first packet.
+    /// Time format: none (-t), seconds since 1970 (-tt), since the previous packet (-ttt), with the date (-tttt),
+    /// since the first packet (-ttttt).
     #[arg(short = 't', action = ArgAction::Count)]
     time: u8,
     /// Print the bytes in hexadecimal; -xx includes the link header.

@@ -31,8 +31,8 @@ use crate::{args::OutputArgs, run::run_plan};
     wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --sizes 64,1518 --criteria 'ndr>=1mpps'\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --print-plan >ndr.toml; wirebench run ndr.toml\n\n\
-    These tests overload the device on purpose, so they belong in a network of their own (RFC 6815). Where a service \
-    is in use, take y1564 out of hours, or measure delay at a low rate: wirebench trial --rate 100pps.")]
+    These tests overload the device on purpose, so use them only in an isolated network (RFC 6815). For a service in \
+    use, run y1564 out of hours, or measure delay at a low rate: wirebench trial --rate 100pps.")]
 pub(crate) enum BenchCommand {
     /// RFC 2544: throughput, latency, loss, back-to-back frames, recovery, reset.
     #[command(after_help = "Examples:\n  \
@@ -49,7 +49,7 @@ pub(crate) enum BenchCommand {
         wirebench bench ndr --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
         wirebench bench ndr --tx eth2 --rx eth3 --goals ndr,tst009 --sizes 64,1518\n  \
         wirebench bench ndr examples/bench/cps-ndr.toml --of cps --criteria 'ndr>=20k'\n\n\
-        Sizes are 64, where a device has most to do, and imix, what networks carry, unless others are named.")]
+        Default sizes: 64, the highest load for a device, and imix, a typical traffic mix.")]
     Ndr(Box<GoalArgs>),
     /// Highest load with a small loss share: `ndr` with goal pdr only.
     #[command(after_help = "Examples:\n  \
@@ -94,7 +94,7 @@ pub(crate) enum BenchCommand {
     #[command(after_help = "Examples:\n  \
         wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps-l2 --eir 10mbps-l2\n  \
         wirebench bench y1564 examples/bench/services.toml --fast --junit result.xml\n\n\
-        It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
+        The load is close to the promised rates, so this is the test before a line goes live.")]
     Y1564(Box<ServiceArgs>),
     Lb(Box<LbArgs>),
     Compare(compare::CompareArgs),
@@ -106,10 +106,10 @@ pub(crate) enum BenchCommand {
 #[command(after_help = "Examples:\n  \
     wirebench lab up balancer\n  \
     wirebench bench lb --lab balancer\n  \
-    wirebench bench lb --lab balancer --print-plan >lb.toml      a plan to begin with\n  \
+    wirebench bench lb --lab balancer --print-plan >lb.toml      print a plan to start from\n  \
     wirebench bench lb lb.toml --json >limits.json\n  \
     wirebench bench lb lb.toml --only cps,cc --confirm 60s\n\n\
-    Exit codes: 0 every search found a limit; 1 one found none; 3 the tester was the limit of all; 4 a fault.")]
+    Exit codes: 0 all searches found a limit; 1 a search found none; 3 the tester limited all of them; 4 a fault.")]
 pub(crate) struct LbArgs {
     /// Plan file (TOML).
     #[arg(value_name = "PLAN.toml", required_unless_present = "lab")]

@@ -54,9 +54,9 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     wirebench capture -i eth2 -w trace.pcapng\n  \
     wirebench capture -i wb-pair-b/b0 -w out.pcap -C 100 -W 10 udp port 9\n  \
-    wirebench capture -nni eth2 -e 'tcp port 80 or arp'         prints, as tcpdump would\n  \
+    wirebench capture -nni eth2 -e 'tcp port 80 or arp'         print frames as tcpdump does\n  \
     wirebench capture -i eth2 -i eth3 -s 128 --duration 60s --count\n  \
-    wirebench capture --self-test --with tcpdump --hogs 2       the experiment, in a lab")]
+    wirebench capture --self-test --with tcpdump --hogs 2       measure losses in a lab")]
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
     port: port::PortArgs,
@@ -68,11 +68,11 @@ pub(crate) struct CaptureArgs {
         long = "snapshot-length",
         value_name = "N",
         default_value_t = 0,
-        help_heading = "What is captured"
+        help_heading = "Capture"
     )]
     snap_len: u32,
     /// Stop after this many frames.
-    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is captured")]
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Capture")]
     most: Option<u64>,
     /// Count frames without printing them.
     #[arg(long, help_heading = "Printing")]
@@ -82,23 +82,23 @@ pub(crate) struct CaptureArgs {
     #[arg(long, help_heading = "Printing")]
     print: bool,
     /// Stop after this time.
-    #[arg(long, value_name = "TIME", help_heading = "What is captured")]
+    #[arg(long, value_name = "TIME", help_heading = "Capture")]
     duration: Option<Span>,
     /// Frames to capture: incoming (in), outgoing (out), or both (inout).
-    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "What is captured")]
+    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "Capture")]
     direction: Direction,
     /// Do not use promiscuous mode, which receives frames for other addresses.
-    #[arg(short = 'p', long, help_heading = "What is captured")]
+    #[arg(short = 'p', long, help_heading = "Capture")]
     no_promiscuous_mode: bool,
     /// Read the filter from this file instead of the command line.
-    #[arg(short = 'F', value_name = "FILE", help_heading = "What is captured")]
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Capture")]
     filter_file: Option<PathBuf>,
     /// Read this file instead, as `wirebench read` does.
     #[arg(
         short = 'r',
         long,
         value_name = "FILE",
-        help_heading = "What is captured"
+        help_heading = "Capture"
     )]
     read: Vec<PathBuf>,
     #[command(flatten)]

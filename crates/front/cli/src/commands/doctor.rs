@@ -23,8 +23,8 @@ use crate::{
 #[command(
     after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json --describe\n\n\
         Exit code: 1 if a problem was found, 0 otherwise.\n\
-        On an interface that nothing uses, doctor attaches an XDP program that passes every frame, and removes it again; \
-        some cards reset their link for it."
+        On an unused interface, doctor briefly attaches an XDP program that passes every frame; some cards reset \
+        their link for it."
 )]
 pub(crate) struct DoctorArgs {
     /// Port to check [default: the host only].

@@ -27,10 +27,10 @@ use crate::{
     wirebench http http://web.lab/                          10 connections for 10 s\n  \
     wirebench http -c 100 -t 2 --rate 20k -d 30s http://web.lab/\n  \
     wirebench http --stages 0:50k:30s,50k:50k:60s --criteria 'p99<=5ms,failed<=0' https://web.lab/\n  \
-    wirebench http --close -c 200 http://web.lab/           a connection for each request\n  \
+    wirebench http --close -c 200 http://web.lab/           a new connection for every request\n  \
     wirebench http -m POST -b id=1 -H 'X-A: b' http://web.lab/login\n  \
-    wirebench http http://web.lab/a http://web.lab/b        both in turn\n  \
-    wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
+    wirebench http http://web.lab/a http://web.lab/b        both URLs in turn\n  \
+    wirebench http --http2 --streams 10 https://web.lab/    10 concurrent streams per connection\n  \
     wirebench http --http3 --streams 10 https://web.lab/    the same over QUIC\n  \
     wirebench http --port eth2 --source 198.18.1.2-198.18.1.99 -c 10k http://198.19.1.2/\n  \
     wirebench http examples/http/mixed.toml --json")]
@@ -191,14 +191,14 @@ pub(crate) struct HttpArgs {
     source: Vec<AddressRange>,
     /// Use wirebench's own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; source addresses
     /// from --source [default: 198.18.1.2].
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "By our own TCP")]
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "wirebench TCP")]
     port: Option<Locator>,
     /// Next hop of all frames sent over --port [default: from the host's routes].
     #[arg(
         long,
         value_name = "ADDR",
         requires = "port",
-        help_heading = "By our own TCP"
+        help_heading = "wirebench TCP"
     )]
     gateway: Option<std::net::IpAddr>,
     /// CPUs for the workers of --port: 2,3 or 2-5 [default: chosen by the program].
@@ -206,28 +206,28 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "LIST",
         requires = "port",
-        help_heading = "By our own TCP"
+        help_heading = "wirebench TCP"
     )]
     cpus: Option<String>,
     /// XDP mode of --port: auto, zero-copy, native, generic.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "By our own TCP")]
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "wirebench TCP")]
     xdp_mode: XdpMode,
     /// Expected status; a response with another status has failed.
     #[arg(
         long,
         value_name = "STATUS",
         value_delimiter = ',',
-        help_heading = "Answers that have failed"
+        help_heading = "Response checks"
     )]
     expect_status: Vec<u16>,
     /// Expected text in the body; a response without it has failed.
-    #[arg(long, value_name = "TEXT", help_heading = "Answers that have failed")]
+    #[arg(long, value_name = "TEXT", help_heading = "Response checks")]
     expect_body: Option<String>,
     /// Expected header, `Name` or `Name: value`; a response without it has failed.
-    #[arg(long, value_name = "HEADER", help_heading = "Answers that have failed")]
+    #[arg(long, value_name = "HEADER", help_heading = "Response checks")]
     expect_header: Option<String>,
     /// List the SHA-256 digests of all distinct bodies.
-    #[arg(long, help_heading = "Answers that have failed")]
+    #[arg(long, help_heading = "Response checks")]
     digest: bool,
     #[command(flatten)]
     unsent: UnsentArgs,

@@ -34,8 +34,8 @@ use crate::{
     wirebench load --server eth3 --servers 198.19.1.2 --answer http:1024      until Ctrl-C\n  \
     wirebench load --client eth2 --udp --cc 1000 --every 100ms --duration 60s --json\n  \
     wirebench load server.conf --port 0000:1b:00.0=eth3 --format dperf\n  \
-    wirebench load client.conf --check --strict      what dperf itself would say\n  \
-    wirebench load --ctl /run/load.sock rate cps=20k      another rate for a load with --control")]
+    wirebench load client.conf --check --strict      check by dperf's own rules\n  \
+    wirebench load --ctl /run/load.sock rate cps=20k      change the rate of a load with --control")]
 pub(crate) struct LoadArgs {
     /// Configuration files of dperf, of one or both ends. With --ctl: the command to send.
     #[arg(value_name = "FILE.conf")]

@@ -31,7 +31,7 @@ const IN_BACKGROUND: &str = "WIREBENCH_NETSERVER_BACKGROUND";
 #[command(after_help = "Examples:\n  \
     wirebench netserver -D                          in the foreground, port 12865\n  \
     wirebench netserver -D -L 198.18.1.2 -p 4444 -Z secret\n  \
-    wirebench netserver --clients 16 -- -D          at most 16 at a time\n  \
+    wirebench netserver --clients 16 -- -D          at most 16 clients at a time\n  \
     wirebench netserver -h                          netserver's own options\n  \
     ln -s $(command -v wirebench) netserver; ./netserver -D")]
 pub(crate) struct NetserverArgs {
@@ -51,7 +51,7 @@ pub(crate) struct NetserverArgs {
     /// than their control connection.
     #[arg(long)]
     any_source: bool,
-    /// Switch to this user once listening; root switches to nobody by default, and stays root with `root`.
+    /// Switch to this user once listening [default: nobody if started by root]; `root` keeps root.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     #[command(flatten)]

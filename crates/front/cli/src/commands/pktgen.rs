@@ -126,7 +126,7 @@ pub(crate) struct UmountArgs {
 #[command(after_help = "Examples:\n  \
     wirebench pktgen run --netns wb-pair-a ./pktgen_sample01_simple.sh -i a0 -m 02:00:00:00:00:02\n  \
     wirebench pktgen run --report run.json ./mytest.sh\n  \
-    wirebench pktgen run bash                              a shell to try things in")]
+    wirebench pktgen run bash                              an interactive shell")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     folder: FolderArgs,

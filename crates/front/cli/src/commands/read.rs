@@ -68,8 +68,8 @@ use crate::{
     wirebench read lan.pcapng -w slice.pcap --from +10 --to +20 -s 96\n  \
     wirebench read --verify --sent 600000 test.pcapng\n  \
     wirebench read --repair cut.pcapng -w whole.pcapng\n\n\
-    Exit codes: 0 all is well, 1 a file is damaged or --verify misses something, 2 bad input,\n\
-    4 reading or writing failed on the way.")]
+    Exit codes: 0 success, 1 a file is damaged or --verify found losses, 2 bad input,\n\
+    4 reading or writing failed.")]
 pub(crate) struct ReadArgs {
     /// Files (`-` for standard input), followed by the filter.
     #[arg(value_name = "FILE|FILTER")]

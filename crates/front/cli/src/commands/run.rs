@@ -22,7 +22,7 @@ use crate::{
     wirebench run examples/mixed-streams.toml\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 10kpps --print-plan > plan.toml; wirebench run plan.toml\n  \
     wirebench run examples/mixed-streams.toml --rate 5kpps --duration 2s\n  \
-    wirebench run --keys            the reference of all keys")]
+    wirebench run --keys            print the reference of all keys")]
 pub(crate) struct RunArgs {
     /// Plan file; - reads standard input.
     #[arg(value_name = "PLAN.toml", required_unless_present_any = ["keys", "schema"])]

@@ -37,8 +37,8 @@ use crate::{
     wirebench sar -n SOFT -P ALL 1 5\n  \
     ip netns exec wb-router-dut wirebench sar -n DEV 1\n  \
     ln -s $(command -v wirebench) sar; S_TIME_FORMAT=ISO ./sar -n DEV 1\n\n\
-    sar's words: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
-    then INTERVAL (seconds; 0: all since the start of the machine) and COUNT.")]
+    Options: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
+    then INTERVAL (seconds; 0: totals since boot) and COUNT.")]
 pub(crate) struct SarArgs {
     /// Options of sar.
     #[arg(value_name = "SAR", last = true)]
@@ -244,7 +244,7 @@ impl Session {
         Ok(())
     }
 
-    /// Prints the next interval. Returns false if nobody reads the output.
+    /// Prints the next interval. Returns false if nothing reads the output any more.
     fn next(&mut self) -> Result<bool> {
         let intervals = self.series.next(self.interfaces.read()?);
         let at_ns = monotonic_ns();

@@ -35,9 +35,9 @@ pub(crate) use collector::softnet_rises;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench stat                                   all interfaces, every second\n  \
-    wirebench stat -i eth0,eth1 1 10                 two of them, ten intervals of a second\n  \
+    wirebench stat -i eth0,eth1 1 10                 two interfaces, ten intervals of a second\n  \
     wirebench stat -i wb-router-dut/da 0.5 --json    in a namespace, lines of JSON\n  \
-    wirebench stat -i eth0 --driver --cpus           with its driver's statistics and each CPU\n  \
+    wirebench stat -i eth0 --driver --cpus           with driver statistics and all CPUs\n  \
     wirebench stat --path eth0,wb-dut/da,wb-dut/db,eth1 1\n  \
     wirebench stat -i eth0 --probe 'kind = \"ipvs\", ssh = \"root@lvs\"' 1")]
 pub(crate) struct StatArgs {

@@ -234,7 +234,7 @@ impl Service {
         let prepared = match self.prepare(&jobs) {
             Ok(prepared) => prepared,
             Err(error) => {
-                // Omits only the devices whose interfaces cannot be opened, if there are others.
+                // Omits only the devices with interfaces that cannot be opened, if there are others.
                 jobs = self.without_the_busy(jobs, &error);
                 if jobs.is_empty() {
                     return;
@@ -314,7 +314,7 @@ impl Service {
             .map_err(|error| error.to_string())
     }
 
-    /// Ends the devices whose interfaces cannot be opened, with `error` if no device remains.
+    /// Ends the devices with interfaces that cannot be opened, with `error` if no device remains.
     fn without_the_busy(&self, jobs: Vec<ReadyDevice>, error: &str) -> Vec<ReadyDevice> {
         let interfaces: BTreeSet<String> = jobs.iter().map(|j| j.interface.clone()).collect();
         if interfaces.len() < 2 {
@@ -344,7 +344,7 @@ impl Service {
         )
     }
 
-    /// Ends the devices whose interfaces cannot send, so that they do not block the others.
+    /// Ends the devices with interfaces that cannot send, so that they do not block the others.
     fn without_the_faulty(&self, jobs: Vec<ReadyDevice>) -> Vec<ReadyDevice> {
         let plan = self.plan_of(&jobs);
         let faults = device_faults(&plan);
@@ -466,7 +466,7 @@ impl State {
         }
     }
 
-    /// Stops running devices whose files have been removed.
+    /// Stops running devices without a file, because it was removed.
     fn stop_removed(&mut self) -> Vec<Arc<DeviceHandle>> {
         let mut gone = Vec::new();
         for device in &self.running {

@@ -34,7 +34,7 @@ const NAMED: usize = 12;
     wirebench bench rfc2544 --tx eth2 --rx eth3 --json >old.json      and new.json after the change\n  \
     wirebench bench compare old.json new.json\n  \
     wirebench bench compare old.json new.json --json --tolerance 5%\n\n\
-    Exit codes: 0 nothing is worse; 1 something is; 2 the files cannot be compared.")]
+    Exit codes: 0 no figure is worse; 1 a figure is worse; 2 the files cannot be compared.")]
 pub(crate) struct CompareArgs {
     /// Old report, as printed by --json.
     #[arg(value_name = "OLD.json")]

@@ -13,7 +13,7 @@ use wb_model::{
 
 /// Options that tcpdump and dumpcap share with a capture.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "tcpdump's and dumpcap's words")]
+#[command(next_help_heading = "tcpdump and dumpcap options")]
 pub(crate) struct TcpdumpOptions {
     /// Switch to this user once the ports are open; the files belong to the user.
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER", conflicts_with_all = ["rt", "offloads"])]

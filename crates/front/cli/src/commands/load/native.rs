@@ -118,7 +118,7 @@ struct TrafficArgs {
     /// Send SYN packets or datagrams without waiting for answers.
     #[arg(long)]
     flood: bool,
-    /// How a client closes a connection: fin or reset.
+    /// Method of closing a connection by the client: fin or reset.
     #[arg(long, value_name = "HOW", default_value = "fin", value_parser = close)]
     close: LoadClose,
     /// Order of addresses and ports: sequential, stride or random.
