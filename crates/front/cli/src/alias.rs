@@ -82,7 +82,7 @@ fn socket_tool(tool: &str, ours: &[OsString], theirs: &[OsString]) -> Vec<OsStri
     words
 }
 
-/// Translates `dperf -c FILE [-t]`, `-h`, `-v`, `-m`, whose long forms have one or two dashes.
+/// Translates `dperf -c FILE [-t]`, `-h`, `-v`, `-m`, also in their long forms with one or two dashes.
 fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
     let mut ours: Vec<OsString> = vec!["wirebench".into(), "load".into()];
     let (mut file, mut tests) = (None, false);

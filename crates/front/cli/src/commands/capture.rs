@@ -219,7 +219,7 @@ impl CaptureArgs {
         self.print || !(self.output.write.is_some() || self.count || document)
     }
 
-    /// Checks that at most one kind of output uses standard output.
+    /// Checks for refused options, an unwritable report, and several outputs on standard output.
     fn check(&self) -> Result<()> {
         self.refused.check()?;
         if let Some(path) = self.report.as_deref().filter(|_| !self.print_plan) {

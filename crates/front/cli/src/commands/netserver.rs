@@ -47,7 +47,7 @@ pub(crate) struct NetserverArgs {
     /// Also serve at addresses that no interface of this machine has.
     #[arg(long)]
     any_address: bool,
-    /// Accept test data from any address, not only from the client's, for clients whose data uses another network
+    /// Accept test data from any address, not only from the client's, for clients that send data over another network
     /// than their control connection.
     #[arg(long)]
     any_source: bool,

@@ -48,7 +48,7 @@ pub(crate) enum PktgenCommand {
 /// Options for a control folder.
 #[derive(Args, Debug)]
 struct FolderArgs {
-    /// Network namespace whose interfaces are used [default: the current one].
+    /// Network namespace of the interfaces [default: the current one].
     #[arg(long, value_name = "NODE")]
     netns: Option<String>,
     /// Driver for sending: live (the kernel generates the packets), xdp or packet [default: the best available].
@@ -470,7 +470,7 @@ fn spawn_as_shells_do(
     };
     let spawned = mounts.spawn(command(&words[0], &words[1..]));
     match spawned {
-        // Prefers bash, whose syntax existing scripts use.
+        // Prefers bash, because existing scripts use its syntax.
         Err(error) if error.raw_os_error() == Some(ENOEXEC) => ["/bin/bash", "/bin/sh"]
             .iter()
             .find_map(|shell| mounts.spawn(command(shell, words)).ok())

@@ -62,8 +62,9 @@ pub(crate) struct SuiteArgs {
     /// Lowest load to try.
     #[arg(long, value_name = "LOAD")]
     min: Option<Load>,
-    /// Length of a deciding trial; latency: of a stream, whose first half is not measured; recovery: of the overload
-    /// and of the time after it; y1564: of the performance test [default: 10s; latency 20s, recovery 10s, y1564 15m].
+    /// Length of a deciding trial; latency: of a stream, without measurement in its first half; recovery: of the
+    /// overload and of the time after it; y1564: of the performance test [default: 10s; latency 20s, recovery 10s,
+    /// y1564 15m].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Ramp-up time before each trial; frames sent in it are not counted [default: 500ms].
@@ -223,7 +224,7 @@ pub(crate) struct QuantityArgs {
     /// or rps (requests per second) [default: frames].
     #[arg(long, value_name = "QUANTITY")]
     of: Option<Quantity>,
-    /// Job of the plan whose load varies [default: the first with a load].
+    /// Job of the plan with the varied load [default: the first job that has a load].
     #[arg(long, value_name = "NAME", requires = "plan")]
     job: Option<String>,
 }

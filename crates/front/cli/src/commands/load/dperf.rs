@@ -44,7 +44,7 @@ pub(super) fn reference() -> String {
 /// Interface of a device.
 #[derive(Clone, Debug)]
 struct Mapping {
-    /// End whose file the mapping applies to; none for both.
+    /// End that the mapping applies to; none for both.
     end: Option<LoadEnd>,
     device: String,
     locator: Locator,

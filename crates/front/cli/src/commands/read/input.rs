@@ -147,7 +147,7 @@ pub(super) struct Input {
     files: Vec<InputFile>,
     /// Next packets of the files: time stamp and file. Equal time stamps are in the order of the files.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// File whose packet was returned last.
+    /// Index of the file that the last returned packet came from.
     given: Option<usize>,
     shared: Shared,
 }
