@@ -37,7 +37,7 @@ use crate::{
     wirebench sar -n SOFT -P ALL 1 5\n  \
     ip netns exec wb-router-dut wirebench sar -n DEV 1\n  \
     ln -s $(command -v wirebench) sar; S_TIME_FORMAT=ISO ./sar -n DEV 1\n\n\
-    Options: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
+    sar options: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
     then INTERVAL (seconds; 0: totals since boot) and COUNT.")]
 pub(crate) struct SarArgs {
     /// Options of sar.
