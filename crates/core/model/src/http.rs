@@ -37,7 +37,7 @@ pub struct HttpJob {
     /// URL of the requests: `http://HOST[:PORT][/PATH]` or `https://…`.
     pub url: String,
     /// Name of a port: connections use the program's TCP over this port instead of the kernel's. Their source addresses
-    /// are `sources` (default 198.18.1.2), and the gateway of the port is their next hop.
+    /// are `sources` (default 198.18.1.2 or 2001:2:0:1::2), and the gateway of the port is their next hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
     /// Requests to send. Empty: a GET of the URL.
