@@ -36,8 +36,8 @@ pub struct CaptureJob {
     /// Longest stall of the reader without loss at the expected rate (default 1 s). It determines the size of the
     /// receive ring.
     pub stall: Span,
-    /// Expected frames per second. Default: from the link speed; if that is unknown, the ring has 512 MiB or an eighth
-    /// of the memory.
+    /// Expected frames per second. Default: from the link speed; if that is unknown, the ring has 512 MiB, or an eighth
+    /// of the memory if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect_pps: Option<u64>,
     /// Time after which the kernel passes on a block that is not full, 1ms to 1s (default 100 ms).

@@ -17,8 +17,8 @@ pub const LATE_NS: u64 = 1_000_000;
 /// Maximum number of frames sent at once that counts as a batch. Senders produce batches at any time, and every device
 /// has room for one. More frames are a burst.
 pub const BATCH: u64 = 64;
-/// Time in ns whose due frames limit a batch if they are fewer than [`BATCH`]: such a slow schedule has no batches, and
-/// an equally slow queue may have no room for them.
+/// Time in ns that limits a batch on a slow schedule: more frames than are due in this time are a burst, too. Such a
+/// schedule has no batches, and an equally slow queue may have no room for them.
 pub const USUAL_NS: u64 = 4 * LATE_NS;
 /// Share of the intended load that may stay unsent due to lateness before a run is invalid for this load.
 pub const MISSED: f64 = 0.02;
@@ -71,8 +71,8 @@ pub struct Lateness {
     pub largest_gap_ns: u64,
     /// Number of absences longer than 1 ms.
     pub stalls: u64,
-    /// Total time of these absences, in ns. Overlapping absences of several workers count once for workers with at most
-    /// 8 absences. For other workers this applies to the longest 8, and the rest is added.
+    /// Total time of these absences, in ns. Times in which several workers were away count once if each worker had at
+    /// most 8 absences. For more absences, only the longest 8 of a worker are merged, and the rest is added.
     pub stalled_ns: u64,
     /// Times of these absences, as far as known.
     #[serde(skip)]

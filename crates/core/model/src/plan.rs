@@ -95,7 +95,7 @@ pub struct Plan {
     /// Ports that watch for packets of such devices.
     #[serde(default, rename = "watch", skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchJob>,
-    /// Captures: ports whose frames are written to files, or only counted. A capture runs until its own limit, or until
+    /// Captures: ports with frames to write to files, or only to count. A capture runs until its own limit, or until
     /// the other jobs have ended.
     #[serde(default, rename = "capture", skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureJob>,
@@ -352,7 +352,7 @@ pub struct Stream {
     /// Test tag after the last header (default `wirebench`).
     #[serde(skip_serializing_if = "is_default")]
     pub tag: TagKind,
-    /// Path of a pcap or pcapng file whose frames are sent unchanged, instead of generated frames.
+    /// Path of a pcap or pcapng file. Its frames are sent unchanged, instead of generated frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<String>,
     /// Speed of a replay relative to the recording: 1 is the recorded timing, 2 twice as fast. Without it, the stream's

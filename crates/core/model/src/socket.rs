@@ -105,7 +105,7 @@ pub struct SocketJob {
     /// Repeat the test until the confidence interval of the mean is narrow enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
-    /// Duration of unmeasured runs before the first measured run.
+    /// Duration of a warm-up run before the first measured run; its results are discarded.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_up: Span,
     /// Sweep: varied parameters with their values, as text.
@@ -585,7 +585,7 @@ pub struct SocketServerJob {
     /// Also serve clients at addresses that no interface of the machine has.
     #[serde(skip_serializing_if = "is_default")]
     pub any_address: bool,
-    /// Accept data of a test from any address instead of only from its client: for clients whose data uses another
+    /// Accept data of a test from any address instead of only from its client: for clients that send data over another
     /// network than their control connection. Any host can then cause responses to datagrams.
     #[serde(skip_serializing_if = "is_default")]
     pub any_source: bool,

@@ -109,7 +109,7 @@ impl Findings {
         });
     }
 
-    /// Adds the problems of a part, whose places are its keys.
+    /// Adds the problems of a part; their places are its keys.
     pub(crate) fn within(&mut self, part: &str, problems: Vec<PlanProblem>) {
         let problems = problems.into_iter().map(|problem| PlanProblem {
             place: format!("{part}, {}", problem.place),

@@ -64,7 +64,7 @@ impl LbPlan {
 }
 
 impl ProbePlan {
-    /// Checks that the benchmark is valid by itself.
+    /// Checks the benchmark alone.
     ///
     /// # Errors
     /// Returns every problem found.

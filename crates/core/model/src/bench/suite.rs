@@ -417,7 +417,7 @@ pub struct ImpactTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstTest {
-    /// Number of searches, whose mean is the result (default 10; RFC 2544: 50).
+    /// Number of searches; the result is their mean (default 10; RFC 2544: 50).
     pub searches: u32,
     /// Longest burst, as its duration at the full rate, up to 30 s (default 2 s).
     pub longest: Span,

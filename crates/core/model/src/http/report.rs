@@ -36,7 +36,7 @@ pub struct HttpReport {
     JsonSchema,
 )]
 pub struct HttpTotals {
-    /// Requests whose first byte was passed to the transport.
+    /// Requests that were at least partly passed to the transport.
     pub sent: u64,
     /// Requests with a complete response that meets all conditions.
     pub completed: u64,

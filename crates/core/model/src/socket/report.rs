@@ -505,7 +505,7 @@ pub struct SocketServerReport {
     pub unauthorised: u64,
     /// Tests started.
     pub tests: u64,
-    /// Tests whose results were sent.
+    /// Tests with results that were sent to the client.
     pub completed: u64,
     /// Tests that failed.
     pub failed: u64,

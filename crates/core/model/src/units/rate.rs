@@ -7,7 +7,7 @@ use super::{ParseUnitError, Rational, string_serde};
 /// Load in the user's notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rate {
-    /// As fast as the port accepts frames.
+    /// Maximum rate at which the port accepts frames.
     #[default]
     Max,
     /// Frames per second.
