@@ -296,7 +296,7 @@ pub enum LoadAnswer {
     File(String),
     /// HTTP/1.1 status 200 with a body of this number of bytes.
     Http(u32),
-    /// The number of bytes received, with filler; with UDP the received bytes themselves.
+    /// The number of bytes received; with UDP the received bytes themselves.
     Echo,
     /// No response. Received data is counted.
     Sink,

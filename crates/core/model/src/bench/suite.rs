@@ -18,9 +18,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuitePlan {
-    /// Tests to run, in this order.
+    /// Tests to run, in this order (default: the tests of RFC 2544).
     pub tests: Vec<SuiteTest>,
-    /// Quantity of the load that changes from trial to trial.
+    /// Quantity of the load that changes from trial to trial (default `frames`).
     pub of: Quantity,
     /// Name of the job whose load changes. Default: the first job with such a load.
     #[serde(skip_serializing_if = "Option::is_none")]

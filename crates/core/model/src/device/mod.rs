@@ -87,7 +87,7 @@ impl Delay {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VlanTag {
-    /// VLAN id; `None` for no tag.
+    /// VLAN id. Without it, the device adds no tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
     /// Priority, kept while the tag is off.
@@ -157,7 +157,7 @@ pub struct DeviceConfig {
     pub dst6_min: Ipv6Addr,
     /// Bits that may be set in a random IPv6 destination.
     pub dst6_max: Ipv6Addr,
-    /// Source hardware address; `None` for the address of the interface.
+    /// Source hardware address. Default: the address of the interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub src_mac: Option<Mac>,
     /// Destination hardware address.
