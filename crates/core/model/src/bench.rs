@@ -205,7 +205,7 @@ pub struct ProbePlan {
     /// of open connections of the tester.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub gauges: std::collections::BTreeMap<String, String>,
-    /// Timeout of one read, up to 10 s (default 2 s).
+    /// Timeout of one read, above 0 and up to 10 s (default 2 s).
     #[serde(default = "default_probe_timeout")]
     pub timeout: Span,
 }
@@ -262,7 +262,7 @@ impl ProbePlan {
 pub struct LbTimes {
     /// Duration of a search trial at the full rate, at least 100 ms (default 2 s).
     pub trial: Span,
-    /// Duration of the trial that confirms a result (default 5 s; RFC 2544 section 24 asks for 60 s).
+    /// Duration of the trial that confirms a result, at least 100 ms (default 5 s; RFC 2544 section 24 asks for 60 s).
     pub confirm: Span,
     /// Ramp-up time from zero to the full rate, during which flows are opened (default 400 ms). It is longer if there
     /// are many flows.
@@ -308,14 +308,15 @@ pub struct LbTest {
     /// Load at which an increasing search starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Count>,
-    /// Resolution: the search ends when the highest load that passed and the lowest load that failed differ by at most
-    /// this share (default 5%).
+    /// Resolution, 0.1% to 50%: the search ends when the highest load that passed and the lowest load that failed
+    /// differ by at most this share (default 5%).
     #[serde(default = "default_resolution")]
     pub resolution: Share,
-    /// Share of frames lost or connections failed up to which a trial passes. Default 0; `cps` 0.001%.
+    /// Share of frames lost or connections failed up to which a trial passes, up to 50%. Default 0; `cps` 0.001%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Share>,
-    /// `cc`: idle time of connections between requests (default 2 s). All connections must answer after it.
+    /// `cc`: idle time of connections between requests, at least 100 ms (default 2 s). All connections must answer
+    /// after it.
     #[serde(default = "default_hold")]
     pub hold: Span,
     /// `cc`: connections opened per second. Default: the result of `cps`, or 20k without one.

@@ -89,9 +89,9 @@ pub struct HttpJob {
     /// ask the server to close.
     #[serde(skip_serializing_if = "is_default")]
     pub per_connection: u32,
-    /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response (default 2
-    /// s). After a timeout the connection or request has failed, and the connection is replaced. With HTTP/2 and HTTP/3
-    /// the request is cancelled, and the connection stays open if the server responds on it.
+    /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response, up to 24
+    /// hours (default 2 s). After a timeout the connection or request has failed, and the connection is replaced. With
+    /// HTTP/2 and HTTP/3 the request is cancelled, and the connection stays open if the server responds on it.
     pub timeout: Span,
     /// Timeout until a connection is ready, including all handshakes, instead of `timeout` for each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,9 +231,9 @@ impl Default for HttpCall {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpStage {
-    /// Requests per second at the start of the stage.
+    /// Requests per second at the start of the stage, 0 to 1000000000.
     pub from: f64,
-    /// Requests per second at the end of the stage.
+    /// Requests per second at the end of the stage, 0 to 1000000000.
     pub to: f64,
     /// Length of the stage. The last stage may omit it and then lasts until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -328,7 +328,7 @@ pub enum TlsVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpCheck {
-    /// Accepted statuses. Empty: any.
+    /// Accepted statuses, 100 to 599. Empty: any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<u16>,
     /// Text that the body must contain.

@@ -247,8 +247,8 @@ pub struct TrafficJob {
     /// Number of frames to send, over all streams and workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Drain time: receiving continues for this time after the last frame was sent (default 200 ms). Frames that arrive
-    /// in this time are received and counted as late; later frames are lost.
+    /// Drain time: receiving continues for this time after the last frame was sent, up to 1m (default 200 ms). Frames
+    /// that arrive in this time are received and counted as late; later frames are lost.
     #[serde(default = "default_drain")]
     pub drain: Span,
     /// Ramp-up time before the duration, in which the rate rises evenly from 0 to the full rate (default 0). Frames of

@@ -64,7 +64,7 @@ pub struct SocketJob {
     /// Options of the data sockets.
     #[serde(skip_serializing_if = "is_default")]
     pub options: SocketOptions,
-    /// Additional requests in flight (default 0).
+    /// Additional requests in flight, 0 to 65536 (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub first_burst: u32,
     /// Datagrams: maximum time to wait for a response. After it, requests in flight are dropped and the exchange
@@ -77,8 +77,8 @@ pub struct SocketJob {
     /// Parallel streams, started together, 1 to 512 (default 1). Each has a dedicated thread, control connection and
     /// data connection.
     pub streams: u32,
-    /// Streams that load the path while `rr` is measured, first without and then with these streams. The streams
-    /// alternate in direction, and every second one comes from the server.
+    /// Streams that load the path while `rr` is measured, first without and then with these streams, 0 to 512 (default
+    /// 0). The streams alternate in direction, and every second one comes from the server.
     #[serde(skip_serializing_if = "is_default")]
     pub load_streams: u32,
     /// Time after the start that is excluded from rates, times and intervals. Counts of bytes and calls include it, and
@@ -353,12 +353,12 @@ pub struct SocketSide {
     /// Bytes per receive call of a stream. Default: the effective SO_RCVBUF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_size: Option<u32>,
-    /// Alignment of send buffers in bytes (default 8).
+    /// Alignment of send buffers in bytes, a power of two up to 16 Mi (default 8).
     pub send_align: u32,
     /// Offset of send buffers from the alignment in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub send_offset: u32,
-    /// Alignment of receive buffers in bytes (default 8).
+    /// Alignment of receive buffers in bytes, a power of two up to 16 Mi (default 8).
     pub receive_align: u32,
     /// Offset of receive buffers from the alignment in bytes.
     #[serde(skip_serializing_if = "is_default")]
@@ -393,7 +393,7 @@ pub struct SocketSide {
     /// Measure CPU utilization.
     #[serde(skip_serializing_if = "is_default")]
     pub measure_cpu: bool,
-    /// SO_MAX_PACING_RATE in bits per second.
+    /// SO_MAX_PACING_RATE in bits per second, at least 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing_bps: Option<u64>,
     /// Method to send data (default `copy`).
@@ -402,8 +402,8 @@ pub struct SocketSide {
     /// Method to receive data of a stream (default `copy`).
     #[serde(skip_serializing_if = "is_default")]
     pub receive_by: ReceiveBy,
-    /// Datagrams passed to the kernel per call, in one message (UDP_SEGMENT) or several messages (sendmmsg); 0 and 1
-    /// mean one datagram per call.
+    /// Datagrams passed to the kernel per call, in one message (UDP_SEGMENT) or several messages (sendmmsg), up to
+    /// 1024; 0 and 1 mean one datagram per call.
     #[serde(skip_serializing_if = "is_default")]
     pub batch: u32,
     /// Pass each `batch` as one large datagram that the kernel or the NIC segments (UDP_SEGMENT).
@@ -536,7 +536,7 @@ pub struct Confidence {
     pub width: f64,
     /// Minimum number of repetitions, 1 to 1000 (default 3).
     pub min: u32,
-    /// Maximum number of repetitions (default 10).
+    /// Maximum number of repetitions, up to 1000 (default 10).
     pub max: u32,
     /// Apply the condition to the result only, not to the CPU utilization.
     #[serde(skip_serializing_if = "is_default")]
@@ -580,7 +580,7 @@ pub struct SocketServerJob {
     pub clients: u32,
     /// Maximum number of concurrent clients from one address (IPv6: from one /64), 1 to 10000 (default 512).
     pub clients_per_address: u32,
-    /// Time after which control connections without a test are closed (default 60 s).
+    /// Time after which control connections without a test are closed, at least 100 ms (default 60 s).
     pub idle: Span,
     /// Also serve clients at addresses that no interface of the machine has.
     #[serde(skip_serializing_if = "is_default")]

@@ -51,7 +51,7 @@ pub struct SuitePlan {
     /// Latency (RFC 2544 section 26.2, RFC 8219 section 7.2).
     pub latency: LatencyTest,
     /// Frame loss rate (RFC 2544 section 26.3): decrease from one load to the next, as a share of the maximum. Maximum
-    /// forwarding rate (RFC 2889 section 5.6.1): the increase. Up to 10 % (default 10 %).
+    /// forwarding rate (RFC 2889 section 5.6.1): the increase. 0.1 % to 10 % (default 10 %).
     pub step: Share,
     /// Impact (RFC 5180).
     pub impact: ImpactTest,
@@ -322,18 +322,18 @@ string_serde!(
 pub struct SuiteSearch {
     /// Search method for the throughput (default `binary`).
     pub method: Method,
-    /// Share of frames lost, or of connections or requests failed, up to which a load passes (default 0).
+    /// Share of frames lost, or of connections or requests failed, up to which a load passes, below 1 (default 0).
     pub loss: Share,
-    /// Relative precision: the search ends when the highest load that passed and the lowest load that failed differ by
-    /// at most this share of the latter.
+    /// Relative precision, 0.01 % to 50 %: the search ends when the highest load that passed and the lowest load that
+    /// failed differ by at most this share of the latter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Share>,
-    /// Resolution as a share of the maximum load, as RFC 2544 tools define it. Default without `precision` and
-    /// `resolution`: 0.5 % of the load.
+    /// Resolution as a share of the maximum load, as RFC 2544 tools define it, 0.01 % to 50 %. Default without
+    /// `precision` and `resolution`: 0.5 % of the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Share>,
-    /// Loss verification: maximum number of times that a failed trial is repeated (default 0). The load passes with the
-    /// first repetition that passes (ETSI GS NFV-TST 009 section 12.3).
+    /// Loss verification: maximum number of times that a failed trial is repeated, 0 to 100 (default 0). The load
+    /// passes with the first repetition that passes (ETSI GS NFV-TST 009 section 12.3).
     pub repeats: u32,
     /// Goals of `ndr`. Empty: `ndr` and `pdr`.
     #[serde(rename = "goal", skip_serializing_if = "Vec::is_empty")]
@@ -359,15 +359,15 @@ pub enum Method {
 pub struct GoalPlan {
     /// Name in the report.
     pub name: String,
-    /// Duration of a full-length trial.
+    /// Duration of a full-length trial, at least 100 ms.
     pub final_duration: Span,
     /// Total duration of trials at one load after which the load is classified at the latest.
     pub duration_sum: Span,
-    /// Share of lost frames up to which a trial is a low-loss trial.
+    /// Share of lost frames up to which a trial is a low-loss trial, below 1.
     pub loss: Share,
-    /// Share of the total duration in which trials may exceed the loss.
+    /// Share of the total duration in which trials may exceed the loss, below 1.
     pub exceed: Share,
-    /// Maximum difference of the bounds, as a share of the upper bound.
+    /// Maximum difference of the bounds, as a share of the upper bound, 0.01 % to 50 %.
     pub width: Share,
 }
 
@@ -375,9 +375,9 @@ pub struct GoalPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuiteTimes {
-    /// Duration of a full-length trial (default 10 s; RFC 2544 section 24 asks for 60 s).
+    /// Duration of a full-length trial, at least 100 ms (default 10 s; RFC 2544 section 24 asks for 60 s).
     pub trial: Span,
-    /// Duration of a search trial. Default: the duration of a full-length trial.
+    /// Duration of a search trial, at least 100 ms. Default: the duration of a full-length trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Span>,
     /// Ramp-up time from zero to the full rate before each trial (default 500 ms). Frames of the ramp-up are not
@@ -395,13 +395,14 @@ pub struct SuiteTimes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LatencyTest {
-    /// Duration of a stream (default 20 s; RFC 2544: 120 s).
+    /// Duration of a stream, at least 100 ms (default 20 s; RFC 2544: 120 s).
     pub duration: Span,
-    /// Start of the measurement within the stream (default 10 s; RFC 2544: 60 s). Earlier frames are not measured.
+    /// Start of the measurement within the stream, less than `duration` (default 10 s; RFC 2544: 60 s). Earlier frames
+    /// are not measured.
     pub after: Span,
-    /// Number of streams (default 3; RFC 2544: 20).
+    /// Number of streams, 1 to 1000 (default 3; RFC 2544: 20).
     pub repetitions: u32,
-    /// Loads as shares of the throughput (default 10, 50, 90 and 100 %).
+    /// Loads as shares of the throughput, each above 0 (default 10, 50, 90 and 100 %).
     pub loads: Vec<Share>,
 }
 
@@ -409,7 +410,7 @@ pub struct LatencyTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImpactTest {
-    /// Loads as shares of the maximum (default 1, 10 and 50 %, as in RFC 5180).
+    /// Loads as shares of the maximum, each above 0 (default 1, 10 and 50 %, as in RFC 5180).
     pub loads: Vec<Share>,
 }
 
@@ -417,7 +418,7 @@ pub struct ImpactTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstTest {
-    /// Number of searches; the result is their mean (default 10; RFC 2544: 50).
+    /// Number of searches, 1 to 1000; the result is their mean (default 10; RFC 2544: 50).
     pub searches: u32,
     /// Longest burst, as its duration at the full rate, up to 30 s (default 2 s).
     pub longest: Span,
@@ -430,11 +431,12 @@ pub struct BurstTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecoveryTest {
-    /// Duration of the overload (default 10 s; RFC 2544: at least 60 s).
+    /// Duration of the overload, at least 100 ms (default 10 s; RFC 2544: at least 60 s).
     pub overload: Span,
-    /// Duration of half the overload after it (default 10 s). The device must recover within this time.
+    /// Duration of half the overload after it, at least 100 ms (default 10 s). The device must recover within this
+    /// time.
     pub half: Span,
-    /// Number of repetitions (default 5).
+    /// Number of repetitions, 1 to 1000 (default 5).
     pub repetitions: u32,
 }
 
@@ -451,7 +453,7 @@ pub struct ResetTest {
     /// Load as a share of the maximum; 0 means 10 %.
     #[serde(skip_serializing_if = "is_nothing")]
     pub load: Share,
-    /// Maximum time to wait until the device forwards again; 0 means 30 s.
+    /// Maximum time to wait until the device forwards again, at least 100 ms; 0 means 30 s.
     #[serde(skip_serializing_if = "is_zero")]
     pub patience: Span,
 }
@@ -484,9 +486,9 @@ pub struct Service {
     /// (ITU-T Y.1563).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability: Option<Share>,
-    /// Duration of one step of the configuration test (default 10 s).
+    /// Duration of one step of the configuration test, at least 100 ms (default 10 s).
     pub step: Span,
-    /// Duration of the performance test (default 15 min).
+    /// Duration of the performance test, at least 100 ms (default 15 min).
     pub performance: Span,
     /// Excess traffic that a policer may pass beyond CIR and EIR, as a share of their sum (default 1 %).
     pub tolerance: Share,
