@@ -21,7 +21,7 @@ pub const DEFAULT_SPORT: u16 = 49_184;
 pub const DEFAULT_DPORT: u16 = 7;
 /// Maximum number of flows of one stream.
 pub const MAX_FLOWS: u32 = 1 << 24;
-/// One more than the largest flow number in a test tag. Larger numbers are not flow numbers either.
+/// One more than the largest flow number in a test tag. This and all larger numbers are not flow numbers.
 pub const PAST_LAST_FLOW: u32 = u32::MAX - 1;
 /// Maximum number of flows derived from ranges, if their number is not given.
 pub const MAX_IMPLIED_FLOWS: u32 = 65_536;
