@@ -1,5 +1,5 @@
 # Two commands: `make demo` and `make test`. Both install what is missing and work from a clean clone.
-.PHONY: demo test install uninstall deb build lint tools test-tools bench clean
+.PHONY: demo test install uninstall deb build lint docs tools test-tools bench clean
 
 SKIPPED = $(CURDIR)/target/skipped
 PACKAGES = --workspace
@@ -37,6 +37,13 @@ lint: test-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) deny check bans licenses sources
+	scripts/prose
+	codespell
+
+# The pages under docs/ as a site: target/book/index.html.
+docs:
+	scripts/install docs
+	PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
 
 tools:
 	@scripts/install build

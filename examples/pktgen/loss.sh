@@ -4,7 +4,7 @@
 #   PGRX=RECEIVER/pgrx wirebench pktgen run --netns NODE \
 #       ./loss.sh DEV DST_MAC RX_DEV [SIZE [DST_IP [SECONDS [PPS ...]]]]
 #
-# PGRX is the receiver's file; without it, the one beside the sender's (one host with two ports).
+# PGRX is the file of the receiver; without it, the file in the folder of the sender (one host with two ports).
 set -eu
 
 PGDEV=${PGDEV:-/proc/net/pktgen}

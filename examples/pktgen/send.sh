@@ -3,7 +3,7 @@
 #
 #   wirebench pktgen run --netns NODE ./send.sh DEV DST_MAC [COUNT [SIZE [PPS [DST_IP]]]]
 #
-# COUNT 0 goes on until Ctrl-C. PPS 0 is as fast as possible.
+# COUNT 0 continues until Ctrl-C. PPS 0 is as fast as possible.
 set -eu
 
 PGDEV=${PGDEV:-/proc/net/pktgen}

@@ -9,7 +9,7 @@ trap 'if [ "$server" ]; then kill "$server" 2>/dev/null || :; fi; "$wirebench" l
 "$wirebench" lab up impair --as "$lab" --rate 100mbit --delay 1ms --both --hosts >/dev/null
 ip netns exec "wb-$lab-b" "$wirebench" netserver -D -p 4444 </dev/null >/dev/null &
 server=$!
-# Until somebody listens there.
+# Waits until the server listens.
 until ip netns exec "wb-$lab-b" grep -q ':115C 0\{8,32\}:0000 0A' /proc/net/tcp /proc/net/tcp6; do
   kill -0 "$server"
   sleep 0.1

@@ -1,5 +1,5 @@
-//! The plan and the report of a benchmark of a load balancer: six limits, searched one after the
-//! other, with the device's own counters beside ours.
+//! Plan and report of a load balancer benchmark: searches six limits in sequence and compares the device's counters
+//! with the counters of the tester.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -41,13 +41,13 @@ pub use suite_report::{
     ServiceResult, ServiceStep, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
 };
 
-/// The value of `schema` in files that hold nothing but such a benchmark ([`LbFile`]).
+/// Value of `schema` in files that hold only a load balancer benchmark ([`LbFile`]).
 pub const LB_PLAN_SCHEMA: &str = "wirebench.lb/1";
 
-/// What reports of such a benchmark are called.
+/// Report kind of load balancer benchmarks.
 pub const LB_KIND: &str = "bench lb";
 
-/// A benchmark of a load balancer: its two sides, where it counts, and what is searched.
+/// Benchmark of a load balancer: its two sides, the device with its counters, and the metrics to search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbPlan {
@@ -57,26 +57,26 @@ pub struct LbPlan {
     pub server: LbSide,
     /// The device between them.
     pub device: LbDevice,
-    /// How long trials take.
+    /// Durations of trials.
     #[serde(default)]
     pub times: LbTimes,
-    /// What is searched, in this order. Empty: all six metrics.
+    /// Metrics to search, in this order. Empty: all six metrics.
     #[serde(default, rename = "test", skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<LbTest>,
 }
 
-/// A file that holds such a benchmark and nothing else: the short form of a plan with this procedure.
+/// File that holds only a load balancer benchmark: the short form of a plan with this procedure.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbFile {
     /// Version of this format; must be `wirebench.lb/1`.
     #[serde(default = "default_schema")]
     pub schema: String,
-    /// Where all random choices come from.
+    /// Seed of all random choices (default 1).
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Says that sending outside the benchmark address ranges, or out of the interface with the
-    /// default route, is meant: you own the network.
+    /// Confirms that sending outside the benchmark address ranges, or out of the interface with the default route, is
+    /// intended: you own the network.
     #[serde(default)]
     pub i_own_this_network: bool,
     /// The side that opens connections.
@@ -85,10 +85,10 @@ pub struct LbFile {
     pub server: LbSide,
     /// The device between them.
     pub device: LbDevice,
-    /// How long trials take.
+    /// Durations of trials.
     #[serde(default)]
     pub times: LbTimes,
-    /// What is searched, in this order. Empty: all six metrics.
+    /// Metrics to search, in this order. Empty: all six metrics.
     #[serde(default, rename = "test")]
     pub tests: Vec<LbTest>,
 }
@@ -123,27 +123,26 @@ impl From<LbPlan> for Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbSide {
-    /// The port: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`.
+    /// Port: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`.
     pub port: Locator,
-    /// Queue pairs to open, each with a worker of its own.
+    /// Queue pairs to open, each with a dedicated worker (default 1).
     #[serde(default = "one_worker", skip_serializing_if = "is_one")]
     pub workers: u32,
-    /// CPUs for the workers. Empty: chosen by the program.
+    /// CPUs for the workers. Empty: the program chooses them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
-    /// The port's own addresses, which its gateway asks for.
+    /// Addresses of the port itself; the gateway resolves them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<AddressRange>,
-    /// Next hop of everything sent from here.
+    /// Next hop of all frames sent from this side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// Client: addresses that connections come from. Server: addresses that answer them.
+    /// Client: source addresses of connections. Server: addresses that answer connections.
     pub hosts: Vec<AddressRange>,
-    /// Client: source ports (default 1024-65535). Server: ports that answer (default those of the
-    /// service).
+    /// Client: source ports (default 1024-65535). Server: ports that answer (default: the ports of the service).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortRange>,
-    /// Server: whom it sees as its clients. Empty: anyone.
+    /// Server: source addresses that it accepts as clients. Empty: any address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<AddressRange>,
 }
@@ -152,69 +151,70 @@ pub struct LbSide {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbDevice {
-    /// What the report calls it.
+    /// Name in the report (default `device`).
     #[serde(default = "default_device")]
     pub name: String,
-    /// Where connections go: its virtual addresses.
+    /// Virtual addresses of the service, which connections are opened to.
     pub service: Vec<AddressRange>,
-    /// Ports of the service.
+    /// Ports of the service (default 80).
     #[serde(default = "default_ports")]
     pub ports: PortRange,
-    /// How long it remembers a connection that has ended. Addresses and ports that come again sooner
-    /// hit entries that are still there (DPVS: 7 s for FIN_WAIT and TIME_WAIT).
+    /// Time for which the device keeps the state of an ended connection (default 7 s). Addresses and ports that are
+    /// reused earlier hit old entries (DPVS: 7 s for FIN_WAIT and TIME_WAIT).
     #[serde(default = "default_state_timeout")]
     pub state_timeout: Span,
-    /// Time between two readings of its counters during a trial; 100 ms to 1 min.
+    /// Interval between two reads of the device's counters during a trial, 100 ms to 1 min (default 500 ms).
     #[serde(default = "default_every")]
     pub every: Span,
-    /// Counters that must not rise: a trial in which one does has not held. By name or its last word:
+    /// Counters that must not rise: if one rises during a trial, the trial fails. A full name or its last word:
     /// `imissed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub must_not_rise: Vec<String>,
-    /// Where it counts.
+    /// Sources of the device's counters.
     #[serde(default, rename = "probe", skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbePlan>,
 }
 
-/// A command that shows counters of the device, and what to read of it.
+/// Command that prints counters of the device, and how to parse its output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbePlan {
-    /// What its text is like.
+    /// Format of the command's output.
     pub kind: ProbeKind,
-    /// The first word of its counters' names. Empty: the kind's.
+    /// First word of the counter names. Empty: the kind.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Network namespace to run in.
+    /// Network namespace in which the command runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Run there over ssh, without a password: `[USER@]HOST`, or a name of `~/.ssh/config`.
+    /// Host on which the command runs over ssh, without a password: `[USER@]HOST`, or a name of `~/.ssh/config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
-    /// Interfaces to read. `ethtool`: one at least; `netdev`: empty is all but `lo`.
+    /// Interfaces to read. `ethtool`: at least one; `netdev`: empty means all except `lo`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
-    /// What to run instead of the kind's own command, by `sh -c`.
+    /// Command to run with `sh -c` instead of the default command of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Counters of kind `command`: names, and the regular expressions whose first group is the number.
-    /// All places that match are added. `connections`, `in_packets`, `out_packets` and `drops` are
-    /// compared with our own.
+    /// Counters of kind `command`: names, and regular expressions whose first group is the number. The values of all
+    /// matches are added. `connections`, `in_packets`, `out_packets` and `drops` are compared with the counters of the
+    /// tester.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub counters: std::collections::BTreeMap<String, String>,
-    /// The same for values that rise and fall; `entries` is compared with our open connections.
+    /// Gauges of kind `command`, which rise and fall, in the form of `counters`. `entries` is compared with the number
+    /// of open connections of the tester.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub gauges: std::collections::BTreeMap<String, String>,
-    /// The reading is given up after this time; up to 10 s.
+    /// Timeout of one read, above 0 and up to 10 s (default 2 s).
     #[serde(default = "default_probe_timeout")]
     pub timeout: Span,
 }
 
-/// What a probe's text is like.
+/// Format of a probe's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeKind {
-    /// `ipvsadm -ln --stats --exact`: LVS and DPVS, added over their services.
+    /// `ipvsadm -ln --stats --exact`: LVS and DPVS, summed over their services.
     Ipvs,
     /// `dpip link show -s`: ports of DPVS.
     Dpvs,
@@ -224,13 +224,13 @@ pub enum ProbeKind {
     Netdev,
     /// `ethtool -S`.
     Ethtool,
-    /// Any command, read by regular expressions.
+    /// Any command, parsed with regular expressions.
     #[default]
     Command,
 }
 
 impl ProbeKind {
-    /// The word in plans.
+    /// Name in plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -245,7 +245,7 @@ impl ProbeKind {
 }
 
 impl ProbePlan {
-    /// The first word of its counters' names.
+    /// First word of the counter names.
     #[must_use]
     pub fn title(&self) -> &str {
         if self.name.is_empty() {
@@ -256,19 +256,20 @@ impl ProbePlan {
     }
 }
 
-/// How long trials take. Each adds the time to set up and to drain.
+/// Durations of trials. Each trial adds the time to set up and to drain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LbTimes {
-    /// A trial of the search, at the full rate; 100 ms at least.
+    /// Duration of a search trial at the full rate, at least 100 ms (default 2 s).
     pub trial: Span,
-    /// The trial that confirms a result (RFC 2544 section 24 asks for 60 s).
+    /// Duration of the trial that confirms a result, at least 100 ms (default 5 s; RFC 2544 section 24 asks for 60 s).
     pub confirm: Span,
-    /// From nothing to the full rate, while flows are opened; beyond it where they are many.
+    /// Ramp-up time from zero to the full rate, during which flows are opened (default 400 ms). It is longer if there
+    /// are many flows.
     pub ramp: Span,
-    /// After a trial, for what is under way.
+    /// Time after a trial to wait for frames in flight (default 300 ms).
     pub drain: Span,
-    /// All tests together; a search that has used up its part ends with what it has.
+    /// Time limit of all tests together (default 270 s). A search that has used its part ends with its best result.
     pub budget: Span,
 }
 
@@ -284,48 +285,50 @@ impl Default for LbTimes {
     }
 }
 
-/// A limit to search.
+/// Limit to search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LbTest {
-    /// Which.
+    /// Metric to search.
     pub metric: LbMetric,
-    /// TCP or UDP. `cps` and `cc`: TCP if not told; the others are UDP.
+    /// TCP or UDP. `cps` and `cc`: TCP by default; all other metrics use UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<LoadTransport>,
-    /// Frame sizes with FCS, each a search of its own. Empty: 64, `bps` 1500, `elephant` 64 and 1500.
-    /// `cps` and `cc` have none.
+    /// Frame sizes with FCS, with a separate search for each. Empty: 64, `bps` 1500, `elephant` 64 and 1500. `cps` and
+    /// `cc` have no sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u16>,
-    /// Flows at a time. Default 1000; `elephant` has one.
+    /// Concurrent flows (default 1000; `elephant` has one).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<Count>,
-    /// The search begins here and goes down: frames per second, connections per second, or connections.
-    /// Without it, it begins low and grows. `cc`: the most that is tried.
+    /// Load at which the search starts, going down: frames per second, connections per second, or connections. Without
+    /// it, the search starts low and increases the load. `cc`: the maximum number of connections to try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Count>,
-    /// Where it begins to grow.
+    /// Load at which an increasing search starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Count>,
-    /// It ends when the best load and the least that did not hold are as close as this share.
+    /// Resolution, 0.1% to 50%: the search ends when the highest load that passed and the lowest load that failed
+    /// differ by at most this share (default 5%).
     #[serde(default = "default_resolution")]
     pub resolution: Share,
-    /// A trial holds up to this share lost (frames) or failed (connections). Default 0; `cps` 0.001%.
+    /// Share of frames lost or connections failed up to which a trial passes, up to 50%. Default 0; `cps` 0.001%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Share>,
-    /// `cc`: connections rest for this time between requests, and all must answer after it.
+    /// `cc`: idle time of connections between requests, at least 100 ms (default 2 s). All connections must answer
+    /// after it.
     #[serde(default = "default_hold")]
     pub hold: Span,
-    /// `cc`: connections opened per second. Without it what `cps` found, else 20k.
+    /// `cc`: connections opened per second. Default: the result of `cps`, or 20k without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_rate: Option<Count>,
-    /// Trials of the search at most; 1 to 100.
+    /// Maximum number of trials of the search, 1 to 100 (default 10).
     #[serde(default = "default_trials")]
     pub trials: u32,
 }
 
 impl LbTest {
-    /// With defaults.
+    /// Creates a test of a metric with the default values.
     #[must_use]
     pub fn new(metric: LbMetric) -> Self {
         Self {
@@ -344,7 +347,7 @@ impl LbTest {
     }
 }
 
-/// The six metrics of a load balancer.
+/// Metrics of a load balancer.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -352,20 +355,20 @@ impl LbTest {
 pub enum LbMetric {
     /// Frames per second through the device in one direction, to servers that do not answer.
     OnewayPps,
-    /// Frames per second in both directions together, with servers that send each back.
+    /// Frames per second in both directions together, with servers that return each frame.
     TwowayPps,
-    /// Bits per second with large frames, one direction.
+    /// Bits per second with large frames in one direction.
     Bps,
-    /// New connections per second: opened, one exchange of a byte, closed.
+    /// New connections per second: each is opened, exchanges one byte and is closed.
     Cps,
-    /// Connections open at a time, each of which still answers at the end.
+    /// Concurrent connections, each of which still answers at the end.
     Cc,
-    /// Frames per second of a single flow, which one core of the device carries.
+    /// Frames per second of a single flow, which one core of the device forwards.
     Elephant,
 }
 
 impl LbMetric {
-    /// All, in the order of a run.
+    /// All metrics, in the order of a run.
     pub const ALL: [Self; 6] = [
         Self::OnewayPps,
         Self::TwowayPps,
@@ -375,7 +378,7 @@ impl LbMetric {
         Self::Elephant,
     ];
 
-    /// The word in plans.
+    /// Name in plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -388,7 +391,7 @@ impl LbMetric {
         }
     }
 
-    /// Whether it counts connections and not frames.
+    /// Returns true if the metric counts connections rather than frames.
     #[must_use]
     pub const fn is_of_connections(self) -> bool {
         matches!(self, Self::Cps | Self::Cc)
@@ -406,7 +409,7 @@ impl FromStr for LbMetric {
     }
 }
 
-/// A number as the user writes it: 500k, 1.5m.
+/// Number as the user writes it: 500k, 1.5m.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u64);
 
@@ -435,7 +438,7 @@ impl fmt::Display for Count {
 
 string_serde!(Count, "Count", "a number: 800, 20k, 1.5m", "20k");
 
-/// A share as the user writes it: 5%, 0.001.
+/// Share as the user writes it: 5%, 0.001.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
@@ -451,7 +454,7 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The shortest text that is read as the same number.
+        // The shortest text that parses to the same number.
         write!(f, "{}", self.0)
     }
 }
@@ -496,7 +499,7 @@ const fn is_one(n: &u32) -> bool {
 }
 
 impl LbPlan {
-    /// The tests to run: those of the plan, or all six metrics.
+    /// Returns the tests to run: the tests of the plan, or all six metrics.
     #[must_use]
     pub fn tests(&self) -> Vec<LbTest> {
         match self.tests.as_slice() {
@@ -514,7 +517,7 @@ impl LbPlan {
         })
     }
 
-    /// Combinations of addresses and ports that a client can use.
+    /// Number of address and port combinations that the client can use.
     #[must_use]
     pub fn tuples(&self) -> u128 {
         let addresses =

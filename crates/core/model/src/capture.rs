@@ -1,142 +1,142 @@
-//! Jobs that capture: which ports, which frames, and where they go.
+//! Jobs that capture: ports, filter and output.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Span;
 
-/// Ports whose frames are kept.
+/// Capture of the frames of one or more ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureJob {
-    /// What the report calls it, where a plan has several. Empty, as without: a word and its number.
+    /// Name in the report, if a plan has several captures. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Names of the ports. Their frames go into one output, each port an interface of its own.
+    /// Names of the ports. Their frames go into one output, with a separate interface for each port.
     pub ports: Vec<String>,
-    /// Which frames, in the language of pcap-filter(7). Empty: all.
+    /// Capture filter in the syntax of pcap-filter(7). Empty: all frames.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter: String,
-    /// Bytes of each frame to keep; 1 to 262144.
+    /// Bytes to keep of each frame, 1 to 262144 (default 262144).
     pub snap_len: u32,
-    /// Frames that arrive, that leave, or both.
+    /// Direction: received frames, sent frames, or both (default `inout`).
     #[serde(skip_serializing_if = "is_default")]
     pub direction: Direction,
-    /// Receive frames for any destination address.
+    /// Receive frames for any destination address (default true).
     pub promiscuous: bool,
-    /// Frames to keep; the next ones are counted, and the capture ends.
+    /// Number of frames to keep. The capture then ends, and further frames are only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// How long. Without it until a signal, or to the end of a file.
+    /// Duration. Without it, until a signal or the end of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// End when the files have so many bytes together; what was read by then is written too.
+    /// Total file size in bytes at which the capture ends. Frames that were read before are still written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_octets: Option<u64>,
-    /// How long the receiver may stand still without a loss, at the rate expected: with it the
-    /// receive ring is sized.
+    /// Longest stall of the reader without loss at the expected rate (default 1 s). It determines the size of the
+    /// receive ring.
     pub stall: Span,
-    /// Frames per second to expect. Without it the speed of the link says; where that is not known the
-    /// ring has 512 MiB, or an eighth of the memory.
+    /// Expected frames per second. Default: from the link speed; if that is unknown, the ring has 512 MiB, or an eighth
+    /// of the memory if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect_pps: Option<u64>,
-    /// When the kernel hands over a block that is not full; 1ms to 1s.
+    /// Time after which the kernel passes on a block that is not full, 1ms to 1s (default 100 ms).
     pub block_timeout: Span,
-    /// Several readers of a port get frames in turn, not by flow or receive queue: for traffic that
-    /// is a single flow.
+    /// Distribute the frames of a port among several readers in turn instead of by flow or receive queue: for traffic
+    /// with a single flow.
     #[serde(skip_serializing_if = "is_default")]
     pub single_flow: bool,
-    /// Who stamps the frames.
+    /// Source of timestamps (default `host`).
     #[serde(skip_serializing_if = "is_default")]
     pub stamps: Stamps,
-    /// Readers look for frames all the time, and never sleep.
+    /// Poll for frames continuously, without sleeping.
     #[serde(skip_serializing_if = "is_default")]
     pub busy: bool,
-    /// Readers run before all ordinary threads (SCHED_FIFO, priority 1). Needs two CPUs.
+    /// Run readers with priority over all ordinary threads (SCHED_FIFO, priority 1). Requires two CPUs.
     #[serde(skip_serializing_if = "is_default")]
     pub realtime: bool,
-    /// Switch off what joins and cuts segments (GRO, LRO, TSO, GSO) on the interfaces, so that frames
-    /// are seen as they were on the wire. It is put back at the end.
+    /// Switch off offloads that merge and split segments (GRO, LRO, TSO, GSO) on the interfaces, to capture frames as
+    /// on the wire. The settings are restored at the end.
     #[serde(skip_serializing_if = "is_default")]
     pub offloads_off: bool,
-    /// Become this user when the ports are open; then the files are his.
+    /// User to switch to after the ports are open; this user then owns the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What happens when the output is slower than the frames come.
+    /// Behavior if frames arrive faster than they can be written (default `wait`).
     #[serde(skip_serializing_if = "is_default")]
     pub overflow: Overflow,
-    /// Where they go. Without it they are only counted.
+    /// Output. Without it, frames are only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<CaptureOutput>,
 }
 
-/// Which way frames go.
+/// Direction of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Both.
+    /// Both directions.
     #[default]
     Inout,
-    /// Those that arrive.
+    /// Received frames.
     In,
-    /// Those that leave.
+    /// Sent frames.
     Out,
 }
 
-/// Who stamps frames, as tcpdump names it.
+/// Source of timestamps, with tcpdump's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stamps {
-    /// The kernel, by its clock.
+    /// The kernel, with its clock.
     #[default]
     Host,
-    /// The network card, whose clock is kept in step with the host's (phc2sys).
+    /// The network card, with its clock synchronized to the host (phc2sys).
     Adapter,
-    /// The network card, by whatever its clock says.
+    /// The network card, with its unsynchronized clock.
     AdapterUnsynced,
 }
 
-/// What happens when the output is slower than the frames come.
+/// Behavior if frames arrive faster than they can be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overflow {
-    /// The reader waits; the kernel's ring fills, and the kernel counts what it drops.
+    /// The reader waits; the ring of the kernel fills, and the kernel counts the frames that it drops.
     #[default]
     Wait,
-    /// The reader drops the newest frames, and counts them.
+    /// The reader drops and counts the newest frames.
     DropNewest,
 }
 
-/// What happens when the disk is full.
+/// Behavior if the disk is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFull {
-    /// The capture ends; what was read and found no place is counted.
+    /// The capture ends; frames that were read but not written are counted.
     #[default]
     Stop,
-    /// The oldest finished file of this capture is removed, and it goes on. Without one it ends.
+    /// The oldest finished file of this capture is removed, and the capture continues. If there is no such file, the
+    /// capture ends.
     RotateDelete,
 }
 
-/// Whether files are written past the page cache.
+/// Use of direct writes, which bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DirectWrites {
-    /// From the moment on when more than 100 MB come in a second: the page cache would fill with
-    /// them, and then let the writer wait.
+    /// Once the rate exceeds 100 MB per second, because the page cache would fill up and then block the writer.
     #[default]
     Auto,
     /// From the start.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// The form of a capture file.
+/// Format of a capture file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileFormat {
-    /// pcapng, nanoseconds, with interfaces and drop counters.
+    /// pcapng with nanoseconds, interfaces and drop counters.
     #[default]
     Pcapng,
     /// pcap with nanoseconds.
@@ -145,11 +145,11 @@ pub enum FileFormat {
     Pcap,
 }
 
-/// Compression of a capture file, piece by piece of up to 4 MiB.
+/// Compression of a capture file, in blocks of up to 4 MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// None.
+    /// No compression.
     #[default]
     None,
     /// Zstandard (RFC 8878), level 1.
@@ -160,8 +160,8 @@ pub enum Compression {
     Gzip,
 }
 
-/// Form and compression that the end of a file name asks for: `x.pcap.zst` is pcap, compressed by zstd. Without
-/// an end that is known it is pcapng, not compressed.
+/// Returns format and compression for the suffix of a file name: `x.pcap.zst` is pcap, compressed with zstd. Without a
+/// known suffix it is pcapng without compression.
 pub fn by_name(name: &str) -> (FileFormat, Compression) {
     let name = name.to_ascii_lowercase();
     let packed = [
@@ -182,65 +182,64 @@ pub fn by_name(name: &str) -> (FileFormat, Compression) {
     )
 }
 
-/// A capture file, or a row of them.
+/// Capture file, or a series of files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureOutput {
-    /// The file; `-` is standard output.
+    /// Path of the file; `-` is standard output.
     pub path: String,
-    /// Its form.
+    /// File format (default `pcapng`).
     pub format: FileFormat,
-    /// Its compression.
+    /// Compression (default `none`).
     #[serde(skip_serializing_if = "is_default")]
     pub compress: Compression,
-    /// Begin the next file when one holds more than this many bytes (before compression); 0: never.
+    /// Size in bytes before compression after which the next file starts; 0 means never.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_bytes: u64,
-    /// Begin the next file when a frame is this much later than the first of the file; of the first file
-    /// the time begins when it is opened.
+    /// Time after the first frame of a file after which the next file starts. For the first file the time starts when
+    /// it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_time: Option<Span>,
-    /// Begin the next file at multiples of `rotate_time` since 1970.
+    /// Start the next file at multiples of `rotate_time` since 1970.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_aligned: bool,
-    /// With `rotate_time`, a file replaces an earlier one of the same name, as with tcpdump -G. Without
-    /// `overwrite` the name gets a number.
+    /// With `rotate_time`: replace an earlier file with the same name, as tcpdump -G does. Without `overwrite`, a
+    /// number is added to the name.
     #[serde(skip_serializing_if = "is_default")]
     pub overwrite: bool,
-    /// Begin the next file after so many frames; 0: never.
+    /// Number of frames after which the next file starts; 0 means never.
     #[serde(skip_serializing_if = "is_default")]
     pub rotate_frames: u64,
-    /// Keep so many files and write over the oldest; 0: keep all.
+    /// Number of files to keep; the oldest file is overwritten. 0 keeps all files.
     #[serde(skip_serializing_if = "is_default")]
     pub files: u32,
-    /// End the capture after this number of full files; 0: never.
+    /// Number of full files after which the capture ends; 0 means never.
     #[serde(skip_serializing_if = "is_default")]
     pub file_limit: u32,
-    /// Hand partial buffers to the file at least so often.
+    /// Maximum time before a partly filled buffer is written (default 1 s).
     pub flush: Span,
-    /// What happens when the disk is full.
+    /// Behavior if the disk is full (default `stop`).
     #[serde(skip_serializing_if = "is_default")]
     pub on_enospc: OnFull,
-    /// Remove the oldest finished files of this capture when the file system has less room than this,
-    /// in bytes; 0: never.
+    /// Free space in bytes below which the oldest finished files of this capture are removed; 0 means never.
     #[serde(skip_serializing_if = "is_default")]
     pub keep_free: u64,
-    /// A file that is not finished is called `NAME.part`; what has its name is whole and on the disk.
+    /// Name unfinished files `NAME.part`. A file with the final name is complete and on the disk.
     #[serde(skip_serializing_if = "is_default")]
     pub part: bool,
-    /// A program that is run for each finished file, with the file as its only argument.
+    /// Program to run for each finished file, with the file as its only argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Bring the file to the disk so often, and when it is finished; 0s: only then. Without it the
-    /// system decides.
+    /// Interval at which the file is synced to disk, in addition to when it is finished; 0s means only when it is
+    /// finished. Without it, the system decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<Span>,
-    /// Whether files are written past the page cache (O_DIRECT), where the file system can.
+    /// Use of direct writes (O_DIRECT), which bypass the page cache, if the file system supports them (default `auto`).
     #[serde(skip_serializing_if = "is_default")]
     pub direct: DirectWrites,
-    /// Bytes of a buffer, a power of two from 64 KiB to 16 MiB.
+    /// Size of a buffer in bytes, a power of two from 64 KiB to 16 MiB (default 4 MiB).
     pub buffer_bytes: u32,
-    /// Buffers between reader and writer; 2 to 4096.
+    /// Number of buffers between reader and writer, 2 to 4096 (default 64).
     pub buffers: u32,
 }
 

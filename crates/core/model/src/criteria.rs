@@ -1,4 +1,4 @@
-//! What a run must meet: `loss<=0.1%`, `p99<=500us`, `load.cps>=20k`, `probe.drops<=0`.
+//! Criteria of a run: `loss<=0.1%`, `p99<=500us`, `load.cps>=20k`, `probe.drops<=0`.
 
 use std::{fmt, str::FromStr};
 
@@ -8,24 +8,24 @@ use crate::{
     units::{ParseUnitError, Rate, Rational, Span, parse_count, parse_number, string_serde},
 };
 
-/// Which value of a distribution.
+/// Statistic of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stat {
-    /// The mean.
+    /// Mean.
     Mean,
-    /// The median.
+    /// Median.
     P50,
-    /// The 99th percentile.
+    /// 99th percentile.
     P99,
-    /// The 99.9th percentile.
+    /// 99.9th percentile.
     P999,
-    /// The 99.99th percentile.
+    /// 99.99th percentile.
     P9999,
-    /// The largest.
+    /// Maximum.
     Max,
 }
 
-/// What is judged.
+/// Metric of a criterion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Lost frames as a share of offered frames.
@@ -36,25 +36,26 @@ pub enum Metric {
     Duplicates,
     /// Reordered frames as a share of offered frames.
     Reordered,
-    /// Connections that failed, or are open at the end, as a share of those attempted.
+    /// Connections that failed, or are open at the end, as a share of attempted connections.
     Failed,
-    /// HTTP answers with a status of 400 or more as a share of all answers.
+    /// HTTP responses with a status of 400 or more as a share of all responses.
     Errors,
-    /// Latency of frames; of loads the time from a request to its whole answer; of socket tests the time of
+    /// Latency of frames; for loads the time from a request to its complete response; for socket tests the duration of
     /// an operation.
     Latency(Stat),
-    /// From SYN to SYN-ACK.
+    /// Time from SYN to SYN-ACK.
     Connect(Stat),
-    /// From a request of HTTP, when it was due where a rate or an interval says when, to its whole answer.
+    /// Time from an HTTP request to its complete response; with a rate or an interval, from the scheduled time of the
+    /// request.
     Http(Stat),
     /// Lost frames.
     Lost,
-    /// Frames received per second; sent, where nothing is received.
+    /// Frames received per second; frames sent if nothing is received.
     Pps,
-    /// Bits received per second at layer 2 with FCS; sent, where nothing is received. Of socket tests the
-    /// throughput. Of a benchmark the limit.
+    /// Bits received per second at layer 2 with FCS; bits sent if nothing is received. For socket tests the throughput;
+    /// for a benchmark the limit.
     Bps,
-    /// Connections established per second of the duration. Of a benchmark the limit.
+    /// Connections established per second of the duration; for a benchmark the limit.
     Cps,
     /// Responses per second of the duration.
     Rps,
@@ -62,52 +63,52 @@ pub enum Metric {
     Tps,
     /// Connections open at the end of the duration.
     Open,
-    /// By how much a counter of a probe rose, or the highest value of one that rises and falls.
+    /// Increase of a counter of a probe, or the maximum of a gauge.
     Counter(String),
-    /// A limit that a benchmark finds.
+    /// Limit that a benchmark searches.
     Limit(LbMetric),
-    /// What a suite of tests finds.
+    /// Result of a test suite.
     Found(Figure),
 }
 
-/// What a suite of tests finds at a frame size, each the figure of one test.
+/// Result of a test suite at a frame size; each figure belongs to one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The highest load without loss, or with no more than the search allows.
+    /// Highest load without loss, or within the loss that the search allows.
     Throughput(Counted),
-    /// The highest load that meets a goal of MLRsearch without loss.
+    /// Highest load that meets an MLRsearch goal without loss.
     Ndr(Counted),
-    /// The highest load that meets a goal of MLRsearch with loss.
+    /// Highest load that meets an MLRsearch goal with loss.
     Pdr(Counted),
-    /// The highest forwarding rate.
+    /// Highest forwarding rate.
     Mfr(Counted),
-    /// The mean of the longest bursts without loss, in frames.
+    /// Mean of the longest bursts without loss, in frames.
     B2b,
-    /// From the end of the overload to the last frame that was lost, the longest of all repetitions.
+    /// Time from the end of the overload to the last lost frame, the maximum over all repetitions.
     Recovery,
-    /// How long the device did not forward.
+    /// Time in which the device did not forward.
     Reset,
 }
 
-/// What a load is counted in.
+/// Unit of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Frames, connections or requests per second, or connections.
     Number,
-    /// Bits per second of layer 1.
+    /// Bits per second at layer 1.
     L1,
-    /// Bits per second of layer 2.
+    /// Bits per second at layer 2.
     L2,
-    /// A share of the line rate.
+    /// Share of the line rate.
     OfLine,
 }
 
 impl Counted {
-    /// All.
+    /// All units.
     pub const ALL: [Self; 4] = [Self::Number, Self::L1, Self::L2, Self::OfLine];
 }
 
-/// Figures that are loads, by what they are counted in.
+/// Constructor of a figure that is a load, from its unit.
 type OfLoad = fn(Counted) -> Figure;
 
 const LOADS: [(&str, OfLoad); 4] = [
@@ -117,13 +118,13 @@ const LOADS: [(&str, OfLoad); 4] = [
     ("mfr", Figure::Mfr),
 ];
 
-/// What a metric's values are.
+/// Type of a metric's values.
 #[derive(Clone, Copy)]
 enum Unit {
     Share,
     Time,
     Number,
-    /// A number, or a rate.
+    /// Number or rate.
     Load(OfLoad),
 }
 
@@ -145,10 +146,10 @@ const STATS: [(&str, Stat); 6] = [
     ("max", Stat::Max),
 ];
 
-/// One of the times, by which of its values is meant.
+/// Constructor of a time metric, from its statistic.
 type Time = fn(Stat) -> Metric;
 
-/// Times other than the latency begin with these words.
+/// Prefixes of times other than the latency.
 const TIMES: [(&str, Time); 3] = [
     ("connect_", Metric::Connect),
     ("http_", Metric::Http),
@@ -165,7 +166,7 @@ const NUMBERS: [(&str, Metric); 7] = [
     ("open", Metric::Open),
 ];
 
-/// The limits of a benchmark that have no name among the metrics of jobs.
+/// Limits of a benchmark without a name among the metrics of jobs.
 const LIMITS: [LbMetric; 4] = [
     LbMetric::OnewayPps,
     LbMetric::TwowayPps,
@@ -173,7 +174,7 @@ const LIMITS: [LbMetric; 4] = [
     LbMetric::Elephant,
 ];
 
-/// Times that a suite finds.
+/// Times that a suite measures.
 const INTERVALS: [(&str, Figure); 2] = [("recovery", Figure::Recovery), ("reset", Figure::Reset)];
 
 impl Metric {
@@ -203,7 +204,7 @@ impl Metric {
         )
     }
 
-    /// What follows a number of it.
+    /// Unit after a number of this metric.
     const fn unit(&self) -> &'static str {
         match self {
             Self::Found(
@@ -231,19 +232,19 @@ impl Metric {
     }
 }
 
-/// The value that is compared.
+/// Value to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A share between 0 and 1.
+    /// Share from 0 to 1.
     Share(Rational),
-    /// A time.
+    /// Duration.
     Time(Span),
-    /// A count, or a rate per second, which may have a fraction.
+    /// Count, or rate per second, which may be fractional.
     Number(Rational),
 }
 
 impl Limit {
-    /// As a number: a share of 1, nanoseconds, a count.
+    /// Returns the limit as a number: share of 1, nanoseconds, or count.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn as_f64(&self) -> f64 {
@@ -255,32 +256,32 @@ impl Limit {
     }
 }
 
-/// On which side of the limit a metric must be.
+/// Side of the limit on which a metric must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Not above it.
+    /// At or below the limit.
     AtMost,
-    /// Not below it.
+    /// At or above the limit.
     AtLeast,
 }
 
-/// One condition.
+/// Criterion of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Criterion {
-    /// The kind of jobs whose metric it is, where several have it.
+    /// Kind of the jobs, if several kinds have the metric.
     pub kind: Option<JobKind>,
-    /// The job alone that is judged, by its name. Else all of its kind together.
+    /// Name of the only job that is checked; otherwise all jobs of its kind together.
     pub job: Option<String>,
-    /// What is judged.
+    /// Metric.
     pub metric: Metric,
-    /// On which side of the limit it must be.
+    /// Required side of the limit.
     pub bound: Bound,
-    /// The limit.
+    /// Limit.
     pub limit: Limit,
 }
 
 impl Criterion {
-    /// A criterion for all jobs that measure it.
+    /// Creates a criterion for all jobs that measure the metric.
     #[must_use]
     pub const fn at_most(metric: Metric, limit: Limit) -> Self {
         Self {
@@ -292,7 +293,7 @@ impl Criterion {
         }
     }
 
-    /// Whether a value meets it.
+    /// Returns true if a value meets the criterion.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         match self.bound {
@@ -302,10 +303,10 @@ impl Criterion {
     }
 }
 
-/// A share: `1%`, `0.1%`, `0.001` or `0`.
+/// Parses a share: `1%`, `0.1%`, `0.001` or `0`.
 ///
 /// # Errors
-/// When the text is no number, or more than all.
+/// Returns an error if the text is not a number, or the share exceeds 1.
 pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
     let error =
         || ParseUnitError::new(text, "a share: a percentage (0.1%) or a number from 0 to 1");
@@ -322,7 +323,7 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
     }
 }
 
-/// A load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
+/// Parses a load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
 fn load(text: &str) -> Option<(Counted, Limit)> {
     let whole = |n: Rational| (n.denominator() == 1).then_some(Limit::Number(n));
     if let Ok(number) = parse_count(text) {
@@ -337,7 +338,7 @@ fn load(text: &str) -> Option<(Counted, Limit)> {
     }
 }
 
-/// What is allowed in place of a metric that there is not.
+/// Returns the allowed metrics, for the message about an unknown metric.
 fn metrics() -> String {
     let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
     let stats: Vec<&str> = STATS.iter().map(|(name, _)| *name).collect();

@@ -1,4 +1,4 @@
-//! Jobs of HTTP load: requests over sockets of the kernel or our own TCP, as fast as answers come or by a schedule.
+//! Jobs of HTTP load: requests over kernel sockets or the program's TCP, closed loop or on a schedule.
 
 use std::net::IpAddr;
 
@@ -24,104 +24,106 @@ pub use schedule::Schedule;
 pub use server::ServerAddress;
 pub use url::{HttpUrl, Scheme, plain_zone};
 
-/// A server that cannot be reached for so many times the timeout is given up where only a count ends the job.
+/// Number of timeouts after which an unreachable server ends a job that otherwise only a request count ends.
 const DESERTED_TIMEOUTS: u64 = 5;
 
 /// Requests to one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpJob {
-    /// What the report calls it.
+    /// Name in the report.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Where requests go: `http://HOST[:PORT][/PATH]` or `https://…`.
+    /// URL of the requests: `http://HOST[:PORT][/PATH]` or `https://…`.
     pub url: String,
-    /// Name of a port: connections are our own TCP's over it, not the kernel's. They come from `sources`
-    /// (198.18.1.2 without them), and the gateway of the port is their next hop.
+    /// Name of a port: connections use the program's TCP over this port instead of the kernel's. Their source addresses
+    /// are `sources` (default 198.18.1.2 or 2001:2:0:1::2), and the gateway of the port is their next hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// What is asked. Empty: a GET of the URL.
+    /// Requests to send. Empty: a GET of the URL.
     #[serde(rename = "request", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<HttpCall>,
-    /// Headers of all requests, `Name: value`. `Host` is made of the URL where none is given.
+    /// Headers of all requests, `Name: value`. Default `Host`: from the URL.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// A CSV file whose first line names variables, `{{NAME}}` in paths, headers and bodies. Each request takes
-    /// the next line, each thread lines of its own; after the last comes the first again.
+    /// CSV file with variables: its first line has their names, used as `{{NAME}}` in paths, headers and bodies. Each
+    /// request takes the next line of its thread, and each thread has separate lines. After the last line the first
+    /// line follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// Connections kept open, shared out among the threads; 1 to 1000000.
+    /// Connections kept open, divided among the threads, 1 to 1000000 (default 10).
     pub connections: u32,
-    /// Threads, each with connections of its own; 1 to 1024, at most as many as there are connections.
+    /// Threads, each with dedicated connections, 1 to 1024 and at most the number of connections (default 1).
     pub threads: u32,
-    /// How long. With neither `duration` nor `amount`, until a signal; with `rate`, as long as its stages.
+    /// Test duration. With neither `duration` nor `amount`, until a signal; with `rate`, as long as its stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Instead of a duration: exactly so many requests.
+    /// Exact number of requests, instead of a duration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
-    /// Warm-up, the first part of `duration`: its requests are not in the report's times, counts and rates. With a
-    /// rate, requests that were due in the warm-up and found no free connection are not sent later either.
+    /// Warm-up time, the first part of `duration`: the report's times, counts and rates exclude its requests. With a
+    /// rate, requests that were due in the warm-up and found no free connection are never sent.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_up: Span,
-    /// When requests are due, stage by stage. Empty: each connection asks as soon as it has its answer.
+    /// Stages of the request rate. Empty: each connection sends the next request when it has its response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate: Vec<HttpStage>,
-    /// How requests of a rate follow one another.
+    /// Distribution of the requests of a rate over time (default `uniform`).
     #[serde(skip_serializing_if = "is_default")]
     pub arrivals: Arrivals,
-    /// Requests that are older than this when a connection is free are given up and counted as unsent. Without
-    /// it, all wait for their turn, and their waiting is in the latency.
+    /// Maximum time that a due request waits for a free connection. After it, the request is dropped and counted as
+    /// unsent. Without it, all requests wait, and the waiting time is part of the latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Span>,
-    /// HTTP's version. 2 is agreed on in the handshake of TLS (ALPN), and taken for granted where there is none; 3 is
-    /// spoken over QUIC, to https alone.
+    /// HTTP version (default 1.1). Version 2 is negotiated in the TLS handshake (ALPN), or assumed without TLS. Version
+    /// 3 uses QUIC and requires https.
     #[serde(skip_serializing_if = "is_default")]
     pub version: HttpVersion,
-    /// Of HTTP/2 and HTTP/3: requests under way on a connection at a time, as far as the server allows; 1 to 1000.
+    /// HTTP/2 and HTTP/3: concurrent requests on a connection, within the server's limit, 1 to 1000 (default 1).
     #[serde(skip_serializing_if = "is_one")]
     pub streams: u32,
-    /// Of HTTP/1.1: requests under way on a connection at a time; 1 to 1000.
+    /// HTTP/1.1: requests in flight on a connection, 1 to 1000 (default 1).
     #[serde(skip_serializing_if = "is_one")]
     pub pipeline: u32,
-    /// Requests after which a connection is closed and replaced; 0: none. 1 asks the server to close, too.
+    /// Requests after which a connection is closed and replaced; 0 means no limit (default 0). With 1, requests also
+    /// ask the server to close.
     #[serde(skip_serializing_if = "is_default")]
     pub per_connection: u32,
-    /// Longest time for a connection to be made (with TLS or HTTP/2: to be ready), and for a request to be answered.
-    /// Then it has failed, and the connection is replaced; with HTTP/2 and HTTP/3 the request is cancelled, and the
-    /// connection stays if the server is alive.
+    /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response, up to 24
+    /// hours (default 2 s). After a timeout the connection or request has failed, and the connection is replaced. With
+    /// HTTP/2 and HTTP/3 the request is cancelled, and the connection stays open if the server responds on it.
     pub timeout: Span,
-    /// Longest time for a connection to be ready, all handshakes included, instead of `timeout` for each of them.
+    /// Timeout until a connection is ready, including all handshakes, instead of `timeout` for each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Span>,
-    /// Longest time from when a request is sent to the first byte of its answer; the whole answer has `timeout`.
+    /// Timeout from the start of a request to the first byte of its response. `timeout` applies to the whole response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_timeout: Option<Span>,
-    /// What https means.
+    /// TLS parameters of https.
     #[serde(skip_serializing_if = "is_default")]
     pub tls: HttpTls,
-    /// Connect here instead of where the URL's name leads; port 0 is the URL's. The zone of an IPv6 address is a number or
-    /// an interface (`[fe80::1%eth0]:0`).
+    /// Servers to connect to, instead of the host of the URL; port 0 means the port of the URL. The zone of an IPv6
+    /// address is a number or an interface (`[fe80::1%eth0]:0`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub connect_to: Vec<ServerAddress>,
-    /// Connect to this socket of the file system.
+    /// Path of a Unix domain socket to connect to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix: Option<String>,
-    /// Addresses of ours that connections come from, in turn.
+    /// Local source addresses of connections, used in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<AddressRange>,
-    /// What an answer must be, or its request has failed.
+    /// Conditions on a response. A request fails if its response does not meet them.
     #[serde(skip_serializing_if = "is_default")]
     pub check: HttpCheck,
-    /// Count different bodies by their SHA-256, so that bytes that changed show.
+    /// Count distinct bodies by their SHA-256, which reveals changed bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub digest: bool,
-    /// A Lua script that makes requests and sees answers, with wrk's hooks.
+    /// Lua script that creates requests and processes responses, with wrk's hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<HttpScript>,
-    /// Behave as wrk does, where that differs: what is slow is only counted, a remainder of connections is left
-    /// out, interim responses count, and so does an answer that the end of the connection ends, as error too.
+    /// Behave like wrk in all differences: slow responses are only counted, and a remainder of connections is omitted.
+    /// Interim responses count; a response that ends with the connection counts, too, and also as an error.
     #[serde(skip_serializing_if = "is_default")]
     pub as_wrk: bool,
 }
@@ -163,7 +165,8 @@ impl Default for HttpJob {
 }
 
 impl HttpJob {
-    /// When nothing more is asked, after the start; none where only a count or a signal ends it.
+    /// Returns the time after the start when no more requests are sent; `None` if only a count or a signal ends the
+    /// job.
     #[must_use]
     pub fn ends_after(&self) -> Option<Span> {
         let stages = || {
@@ -174,8 +177,8 @@ impl HttpJob {
         self.duration.or_else(stages)
     }
 
-    /// For how long nobody can be reached before a count that only its requests would end is given up; none where
-    /// something else ends the job.
+    /// Returns the time after which a job with an unreachable server ends, if only a request count would end it;
+    /// otherwise `None`.
     #[must_use]
     pub fn deserted_after(&self) -> Option<Span> {
         let timeouts = DESERTED_TIMEOUTS.saturating_mul(self.timeout.as_nanos());
@@ -184,28 +187,28 @@ impl HttpJob {
     }
 }
 
-/// A request of a set.
+/// Request of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpCall {
-    /// What the report calls it. Empty: method and path.
+    /// Name in the report. Empty: method and path.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// GET, POST, …
+    /// Method: GET, POST, … (default GET).
     pub method: String,
-    /// Path and query; empty: the URL's.
+    /// Path and query; empty means those of the URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// More headers, `Name: value`; one of a name that all requests have takes its place.
+    /// Additional headers, `Name: value`. A header replaces one with the same name in the job's `headers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// The body.
+    /// Body of the request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// A file that is the body.
+    /// Path of a file with the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_file: Option<String>,
-    /// How often it is asked, in relation to the others; 1 to 1000000.
+    /// Relative frequency of this request, 1 to 1000000 (default 1).
     #[serde(skip_serializing_if = "is_one")]
     pub weight: u32,
 }
@@ -224,51 +227,51 @@ impl Default for HttpCall {
     }
 }
 
-/// A part of a schedule: the rate goes from one value to another in a straight line.
+/// Stage of a schedule: the rate changes linearly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpStage {
-    /// Requests per second at its beginning.
+    /// Requests per second at the start of the stage, 0 to 1000000000.
     pub from: f64,
-    /// At its end.
+    /// Requests per second at the end of the stage, 0 to 1000000000.
     pub to: f64,
-    /// How long; the last may go on until the end.
+    /// Length of the stage. The last stage may omit it and then lasts until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
 }
 
-/// How requests of a rate follow one another.
+/// Distribution of the requests of a rate over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// At even distances.
+    /// Evenly spaced requests.
     #[default]
     Uniform,
-    /// Independent of one another, as those of many users.
+    /// Poisson arrivals, as from many independent users.
     Poisson,
 }
 
-/// What https means.
+/// TLS parameters of https.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpTls {
-    /// The version; both by default.
+    /// TLS version; default: both versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<TlsVersion>,
-    /// Later connections of a thread take up the session of an earlier one.
+    /// Resume an earlier session of the thread on later connections (default true).
     pub resume: bool,
-    /// Check the server's certificate.
+    /// Verify the server's certificate (default false).
     pub verify: bool,
-    /// Authorities for that, a file in PEM form, instead of the system's.
+    /// PEM file with the certificate authorities for verification, instead of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
-    /// Certificate of the client, a PEM file that may hold the chain; `key` is its private key.
+    /// Client certificate: a PEM file that may contain the chain; `key` is its private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
     /// Private key of `certificate`, a PEM file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Name asked for (SNI) instead of the URL's.
+    /// Server name in the handshake (SNI), instead of the host of the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
 }
@@ -287,65 +290,65 @@ impl Default for HttpTls {
     }
 }
 
-/// A version of HTTP.
+/// HTTP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum HttpVersion {
-    /// RFC 9112.
+    /// HTTP/1.1 (RFC 9112).
     #[default]
     #[serde(rename = "1.1")]
     V11,
-    /// RFC 9113.
+    /// HTTP/2 (RFC 9113).
     #[serde(rename = "2")]
     V2,
-    /// RFC 9114.
+    /// HTTP/3 (RFC 9114).
     #[serde(rename = "3")]
     V3,
 }
 
 impl HttpVersion {
-    /// Whether requests are streams of a connection.
+    /// Returns true if requests are streams of a connection.
     #[must_use]
     pub const fn has_streams(self) -> bool {
         !matches!(self, Self::V11)
     }
 }
 
-/// A version of TLS.
+/// TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TlsVersion {
-    /// RFC 5246.
+    /// TLS 1.2 (RFC 5246).
     #[serde(rename = "1.2")]
     V12,
-    /// RFC 8446.
+    /// TLS 1.3 (RFC 8446).
     #[serde(rename = "1.3")]
     V13,
 }
 
-/// What an answer must be.
+/// Conditions on a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpCheck {
-    /// One of these. Empty: any.
+    /// Accepted statuses, 100 to 599. Empty: any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<u16>,
-    /// A text that must be in the body.
+    /// Text that the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// A header that must be there, `Name` or `Name: value`.
+    /// Header that the response must have, `Name` or `Name: value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
 }
 
-/// A script.
+/// Lua script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpScript {
-    /// The file.
+    /// Path of the script.
     pub file: String,
-    /// What it is told.
+    /// Arguments of the script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// It may do what this program may: open files, start programs.
+    /// Give the script all permissions of this program: open files, start programs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub trusted: bool,
 }
@@ -359,7 +362,7 @@ const fn is_one(value: &u32) -> bool {
     *value == 1
 }
 
-/// The source of the n-th connection, none where the kernel chooses.
+/// Returns the source address of the n-th connection; `None` if the kernel chooses it.
 #[must_use]
 pub fn source(ranges: &[AddressRange], n: u64) -> Option<IpAddr> {
     let total: u128 = ranges.iter().map(AddressRange::count).sum();

@@ -1,4 +1,4 @@
-//! By what a run can be judged: a criterion that its kind does not measure would never hold.
+//! Metrics that each kind of run measures. A criterion on any other metric could never be met.
 
 use crate::{
     bench::{LbMetric, Quantity, SuitePlan, SuiteTest},
@@ -31,13 +31,13 @@ fn times(of: fn(Stat) -> Metric) -> impl Iterator<Item = Metric> {
     STATS.into_iter().map(of)
 }
 
-/// Metrics of numbered frames that come back, with their times.
+/// Metrics of numbered frames that are received, with their times.
 fn received() -> impl Iterator<Item = Metric> {
     NUMBERED.into_iter().chain([Pps, Bps]).chain(times(Latency))
 }
 
 impl Plan {
-    /// What jobs of a kind are called, and what they measure.
+    /// Returns the name in messages of the jobs of a kind, and the metrics that they measure.
     fn measured_by(&self, kind: JobKind) -> (&'static str, Vec<Metric>) {
         match kind {
             JobKind::Capture => ("a capture", vec![Loss, Lost]),
@@ -46,7 +46,7 @@ impl Plan {
                     true => "a load",
                     false => "a server of loads",
                 };
-                // It depends on what is asked, and over which transport.
+                // The metrics depend on the requests and on the transport.
                 let mut measured = vec![
                     Failed, Unsent, Errors, Loss, Lost, Duplicates, Pps, Bps, Cps, Rps, Open,
                 ];
@@ -63,7 +63,7 @@ impl Plan {
             JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
             JobKind::Devices => self.devices_measure(),
             JobKind::Traffic => self.traffic_measures(),
-            // Which counters there are is known once the probe has been read.
+            // The names of the counters are known once the probe has been read.
             JobKind::Probe => ("a probe", Vec::new()),
             JobKind::Bench if self.suite().is_some() => (
                 "a suite of these tests",
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// The kinds of jobs that a criterion may be about, each with the part of the plan that it is about.
+    /// Returns the kinds of jobs that a criterion may apply to, each with its part of the plan.
     fn meant_by(&self, criterion: &Criterion) -> Result<Vec<(JobKind, Self)>, String> {
         if let Some(kind) = criterion.kind.filter(|kind| !self.has(*kind)) {
             return Err(format!(
@@ -115,7 +115,7 @@ impl Plan {
         Ok(meant)
     }
 
-    /// The kind of jobs that a criterion judges, or what is wrong with it.
+    /// Returns the kind of jobs that a criterion applies to, or an error.
     pub(crate) fn judges(&self, criterion: &Criterion) -> Result<JobKind, String> {
         let meant = self.meant_by(criterion)?;
         let measures = |(kind, plan): &&(JobKind, Self)| match &criterion.metric {
@@ -149,7 +149,7 @@ impl Plan {
         }
     }
 
-    /// The names of the jobs of a kind that can be judged by themselves; those without one have a number.
+    /// Names of the jobs of a kind that a criterion can select; unnamed jobs have a number.
     #[must_use]
     pub fn job_names(&self, kind: JobKind) -> Vec<String> {
         let named = |names: Vec<(&str, &str)>| {
@@ -169,7 +169,7 @@ impl Plan {
             JobKind::Load => named(loads.collect()),
             JobKind::Http => named(http_jobs.collect()),
             JobKind::Socket => named(sockets.collect()),
-            // One alone has no name but that of its kind.
+            // A single capture has only the name of its kind.
             JobKind::Capture if self.captures.len() > 1 => {
                 let captures = self.captures.iter().map(|j| (j.name.as_str(), "capture"));
                 named(captures.collect())
@@ -183,12 +183,12 @@ impl Plan {
         }
     }
 
-    /// The names of its jobs of a kind by which a suite finds the one whose load it changes.
+    /// Names of the trial's jobs of a kind, with which a suite selects the job whose load it changes.
     pub(crate) fn job_names_of_trial(&self, kind: JobKind) -> Vec<String> {
         self.trial().job_names(kind)
     }
 
-    /// The plan with those jobs of a kind alone that have a name; none where there are none.
+    /// Returns the plan with only the jobs of a kind that have this name; `None` if there are none.
     fn one_job(&self, kind: JobKind, name: &str) -> Option<Self> {
         let names = self.job_names(kind);
         if !names.iter().any(|n| n == name) {
@@ -260,9 +260,9 @@ impl Plan {
     }
 }
 
-/// What the tests of a suite measure, each at each of its sizes.
+/// Metrics of the tests of a suite, each at each size.
 fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
-    // What else a load is counted in is known of frames alone.
+    // Other units of a load exist for frames only.
     let counted = match suite.of {
         Quantity::Frames => &Counted::ALL[..],
         _ => &[Counted::Number],
@@ -291,7 +291,7 @@ fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
             SuiteTest::B2b => list.push(Found(Figure::B2b)),
             SuiteTest::Recovery => list.push(Found(Figure::Recovery)),
             SuiteTest::Reset => list.push(Found(Figure::Reset)),
-            // Its services have limits of their own.
+            // Its services have separate limits.
             SuiteTest::Y1564 => {}
         }
         if matches!(test, SuiteTest::Throughput | SuiteTest::Ndr) {

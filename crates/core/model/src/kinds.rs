@@ -1,11 +1,11 @@
-//! The kinds of jobs that a plan may mix.
+//! Kinds of jobs that a plan may combine.
 
 use crate::{
     load::LoadEnd,
     plan::{Plan, PortPlan},
 };
 
-/// A kind of jobs: those that one engine carries out.
+/// Kind of jobs: the jobs that one engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobKind {
     /// `[[traffic]]`.
@@ -27,7 +27,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// All, in the order in which they fill the common part of a report.
+    /// All kinds, in the order in which they fill the common part of a report.
     pub const ALL: [Self; 8] = [
         Self::Traffic,
         Self::Devices,
@@ -39,7 +39,7 @@ impl JobKind {
         Self::Bench,
     ];
 
-    /// As criteria and messages call it.
+    /// Name in criteria and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,8 @@ impl JobKind {
         }
     }
 
-    /// All of its jobs, or the one with this name: `capture`, `capture far`; `capture 2`, which has no other name.
+    /// Returns the name in messages of all its jobs, or of the job with this name: `capture`, `capture far`; `capture
+    /// 2` for an unnamed job.
     #[must_use]
     pub fn called(self, job: &str) -> String {
         match job.starts_with(self.name()) {
@@ -65,7 +66,7 @@ impl JobKind {
 }
 
 impl Plan {
-    /// Whether it has jobs of a kind. A benchmark is one job: what its trials are made of is not run by itself.
+    /// Returns true if the plan has jobs of a kind. A benchmark is one job: the jobs of its trials do not count.
     #[must_use]
     pub const fn has(&self, kind: JobKind) -> bool {
         if self.procedure.is_some() {
@@ -83,12 +84,12 @@ impl Plan {
         }
     }
 
-    /// The kinds of its jobs.
+    /// Kinds of the plan's jobs.
     pub fn kinds(&self) -> impl Iterator<Item = JobKind> {
         JobKind::ALL.into_iter().filter(|kind| self.has(*kind))
     }
 
-    /// The same plan with the jobs of one kind, and the criteria that judge them.
+    /// Returns the plan with the jobs of one kind only, and their criteria.
     #[must_use]
     pub fn part(&self, kind: JobKind) -> Self {
         let mut part = self.clone();
@@ -124,7 +125,7 @@ impl Plan {
         part
     }
 
-    /// The kinds whose jobs use a port.
+    /// Kinds of the jobs that use a port.
     pub fn users<'a>(&'a self, port: &'a PortPlan) -> impl Iterator<Item = JobKind> + 'a {
         let is = move |name: &str| name == port.name;
         let uses = move |kind: &JobKind| match kind {
@@ -146,8 +147,8 @@ impl Plan {
         JobKind::ALL.into_iter().filter(uses)
     }
 
-    /// Whether nothing in it ends by itself, so that a signal is its normal end. What only listens goes on
-    /// until the rest has ended.
+    /// Returns true if no job of the plan ends without a signal. Jobs that only receive run until the other jobs have
+    /// ended.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         let sends = self.traffic.iter().any(|j| j.tx.is_some());

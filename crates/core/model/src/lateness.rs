@@ -1,42 +1,41 @@
-//! How late the tester itself was, and what of a result that may have caused: one rule for all engines.
+//! Lateness of the tester and its possible effect on results: one rule for all engines.
 //!
-//! Every engine measures its own lateness the same way ([`Turns`]), every report tells it, and every
-//! verdict asks [`judge_lateness`] before a device is blamed. The rule is a bound, not a guess. Whoever
-//! was away and then sends at once what fell due meanwhile has moved so many departures; a queue on the
-//! way loses at most one frame more for each that was moved, and holds none back for longer than the
-//! tester was away. (A burst no larger than a batch is left out: that is how senders send.) So what goes beyond the bound is the device's doing, late tester or not, and what
-//! stays within it proves nothing.
+//! Every engine measures its lateness in the same way ([`Turns`]), every report includes it, and every verdict checks
+//! [`judge_lateness`] before a failure is attributed to the device. The rule is a bound, not an estimate. A tester that
+//! was away and then sends all frames that became due at once has moved that many departures. A queue on the path then
+//! loses at most one more frame for each moved departure, and delays no frame by more than the time that the tester was
+//! away. (Bursts no larger than a batch are excluded, because senders produce them normally.) Loss beyond the bound is
+//! therefore caused by the device, even with a late tester; loss within the bound proves nothing.
 //!
-//! Takes the time as an argument, reads no clock.
+//! The time is passed as an argument; nothing here reads a clock.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What counts as late, in ns: less is the ordinary noise of a scheduler, and no more than a batch.
+/// Minimum lateness in ns. Less is ordinary scheduler noise, and no more than a batch.
 pub const LATE_NS: u64 = 1_000_000;
-/// What leaves at once is a burst if it is more than this; less is a batch, which senders make at any
-/// time, and for which every device has room.
+/// Maximum number of frames sent at once that counts as a batch. Senders produce batches at any time, and every device
+/// has room for one. More frames are a burst.
 pub const BATCH: u64 = 64;
-/// … or more than falls due in this time, in ns, where that is less: so slow a schedule has no batches, and a queue that is
-/// as slow may have no room for them.
+/// Time in ns that limits a batch on a slow schedule: more frames than are due in this time are a burst, too. Such a
+/// schedule has no batches, and an equally slow queue may have no room for them.
 pub const USUAL_NS: u64 = 4 * LATE_NS;
-/// The share of what was asked for that may stay unsent for lateness before a run says nothing of the
-/// load it was asked for.
+/// Share of the intended load that may stay unsent due to lateness before a run is invalid for this load.
 pub const MISSED: f64 = 0.02;
-/// How every reason begins that [`judge_lateness`] gives.
+/// Prefix of every reason from [`judge_lateness`].
 pub const WAS_LATE: &str = "the tester was late";
 
-/// The longest times of which is known when they were; none overlaps another.
+/// Longest absences with known times, without overlaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absences([(u64, u64); 8]);
 
 impl Absences {
-    /// With one more.
+    /// Returns the absences with one more.
     #[cold]
     fn with(self, (mut begin, mut end): (u64, u64)) -> Self {
         let mut all = [(0, 0); 9];
         for (place, absence) in all.iter_mut().zip(self.0) {
-            // Absences that it touches are merged with it.
+            // Absences that touch it are merged with it.
             if absence.0 <= end && begin <= absence.1 && absence != (0, 0) {
                 (begin, end) = (begin.min(absence.0), end.max(absence.1));
             } else {
@@ -55,7 +54,7 @@ impl Absences {
         known.fold(self, Self::with)
     }
 
-    /// For how long both were away at once, ns.
+    /// Returns the time in which both were away at once, in ns.
     fn overlap_ns(&self, other: &Self) -> u64 {
         let at_once = |a: (u64, u64), b: (u64, u64)| a.1.min(b.1).saturating_sub(a.0.max(b.0));
         let pairs = self.0.iter().flat_map(|a| other.0.map(|b| at_once(*a, b)));
@@ -63,41 +62,40 @@ impl Absences {
     }
 }
 
-/// How late one worker, or all of a run, was.
+/// Lateness of one worker, or of all workers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Lateness {
-    /// The longest time in ns that a worker was away: from the end of one turn, or of the sleep it had
-    /// asked for, to the beginning of the next.
+    /// Longest absence of a worker, in ns: from the end of a loop iteration, or of a requested sleep, to the start of
+    /// the next iteration.
     pub largest_gap_ns: u64,
-    /// How often a worker was away for more than 1 ms.
+    /// Number of absences longer than 1 ms.
     pub stalls: u64,
-    /// For how long in all, ns. Times in which several workers were away count once, as far as each of them was away
-    /// for no more than 8 times; beyond that the longest 8 do, and the others are added.
+    /// Total time of these absences, in ns. Times in which several workers were away count once if each worker had at
+    /// most 8 absences. For more absences, only the longest 8 of a worker are merged, and the rest is added.
     pub stalled_ns: u64,
-    /// When that was, as far as it is known.
+    /// Times of these absences, as far as known.
     #[serde(skip)]
     pub absences: Absences,
-    /// Frames, connections, requests and answers that fell due while a worker was away and left at once
-    /// after it, in bursts of more than 64; of frames, also of more than fall due in 4 ms.
+    /// Frames, connections, requests and responses that became due during an absence and left at once after it, in
+    /// bursts of more than 64. For frames, bursts of more than is due in 4 ms count, too.
     pub late_departures: u64,
-    /// Those that were given up for it: they are unsent, or have waited for an answer that may have lain
+    /// Departures that were dropped due to an absence: they are unsent, or waited for a response that may have been
     /// unread.
     pub missed_departures: u64,
-    /// Frames that waited in a ring while their worker was away, where answers or the times measured
-    /// are late for it.
+    /// Frames that waited in a ring while their worker was away, if this delayed responses or measured times.
     pub late_reads: u64,
-    /// How long a frame waited for its reader at most, ns; known where arrivals are stamped.
+    /// Maximum time that a frame waited for its reader, in ns; known if arrivals have timestamps.
     pub oldest_read_ns: u64,
-    /// Frames that found no room in our rings because we read too late.
+    /// Frames dropped because the tester's rings were full after late reads.
     pub dropped_reads: u64,
-    /// Connections that were open while their worker was away for so long that they may have failed for
-    /// it, each counted once for each time: half of the shortest time that is waited for anything, or 100 ms.
+    /// Connections that were open during an absence long enough to make them fail, counted once per absence: half of
+    /// the shortest timeout, or 100 ms.
     pub exposed_connections: u64,
 }
 
 impl Lateness {
-    /// Takes note that a worker was away for `ns` until now. Returns whether that is a stall.
+    /// Records that a worker was away for `ns` until now. Returns true if this is a stall.
     #[inline]
     pub fn away(&mut self, now_ns: u64, ns: u64) -> bool {
         self.largest_gap_ns = self.largest_gap_ns.max(ns);
@@ -110,20 +108,20 @@ impl Lateness {
         stalled
     }
 
-    /// Time in which all workers of both were away, in ns.
+    /// Returns the time in which all workers of both sides were away, in ns.
     fn stalled_together_ns(&self, other: &Self) -> u64 {
         let sum = self.stalled_ns.saturating_add(other.stalled_ns);
         sum.saturating_sub(self.absences.overlap_ns(&other.absences))
     }
 
-    /// Takes note that so many left at once after a stall, of which `usual` fall due in [`USUAL_NS`].
+    /// Records that `n` departures left at once after a stall; `usual` of them are due in [`USUAL_NS`].
     pub fn made_up(&mut self, n: u64, usual: u64) {
         if n > BATCH.min(usual.max(1)) {
             self.late_departures += n;
         }
     }
 
-    /// With that of another worker.
+    /// Returns the sum with the lateness of another worker.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -140,13 +138,13 @@ impl Lateness {
         }
     }
 
-    /// Frames that the tester may have lost, or made others lose, at most.
+    /// Maximum number of frames that the tester may have lost or caused to be lost.
     #[must_use]
     pub const fn frames_at_risk(&self) -> u64 {
         self.late_departures.saturating_add(self.dropped_reads)
     }
 
-    /// What happened, for the end of a sentence.
+    /// Description of the lateness, for the end of a sentence.
     #[must_use]
     pub fn account(&self) -> String {
         let mut parts = Vec::new();
@@ -188,10 +186,10 @@ fn millis(ns: u64) -> String {
     }
 }
 
-/// Follows the turns of a loop. Costs a subtraction and a compare each.
+/// Measures the gaps between the iterations of a loop. Costs a subtraction and a comparison per iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// When the next turn was meant to begin; `u64::MAX` before the first.
+    /// Scheduled start of the next iteration; `u64::MAX` before the first.
     expected_ns: u64,
 }
 
@@ -204,12 +202,12 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// The first turn is to begin at this time at the latest: who begins later was away before it.
+    /// Sets the latest start of the first iteration: a later start counts as an absence.
     pub fn first_due(&mut self, ns: u64) {
         self.expected_ns = self.expected_ns.min(ns);
     }
 
-    /// A turn begins. Returns for how long the worker was away, 0 if it was not.
+    /// Starts an iteration. Returns the time that the worker was away, 0 if it was not.
     #[inline]
     pub fn begin(&mut self, now_ns: u64) -> u64 {
         let away = now_ns.saturating_sub(self.expected_ns);
@@ -217,60 +215,60 @@ impl Turns {
         away
     }
 
-    /// The worker sleeps until then, or until a frame wakes it.
+    /// Announces that the worker sleeps until this time, or until a frame wakes it.
     #[inline]
     pub fn sleep_until(&mut self, ns: u64) {
-        // Before the first turn nothing is expected.
+        // Before the first iteration no start is scheduled.
         if self.expected_ns != u64::MAX {
             self.expected_ns = self.expected_ns.max(ns);
         }
     }
 }
 
-/// Something that a result is held against the device for.
+/// Result that would be attributed to the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Charge {
-    /// So many frames were lost, of which `borne` would have been all right.
+    /// Lost frames, of which `borne` are allowed.
     Frames {
-        /// Lost, those that our own rings dropped included.
+        /// Lost frames, including those that the tester's rings dropped.
         bad: u64,
-        /// How many were allowed.
+        /// Allowed number of lost frames.
         borne: f64,
     },
-    /// So many connections or requests failed, of which `borne` would have been all right.
+    /// Failed connections or requests, of which `borne` are allowed.
     Connections {
-        /// Failed, or not finished.
+        /// Failed or unfinished connections or requests.
         bad: u64,
-        /// How many were allowed.
+        /// Allowed number of failures.
         borne: f64,
     },
-    /// A time was longer than allowed; both in ns.
+    /// Time above its limit; both in ns.
     Time {
-        /// The measured one.
+        /// Measured time.
         measured_ns: f64,
-        /// The longest that was allowed.
+        /// Maximum allowed time.
         limit_ns: f64,
     },
-    /// A load was carried that should have been larger.
+    /// Load below the intended load.
     Load {
-        /// What was asked for, in frames, connections or requests.
+        /// Intended frames, connections or requests.
         intended: u64,
-        /// What was sent.
+        /// Sent frames, connections or requests.
         offered: u64,
     },
-    /// A rate below its limit.
+    /// Rate below its limit.
     Rate {
         /// Measured rate.
         measured: f64,
-        /// Lowest rate that is allowed.
+        /// Minimum allowed rate.
         limit: f64,
         /// Duration of the measurement, ns.
         elapsed_ns: u64,
     },
 }
 
-/// Whether the tester's lateness alone may have caused this; then the reason, which begins with
-/// [`WAS_LATE`]. `None`: the tester was in time, or what it missed does not make up for it.
+/// Returns the reason, which begins with [`WAS_LATE`], if the tester's lateness alone may have caused this result.
+/// `None` if the tester was on time or its lateness cannot explain the result.
 #[must_use]
 pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
     let excused = |bad: u64, borne: f64, excuse: u64| {
@@ -299,7 +297,7 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             limit,
             elapsed_ns,
         } => {
-            // Without the stalls the same count would have taken the rest of the time.
+            // Without the stalls the same count would have taken the remaining time.
             let stalled = lateness.stalled_ns.min(elapsed_ns);
             let share = stalled as f64 / elapsed_ns.max(1) as f64;
             let late = stalled > 0 && measured < limit && measured >= limit * (1.0 - share);
@@ -320,14 +318,14 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
     why.map(|why| format!("{WAS_LATE} ({}): {why}", lateness.account()))
 }
 
-/// The lateness of a run, and what it may have caused.
+/// Lateness of a run, and its possible effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LatenessReport {
-    /// That of all workers together: sums, and the largest of what is a time.
+    /// Lateness of all workers together: sums of counts, and maxima of times.
     #[serde(flatten)]
     pub all: Lateness,
-    /// Why the result says nothing of the device, where that is so; then the verdict is `invalid`.
+    /// Reason why the result does not describe the device; then the verdict is `invalid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_have_caused: Option<String>,
 }
@@ -352,7 +350,7 @@ mod tests {
         assert_eq!(turns.begin(12_000), 0, "a frame may wake it");
         turns.sleep_until(30_000);
         assert_eq!(turns.begin(30_050), 50);
-        // A sleep that was over before it began.
+        // A sleep that ended before it began.
         turns.sleep_until(10);
         assert_eq!(turns.begin(30_100), 50);
     }
@@ -387,13 +385,13 @@ mod tests {
         let three = worker(&[(900, 1_100), (1_950, 2_050), (3_000, 3_010)]);
         assert_eq!(in_all(&[one, two, three]), 1_160);
         assert_eq!(in_all(&[three, two, one]), 1_160);
-        // A stall without times is added.
+        // Stalls without times are added.
         let told = Lateness {
             stalled_ns: 40 * MS,
             ..Lateness::default()
         };
         assert_eq!(in_all(&[one, told, two]), 1_040);
-        // The longest are remembered.
+        // The longest absences are kept.
         let mut often: Vec<(u64, u64)> = (0..20)
             .map(|i| (10_000 + i * 10, 10_002 + i * 10))
             .collect();
@@ -433,14 +431,14 @@ mod tests {
             reason.starts_with("the tester was late (away once, for 80 ms, 480 departures"),
             "{reason}"
         );
-        // One more than that is the device's.
+        // One more than that is attributed to the device.
         assert_eq!(judge_lateness(&late(480), &lost(481, 0.0)), None);
-        // … unless one is borne.
+        // … unless one loss is allowed.
         assert!(judge_lateness(&late(480), &lost(481, 1.0)).is_some());
-        // What is borne anyway needs no excuse.
+        // Allowed losses need no explanation.
         assert_eq!(judge_lateness(&late(480), &lost(3, 3.0)), None);
         assert_eq!(judge_lateness(&late(480), &lost(0, 0.0)), None);
-        // A stall that cost nothing is told and excuses nothing.
+        // A stall without effect is reported and explains nothing.
         assert_eq!(judge_lateness(&late(0), &lost(1, 0.0)), None);
     }
 
@@ -466,7 +464,7 @@ mod tests {
             intended: 1_000,
             offered: 900,
         };
-        // A sender that is merely too slow has not been late.
+        // A sender that is only too slow was not late.
         assert_eq!(judge_lateness(&lateness, &load), None);
         lateness.missed_departures = 20;
         assert_eq!(judge_lateness(&lateness, &load), None);
@@ -490,8 +488,8 @@ mod tests {
         assert_eq!(judge_lateness(&lateness, &failed(11)), None);
     }
 
-    /// The law behind the rule: however a tester stalls, a queue that drops its tail loses at most as
-    /// many more as departures were moved, and none waits for longer than before plus the stall.
+    /// Property behind the rule: for any stalls of the tester, a tail-drop queue loses at most one more frame per moved
+    /// departure, and no frame waits longer than before plus the stall.
     #[test]
     fn a_queue_loses_no_more_than_was_moved() {
         let mut seed = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,7 +1,7 @@
-//! The project's words as types: units, plan, snapshot, report.
+//! Data types of the project: units, plan, snapshot, report.
 //!
-//! The waist of the hourglass: every front door makes a [`Plan`], every engine yields
-//! [`Snapshot`]s and one [`Report`]. Plain data; nothing here opens, sends, or reads a clock.
+//! This is the narrow interface between commands and engines: every command creates a [`Plan`], every engine returns
+//! [`Snapshot`]s and one [`Report`]. The types are plain data; nothing here opens, sends, or reads a clock.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Who kept a run from doing more: decided once, by the engine that knows, and put into words at the edge.
+//! Reason why a run did not reach a higher rate: determined once, by the engine that knows, and formatted for output.
 //!
-//! In JSON it is a sentence: `the tester: its sender fell short by 12 frames; and the device or the path: …`, of a run
-//! with several engines with their names before it. A report that is read back has the words alone.
+//! In JSON it is a sentence: `the tester: its sender fell short by 12 frames; and the device or the path: …`. For a run
+//! with several engines, their names precede it. A report that was read back has only the text.
 
 use std::fmt;
 
@@ -10,55 +10,55 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::kinds::JobKind;
 
-/// Who or what it was.
+/// Component that limited a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limiter {
-    /// The plan asked for no more.
+    /// The plan requested no more.
     Plan,
-    /// Of an HTTP load, the rate it was to keep.
+    /// HTTP load: the requested rate.
     Rate,
-    /// Of an HTTP load with a rate: too few connections, or a server slower than the rate.
+    /// HTTP load with a rate: too few connections, or a server slower than the rate.
     Connections,
-    /// Of an HTTP load without a rate: each connection waits for its answer.
+    /// HTTP load without a rate: each connection waits for its response.
     Answers,
-    /// Somebody else sends; the run only receives.
+    /// Another sender; the run only receives.
     Sender,
     /// This program, or the machine it runs on.
     Tester,
-    /// The same, as far as can be seen.
+    /// Possibly this program or its machine.
     PerhapsTester,
-    /// The link of one of our ports.
+    /// The link of one of the tester's ports.
     Link,
-    /// The interface of a port of ours that sends.
+    /// The interface of a sending port of the tester.
     SendingInterface,
-    /// The interface of a port of ours that receives.
+    /// The interface of a receiving port of the tester.
     Interface,
-    /// A device that is measured by trials.
+    /// A device measured in trials.
     Device,
-    /// A device, or anything on the way to it and back.
+    /// A device, or the path to it and back.
     Path,
-    /// A device, or who answers behind it.
+    /// A device, or the servers behind it.
     FarEnd,
     /// A server.
     Server,
-    /// A benchmark ran out of its time.
+    /// The time limit of a benchmark.
     Time,
-    /// Whoever ended it early: a signal, a command.
+    /// An early end: a signal, a command.
     Ended(String),
-    /// A fault.
+    /// An error.
     Fault,
-    /// Nobody can tell.
+    /// Unknown.
     Undetermined,
 }
 
 impl Limiter {
-    /// Whether it may be our own doing, and nothing is to be concluded of the device.
+    /// Returns true if the tester may be the limit, so that the result does not describe the device.
     #[must_use]
     pub const fn is_tester(&self) -> bool {
         matches!(self, Self::Tester | Self::PerhapsTester)
     }
 
-    /// In words.
+    /// Returns the name in messages.
     #[must_use]
     pub fn words(&self) -> &str {
         match self {
@@ -83,7 +83,7 @@ impl Limiter {
         }
     }
 
-    /// It, and how.
+    /// Returns a limit with this component and a reason.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Limit {
         Limit {
@@ -93,12 +93,12 @@ impl Limiter {
     }
 }
 
-/// Who kept a run from doing more, and how.
+/// Component that limited a run, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Who.
+    /// Component.
     pub by: Limiter,
-    /// How, in words; empty where who says it all.
+    /// Reason; empty if the component says enough.
     pub why: String,
 }
 
@@ -112,25 +112,25 @@ impl fmt::Display for Limit {
     }
 }
 
-/// One engine's, or of a benchmark those results that have the same limit.
+/// Limits of one engine or, in a benchmark, of the results with the same limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
-    /// The engine and its job, where a run has several.
+    /// Engine and job, if a run has several.
     of: Option<(JobKind, String)>,
-    /// All together: each had a share in it.
+    /// Limits that acted together.
     limits: Vec<Limit>,
 }
 
-/// All that kept a run from doing more.
+/// All limits of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitedBy {
     parts: Vec<Part>,
-    /// Of a report that was read back: what it said.
+    /// Text of a report that was read back.
     told: String,
 }
 
 impl LimitedBy {
-    /// Several, each for some of what was measured.
+    /// Creates several limits, each for a part of the results.
     #[must_use]
     pub fn each(limits: impl IntoIterator<Item = Limit>) -> Self {
         let part = |limit| Part {
@@ -143,7 +143,7 @@ impl LimitedBy {
         }
     }
 
-    /// Several that had a share in the same.
+    /// Creates several limits that acted together.
     #[must_use]
     pub fn all(limits: Vec<Limit>) -> Self {
         match limits.is_empty() {
@@ -155,7 +155,7 @@ impl LimitedBy {
         }
     }
 
-    /// What several engines were limited by, each with its kind and the name of its job.
+    /// Combines the limits of several engines, each with its kind and the name of its job.
     #[must_use]
     pub fn engines<'a>(engines: impl IntoIterator<Item = (JobKind, &'a str, &'a Self)>) -> Self {
         let named = engines.into_iter().flat_map(|(kind, job, own)| {
@@ -171,7 +171,7 @@ impl LimitedBy {
         }
     }
 
-    /// Whether the tester itself kept the jobs of a kind from more. A report that was read back does not know.
+    /// Returns true if the tester limited the jobs of a kind. Unknown for a report that was read back.
     #[must_use]
     pub fn is_tester_of(&self, kind: JobKind) -> bool {
         let of_kind = |part: &&Part| part.of.as_ref().is_none_or(|(of, _)| *of == kind);
@@ -179,7 +179,7 @@ impl LimitedBy {
         limits.any(|limit| limit.by.is_tester())
     }
 
-    /// Nothing could.
+    /// Returns true if no limit is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.told.is_empty()
@@ -192,7 +192,7 @@ impl From<Limit> for LimitedBy {
     }
 }
 
-/// The words of a report that was made elsewhere.
+/// Text of a report that was read back.
 impl From<String> for LimitedBy {
     fn from(told: String) -> Self {
         Self {
@@ -298,7 +298,7 @@ mod tests {
         let both = [(JobKind::Traffic, "", &plan), (JobKind::Http, "", &tester)];
         let both = LimitedBy::engines(both);
         assert!(both.is_tester_of(JobKind::Http) && !both.is_tester_of(JobKind::Traffic));
-        // What is read back has words alone, and they stay as they are.
+        // A report that was read back has only the text, which stays unchanged.
         let json = serde_json::to_string(&both).unwrap();
         let back: LimitedBy = serde_json::from_str(&json).unwrap();
         assert_eq!(back.to_string(), both.to_string());

@@ -1,4 +1,4 @@
-//! Jobs of stateful load: connections that one end opens and the other answers.
+//! Jobs of stateful load: connections that one end opens and the other end answers.
 
 use std::net::Ipv4Addr;
 
@@ -17,93 +17,93 @@ pub use report::{
     LoadStage, LoadWorkerReport,
 };
 
-/// One end of connections, at one port.
+/// One end of connections at one port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadJob {
-    /// What the report calls it. Empty, as without: a word and its number.
+    /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Name of the port. Its gateway is the next hop of everything.
+    /// Name of the port. Its gateway is the next hop of all frames.
     pub port: String,
-    /// The gateway's hardware address. Without it, asked for by ARP or neighbour discovery.
+    /// Hardware address of the gateway. Default: resolved by ARP or neighbour discovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_mac: Option<Mac>,
-    /// Whether it opens connections or answers them.
+    /// Role: `client` opens connections, `server` answers them (default `client`).
     pub end: LoadEnd,
-    /// TCP or UDP.
+    /// TCP or UDP (default `tcp`).
     pub transport: LoadTransport,
-    /// Client: source addresses. Server: whom it answers; empty is anyone.
+    /// Client: source addresses. Server: addresses of the clients that it answers; empty means any.
     pub clients: Vec<AddressRange>,
-    /// Client: where connections go. Server: its own addresses.
+    /// Client: destination addresses of connections. Server: its addresses.
     pub servers: Vec<AddressRange>,
-    /// Source ports of connections.
+    /// Source ports of connections (default 1024-65535).
     pub client_ports: PortRange,
-    /// Ports of the server.
+    /// Ports of the server (default 80).
     pub server_ports: PortRange,
-    /// In which order addresses and ports are used.
+    /// Order in which addresses and ports are used (default `sequential`).
     #[serde(skip_serializing_if = "is_default")]
     pub order: TupleOrder,
-    /// Worker number n has the n-th of `servers` to itself, and the n-th ends of the tunnel, so that
-    /// both sides can steer by address. As many server addresses as the port has workers.
+    /// Give worker n exclusive use of the n-th address of `servers` and of the n-th tunnel endpoints, so that both
+    /// sides can steer by address. The number of server addresses must equal the number of workers of the port.
     #[serde(skip_serializing_if = "is_default")]
     pub server_per_worker: bool,
-    /// Client, with `flood`: destinations that packets take in turn, instead of the server's.
+    /// Client, with `flood`: destinations that packets use in turn, instead of the servers' addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<Destinations>,
     /// VLAN id of all frames, 1 to 4094.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
-    /// The tunnel around all frames.
+    /// VXLAN tunnel around all frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vxlan: Option<Vxlan>,
-    /// IPv4 type of service or IPv6 traffic class.
+    /// IPv4 type of service or IPv6 traffic class (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub tos: u8,
-    /// IPv4 time to live or IPv6 hop limit.
+    /// IPv4 time to live or IPv6 hop limit, 1 to 255 (default 64).
     pub ttl: u8,
-    /// Client: what is asked.
+    /// Client: request to send.
     pub request: LoadMessage,
-    /// Server: what is answered.
+    /// Server: response to send.
     pub answer: LoadAnswer,
-    /// Server: what each worker answers, in their order, in place of `answer`. Empty, or one for each
-    /// worker.
+    /// Server: response of each worker, in order, instead of `answer`. Empty, or one for each worker.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worker_answers: Vec<LoadAnswer>,
-    /// Server: what is answered to which path, in place of `answer`; 404 to all others.
+    /// Server: responses by path, instead of `answer`. All other paths get status 404.
     #[serde(rename = "route", skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<LoadRoute>,
-    /// Fill HTTP messages with random letters instead of one, the same in each message. Plain messages
-    /// say it by themselves.
+    /// Fill HTTP messages with random letters, the same in each message, instead of one repeated letter. Plain messages
+    /// select their filler with `bytes` or `random`.
     #[serde(skip_serializing_if = "is_default")]
     pub random_filler: bool,
-    /// What ends a message that comes in. With UDP each datagram is one.
+    /// End of a received message (default `http`). With UDP each datagram is a message.
     pub reading: LoadReading,
-    /// Client: requests of a connection, after which it is closed; 0: until the end of the run.
-    /// Server: answers, after which it closes; 0: as many as the client wants.
+    /// Client: requests per connection, after which it is closed; 0 means until the end of the run. Server: responses
+    /// after which it closes a connection; 0 means no limit. Default 1.
     pub requests: u32,
-    /// Client: from request to request of a connection; 0: as soon as the answer has come.
+    /// Client: time between the requests of a connection; 0 means that the next request follows the response
+    /// immediately (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub interval: Span,
-    /// Client: requests sent back to back; 1 to 100.
+    /// Client: requests sent back to back, 1 to 100 (default 1).
     pub pipeline: u16,
-    /// Client: send and do not wait for answers: SYN packets, or datagrams.
+    /// Client: send SYN packets or datagrams without waiting for responses.
     #[serde(skip_serializing_if = "is_default")]
     pub flood: bool,
-    /// How a client ends a connection.
+    /// Method with which a client closes a connection (default `fin`).
     #[serde(skip_serializing_if = "is_default")]
     pub close: LoadClose,
-    /// Client: how much.
+    /// Client: amount of load.
     pub rate: LoadRate,
-    /// Client: how it changes with time.
+    /// Client: change of the load over time.
     pub shape: LoadShape,
-    /// Frames that are handed to the port as soon as there are so many, up to 1024; fewer go when a
-    /// worker has nothing else to do. 0: chosen by the program.
+    /// Number of frames after which a batch is passed to the port, up to 1024. An idle worker passes on smaller
+    /// batches. 0: the program chooses it.
     #[serde(skip_serializing_if = "is_default")]
     pub batch: u16,
-    /// How TCP behaves.
+    /// TCP parameters.
     pub tcp: LoadTcp,
-    /// Server: a PROXY header of version 1 or 2 may come before the first request.
+    /// Server: accept a PROXY header of version 1 or 2 before the first request.
     #[serde(skip_serializing_if = "is_default")]
     pub proxy: bool,
 }
@@ -150,19 +150,19 @@ impl Default for LoadJob {
     }
 }
 
-/// Which end of connections.
+/// End of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadEnd {
     /// Opens connections.
     #[default]
     Client,
-    /// Answers them.
+    /// Answers connections.
     Server,
 }
 
 impl LoadEnd {
-    /// As reports call it.
+    /// Name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -172,78 +172,77 @@ impl LoadEnd {
     }
 }
 
-/// What runs over IP.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadTransport {
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     #[default]
     Tcp,
-    /// RFC 768.
+    /// UDP (RFC 768).
     Udp,
 }
 
-/// In which order addresses and ports are combined. Each combination comes once before any comes
-/// again.
+/// Order in which addresses and ports are combined. Each combination is used once before any is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TupleOrder {
-    /// Server address fastest, then server port, client port, client address.
+    /// Server address varies fastest, then server port, client port, client address.
     #[default]
     Sequential,
-    /// Client address and port both change from one to the next.
+    /// Client address and port both change from one combination to the next.
     Stride,
-    /// By the plan's seed.
+    /// Random order from the plan's seed.
     Random,
 }
 
-/// Destinations that follow one another.
+/// Consecutive destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destinations {
-    /// From the first to the last.
+    /// Range of addresses.
     pub addresses: AddressRange,
-    /// From one to the next; 1 takes all of them.
+    /// Distance from one address to the next; 1 uses all addresses (default 1).
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub step: u64,
 }
 
-/// A VXLAN tunnel (RFC 7348); IPv4 outside.
+/// VXLAN tunnel (RFC 7348) over IPv4.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vxlan {
     /// Network identifier, 1 to 16777215.
     pub vni: u32,
-    /// Source hardware address inside.
+    /// Source hardware address of the inner frames.
     pub src_mac: Mac,
-    /// Destination hardware address inside.
+    /// Destination hardware address of the inner frames.
     pub dst_mac: Mac,
-    /// Our ends, one for each worker.
+    /// Local tunnel endpoints, one for each worker.
     pub local: AddressRange,
-    /// The other ends: one, or one for each worker.
+    /// Remote tunnel endpoints: one, or one for each worker.
     pub remote: AddressRange,
 }
 
-/// Whom updates of RIPv2 go to: routers on the link, which take them no further (RFC 2453 section 4.5).
+/// Destination of RIPv2 updates: all routers on the link, which do not forward them (RFC 2453 section 4.5).
 pub const ALL_RIP_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 9);
 
-/// What a client asks.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LoadMessage {
-    /// So many bytes of one letter; at least 1 with TCP, one packet with UDP.
+    /// Number of bytes, all of one letter; at least 1 with TCP, one packet with UDP.
     Bytes(u32),
-    /// So many bytes of random letters, the same in each message.
+    /// Number of bytes, of random letters that are the same in each message.
     Random(u32),
-    /// What is in this file.
+    /// Path of a file with the message.
     File(String),
-    /// An HTTP/1.1 request.
+    /// HTTP/1.1 request.
     Http(HttpRequest),
-    /// UDP, with `flood`: updates of RIPv2 (RFC 2453), two tables of documentation networks in turn, of which this one
-    /// comes first: 1 or 2.
+    /// UDP, with `flood`: RIPv2 updates (RFC 2453) that alternate between two tables of documentation networks. The
+    /// value is the first table: 1 or 2.
     Rip(u8),
-    /// UDP: a question of SNMPv2c for sysUpTime.0, with this community. A response belongs to the question with its
-    /// request id; those that tell of an error are counted (`snmp_errors`).
+    /// UDP: SNMPv2c query for sysUpTime.0, with this community. The request id matches responses to queries. Responses
+    /// with an error are counted (`snmp_errors`).
     Snmp(String),
 }
 
@@ -253,22 +252,22 @@ impl Default for LoadMessage {
     }
 }
 
-/// An HTTP/1.1 request.
+/// HTTP/1.1 request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpRequest {
-    /// GET, POST, …
+    /// Method: GET, POST, … (default GET).
     pub method: String,
-    /// Begins with `/`.
+    /// Path, beginning with `/` (default `/`).
     pub path: String,
-    /// Of the Host header. Empty: the server's address.
+    /// Value of the Host header. Empty: the server's address.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub body: u32,
-    /// Bytes of the whole request: the path of a GET, else the body, is filled up to it. 0: as many as
-    /// the others make.
+    /// Size of the whole request in bytes: the path of a GET, or the body of other methods, is padded to it. 0:
+    /// determined by the other keys.
     #[serde(skip_serializing_if = "is_default")]
     pub size: u32,
 }
@@ -285,21 +284,21 @@ impl Default for HttpRequest {
     }
 }
 
-/// What a server answers.
+/// Response of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LoadAnswer {
-    /// So many bytes of one letter.
+    /// Number of bytes, all of one letter.
     Bytes(u32),
-    /// So many bytes of random letters, the same in each answer.
+    /// Number of bytes, of random letters that are the same in each response.
     Random(u32),
-    /// What is in this file.
+    /// Path of a file with the response.
     File(String),
-    /// HTTP/1.1 200 with a body of so many bytes.
+    /// HTTP/1.1 status 200 with a body of this number of bytes.
     Http(u32),
-    /// As many bytes as came; with UDP the same.
+    /// The number of bytes received; with UDP the received bytes themselves.
     Echo,
-    /// Nothing. What comes is counted.
+    /// No response. Received data is counted.
     Sink,
 }
 
@@ -309,21 +308,21 @@ impl Default for LoadAnswer {
     }
 }
 
-/// What an HTTP server answers to a path.
+/// Response of an HTTP server to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRoute {
-    /// Path without query; with `*` at its end all that begin with what stands before. The exact path counts, then
-    /// the longest beginning.
+    /// Path without query (default `*`). With `*` at its end it matches all paths with this prefix. An exact match
+    /// takes precedence, then the longest prefix.
     pub path: String,
-    /// 200 to 599.
+    /// HTTP status, 200 to 599 (default 200).
     pub status: u16,
-    /// Bytes of the body.
+    /// Size of the body in bytes (default 1).
     pub size: u32,
-    /// From the end of the request to the beginning of the answer; up to 30s.
+    /// Time from the end of the request to the start of the response, up to 30s.
     #[serde(skip_serializing_if = "is_default")]
     pub delay: Span,
-    /// The connection is closed after it.
+    /// Close the connection after the response.
     #[serde(skip_serializing_if = "is_default")]
     pub close: bool,
 }
@@ -340,65 +339,65 @@ impl Default for LoadRoute {
     }
 }
 
-/// What ends a message that comes in.
+/// End of a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadReading {
-    /// HTTP/1.1 says so: Content-Length, chunks, or the end of the connection (RFC 9112 section 6).
+    /// End as defined by HTTP/1.1: Content-Length, chunks, or the end of the connection (RFC 9112 section 6).
     #[default]
     Http,
-    /// Each segment or datagram is a message.
+    /// End of each segment or datagram.
     Segment,
-    /// So many bytes.
+    /// Fixed number of bytes.
     Bytes(u32),
-    /// The end of the connection.
+    /// End of the connection.
     Stream,
 }
 
-/// How a client ends a connection.
+/// Method with which a client closes a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadClose {
-    /// By FIN.
+    /// FIN.
     #[default]
     Fin,
-    /// By RST.
+    /// RST.
     Reset,
 }
 
-/// How much load. What is absent is no limit; all that is given holds together, over all workers.
+/// Amount of load. Absent keys set no limit. All given limits apply together, over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRate {
-    /// New connections per second; 0: none; `"max"`: as fast as possible with `cc` connections open at a time.
+    /// New connections per second; 0 means none; `"max"` means as fast as possible with `cc` concurrent connections.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub cps: Option<u64>,
-    /// Connections open at a time; 0: none.
+    /// Concurrent connections; 0 means none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc: Option<u64>,
-    /// Requests per second, over all open connections; with it `interval` has no meaning. `"max"`: each as soon as an
-    /// answer has come, over `cc` connections.
+    /// Requests per second over all open connections; `interval` is then ignored. `"max"` sends each request as soon as
+    /// a response has arrived, over `cc` connections.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub rps: Option<u64>,
-    /// Frames per second sent; for UDP.
+    /// UDP: frames sent per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pps: Option<u64>,
-    /// Bits per second sent, layer 2 with FCS; for UDP.
+    /// UDP: bits sent per second at layer 2 with FCS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bps: Option<u64>,
-    /// Connections opened back to back; 0: chosen by the program.
+    /// Connections opened back to back; 0: the program chooses it.
     #[serde(skip_serializing_if = "is_default")]
     pub group: u32,
 }
 
 impl LoadRate {
-    /// Value of `cps` and `rps` for `"max"`: no limit, so nothing of it can stay unsent.
+    /// Value of `cps` and `rps` for `"max"`. There is no target rate, so nothing counts as unsent.
     pub const MAX: u64 = u64::MAX - 1;
 }
 
-/// A number or `"max"`.
+/// Number or `"max"`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum CountOrMax {
@@ -441,26 +440,26 @@ mod count_or_max {
     }
 }
 
-/// How the load changes with time.
+/// Change of the load over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadShape {
-    /// Nothing is opened before this time.
+    /// Time before the first connection is opened.
     #[serde(skip_serializing_if = "is_default")]
     pub wait: Span,
-    /// From nothing to the full rate, before the duration begins. `wait` is part of it.
+    /// Ramp-up time from zero to the full rate, before the duration starts. It includes `wait`.
     #[serde(skip_serializing_if = "is_default")]
     pub ramp: Span,
-    /// How it rises.
+    /// Shape of the ramp-up (default `linear`).
     #[serde(skip_serializing_if = "is_default")]
     pub rise: LoadRise,
-    /// At the full rate. Server: 0 is until it is stopped; with clients in the same plan it goes on
-    /// until they have ended.
+    /// Time at the full rate (default 10 s). Server: 0 means until the server is stopped. With clients in the same
+    /// plan, a server runs until they have ended.
     pub duration: Span,
-    /// After it, for connections to end.
+    /// Time after the duration for connections to end, up to 1 min (default 4 s).
     pub drain: Span,
-    /// Share of the rate over the duration, in place of the full rate throughout: from each point to
-    /// the next on a straight line, the last one to the end.
+    /// Profile of the rate over the duration, as shares of the full rate. The share changes linearly between points,
+    /// and the last one stays until the end. Empty: the full rate throughout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<ProfilePoint>,
 }
@@ -478,65 +477,65 @@ impl Default for LoadShape {
     }
 }
 
-/// How a ramp rises.
+/// Shape of the ramp-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadRise {
-    /// Evenly.
+    /// Linear increase.
     #[default]
     Linear,
-    /// In a step each second.
+    /// One step per second.
     Steps,
-    /// Doubling from a thousandth.
+    /// Repeated doubling from a thousandth of the rate.
     Exponential,
 }
 
-/// A point of a profile.
+/// Point of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfilePoint {
-    /// From the beginning of the duration.
+    /// Time since the start of the duration.
     pub at: Span,
-    /// Share of the rate; 0 to 10.
+    /// Share of the rate, 0 to 10.
     pub share: f64,
 }
 
-/// How TCP behaves. Times are for both ends unless said.
+/// TCP parameters. Times apply to both ends unless noted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadTcp {
-    /// Largest segment announced and sent; 0: what the MTU of the port carries.
+    /// Maximum segment size, announced and sent, in bytes; 0 means the size that fits the MTU of the port.
     #[serde(skip_serializing_if = "is_default")]
     pub mss: u16,
-    /// Bytes of the window announced; up to 1 GiB.
+    /// Announced receive window in bytes, 1 to 1 GiB (default 1 MiB).
     pub window: u32,
-    /// Most segments in flight; 0: what the peer's and the congestion window allow.
+    /// Maximum number of segments in flight; 0 means the limit of the peer's window and the congestion window.
     #[serde(skip_serializing_if = "is_default")]
     pub in_flight: u16,
-    /// A segment without acknowledgement is sent again after this time, as long as the round trip is not
-    /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
+    /// Initial retransmission timeout, used until the round-trip time is known (default 1 s). Later the timeout follows
+    /// the round-trip time, and the minimum timeout is this value or 200 ms if that is less.
     pub retransmit: Span,
-    /// Transmissions of a segment, at most.
+    /// Maximum number of transmissions of a segment (default 5).
     pub tries: u8,
-    /// The time doubles with each try (RFC 6298 section 5.5).
+    /// Double the timeout with each retransmission (RFC 6298 section 5.5; default true).
     pub backoff: bool,
-    /// From the first SYN to its answer, at most; 0: no limit.
+    /// Maximum time from the first SYN to its response; 0 means no limit (default 10 s).
     pub connect_timeout: Span,
-    /// From a request to the end of its answer, at most; 0: no limit. For UDP too: then the request
-    /// is lost.
+    /// Maximum time from a request to the end of its response; 0 means no limit (default 10 s). It applies to UDP, too:
+    /// a later request counts as lost.
     pub response_timeout: Span,
-    /// From our FIN to the end, at most; 0: no limit.
+    /// Maximum time from the own FIN to the end of the connection; 0 means no limit (default 10 s).
     pub close_timeout: Span,
-    /// Server: without anything from the client, at most; 0: no limit.
+    /// Server: maximum time without data from the client; 0 means no limit (default 60 s).
     pub idle_timeout: Span,
-    /// How long a closed connection's addresses and ports rest; 0: not at all.
+    /// Time before the addresses and ports of a closed connection are reused; 0 means immediately.
     #[serde(skip_serializing_if = "is_default")]
     pub time_wait: Span,
-    /// Between requests that are far apart: acknowledge at once, without waiting for the next one.
+    /// Acknowledge immediately if the next request is not due soon, instead of with that request (default true).
     pub acknowledge: bool,
-    /// Answer segments of no connection by RST.
+    /// Answer segments without a connection with RST (default true).
     pub reset_unknown: bool,
-    /// Packets as dperf sends them, where that differs from the standards.
+    /// Send packets in the way of dperf, even if it deviates from the standards.
     #[serde(skip_serializing_if = "is_default")]
     pub like_dperf: bool,
 }

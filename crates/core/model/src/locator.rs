@@ -1,10 +1,10 @@
-//! Where a port is: `eth0`, `NODE/IF`, `driver:IF`, `memory:NAME`, `file:PATH`.
+//! Locator of a port: `eth0`, `NODE/IF`, `driver:IF`, `memory:NAME`, `file:PATH`.
 
 use std::{fmt, str::FromStr};
 
 use crate::units::{ParseUnitError, string_serde};
 
-/// A way to move frames.
+/// Driver: a method to send and receive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Driver {
     /// AF_XDP.
@@ -13,14 +13,14 @@ pub enum Driver {
     Packet,
     /// Queues inside this process.
     Memory,
-    /// A pcap or pcapng file.
+    /// pcap or pcapng file.
     File,
-    /// Streams sent and accounted for inside the kernel, by XDP live frames.
+    /// Streams sent and counted inside the kernel, by XDP live frames.
     Live,
 }
 
 impl Driver {
-    /// Every driver, in the order of preference for an interface.
+    /// All drivers, in the order of preference for an interface.
     pub const ALL: [Self; 5] = [
         Self::Xdp,
         Self::Packet,
@@ -29,7 +29,7 @@ impl Driver {
         Self::Live,
     ];
 
-    /// The word before the colon.
+    /// Prefix of the locator, before the colon.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,25 +42,25 @@ impl Driver {
     }
 }
 
-/// A port as the user names it.
+/// Port as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Locator {
-    /// The driver asked for; `None` takes the best that works.
+    /// Requested driver; `None` selects the best one that works.
     pub driver: Option<Driver>,
-    /// The network namespace that holds the interface; `None` is the current one.
+    /// Network namespace of the interface; `None` is the current one.
     pub node: Option<String>,
     /// Interface name, memory port name or file path.
     pub name: String,
 }
 
 impl Locator {
-    /// Whether it names a network interface (and not memory or a file).
+    /// Returns true if the locator names a network interface (not memory or a file).
     #[must_use]
     pub const fn is_interface(&self) -> bool {
         !matches!(self.driver, Some(Driver::Memory | Driver::File))
     }
 
-    /// The same place without the driver: `NODE/IF`.
+    /// Returns the locator without the driver: `NODE/IF`.
     #[must_use]
     pub fn place(&self) -> String {
         match &self.node {
@@ -81,7 +81,7 @@ impl FromStr for Locator {
         let (driver, rest) = match text.split_once(':') {
             Some((word, rest)) => match Driver::ALL.into_iter().find(|d| d.name() == word) {
                 Some(driver) => (Some(driver), rest),
-                // An alias such as "eth0:1" has its colon after the name; no such driver either way.
+                // An alias such as "eth0:1" has its colon after the name; neither word is a driver.
                 None => {
                     return Err(error(
                         "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",

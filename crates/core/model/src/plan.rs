@@ -1,9 +1,8 @@
-//! The plan: everything a run will do, as plain data.
+//! Plan of a run, as plain data.
 //!
-//! Every front door makes one of these, and nothing else reaches an engine. A plan can be printed,
-//! saved and run again; the same plan with the same seed sends the same frames, but for the first flow number, by which
-//! a run knows its own frames. The text form is
-//! TOML (or JSON); the doc comment of each field is its reference.
+//! Every command creates a plan, and an engine gets no other input. A plan can be printed, saved and run again. The
+//! same plan with the same seed sends the same frames, except for the first flow number, which identifies the frames of
+//! a run. The text form is TOML (or JSON); the doc comment of each field is its reference.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,10 +21,10 @@ use crate::{
     vary::Vary,
 };
 
-/// The value of `schema` in plans of this version.
+/// Value of `schema` in plans of this version.
 pub const PLAN_SCHEMA: &str = "wirebench.plan/1";
 
-/// Names for the `kind` of a plan: the commands that make plans.
+/// Values of a plan's `kind`: the commands that create plans.
 pub const PLAN_KINDS: [&str; 25] = [
     "run",
     "trial",
@@ -54,141 +53,139 @@ pub const PLAN_KINDS: [&str; 25] = [
     "bench lb",
 ];
 
-/// A whole run: ports, and the jobs that use them.
+/// Complete run: ports, and the jobs that use them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Version of this format; must be `wirebench.plan/1`.
     #[serde(default = "default_schema")]
     pub schema: String,
-    /// Name of this run in the report: `run`, or the command that makes such plans, such as `trial` or `bench
-    /// rfc2544`. Other words are refused.
+    /// Name of this run in the report: `run`, or the command that creates such plans, such as `trial` or `bench
+    /// rfc2544`. Other words are rejected.
     #[serde(default = "default_kind")]
     #[schemars(extend("enum" = PLAN_KINDS))]
     pub kind: String,
-    /// Where all random choices come from. The same seed gives the same frames.
+    /// Seed of all random choices (default 1). The same seed gives the same frames.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Number of the first flow in the test tags of the streams, by which a run knows its own frames. Default: random in
-    /// each run. Of jobs that only receive: the first flow of the run to follow; default: the run of the first tagged
-    /// frame. Flow numbers end at 4294967293.
+    /// Number of the first flow in the test tags of the streams, which identifies the frames of a run. Default: random
+    /// in each run. For jobs that only receive: the first flow of the run to follow; default: the run of the first
+    /// tagged frame. The highest flow number is 4294967293.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_flow: Option<u32>,
-    /// Time between two snapshots (live lines); 100ms to 1m.
+    /// Interval between two snapshots (live lines), 100ms to 1m (default 1s).
     #[serde(default = "default_interval")]
     pub interval: Span,
-    /// Says that sending outside the benchmark address ranges, or out of the interface with the
-    /// default route, is meant: you own the network.
+    /// Confirm that sending outside the benchmark address ranges, or out of the interface with the default route, is
+    /// intended: you own the network.
     #[serde(default, skip_serializing_if = "is_false")]
     pub i_own_this_network: bool,
     /// Accept a run that offered less than 98 % of its intended load. Without it, such a run is invalid.
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_unsent: bool,
-    /// The ports, each with a name that jobs refer to.
+    /// Ports, each with a name that jobs refer to.
     #[serde(default, rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortPlan>,
-    /// Traffic to send, receive, or both. Jobs run at the same time unless `start` says otherwise.
+    /// Traffic to send, receive, or both. Jobs run at the same time unless `start` delays them.
     #[serde(default, rename = "traffic", skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficJob>,
-    /// Packet devices, as the Linux packet generator has them: fields that walk from packet to
-    /// packet.
+    /// Packet devices as in the Linux packet generator: fields that step from packet to packet.
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceJob>,
     /// Ports that watch for packets of such devices.
     #[serde(default, rename = "watch", skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchJob>,
-    /// Ports whose frames are kept in files, or only counted. It goes on until its own end, or until the
-    /// other jobs have ended.
+    /// Captures: ports with frames to write to files, or only to count. A capture runs until its own limit, or until
+    /// the other jobs have ended.
     #[serde(default, rename = "capture", skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureJob>,
-    /// Ends of connections: clients that open them, servers that answer.
+    /// Ends of connections: clients that open connections, servers that answer.
     #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadJob>,
-    /// Requests to HTTP servers over sockets of the kernel.
+    /// Requests to HTTP servers over kernel sockets.
     #[serde(default, rename = "http", skip_serializing_if = "Vec::is_empty")]
     pub http_jobs: Vec<HttpJob>,
-    /// Tests over sockets of the kernel, run one after another, beside the other jobs.
+    /// Tests over kernel sockets, run one after another and concurrently with the other jobs.
     #[serde(default, rename = "socket", skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<SocketJob>,
-    /// A server for such tests, until a signal ends it or the other jobs have ended.
+    /// Server for such tests, which runs until a signal or until the other jobs have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_server: Option<SocketServerJob>,
-    /// Commands that show counters of the device, read at each interval, before the first frame and after
-    /// the last.
+    /// Commands that print counters of the device, run at each interval, before the first frame and after the last.
     #[serde(default, rename = "probe", skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbePlan>,
-    /// A benchmark of many trials: `lb` makes ports and jobs itself; `suite` runs those of the plan, again and
-    /// again.
+    /// Benchmark of many trials: `lb` creates its ports and jobs; `suite` runs the ports and jobs of the plan
+    /// repeatedly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub procedure: Option<Procedure>,
-    /// Conditions on what the jobs measure, `METRIC<=LIMIT`; the run fails when one does not hold. Where
-    /// jobs of several kinds measure it, `KIND.METRIC<=LIMIT`: traffic, devices, load, capture, http or socket.
+    /// Criteria for the measurements of the jobs, `METRIC<=LIMIT`; the run fails if one is not met. If jobs of several
+    /// kinds measure the metric, use `KIND.METRIC<=LIMIT` with one of traffic, devices, load, capture, http or socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Criterion>,
 }
 
-/// A benchmark of many trials.
+/// Benchmark of many trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Procedure {
-    /// The limits of a load balancer.
+    /// Limits of a load balancer.
     Lb(Box<LbPlan>),
-    /// A suite of tests of a device: RFC 2544 and its kin. The ports and jobs of the plan are what a trial is.
+    /// Suite of tests of a device: RFC 2544 and related tests. The ports and jobs of the plan define one trial.
     Suite(Box<SuitePlan>),
 }
 
-/// A port of the plan. Several jobs may use it where what comes in for each can be told apart: by transport and
-/// ports, VLAN, addresses, or a test tag.
+/// Port of the plan. Several jobs may share it if their received frames can be distinguished: by transport and ports,
+/// VLAN, addresses, or a test tag.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortPlan {
-    /// The name that jobs use.
+    /// Name that jobs refer to.
     pub name: String,
-    /// Where it is: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`.
+    /// Locator: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`.
     pub locator: Locator,
-    /// Workers, each with a processor of its own; 1 to 64. They share out the queues of the interface;
-    /// with the `xdp` driver there are at most as many as it has queues.
+    /// Workers, each with a dedicated CPU, 1 to 64 (default 1). They share the queues of the interface; with the `xdp`
+    /// driver there can be at most one worker per queue.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub workers: u32,
-    /// CPUs for the workers, in order. Empty: chosen by the program.
+    /// CPUs for the workers, in order. Empty: the program chooses them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
-    /// Addresses that this port answers for (ARP, neighbour discovery, echo), besides those that
-    /// streams sent from or to it use.
+    /// Addresses that this port answers for (ARP, neighbour discovery, echo), in addition to the addresses of streams
+    /// sent from or to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<AddressRange>,
-    /// Next hop for everything sent from this port. Without it the destination itself is asked
-    /// for, then the route of the host, then host 1 of the source's network.
+    /// Next hop of all frames sent from this port. Default: the destination itself, then the route of the host, then
+    /// host 1 of the source's network, whichever resolves first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<std::net::IpAddr>,
-    /// XDP mode: `auto`, `zero-copy`, `native` or `generic`.
+    /// XDP mode: `auto`, `zero-copy`, `native` or `generic` (default `auto`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_mode: XdpMode,
-    /// Receive ring of the `packet` driver in bytes, for each worker. 0: chosen by the program.
+    /// Size of the `packet` driver's receive ring in bytes, for each worker. 0: the program chooses it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ring_bytes: u64,
-    /// Bytes of one block of that ring: a power of two from 4096, at most half of the ring. 0: chosen
-    /// by the program. For captures.
+    /// Captures: size of one block of that ring in bytes, a power of two from 4096 to half of the ring. 0: the program
+    /// chooses it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub block_bytes: u64,
-    /// Receive queues to take with the `xdp` driver; the host gets the frames of the others. Empty:
-    /// all. For captures.
+    /// Captures: receive queues to use with the `xdp` driver; the host receives the frames of the other queues. Empty:
+    /// all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<u32>,
-    /// Slots of the receive ring of the `xdp` driver, for each queue: a power of two from 64 to
-    /// 1048576. 0: chosen by the program. For captures.
+    /// Captures: slots of the `xdp` driver's receive ring, for each queue, a power of two from 64 to 1048576. 0: the
+    /// program chooses it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_ring: u32,
-    /// Slots of its fill ring, which holds the memory for frames to come: a power of two from 64 to
-    /// 1048576. 0: room for all memory. For captures.
+    /// Captures: slots of the `xdp` driver's fill ring, which holds the free frame memory, a power of two from 64 to
+    /// 1048576. 0: enough for all memory.
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_fill: u32,
-    /// Bytes of memory for each of its frames, 2048 or 4096, of which 256 are the kernel's. 0: the
-    /// least that carries the MTU. Longer frames are dropped and counted. For captures.
+    /// Captures: memory per frame of the `xdp` driver in bytes, 2048 or 4096, of which the kernel uses 256. 0: the
+    /// smallest size that fits the MTU. Longer frames are dropped and counted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_chunk: u32,
-    /// The way of sent frames: `direct` to the driver, through the `qdisc`, or into the `receive`
-    /// side of the interface (sent from the other end of a veth pair). For devices.
+    /// Devices: path of sent frames: `direct` to the driver, through the `qdisc`, or into the `receive` side of the
+    /// interface (sent from the other end of a veth pair).
     #[serde(default, skip_serializing_if = "is_default")]
     pub way: SendWay,
     /// Priority of sent frames in the queueing discipline (SO_PRIORITY).
@@ -196,11 +193,11 @@ pub struct PortPlan {
     pub priority: u32,
 }
 
-/// The way of sent frames.
+/// Path of sent frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SendWay {
-    /// Straight to the driver.
+    /// Directly to the driver.
     #[default]
     Direct,
     /// Through the queueing discipline.
@@ -209,26 +206,26 @@ pub enum SendWay {
     Receive,
 }
 
-/// How the `xdp` driver attaches.
+/// Mode in which the `xdp` driver attaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum XdpMode {
-    /// The best that works.
+    /// Best mode that works.
     #[default]
     Auto,
-    /// In the driver, sharing its buffers.
+    /// In the driver, with shared buffers.
     ZeroCopy,
-    /// In the driver, copying.
+    /// In the driver, with copies.
     Native,
     /// In the kernel's generic receive path.
     Generic,
 }
 
-/// Streams from one port, analysed at another.
+/// Streams that one port sends and another port analyses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficJob {
-    /// What the report calls it. Empty, as without: a word and its number.
+    /// Name in the report. Default or empty: a word and its number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Name of the sending port. Without it the job only receives.
@@ -237,74 +234,74 @@ pub struct TrafficJob {
     /// Name of the receiving port. Without it the job only sends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx: Option<String>,
-    /// Send the same streams back from `rx` to `tx` too, with source and destination exchanged.
+    /// Also send the same streams from `rx` to `tx`, with source and destination exchanged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bidir: bool,
-    /// When to begin, from the start of the run.
+    /// Start time, relative to the start of the run (default 0).
     #[serde(default, skip_serializing_if = "is_default")]
     pub start: Span,
-    /// How long to send. Default 10s, or for ever in a job that only receives. Whichever of
-    /// `duration` and `count` ends first wins.
+    /// Sending time. Default 10s; unlimited in a job that only receives. Sending ends at the first of `duration` and
+    /// `count`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Frames to send, over all streams and workers.
+    /// Number of frames to send, over all streams and workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// How long to go on receiving after the last frame was sent. Frames that arrive in this time
-    /// are late but received; after it they are lost.
+    /// Drain time: receiving continues for this time after the last frame was sent, up to 1m (default 200 ms). Frames
+    /// that arrive in this time are received and counted as late; later frames are lost.
     #[serde(default = "default_drain")]
     pub drain: Span,
-    /// Rise evenly from 0 to the full rate in this time, before the duration begins. Frames of the
-    /// ramp are sent and counted apart.
+    /// Ramp-up time before the duration, in which the rate rises evenly from 0 to the full rate (default 0). Frames of
+    /// the ramp-up are sent and counted separately.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ramp: Span,
-    /// After the ramp, send at `hold_load` times the rate for this time before the duration begins. These frames are
-    /// counted with those of the ramp.
+    /// Time after the ramp-up at `hold_load` times the rate, before the duration starts (default 0). These frames are
+    /// counted as frames of the ramp-up.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hold: Span,
-    /// The rate of that time, and of the ramp before it, as a multiple of the streams' rates: 0.01 to 100.
+    /// Rate during `hold`, and target of the ramp-up, as a multiple of the streams' rates, 0.01 to 100 (default 1).
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub hold_load: f64,
-    /// A stalled sender makes up for at most this much time; what is older stays unsent.
+    /// Maximum delay that a stalled sender makes up for (default 100 ms). Older frames stay unsent.
     #[serde(default = "default_catch_up")]
     pub catch_up: Span,
-    /// Measure the time between departures too (a histogram, at some cost for each frame).
+    /// Also measure the time between departures (a histogram, at some cost per frame).
     #[serde(default, skip_serializing_if = "is_false")]
     pub departures: bool,
-    /// Number of flows of the run to follow, for a job that only receives. A port of the live driver needs it. Frames of
-    /// other flows are foreign. 1 to 16,777,216; default on other ports: 1,048,576.
+    /// Number of flows to follow, for a job that only receives, 1 to 16,777,216. Required for a port of the live
+    /// driver; default on other ports: 1,048,576. Frames of other flows are foreign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
-    /// The streams. Empty in a job that only receives.
+    /// Streams. Empty in a job that only receives.
     #[serde(default, rename = "stream", skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<Stream>,
 }
 
-/// A frame template, the fields that change, the sizes, and the rate.
+/// Frame template with the varying fields, the sizes and the rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stream {
-    /// What the report calls it. Empty, as without: a word and its number.
+    /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Frame sizes with FCS. Default: the smallest in which headers and tag fit, at least 64.
+    /// Frame sizes with FCS. Default: the smallest size that fits headers and tag, at least 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeModel>,
-    /// The rate of this stream, over all its workers.
+    /// Rate of this stream, over all its workers (default `max`).
     pub rate: Rate,
-    /// Instead of a rate: this many frames back to back …
+    /// Frames per burst, sent back to back, instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// … and then this pause, counted from the first frame of a burst to the first of the next.
+    /// Time from the first frame of a burst to the first frame of the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Span>,
-    /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
-    /// address and port ranges given, at most 65,536; with no ranges, 1. 1 to 16,777,216.
+    /// Number of flows with distinct 5-tuples, used in turn, 1 to 16,777,216. Default: one for each combination of the
+    /// given address and port ranges, at most 65,536; without ranges, 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
-    /// What the frames carry.
+    /// Protocol of the frames (default `udp`).
     pub proto: Proto,
-    /// IPv6 instead of IPv4, where no address says so.
+    /// Use IPv6 instead of IPv4 if no address determines the version.
     #[serde(skip_serializing_if = "is_false")]
     pub ipv6: bool,
     /// Source addresses. Default 198.18.1.2 or 2001:2:0:1::2.
@@ -325,17 +322,17 @@ pub struct Stream {
     /// Destination hardware address. Default: resolved by ARP or neighbour discovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dst_mac: Option<Mac>,
-    /// VLAN ids, outermost first; `id` or `id:priority`. At most 4.
+    /// VLAN ids, outermost first, at most 4; `id` or `id:priority`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vlan: Vec<VlanSpec>,
-    /// MPLS labels, topmost first. At most 8.
+    /// MPLS labels, topmost first, at most 8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<u32>,
-    /// IPv6 extension headers, in their order: `hop-by-hop` (8 bytes, the first if at all), `routing` (24), `fragment`
-    /// (8), `destination` (8). They ask devices for nothing (RFC 5180 section 7).
+    /// IPv6 extension headers, in order: `hop-by-hop` (8 bytes, must be first), `routing` (24), `fragment` (8),
+    /// `destination` (8). They request no action from devices (RFC 5180 section 7).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ext: Vec<Extension>,
-    /// IPv4 type of service or IPv6 traffic class.
+    /// IPv4 type of service or IPv6 traffic class (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub tos: u8,
     /// IPv4 time to live or IPv6 hop limit. Default 64.
@@ -346,20 +343,20 @@ pub struct Stream {
     /// Ethernet type of `proto = "raw"`. Default 0x88b5, local experiments (IEEE 802).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<u16>,
-    /// What follows the headers and the tag: hex digits, repeated to fill the frame. Default zeros.
+    /// Payload after the headers and the tag: hex digits, repeated to fill the frame. Default zeros.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<HexBytes>,
-    /// Fields that change from frame to frame, in the order in which they are applied.
+    /// Fields that vary from frame to frame, in the order in which they are applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<Vary>,
-    /// The test tag behind the last header.
+    /// Test tag after the last header (default `wirebench`).
     #[serde(skip_serializing_if = "is_default")]
     pub tag: TagKind,
-    /// Send the frames of this pcap or pcapng file, as they are, instead of building any.
+    /// Path of a pcap or pcapng file. Its frames are sent unchanged, instead of generated frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<String>,
-    /// Speed of a replay against the recording: 1 is the recorded timing, 2 twice as fast.
-    /// Without it the stream's `rate` says how fast.
+    /// Speed of a replay relative to the recording: 1 is the recorded timing, 2 twice as fast. Without it, the stream's
+    /// `rate` applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
 }
@@ -397,7 +394,7 @@ impl Default for Stream {
     }
 }
 
-/// What a stream's frames carry.
+/// Protocol of a stream's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Proto {
@@ -410,26 +407,26 @@ pub enum Proto {
     Icmp,
     /// ARP requests for the destination address.
     Arp,
-    /// No IP: the payload directly behind Ethernet, VLAN tags and MPLS labels.
+    /// No IP: the payload directly follows Ethernet, VLAN tags and MPLS labels.
     Raw,
 }
 
-/// An IPv6 extension header of a stream's frames.
+/// IPv6 extension header of a stream's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extension {
-    /// Hop-by-hop options, padding alone.
+    /// Hop-by-hop options with padding only.
     HopByHop,
-    /// A routing header without segments left.
+    /// Routing header without segments left.
     Routing,
-    /// The header of a packet that is whole.
+    /// Fragment header of an unfragmented packet.
     Fragment,
-    /// Destination options, padding alone.
+    /// Destination options with padding only.
     Destination,
 }
 
 impl Extension {
-    /// All.
+    /// All extension headers.
     pub const ALL: [Self; 4] = [
         Self::HopByHop,
         Self::Routing,
@@ -437,7 +434,7 @@ impl Extension {
         Self::Destination,
     ];
 
-    /// The word in plans and options.
+    /// Name in plans and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -448,7 +445,7 @@ impl Extension {
         }
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     #[must_use]
     pub const fn octets(self) -> u32 {
         match self {
@@ -472,7 +469,7 @@ impl std::str::FromStr for Extension {
     }
 }
 
-/// Which tag goes into the frames.
+/// Test tag of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TagKind {
@@ -481,11 +478,11 @@ pub enum TagKind {
     Wirebench,
     /// The header of the Linux packet generator: sequence and time; 16 bytes.
     Pktgen,
-    /// None: frames can only be counted.
+    /// No tag: frames can only be counted.
     None,
 }
 
-/// A VLAN tag: `10` or `10:5` with a priority.
+/// VLAN tag: `10`, or `10:5` with a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanSpec {
     /// VLAN id, 0 to 4095.
@@ -536,7 +533,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Plan {
-    /// Its benchmark of a load balancer, if it is one.
+    /// Returns the load balancer benchmark of the plan, if the plan holds one.
     #[must_use]
     pub fn lb(&self) -> Option<&LbPlan> {
         match &self.procedure {
@@ -545,7 +542,7 @@ impl Plan {
         }
     }
 
-    /// Where its frames go out and come in, those of a benchmark's trials too.
+    /// Returns the locators of all ports, including those of a benchmark's trials.
     pub fn locators(&self) -> impl Iterator<Item = &Locator> {
         let sides = self
             .lb()
@@ -554,7 +551,7 @@ impl Plan {
         self.ports.iter().map(|port| &port.locator).chain(sides)
     }
 
-    /// Whether nothing of a kind ends by itself.
+    /// Returns true if the jobs of a kind run without a limit.
     pub(crate) fn part_is_endless(&self, kind: JobKind) -> bool {
         let receives = |job: &TrafficJob| job.tx.is_none() && job.duration.is_none();
         let captures = |job: &CaptureJob| {
@@ -567,7 +564,7 @@ impl Plan {
                     || self.devices.is_empty() && self.watches.iter().any(|w| w.duration.is_none())
             }
             JobKind::Capture => self.captures.iter().any(captures),
-            // Servers go on for as long as the clients of the same plan.
+            // Servers run as long as the clients of the same plan.
             JobKind::Load => {
                 let clients = self.loads.iter().any(|l| l.end == LoadEnd::Client);
                 self.loads
@@ -613,7 +610,7 @@ impl Default for Plan {
 }
 
 impl PortPlan {
-    /// A port with one worker and everything else chosen by the program.
+    /// Creates a port with one worker and default values.
     #[must_use]
     pub fn new(name: impl Into<String>, locator: Locator) -> Self {
         Self {
@@ -637,7 +634,7 @@ impl PortPlan {
 }
 
 impl TrafficJob {
-    /// From its first frame to the first that counts, ns.
+    /// Returns the time from the first frame to the first counted frame, in ns.
     #[must_use]
     pub fn lead_ns(&self) -> u64 {
         self.ramp.as_nanos().saturating_add(self.hold.as_nanos())

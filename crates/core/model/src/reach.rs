@@ -1,7 +1,7 @@
-//! Which addresses a plan may put into frames, and which of them belong to nobody.
+//! Addresses that a plan may put into frames, with the ranges that are free for tests.
 //!
-//! A range is judged whole. A source counts as a destination does: whoever gets the frame answers to
-//! it. What is in recorded or raw bytes, the session finds out.
+//! A range is checked as a whole. Sources are checked like destinations, because the receiver of a frame answers to its
+//! source. The session checks recorded and raw bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +13,8 @@ use crate::{
     vary::{Field, Pattern, Vary},
 };
 
-/// Where tests may be sent without asking: RFC 2544 C.2.2, private space, link-local, loopback,
-/// documentation, and the address that stands for none.
+/// Addresses that tests may use without confirmation: RFC 2544 C.2.2, private, link-local, loopback, documentation, and
+/// the unspecified address.
 const FREE4: [(Ipv4Addr, u8); 10] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -28,7 +28,8 @@ const FREE4: [(Ipv4Addr, u8); 10] = [
     (Ipv4Addr::UNSPECIFIED, 32),
 ];
 
-/// The same of IPv6: RFC 5180, unique-local, link-local, documentation, loopback, none.
+/// IPv6 addresses that tests may use without confirmation: RFC 5180, unique-local, link-local, documentation, loopback,
+/// unspecified.
 const FREE6: [(Ipv6Addr, u8); 6] = [
     (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
@@ -46,7 +47,7 @@ const TEST4: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(203, 0, 113, 0), 24),
 ];
 
-/// Test networks of IPv6: RFC 5180, RFC 3849, RFC 9637.
+/// IPv6 networks for tests and examples: RFC 5180, RFC 3849, RFC 9637.
 const TEST6: [(Ipv6Addr, u8); 3] = [
     (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -72,22 +73,22 @@ pub fn is_for_tests(address: IpAddr) -> bool {
     }
 }
 
-/// What a refusal says after the address.
+/// Text after the address in an error.
 pub const OUTSIDE: &str = "is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); give --i-own-this-network (i_own_this_network = true) if you do";
 
-/// The ranges that tests may be sent to without asking.
+/// Ranges that tests may use without confirmation.
 pub fn free_ranges() -> impl Iterator<Item = (IpAddr, u8)> {
     let v4 = FREE4.into_iter().map(|(base, bits)| (base.into(), bits));
     v4.chain(FREE6.into_iter().map(|(base, bits)| (base.into(), bits)))
 }
 
-/// Whether tests may be sent there without asking.
+/// Returns true if tests may use the address without confirmation.
 #[must_use]
 pub fn is_free(address: IpAddr) -> bool {
     is_free_range(&AddressRange::single(address))
 }
 
-/// Whether every address of a range may be sent to without asking: it lies in one free range.
+/// Returns true if tests may use every address of a range without confirmation: one free range contains it.
 #[must_use]
 pub fn is_free_range(range: &AddressRange) -> bool {
     match (range.first(), range.last()) {
@@ -105,12 +106,11 @@ pub fn is_free_range(range: &AddressRange) -> bool {
     }
 }
 
-/// A key of a plan, and addresses it puts into frames.
+/// Key of a plan, and the addresses that it puts into frames.
 pub type Reach = (String, AddressRange);
 
 impl Stream {
-    /// The addresses of its headers, modifiers of the address fields included. Nothing of a recording,
-    /// nor of raw frames.
+    /// Addresses of its headers, including modifiers of address fields. Recordings and raw frames are excluded.
     #[must_use]
     pub fn reach(&self) -> Vec<Reach> {
         if self.replay.is_some() || self.proto == Proto::Raw {
@@ -132,14 +132,14 @@ impl Stream {
     }
 }
 
-/// The least range that holds all a modifier makes of an address field.
+/// Returns the smallest range that contains all values of a modifier of an address field.
 fn varied(vary: &Vary, own: &AddressRange) -> AddressRange {
     let number = |address: IpAddr| match address {
         IpAddr::V4(a) => u128::from(a.to_bits()),
         IpAddr::V6(a) => a.to_bits(),
     };
     let (first, last) = match (vary.mask, &vary.pattern) {
-        // The stream's own addresses with any bits up to the highest of the mask.
+        // The stream's addresses with any bits up to the highest of the mask.
         (Some(mask), _) => {
             let below = u128::MAX.checked_shr(mask.leading_zeros()).unwrap_or(0);
             (number(own.first()) & !below, number(own.last()) | below)
@@ -159,7 +159,7 @@ fn varied(vary: &Vary, own: &AddressRange) -> AddressRange {
             IpAddr::V4(u32::try_from(n).unwrap_or(u32::MAX).into())
         }
     };
-    // Numbers that are the wrong way round are nobody's range; then all of them may come.
+    // Numbers in reverse order form no range; then all addresses are possible.
     AddressRange::between(address(first), address(last)).unwrap_or_else(|| {
         let all = if own.is_ipv6() {
             u128::MAX
@@ -171,7 +171,7 @@ fn varied(vary: &Vary, own: &AddressRange) -> AddressRange {
 }
 
 impl LoadJob {
-    /// The addresses of its frames, inside a tunnel and outside.
+    /// Addresses of its frames, inside and outside a tunnel.
     #[must_use]
     pub fn reach(&self) -> Vec<Reach> {
         let mut found: Vec<Reach> = Vec::new();
@@ -192,8 +192,8 @@ impl LoadJob {
 }
 
 impl DeviceConfig {
-    /// The addresses that its packets walk through on an interface. Of both families, since a flag
-    /// tells which, and both ends of each range, since a change in a run goes on from either.
+    /// Addresses that its packets step through on an interface. Both families are included, because a flag selects one.
+    /// Both ends of each range are included, because a change during a run continues from either.
     #[must_use]
     pub fn reach(&self, interface: &Interface) -> Vec<Reach> {
         let mut found = Vec::new();
@@ -219,7 +219,7 @@ impl DeviceConfig {
             found.push((key.to_owned(), AddressRange::single(address.into())));
         }
         if !self.dst6_min.is_unspecified() {
-            // Any bits of `dst6_max`, with those of `dst6_min` that it has.
+            // Any bits of `dst6_max`, with those of `dst6_min` that are part of it.
             let low = self.dst6_min & self.dst6_max;
             let range = AddressRange::between(low.into(), self.dst6_max.into());
             found.extend(range.map(|range| ("dst6_max".to_owned(), range)));
@@ -229,7 +229,7 @@ impl DeviceConfig {
 }
 
 impl PortPlan {
-    /// The addresses that neighbours hear of: those it answers for, and the one it asks for.
+    /// Addresses that neighbours receive: the addresses that the port answers for, and the gateway that it resolves.
     #[must_use]
     pub fn reach(&self) -> Vec<Reach> {
         let own = self.addresses.iter().map(|r| ("addresses".to_owned(), *r));
@@ -305,7 +305,7 @@ mod tests {
             ("10.0.0.0/8", true),
             ("198.18.0.1-198.20.0.1", false),
             ("9.0.0.0-11.0.0.0", false),
-            // Both ends are free, what lies between is not.
+            // Both ends are free, but the addresses between them are not.
             ("198.18.0.1-198.51.100.1", false),
             ("10.0.0.1-192.168.0.1", false),
             ("10.255.255.254-172.16.0.2", false),
@@ -328,7 +328,7 @@ mod tests {
             ("src=list:198.18.0.1,8.8.8.8", false),
             ("src=random:0.0.0.0/0", false),
             ("dst=inc:198.19.0.0-198.19.0.255,mask=0xff", true),
-            // 198.8.8.8: the first byte is the stream's own.
+            // 198.8.8.8: the first byte comes from the stream.
             ("dst=list:10.8.8.8,mask=0xffffff", false),
             ("sport=inc:1-9", true),
         ] {

@@ -1,7 +1,6 @@
-//! The report: the final account of a run, the same for every engine and every rendering.
+//! Report: the final result of a run, with the same format for every engine and every output.
 //!
-//! Invariant, checked by [`Totals::adds_up`] wherever a report is made: what was offered is what
-//! was received, less duplicates, plus what was lost.
+//! Invariant, checked by [`Totals::adds_up`] for each report: offered = (received − duplicates) + lost.
 
 use std::collections::BTreeMap;
 
@@ -21,117 +20,117 @@ use crate::{
 
 pub use wb_measure::Summary;
 
-/// The value of `schema` in reports of this version.
+/// Value of `schema` in reports of this version.
 pub const REPORT_SCHEMA: &str = "wirebench.report/1";
 
-/// The final account of one run.
+/// Final result of one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Version of this format: `wirebench.report/1`.
     pub schema: String,
     /// `trial`, `tx`, `rx` or `run`.
     pub kind: String,
-    /// Whether the run met what was asked.
+    /// Verdict over all criteria.
     pub verdict: Verdict,
-    /// Why, in a sentence.
+    /// Reason for the verdict, one sentence.
     pub reason: String,
-    /// What kept the rate from being higher, in a sentence: the plan, the tester, or the device.
+    /// Limit of the rate, one sentence: the plan, the tester, or the device.
     pub limited_by: LimitedBy,
-    /// When it began, wall clock, RFC 3339 in UTC.
+    /// Start of the run, wall clock, RFC 3339 in UTC.
     pub started: String,
-    /// From the first worker's start to the last counter read.
+    /// Time from the start of the first worker to the last read of a counter, in ns.
     pub elapsed_ns: u64,
-    /// The plan as it was run, defaults and resolved addresses included.
+    /// Plan of the run, including defaults and resolved addresses.
     pub plan: Plan,
-    /// Number of the first flow in the test tags of the run, by which it knew its own frames. Flows of the report are
-    /// counted from it: `flow` + `first_flow` is the number in the tag. Absent in a run that only receives and does not
+    /// Number of the run's first flow in its test tags, which identify the run's frames. Flow numbers in the report are
+    /// relative to it: `flow` + `first_flow` is the number in the tag. Absent in a run that only receives and does not
     /// know the first flow: there `flow` is the number in the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_flow: Option<u32>,
-    /// Sums over all jobs.
+    /// Totals of all jobs.
     pub totals: Totals,
-    /// Rates over the sending time; received frames over the receiving time if that is longer.
+    /// Rates over the sending time; for received frames over the receiving time if that is longer.
     pub rates: Rates,
-    /// Receive stamp minus transmit stamp of each original frame.
+    /// Latency in ns: receive timestamp minus transmit timestamp of each original frame.
     pub latency_ns: Summary,
-    /// |D(i) − D(i−1)| of successive arrivals of a flow (OSTA; RFC 4689 for frames in order).
+    /// Jitter in ns: |D(i) − D(i−1)| of successive arrivals of a flow (OSTA; RFC 4689 for frames in order).
     pub jitter_ns: Summary,
-    /// RFC 3550 smoothed jitter at the end of the run, in ns; the largest of all flows.
+    /// RFC 3550 smoothed jitter at the end of the run, in ns; the maximum over all flows.
     #[serde(default)]
     pub jitter_rfc3550_ns: Option<f64>,
-    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393, RFC 5481 section 4.1). Pairs of which a frame is lost
-    /// or reordered are left out.
+    /// Delay variation D(i) − D(i−1) of consecutive sequence numbers, signed, in ns (RFC 3393, RFC 5481 section 4.1).
+    /// Pairs with a lost or reordered frame are excluded.
     pub ipdv_ns: Summary,
-    /// D(i) − min D (RFC 5481 section 4.2), from the latency histogram.
+    /// Delay variation D(i) − min D in ns (RFC 5481 section 4.2), from the latency histogram.
     pub pdv_ns: Summary,
-    /// Time between successive arrivals at a worker.
+    /// Time between successive arrivals at a worker, in ns.
     pub inter_arrival_ns: Summary,
-    /// Time between successive departures of a stream, where it was asked for.
+    /// Time between successive departures of a stream, in ns; only if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inter_departure_ns: Option<Summary>,
-    /// Largest relative error of a percentile, from the width of the histogram's buckets.
+    /// Maximum relative error of a percentile, due to the width of the histogram's buckets.
     #[serde(default)]
     pub percentile_error: f64,
-    /// Each job (and each direction of a bidirectional one) by itself.
+    /// Results of each job, and of each direction of a bidirectional job.
     #[serde(default)]
     pub jobs: Vec<JobReport>,
-    /// Flows; those with most trouble first where there are more than are listed.
+    /// Flows. If there are too many to list, those with the most problems come first.
     #[serde(default)]
     pub flows: Vec<FlowReport>,
-    /// Flows that are counted in the totals and not listed.
+    /// Number of flows that are counted in the totals but not listed.
     #[serde(default)]
     pub flows_omitted: u64,
     /// Workers.
     #[serde(default)]
     pub workers: Vec<WorkerReport>,
-    /// Ports with what the device itself counted.
+    /// Ports, with the counters of the interface.
     #[serde(default)]
     pub ports: Vec<PortReport>,
-    /// Criteria and how each came out.
+    /// Criteria with their results.
     #[serde(default)]
     pub criteria: Vec<CriterionReport>,
-    /// Where the frames of a capture went.
+    /// Frame accounting of a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReport>,
-    /// The same by name, in runs of several captures.
+    /// Frame accounting by capture name, in runs of several captures.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, CaptureReport>,
-    /// What became of connections, job by job.
+    /// Results of connections, job by job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadReport>,
-    /// What HTTP loads measured, job by job.
+    /// Results of HTTP loads, job by job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpReport>,
-    /// What socket tests measured, test by test.
+    /// Results of socket tests, test by test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,
-    /// The limits that a benchmark found, one for each test and frame size, in order.
+    /// Results of a benchmark, one for each test and frame size, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<BenchResult>,
-    /// What the probes of the device read.
+    /// Counters that the probes of the device read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeReport>,
-    /// How late the tester was, and what of the result that may have caused.
+    /// Lateness of the tester, and its possible effect on the results.
     #[serde(default)]
     pub lateness: LatenessReport,
-    /// Clocks and stamps.
+    /// Clocks and timestamps.
     pub clock: ClockReport,
-    /// Where it was measured, and with what.
+    /// Environment of the measurement: program and host.
     #[serde(default)]
     pub environment: EnvironmentReport,
-    /// What was counted in the course of it.
+    /// Time series of the counters.
     #[serde(default, skip_serializing_if = "Timeline::is_empty")]
     pub timeline: Timeline,
-    /// How times were distributed.
+    /// Distributions of times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
-    /// What the reader must know to trust the figures, a sentence each.
+    /// Warnings for the interpretation of the figures, one sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
 impl Report {
-    /// The limits of a load balancer that a benchmark found.
+    /// Limits of a load balancer that a benchmark found.
     pub fn lb_results(&self) -> impl Iterator<Item = &LbResult> {
         self.results.iter().filter_map(|result| match result {
             BenchResult::Lb(result) => Some(&**result),
@@ -139,7 +138,7 @@ impl Report {
         })
     }
 
-    /// What the tests of a suite found.
+    /// Results of the tests of a suite.
     pub fn suite_results(&self) -> impl Iterator<Item = &SuiteResult> {
         self.results.iter().filter_map(|result| match result {
             BenchResult::Suite(result) => Some(&**result),
@@ -148,73 +147,75 @@ impl Report {
     }
 }
 
-/// How a run ended.
+/// Verdict of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It ran to its end, and all criteria held.
+    /// The run ended as planned, and all criteria were met.
     Pass,
-    /// It ran to its end, and no criteria were set.
+    /// The run ended as planned, and no criteria were set.
     Completed,
-    /// A criterion did not hold.
+    /// At least one criterion was not met.
     Fail,
-    /// The figures say nothing about the device: the tester may be the cause, nothing arrived, or less than 98 % of the
+    /// The figures do not describe the device: the tester may be the cause, nothing arrived, or less than 98 % of the
     /// intended load was offered.
     Invalid,
-    /// A signal or a fault ended it before its planned end.
+    /// A signal or an error ended the run before its planned end.
     #[default]
     Incomplete,
 }
 
-/// Frames, counted each once. A field is absent (null) where that side was not part of the run.
+/// Frame counts; each frame counts once. A field is null if that side was not part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
-    /// Asked for: rate × time (rounded up), or the count. At rate `max` it is what was offered.
+    /// Intended frames: rate × time (rounded up), or the count. At rate `max`, the number of offered frames.
     pub intended_frames: Option<u64>,
-    /// Taken by the device: really sent.
+    /// Frames sent: accepted by the interface.
     pub offered_frames: Option<u64>,
-    /// Intended − offered; never loss.
+    /// Intended − offered; never counted as loss.
     pub unsent_frames: Option<u64>,
-    /// Arrivals of ours, duplicates included.
+    /// Frames of the run that arrived, duplicates included.
     pub received_frames: Option<u64>,
     /// Offered − (received − duplicate). In a run that only receives: gaps in the sequence numbers.
     pub lost_frames: Option<u64>,
-    /// Arrivals of a sequence number that had been seen.
+    /// Arrivals of a sequence number that had already arrived.
     pub duplicate_frames: Option<u64>,
-    /// Originals that arrived after a later one (RFC 4689 section 3.2.4).
+    /// Originals that arrived after a later frame (RFC 4689 section 3.2.4).
     pub reordered_frames: Option<u64>,
-    /// Arrived during the drain; counted as received.
+    /// Frames that arrived during the drain; included in the received frames.
     pub late_frames: Option<u64>,
-    /// Not ours: without a tag of this run.
+    /// Frames without a tag of this run.
     pub foreign_frames: Option<u64>,
-    /// Foreign frames with a test tag: of another run, or of pktgen if the plan has no stream of it.
+    /// Foreign frames with a test tag of another run, or of pktgen if the plan has no pktgen stream.
     #[serde(default)]
     pub unplanned_frames: Option<u64>,
-    /// Foreign frames of another run: with its flows, or stamped before the first departure of this run.
+    /// Foreign frames of another run: with its flows, or with a timestamp before the first departure of this run.
     #[serde(default)]
     pub other_run_frames: Option<u64>,
-    /// In a run that only receives: sequence numbers below the first one seen of each flow. These frames were sent before
-    /// the receiver began, or lost at the beginning. Not part of `lost_frames`.
+    /// In a run that only receives: sequence numbers below the first received one of each flow. These frames were sent
+    /// before the receiver started, or were lost at the start. Not part of `lost_frames`.
     #[serde(default)]
     pub head_frames: Option<u64>,
-    /// Reached our port and were dropped by us: no room in our rings, or (the live driver where CPUs take turns) no turn.
+    /// Frames that reached the tester's port and were dropped there: the receive rings were full, or the live driver,
+    /// with workers that share CPUs, did not run in time.
     pub rx_dropped_frames: Option<u64>,
-    /// Offered octets, FCS included.
+    /// Octets offered, FCS included.
     pub offered_octets: Option<u64>,
-    /// Received octets of ours, FCS included.
+    /// Octets of received frames of the run, FCS included.
     pub received_octets: Option<u64>,
-    /// Sent during the ramp, before counting began; in a run that only receives, received of such frames.
+    /// Frames sent during the ramp-up, before counting started; in a run that only receives, received frames of this
+    /// kind.
     pub ramp_frames: Option<u64>,
-    /// Frames the device refused and that were therefore not offered.
+    /// Frames that the interface refused and that therefore were not offered.
     pub refused_frames: Option<u64>,
-    /// In runs of loads: the connections of all clients or, without clients, of all servers.
+    /// Loads: connections of all clients or, without clients, of all servers.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<ConnectionTotals>,
 }
 
 impl Totals {
-    /// Whether offered = (received − duplicate) + lost and intended = offered + unsent, where all
-    /// of them are known.
+    /// Returns true if offered = (received − duplicate) + lost and intended = offered + unsent. Equations with unknown
+    /// fields are skipped.
     #[must_use]
     pub fn adds_up(&self) -> bool {
         let conserved = match (
@@ -244,7 +245,7 @@ impl Totals {
         conserved && sent && self.connections.is_none_or(|c| c.adds_up())
     }
 
-    /// Field by field sum; a field is known when either side knows it.
+    /// Returns the sum of each field; a field is known if either side knows it.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -275,31 +276,31 @@ impl Totals {
 /// Rates of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Frames per second asked for; absent at `max`.
+    /// Intended frames per second; absent at `max`.
     pub intended_pps: Option<f64>,
-    /// Offered frames ÷ sending time.
+    /// Offered frames per second of sending time.
     pub offered_pps: Option<f64>,
-    /// Received frames ÷ the longer of sending time and receiving time: what the device carried. In a run that only
-    /// receives as `while_receiving_pps`.
+    /// Received frames per second, over the longer of sending time and receiving time: the rate that the device
+    /// forwarded. In a run that only receives, equal to `while_receiving_pps`.
     pub received_pps: Option<f64>,
-    /// With FCS, preamble and gap.
+    /// Offered bits per second with FCS, preamble and gap.
     pub offered_l1_bps: Option<f64>,
-    /// With FCS, preamble and gap.
+    /// Received bits per second with FCS, preamble and gap.
     pub received_l1_bps: Option<f64>,
-    /// With FCS.
+    /// Offered bits per second with FCS.
     pub offered_l2_bps: Option<f64>,
-    /// With FCS.
+    /// Received bits per second with FCS.
     pub received_l2_bps: Option<f64>,
-    /// What the link carries at this frame size; absent where the speed is unknown or nominal.
+    /// Line rate at this frame size, in frames per second; absent if the link speed is unknown or nominal.
     pub line_rate_pps: Option<f64>,
-    /// Most frames sent in one go to make up for a delay of the sender.
+    /// Largest burst that was sent to catch up after a delay of the sender, in frames.
     pub largest_catch_up_frames: Option<u64>,
     /// Sending time in ns: from the start of the schedule to the last departure.
     pub tx_time_ns: Option<u64>,
-    /// From the first to the last frame received, in ns.
+    /// Receiving time in ns: from the first to the last received frame.
     pub rx_time_ns: Option<u64>,
-    /// Received frames per second from the first to the last one: (n − 1) ÷ (last − first). Higher than the rate that the
-    /// device carried if it was silent at the beginning or the end.
+    /// Received frames per second from the first to the last frame: (n − 1) ÷ (last − first). Higher than the rate that
+    /// the device forwarded if it forwarded nothing at the start or the end.
     #[serde(default)]
     pub while_receiving_pps: Option<f64>,
     /// `while_receiving_pps` in bits per second, with FCS.
@@ -307,7 +308,7 @@ pub struct Rates {
     pub while_receiving_l2_bps: Option<f64>,
 }
 
-/// One job, or one direction of it.
+/// Results of one job, or of one direction of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JobReport {
     /// Name from the plan, or `job 1`.
@@ -320,35 +321,35 @@ pub struct JobReport {
     pub totals: Totals,
     /// Rates.
     pub rates: Rates,
-    /// Receive stamp minus transmit stamp.
+    /// Latency in ns: receive timestamp minus transmit timestamp.
     pub latency_ns: Summary,
-    /// D(i) − D(i−1) of consecutive sequence numbers, signed (RFC 3393).
+    /// Delay variation D(i) − D(i−1) of consecutive sequence numbers, signed, in ns (RFC 3393).
     #[serde(default)]
     pub ipdv_ns: Summary,
-    /// D(i) − min D (RFC 5481).
+    /// Delay variation D(i) − min D, in ns (RFC 5481).
     #[serde(default)]
     pub pdv_ns: Summary,
-    /// Time between successive arrivals at a worker.
+    /// Time between successive arrivals at a worker, in ns.
     #[serde(default)]
     pub inter_arrival_ns: Summary,
-    /// The highest sequence number that was skipped; of one flow in order, the last frame that was lost before others
-    /// came.
+    /// Highest sequence number that was skipped; for one flow in order, the last frame that was lost before a later one
+    /// arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_skipped: Option<u64>,
-    /// What each stream sent.
+    /// Results of each stream.
     pub streams: Vec<StreamReport>,
 }
 
-/// What one stream sent.
+/// Results of one stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StreamReport {
     /// Name from the plan, or `stream 1`.
     pub name: String,
-    /// First flow of the stream, counted from the first of the run.
+    /// First flow of the stream, relative to the first flow of the run.
     pub first_flow: u32,
-    /// Flows.
+    /// Number of flows.
     pub flows: u32,
-    /// The drivers that it went by, at the sending and at the receiving end: `live to xdp`; of an end alone, its own.
+    /// Drivers at the sending and at the receiving end: `live to xdp`; if the run has one end, its driver.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Counts.
@@ -358,13 +359,13 @@ pub struct StreamReport {
 /// One flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FlowReport {
-    /// Its number in the run, from 0 on: see `first_flow` of the report.
+    /// Number of the flow in the run, from 0: see `first_flow` of the report.
     pub flow: u32,
-    /// Stream it belongs to, where known.
+    /// Stream of the flow, if known.
     pub stream: Option<String>,
     /// Counts.
     pub totals: Totals,
-    /// Latency; percentiles are kept for the whole run only.
+    /// Latency in ns; percentiles exist for the whole run only.
     pub latency_ns: Summary,
 }
 
@@ -373,23 +374,23 @@ pub struct FlowReport {
 pub struct WorkerReport {
     /// Port name.
     pub port: String,
-    /// Queue.
+    /// Queue number.
     pub queue: u32,
     /// `tx`, `rx` or `tx+rx`.
     pub role: String,
-    /// CPU it was pinned to.
+    /// CPU of the worker, if pinned.
     pub cpu: Option<u32>,
-    /// Counts of this worker. Loss is known for whole flows only, so it is absent here.
+    /// Counts of this worker. Loss is known for whole flows only, so the field is absent here.
     pub totals: Totals,
-    /// Latency of the frames this worker received.
+    /// Latency of the frames that this worker received, in ns.
     pub latency_ns: Summary,
     /// System calls made for sending.
     pub kicks: u64,
-    /// Times the device was full.
+    /// Number of times that the interface's transmit queue was full.
     pub full_events: u64,
-    /// Share of loop turns in which there was something to do, 0 to 1.
+    /// Share of loop iterations with work to do, 0 to 1.
     pub busy: f64,
-    /// How late it was.
+    /// Lateness of the worker.
     #[serde(default)]
     pub lateness: Lateness,
 }
@@ -399,13 +400,13 @@ pub struct WorkerReport {
 pub struct PortReport {
     /// Name from the plan.
     pub name: String,
-    /// Locator with the driver that was taken.
+    /// Locator with the selected driver.
     pub locator: String,
     /// Driver.
     pub driver: String,
-    /// How the driver works here.
+    /// Mode in which the driver works here.
     pub mode: String,
-    /// Why this driver.
+    /// Reason why this driver was selected.
     pub chosen_because: String,
     /// Hardware address.
     pub mac: String,
@@ -413,30 +414,30 @@ pub struct PortReport {
     pub mtu: u32,
     /// Kernel driver of the interface.
     pub kernel_driver: String,
-    /// Link speed in bit/s where known.
+    /// Link speed in bit/s, if known.
     pub speed_bps: Option<u64>,
-    /// The speed is only claimed (veth, tap).
+    /// True if the link speed is nominal (veth, tap).
     pub speed_nominal: bool,
-    /// Who took the receive stamps.
+    /// Source of the receive timestamps.
     pub timestamp_source: String,
-    /// The device behind the interface, as it says; absent for memory and files.
+    /// Device behind the interface, as it identifies itself; absent for memory and file ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<NicReport>,
-    /// Neighbours that were resolved: address → hardware address.
+    /// Resolved neighbours: address → hardware address.
     pub neighbours: BTreeMap<String, String>,
-    /// Where several jobs have opened it, each with sockets of its own: how. The first is what is said above.
+    /// Users of a port that several jobs opened, each with its sockets. The fields above describe the first user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<PortUser>,
-    /// How often its link went down under senders, the worst of its workers.
+    /// Number of times that the link went down during sending, the maximum over the workers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_downs: u64,
-    /// Frames that the interface of a port that receives streams dropped, besides those that our own rings had no
-    /// room for.
+    /// Frames that the interface of a receiving port dropped, in addition to frames dropped because the tester's rings
+    /// were full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interface_drops: u64,
-    /// The device's counters before the run.
+    /// Interface counters before the run.
     pub before: BTreeMap<String, u64>,
-    /// The device's counters after the run.
+    /// Interface counters after the run.
     pub after: BTreeMap<String, u64>,
 }
 
@@ -444,112 +445,112 @@ const fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// The device behind an interface.
+/// Device behind an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NicReport {
-    /// Version of the kernel driver, which is often that of the kernel.
+    /// Version of the kernel driver, often equal to the version of the kernel.
     pub driver_version: String,
-    /// Version of the firmware; empty where it has none.
+    /// Version of the firmware; empty if there is none.
     pub firmware: String,
-    /// Where the device sits: `0000:03:00.0`; empty for virtual ones.
+    /// Bus address of the device: `0000:03:00.0`; empty for virtual devices.
     pub bus: String,
-    /// Vendor and device by the numbers of PCI: `8086:10fb`; empty for others.
+    /// PCI vendor and device ID: `8086:10fb`; empty for other devices.
     pub pci_id: String,
 }
 
-/// Where a run was measured, and with what. Text that is not known is empty.
+/// Environment of a run: program and host. Unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvironmentReport {
-    /// The program and its version: `wirebench 0.1.0`.
+    /// Program and version: `wirebench 0.1.0`.
     pub tool: String,
-    /// Name of the host.
+    /// Host name.
     pub host: String,
     /// Kernel with release and version: `Linux 6.1.0-44-amd64 #1 SMP …`.
     pub kernel: String,
-    /// Of the machine: `x86_64`.
+    /// Architecture of the machine: `x86_64`.
     pub architecture: String,
     /// Model of the first CPU.
     pub cpu: String,
-    /// CPUs that were online.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// How some of the jobs that share a port have opened it.
+/// One user of a port that several jobs share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PortUser {
-    /// Which: their kind, and the name of one that has opened it for itself alone.
+    /// Jobs of this user: their kind, and the name of a job that opened the port for itself.
     pub jobs: String,
-    /// Locator with the driver that was taken.
+    /// Locator with the selected driver.
     pub locator: String,
-    /// How the driver works here.
+    /// Mode in which the driver works here.
     pub mode: String,
-    /// Why this driver.
+    /// Reason why this driver was selected.
     pub chosen_because: String,
-    /// Who took the receive stamps.
+    /// Source of the receive timestamps.
     pub timestamp_source: String,
 }
 
-/// Where the frames of a capture went: F = W + K + E + Q + C + U.
+/// Frame accounting of a capture: F = W + K + E + Q + C + U.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureReport {
     /// F: frames that passed the filter.
     pub filter_accept_frames: u64,
-    /// W: frames that are whole in the output; without an output, those that were counted.
+    /// W: frames that are complete in the output; without an output, counted frames.
     pub captured_frames: u64,
-    /// K: frames dropped by the kernel for want of room.
+    /// K: frames dropped by the kernel because the ring was full.
     pub kernel_drop_frames: u64,
     /// E: frames that were read and are not in the output.
     pub not_written_frames: u64,
-    /// Q: frames dropped by readers for want of buffers, where that was asked for.
+    /// Q: frames dropped by readers because no buffer was free, if this was requested.
     pub queue_drop_frames: u64,
     /// C: frames read after the limit was reached.
     pub over_limit_frames: u64,
     /// U: frames that passed the filter and were never read.
     pub not_read_frames: u64,
-    /// Frames that the interfaces themselves dropped, before any filter.
+    /// Frames dropped by the interfaces before any filter.
     pub interface_drop_frames: u64,
-    /// Whether all of it adds up.
+    /// True if the equation holds.
     pub exact: bool,
-    /// Why frames could not be written.
+    /// Reason why frames could not be written.
     pub write_error: Option<String>,
-    /// Files begun.
+    /// Number of files started.
     pub files: u64,
-    /// The last of them.
+    /// Path of the last file.
     pub last_file: Option<String>,
-    /// Bytes of all files together.
+    /// Size of all files together, in bytes.
     pub file_octets: u64,
-    /// Finished files that were removed for want of room on the disk.
+    /// Finished files that were removed because the disk was full.
     #[serde(default)]
     pub files_removed: u64,
-    /// The filter as written.
+    /// Filter, as written.
     pub filter: String,
-    /// Bytes of each frame that are kept.
+    /// Bytes kept of each frame.
     pub snap_len: u32,
-    /// Bytes of the receive rings together, as asked for.
+    /// Total size of the receive rings in bytes, as requested.
     pub ring_bytes: u64,
-    /// When a block that is not full is handed over, ms.
+    /// Time after which the kernel passes on a block that is not full, in ms.
     pub block_timeout_ms: f64,
-    /// Times the kernel found a ring full.
+    /// Number of times that the kernel found a ring full.
     pub ring_freezes: u64,
-    /// The longest time between two looks of a reader at its port, ms.
+    /// Maximum time between two polls of a port by its reader, in ms.
     pub longest_gap_ms: f64,
-    /// The longest that a buffer took to be written, ms.
+    /// Maximum time to write a buffer, in ms.
     pub longest_write_ms: f64,
-    /// What half of the buffers took at most, ms.
+    /// Median time to write a buffer, in ms.
     #[serde(default)]
     pub write_p50_ms: f64,
-    /// What 99 of 100 buffers took at most, ms.
+    /// 99th percentile of the time to write a buffer, in ms.
     #[serde(default)]
     pub write_p99_ms: f64,
-    /// Times a reader had to wait for a buffer.
+    /// Number of times that a reader waited for a buffer.
     pub buffer_waits: u64,
-    /// Buffers between readers and writer.
+    /// Number of buffers between readers and writer.
     pub buffers: u64,
-    /// The fewest that were empty at once.
+    /// Minimum number of buffers that were empty at the same time.
     pub buffers_fewest: u64,
-    /// Each reader.
+    /// Readers.
     pub readers: Vec<CaptureReaderReport>,
 }
 
@@ -558,56 +559,55 @@ pub struct CaptureReport {
 pub struct CaptureReaderReport {
     /// Port name.
     pub port: String,
-    /// Queue.
+    /// Queue number.
     pub queue: u32,
-    /// CPU it was pinned to, if any.
+    /// CPU of the reader, if pinned.
     pub cpu: Option<u32>,
     /// Frames read that passed all filters.
     pub read_frames: u64,
-    /// Octets of these, with FCS.
+    /// Octets of these frames, with FCS.
     pub read_octets: u64,
-    /// Frames that the kernel dropped.
+    /// Frames dropped by the kernel.
     pub kernel_drop_frames: u64,
-    /// The kernel's own counters, by its names, of which the others are made. A frame may be in two
-    /// of them: `rx_fill_ring_empty_descs` is in `rx_dropped`.
+    /// Kernel counters with the kernel's names, from which the other fields are computed. A frame may be in two
+    /// counters: `rx_fill_ring_empty_descs` is part of `rx_dropped`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kernel_counters: BTreeMap<String, u64>,
-    /// The longest time between two looks at the port, ms.
+    /// Maximum time between two polls of the port, in ms.
     pub longest_gap_ms: f64,
 }
 
-/// One criterion.
+/// Result of one criterion.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CriterionReport {
-    /// As written.
+    /// Criterion, as written.
     pub criterion: String,
-    /// What was measured; absent when there was nothing to measure.
+    /// Measured value; absent if there was nothing to measure.
     pub measured: Option<f64>,
-    /// Whether it held.
+    /// True if the criterion was met.
     pub held: bool,
 }
 
-/// Clocks and stamps.
+/// Clocks and timestamps.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
-    /// The kernel's clock source.
+    /// Clock source of the kernel.
     pub source: String,
-    /// Smallest step of the clock that was seen, ns.
+    /// Smallest observed step of the clock, in ns.
     pub resolution_ns: u64,
-    /// Cost of one reading, ns.
+    /// Cost of one clock read, in ns.
     pub read_cost_ns: u64,
-    /// How far the wall clock was stepped during the run, ns.
+    /// Steps of the wall clock during the run, in ns.
     pub step_ns: i64,
-    /// Whether sender and receiver used the same clock.
+    /// True if sender and receiver used the same clock.
     pub same_clock: bool,
-    /// The most by which a latency may be too short for want of better clocks, ns: the step of the
-    /// clock, and where XDP stamps are monotonic the error of their conversion. Null where the
-    /// sender's clock is not known.
+    /// Maximum amount by which a latency may be too short due to clock errors, in ns: the step of the clock plus, for
+    /// monotonic XDP timestamps, the error of their conversion. Null if the sender's clock is unknown.
     #[serde(default)]
     pub error_ns: Option<u64>,
-    /// Where the transmit stamp is taken.
+    /// Point at which the transmit timestamp is taken.
     pub tx_stamp: String,
-    /// Where the receive stamp is taken, by port.
+    /// Point at which the receive timestamp is taken, by port.
     pub rx_stamp: String,
 }
 

@@ -1,4 +1,4 @@
-//! Whether documents are what their schemas say.
+//! Validation of documents against their schemas.
 
 use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub fn mismatch_with(schema: &Value, document: &Value) -> Option<String> {
     Schema(schema).check(document, schema, name).err()
 }
 
-/// A whole schema, with the parts that it refers to. Knows what the types of this crate make use of.
+/// Schema with the parts that it refers to. Supports the features that the types of this crate use.
 struct Schema<'a>(&'a Value);
 
 impl Schema<'_> {
@@ -79,7 +79,7 @@ impl Schema<'_> {
                 return Err(format!("{place}: {key} is missing"));
             }
         }
-        // A map's keys are its own.
+        // Maps have arbitrary keys.
         let others = &schema["additionalProperties"];
         if !schema["properties"].is_object() && !others.is_object() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Jobs that use one port together: how what comes in for each is told from the rest.
+//! Jobs that share a port: checks that the received frames of each job can be distinguished.
 
 use crate::{
     Driver,
@@ -16,37 +16,37 @@ const ANY_PORT: PortRange = PortRange {
     last: u16::MAX,
 };
 
-/// What the frames that come in for a load have in common.
+/// Common properties of the frames that a load receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incoming {
-    /// VLAN id; `None`: no tag.
+    /// VLAN id; `None` for untagged frames.
     pub vlan: Option<u16>,
-    /// Of the outermost packet.
+    /// Transport of the outermost packet.
     pub transport: LoadTransport,
     /// Source ports.
     pub from_ports: PortRange,
     /// Destination ports.
     pub to_ports: PortRange,
-    /// Source addresses; empty: any.
+    /// Source addresses; empty for any.
     pub from: Vec<AddressRange>,
-    /// Destination addresses; empty: any.
+    /// Destination addresses; empty for any.
     pub to: Vec<AddressRange>,
 }
 
-/// What beside transport and ports tells the frames of two jobs apart, where that does not.
+/// Fields required in addition to transport and ports to distinguish the frames of two jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
-    /// Nothing is needed.
+    /// No further fields.
     #[default]
     None,
-    /// Their addresses.
+    /// Addresses.
     Addresses,
-    /// The test tag of a stream.
+    /// Test tag of a stream.
     Tag,
 }
 
 impl Incoming {
-    /// Those of a load.
+    /// Returns the properties of the frames that a load receives.
     #[must_use]
     pub fn of(job: &LoadJob) -> Self {
         let plain = Self {
@@ -71,7 +71,7 @@ impl Incoming {
                 to_ports: job.client_ports,
                 from: match job.destinations.is_empty() {
                     true => job.servers.clone(),
-                    // They answer, or whoever is on the way to them.
+                    // The destinations answer, or any device on the path to them.
                     false => Vec::new(),
                 },
                 to: job.clients.clone(),
@@ -80,7 +80,8 @@ impl Incoming {
         }
     }
 
-    /// Those of a stream of a load's transport; fields that change from frame to frame may have any value.
+    /// Returns the properties of a stream with the transport of a load; fields that vary between frames may have any
+    /// value.
     fn of_stream(stream: &Stream, transport: LoadTransport, vlan: Option<u16>) -> Self {
         let fixed = stream.vary.is_empty();
         let ports = |ports| if fixed { ports } else { ANY_PORT };
@@ -95,7 +96,7 @@ impl Incoming {
         }
     }
 
-    /// What has to be looked at to tell them from others; `None` where that is not enough.
+    /// Returns the fields that distinguish these frames from others; `None` if they cannot be distinguished.
     fn apart_from(&self, other: &Self) -> Option<Mark> {
         let apart = |a: PortRange, b: PortRange| a.last < b.first || b.last < a.first;
         if self.vlan != other.vlan
@@ -110,7 +111,7 @@ impl Incoming {
     }
 }
 
-/// Whether no address is in both; an empty list is all addresses.
+/// Returns true if the lists have no common address; an empty list contains all addresses.
 fn disjoint(some: &[AddressRange], others: &[AddressRange]) -> bool {
     let apart = |a: &AddressRange, b: &AddressRange| a.last() < b.first() || b.last() < a.first();
     let known = !some.is_empty() && !others.is_empty();
@@ -118,12 +119,13 @@ fn disjoint(some: &[AddressRange], others: &[AddressRange]) -> bool {
 }
 
 impl LoadJob {
-    /// How its frames are told from those of another load; `None` where they cannot.
+    /// Returns the fields that distinguish its frames from those of another load; `None` if they cannot be
+    /// distinguished.
     fn apart_from_load(&self, other: &Self) -> Option<Mark> {
         Incoming::of(self).apart_from(&Incoming::of(other))
     }
 
-    /// The same for a stream.
+    /// Returns the fields that distinguish its frames from those of a stream; `None` if they cannot be distinguished.
     fn apart_from_stream(&self, stream: &Stream) -> Option<Mark> {
         let own = Incoming::of(self);
         let same = match own.transport {
@@ -133,7 +135,7 @@ impl LoadJob {
         if !same {
             return Some(Mark::None);
         }
-        // A device may tag frames anew.
+        // A device may change the VLAN tags of frames.
         let theirs = Incoming::of_stream(stream, own.transport, own.vlan);
         let tagged = stream.is_tagged() && own.transport == LoadTransport::Udp;
         own.apart_from(&theirs).or(tagged.then_some(Mark::Tag))
@@ -141,12 +143,12 @@ impl LoadJob {
 }
 
 impl Stream {
-    /// Whether its frames carry a test tag.
+    /// Returns true if the frames of the stream carry a test tag.
     fn is_tagged(&self) -> bool {
         self.tag != TagKind::None && self.replay.is_none()
     }
 
-    /// Whether its frames are told from others by their transport, ports and addresses alone.
+    /// Returns true if transport, ports and addresses alone identify the frames of the stream.
     fn is_plain(&self) -> bool {
         matches!(self.proto, Proto::Udp | Proto::Tcp)
             && self.replay.is_none()
@@ -158,12 +160,12 @@ impl Stream {
 }
 
 impl Plan {
-    /// The loads at a port.
+    /// Returns the loads at a port.
     pub fn loads_at<'a>(&'a self, port: &'a str) -> impl Iterator<Item = &'a LoadJob> {
         self.loads.iter().filter(move |load| load.port == port)
     }
 
-    /// How many use a port, each with sockets of its own.
+    /// Number of users of a port, each with dedicated sockets.
     #[must_use]
     pub fn parties(&self, port: &PortPlan) -> usize {
         let own = |kind: &JobKind| matches!(kind, JobKind::Load | JobKind::Capture);
@@ -175,7 +177,7 @@ impl Plan {
         others.count() + self.loads_at(&port.name).count() + captures.count()
     }
 
-    /// What arrives by a port for streams, with the number of their job.
+    /// Streams that arrive at a port, with the number of their job.
     fn streams_into<'a>(
         &'a self,
         port: &'a str,
@@ -190,8 +192,8 @@ impl Plan {
         })
     }
 
-    /// What a load's filter has to look at beside transport and ports, so that it takes none of what the
-    /// others at its port are for.
+    /// Fields, in addition to transport and ports, that the filter of a load must check to exclude frames of the other
+    /// jobs at its port: addresses, and test tags.
     #[must_use]
     pub fn marks(&self, load: &LoadJob) -> (bool, bool) {
         let loads = self.loads_at(&load.port);
@@ -203,7 +205,7 @@ impl Plan {
         (marks.contains(&Mark::Addresses), marks.contains(&Mark::Tag))
     }
 
-    /// What comes in for streams without a tag that use a port beside a load; empty where all have one.
+    /// Properties of untagged streams that share a port with a load; empty if all streams are tagged.
     #[must_use]
     pub fn untagged_into(&self, port: &str) -> Vec<Incoming> {
         let streams: Vec<Stream> = self.streams_into(port).map(|(_, _, s)| s).collect();
@@ -220,17 +222,17 @@ impl Plan {
             .collect()
     }
 
-    /// Whether a load may take its frames at a shared port by XDP, and leave the rest to the others: not
-    /// where somebody looks at all that arrives.
+    /// Returns true if a load may receive its frames at a shared port by XDP and leave all other frames to the other
+    /// users. Not possible if a user observes all received frames.
     #[must_use]
     pub fn leaves_the_rest(&self, port: &PortPlan) -> bool {
         self.loads_at(&port.name).next().is_some()
             && self.onlooker(port).is_none()
-            // An interface has one XDP program, and that of the live driver leaves the rest to all.
+            // An interface has one XDP program, and the program of the live driver passes all other frames on.
             && port.locator.driver != Some(Driver::Live)
     }
 
-    /// Who looks at all that arrives at a port.
+    /// Returns the user of a port that observes all received frames.
     fn onlooker(&self, port: &PortPlan) -> Option<&'static str> {
         let captures = self.users(port).any(|kind| kind == JobKind::Capture);
         let watches = self.watches.iter().any(|w| w.port == port.name);
@@ -241,8 +243,8 @@ impl Plan {
         }
     }
 
-    /// Whether the live driver serves those who use a port: loads beside the streams have sockets, which see what is not
-    /// accounted for.
+    /// Returns true if the live driver can serve these users of a port. Loads that share the port with streams use
+    /// sockets, which receive the frames that the driver does not account for.
     fn is_for_live(&self, port: &PortPlan, users: &[JobKind]) -> bool {
         let is = |end: &Option<String>| end.as_ref() == Some(&port.name);
         let jobs = self.traffic.iter().filter(|job| is(&job.tx) || is(&job.rx));
@@ -255,7 +257,7 @@ impl Plan {
         }
     }
 
-    /// Several jobs at one port: whether what comes in by it can be told apart.
+    /// Checks that the received frames of each job at a shared port can be distinguished.
     pub(crate) fn check_sharing(&self, found: &mut Findings) {
         for port in &self.ports {
             let users: Vec<JobKind> = self.users(port).collect();
@@ -299,7 +301,7 @@ impl Plan {
         }
     }
 
-    /// Loads beside others: frames that could be of either are refused.
+    /// Reports loads whose frames cannot be distinguished from those of other jobs.
     fn check_loads_apart(&self, port: &PortPlan, found: &mut Findings) {
         let place = format!("port {}", port.name);
         let loads: Vec<(String, &LoadJob)> = self.numbered_loads(&port.name).collect();
@@ -339,7 +341,8 @@ impl Plan {
         }
     }
 
-    /// A watch counts all packets with the header of the packet generator, and takes them for its devices'.
+    /// Checks that a watch counts only packets of its devices: it counts all packets with the packet generator's
+    /// header.
     fn check_watch_apart(&self, port: &PortPlan, found: &mut Findings) {
         if !self.watches.iter().any(|watch| watch.port == port.name) {
             return;
@@ -356,7 +359,7 @@ impl Plan {
         }
     }
 
-    /// The loads of a port with what messages call them.
+    /// Returns the loads of a port with their names in messages.
     fn numbered_loads<'a>(
         &'a self,
         port: &'a str,
@@ -445,7 +448,7 @@ mod tests {
             same.contains("traffic job 1") && same.contains("may have the ports of load 2"),
             "{same}"
         );
-        // Ports that change may become those of the load.
+        // Ports that vary may become the ports of the load.
         let changing = refused(|s| {
             s.proto = Proto::Tcp;
             s.vary = vec!["dport=inc:1-100".parse().unwrap()];
@@ -498,7 +501,7 @@ mod tests {
         let plain = Incoming::of(&client);
         assert_eq!(plain.from, client.servers);
         assert_eq!(plain.from_ports, client.server_ports);
-        // Whoever is on the way to somewhere may answer.
+        // Any device on the path to a destination may answer.
         client.destinations = vec![crate::load::Destinations {
             addresses: "198.19.0.0-198.19.255.255".parse().unwrap(),
             step: 1,
@@ -595,7 +598,7 @@ mod tests {
         }
         let same = problems(&with(|_| {}));
         assert!(same.contains("load 2 and load \"second\""), "{same}");
-        // Two clients are answered from other ports.
+        // Two clients receive answers from different ports.
         let mut clients = with(|l| l.server_ports = PortRange::single(81));
         for job in &mut clients.loads {
             job.end = LoadEnd::Client;
@@ -603,7 +606,7 @@ mod tests {
         clients.loads[0].port = "b".to_owned();
         clients.loads.remove(1);
         assert_eq!(problems(&clients), "");
-        // A client beside a server: what it is answered has other ports than what the server is asked.
+        // A client and a server: the ports of responses to the client differ from the ports of requests to the server.
         let other = with(|l| l.end = LoadEnd::Client);
         assert_eq!(problems(&other), "");
         let same = problems(&with(|l| {

@@ -1,4 +1,4 @@
-//! Counters at an instant: what live lines, files and APIs all read.
+//! Snapshots of the counters, for live lines, files and APIs.
 
 use std::collections::BTreeMap;
 
@@ -7,49 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::{bench::BenchLive, http::HttpLive, load::LoadLive, report::Totals, socket::SocketLive};
 
-/// Where a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Ports are opened, neighbours resolved.
+    /// Opening ports and resolving neighbours.
     Preparing,
-    /// The rate rises; frames are not counted.
+    /// Ramp-up of the rate; frames are not counted.
     Ramp,
     /// Sending, or receiving only.
     Running,
-    /// Sending has ended; residual frames are awaited.
+    /// Sending has ended; waiting for frames in flight.
     Drain,
-    /// All counters are read.
+    /// All counters have been read.
     Done,
 }
 
 /// Version of the lines of `--live-json`.
 pub const SNAPSHOT_SCHEMA: &str = "wirebench.snapshot/1";
 
-/// A line of `--live-json`: a snapshot with its version and the kind of its run.
+/// Line of `--live-json`: a snapshot with its version and the kind of its run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LiveLine<'a> {
     /// `wirebench.snapshot/1`.
     pub schema: &'static str,
     /// Kind of the run, as in the report, such as `trial`.
     pub kind: &'a str,
-    /// The counters.
+    /// Counters.
     #[serde(flatten)]
     pub snapshot: &'a Snapshot,
 }
 
-/// Counters of a whole run at an instant. Totals are cumulative; rates are of the last interval.
+/// Counters of a whole run at a moment. Totals are cumulative; rates are of the last interval.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
-    /// Time since the start of the run, ns.
+    /// Time since the start of the run, in ns.
     pub elapsed_ns: u64,
-    /// Length of the interval that the rates cover, ns.
+    /// Length of the interval of the rates, in ns.
     pub interval_ns: u64,
-    /// Where the run is.
+    /// Phase of the run.
     pub phase: Phase,
-    /// How much of it is done, 0 to 1; absent when it has no planned end.
+    /// Progress, 0 to 1; absent if the run has no planned end.
     pub progress: Option<f64>,
-    /// Counts so far. `lost_frames` is absent while frames may still be under way.
+    /// Counts since the start. `lost_frames` is absent while frames may still be in flight.
     pub totals: Totals,
     /// Offered frames per second in the interval.
     pub offered_pps: Option<f64>,
@@ -59,38 +59,38 @@ pub struct Snapshot {
     pub offered_l2_bps: Option<f64>,
     /// Received bits per second at layer 2 in the interval.
     pub received_l2_bps: Option<f64>,
-    /// Offered and not (yet) received originals: lost or under way.
+    /// Original frames that were offered and not (yet) received: lost or in flight.
     pub missing_frames: Option<u64>,
-    /// Mean latency of the interval, ns.
+    /// Mean latency in the interval, in ns.
     pub latency_mean_ns: Option<f64>,
     /// Ports at which streams wait for a link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links_down: Vec<String>,
-    /// Connections, in runs of loads.
+    /// Connections, in runs with loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadLive>,
-    /// How HTTP loads go.
+    /// Current figures of HTTP loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpLive>,
-    /// The test that runs, in runs of socket tests.
+    /// Running test, in runs with socket tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketLive>,
-    /// Frames into files, in runs that capture.
+    /// Captured frames, in runs with one capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureLive>,
-    /// The same by name, in runs of several captures.
+    /// Captured frames by capture name, in runs with several captures.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub captures: BTreeMap<String, CaptureLive>,
-    /// The trial that the rest is about, in benchmarks.
+    /// Current trial, in benchmarks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchLive>,
-    /// What the probes of the device read last.
+    /// Last values from the probes of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeLive>,
 }
 
 impl Snapshot {
-    /// A run at this time, ns, of which nothing else is known yet.
+    /// Creates a snapshot at this time, in ns, without further values.
     #[must_use]
     pub fn at(elapsed_ns: u64, interval_ns: u64, phase: Phase) -> Self {
         Self {
@@ -117,28 +117,28 @@ impl Snapshot {
     }
 }
 
-/// A capture at an instant.
+/// Figures of a capture at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureLive {
-    /// Frames that were read.
+    /// Frames read.
     pub read_frames: u64,
-    /// Frames that the kernel or the device dropped for want of room.
+    /// Frames dropped by the kernel or the interface because no buffer was free.
     pub kernel_drop_frames: u64,
-    /// Frames that are in the files.
+    /// Frames written to the files.
     pub written_frames: u64,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub file_octets: u64,
 }
 
-/// What a probe read last.
+/// Last values from a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeLive {
-    /// The first word of its counters' names.
+    /// First word of the counter names.
     pub name: String,
-    /// Readings that failed so far.
+    /// Number of failed reads so far.
     pub failures: u64,
-    /// By how much its counters have risen since the run began.
+    /// Increase of its counters since the start of the run.
     pub counters: BTreeMap<String, u64>,
-    /// Values that rise and fall.
+    /// Values of its gauges.
     pub gauges: BTreeMap<String, u64>,
 }

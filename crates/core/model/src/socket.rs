@@ -1,9 +1,8 @@
-//! Jobs of socket tests: what a client does with a server over sockets of the kernel, and servers
-//! for such clients.
+//! Jobs of socket tests: tests between a client and a server over kernel sockets, and servers for such clients.
 //!
-//! The exchange with the server is netperf's, so either end may be the original. What only our own
-//! server can do is asked for in a part of the messages that the original leaves empty; where that
-//! is not granted, the report says so.
+//! The protocol with the server is netperf's, so either end may be netperf itself. Extensions of the wirebench server
+//! are requested in a part of the messages that netperf leaves empty. If the server does not accept an extension, the
+//! report shows this.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,98 +19,96 @@ pub use report::{
     SocketOmitted, SocketReport, SocketServerReport, SocketStage, SocketStreamReport, TcpSample,
 };
 
-/// The port on which servers listen for control connections.
+/// Port on which servers listen for control connections.
 pub const CONTROL_PORT: u16 = 12865;
 
-/// One test between a client, which is this program, and a server. The jobs of a plan run one after
-/// another.
+/// One test between this program as the client and a server. The jobs of a plan run one after another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketJob {
-    /// What the report calls it. Empty, as without: a word and its number.
+    /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What is exchanged.
+    /// Test type (default `send`).
     pub test: SocketTest,
-    /// What runs over IP.
+    /// Transport protocol (default `tcp`).
     #[serde(skip_serializing_if = "is_default")]
     pub protocol: SocketProtocol,
-    /// Socket type, where it is not the protocol's usual one.
+    /// Socket type. Default: the usual type of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket_type: Option<SocketType>,
-    /// Where the server is, and how the two talk about the test.
+    /// Control connection: address of the server and protocol options.
     pub control: SocketControl,
-    /// Ends of the data connections, where they differ from the control connection's.
+    /// Endpoints of the data connections. Default: those of the control connection.
     #[serde(skip_serializing_if = "is_default")]
     pub data: SocketData,
-    /// How long. With neither `duration` nor `amount`, until a signal.
+    /// Test duration (default 10 s). With neither `duration` nor `amount`, until a signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Instead of a duration: bytes of a stream, transactions of the others.
+    /// Amount instead of a duration: bytes for a stream, transactions for other tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
-    /// Between set-up and traffic.
+    /// Pause between setup and traffic.
     #[serde(skip_serializing_if = "is_default")]
     pub wait: Span,
-    /// Bytes of a request; 1 to 1 GiB.
+    /// Request size in bytes, 1 to 1 GiB (default 1).
     pub request_size: u32,
-    /// Bytes of a response; 1 to 1 GiB.
+    /// Response size in bytes, 1 to 1 GiB (default 1).
     pub response_size: u32,
-    /// This end.
+    /// Socket parameters of this end.
     #[serde(skip_serializing_if = "is_default")]
     pub local: SocketSide,
-    /// The server's end.
+    /// Socket parameters of the server's end.
     #[serde(skip_serializing_if = "is_default")]
     pub remote: SocketSide,
-    /// Switches that hold for both ends or for the data sockets as such.
+    /// Options of the data sockets.
     #[serde(skip_serializing_if = "is_default")]
     pub options: SocketOptions,
-    /// Requests under way besides the one that is waited for.
+    /// Additional requests in flight, 0 to 65536 (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub first_burst: u32,
-    /// With datagrams: how long a response is waited for. After it, what was under way is given up
-    /// and the exchange begins anew. Without it, one lost datagram stalls the test until its end.
+    /// Datagrams: maximum time to wait for a response. After it, requests in flight are dropped and the exchange
+    /// restarts. Without it, one lost datagram stalls the test until its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Client ports of tests that connect for each transaction.
+    /// Client ports of tests that open a connection for each transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ports: Option<PortRange>,
-    /// Parallel streams, each with a thread, a control and a data connection of its own, begun
-    /// together; 1 to 512.
+    /// Parallel streams, started together, 1 to 512 (default 1). Each has a dedicated thread, control connection and
+    /// data connection.
     pub streams: u32,
-    /// Streams that load the path while `rr` is measured: first without them, then with them. Every
-    /// other one comes from the server.
+    /// Streams that load the path while `rr` is measured, first without and then with these streams, 0 to 512 (default
+    /// 0). The streams alternate in direction, and every second one comes from the server.
     #[serde(skip_serializing_if = "is_default")]
     pub load_streams: u32,
-    /// Exclude this time after the start from rates, times and intervals; counts of bytes and calls
-    /// have it, and say how much (`omitted`).
+    /// Time after the start that is excluded from rates, times and intervals. Counts of bytes and calls include it, and
+    /// `omitted` has its part.
     #[serde(skip_serializing_if = "is_default")]
     pub omit: Span,
-    /// Operations per second of each stream, on a fixed schedule: requests of `rr`, datagrams of a
-    /// stream. Latency counts from when a request was due (no coordinated omission).
+    /// Operations per second of each stream, on a fixed schedule: requests of `rr`, datagrams of a stream. Latency is
+    /// measured from the scheduled time of a request (no coordinated omission).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Look for what comes without sleeping, at both ends where the server is ours.
+    /// Poll for received data without sleeping, at both ends if the server is wirebench.
     #[serde(skip_serializing_if = "is_default")]
     pub busy_poll: bool,
-    /// Sequence numbers and times in datagrams of a stream, so that loss, order and one-way delay
-    /// are known. Needs our server, and 18 bytes.
+    /// Put sequence numbers and times into the datagrams of a stream, to measure loss, order and one-way delay.
+    /// Requires a wirebench server and at least 18 bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub tagged: bool,
-    /// Keep the time of each operation.
+    /// Measure the duration of each operation.
     #[serde(skip_serializing_if = "is_default")]
     pub latency: bool,
-    /// Report what happened in each interval of this length, TCP's own figures too. The program's
-    /// least is 1ms.
+    /// Length of report intervals, with TCP_INFO; the program requires at least 1ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interim: Option<Span>,
-    /// Repeat until the mean is known well enough.
+    /// Repeat the test until the confidence interval of the mean is narrow enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
-    /// Runs before the first that counts.
+    /// Duration of a warm-up run before the first measured run; its results are discarded.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_up: Span,
-    /// What varies in a sweep, in words: parameter and value.
+    /// Sweep: varied parameters with their values, as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub point: Vec<(String, String)>,
 }
@@ -151,64 +148,64 @@ impl Default for SocketJob {
     }
 }
 
-/// What is exchanged, as the client sees it.
+/// Test type, from the client's point of view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SocketTest {
-    /// A stream of bytes or datagrams to the server.
+    /// Stream of bytes or datagrams to the server.
     #[default]
     Send,
-    /// A stream from the server.
+    /// Stream from the server.
     Receive,
-    /// Both at once, on connections of their own.
+    /// Streams in both directions at once, on separate connections.
     Both,
-    /// A request, its response, the next request, on one connection.
+    /// Request and response transactions in sequence on one connection.
     Rr,
-    /// A connection for each request and response.
+    /// One connection for each request and response.
     Crr,
-    /// A connection for each transaction, and nothing on it.
+    /// One connection for each transaction, without data.
     Cc,
-    /// No data: the segment size of one connection.
+    /// Segment size of one connection, without data.
     Mss,
-    /// No data: how the server measures its CPUs.
+    /// CPU measurement method of the server, without data.
     ServerCpu,
 }
 
 impl SocketTest {
-    /// Whether its unit is a transaction; else it is a byte.
+    /// Returns true if the test counts transactions; other tests count bytes.
     #[must_use]
     pub const fn counts_transactions(self) -> bool {
         matches!(self, Self::Rr | Self::Crr | Self::Cc)
     }
 
-    /// Whether it connects for each transaction.
+    /// Returns true if the test opens a connection for each transaction.
     #[must_use]
     pub const fn connects_each(self) -> bool {
         matches!(self, Self::Crr | Self::Cc)
     }
 }
 
-/// What runs over IP.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SocketProtocol {
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     #[default]
     Tcp,
-    /// RFC 768.
+    /// UDP (RFC 768).
     Udp,
-    /// RFC 9260, where the kernel has it.
+    /// SCTP (RFC 9260), if the kernel supports it.
     Sctp,
-    /// RFC 4340, where the kernel has it.
+    /// DCCP (RFC 4340), if the kernel supports it.
     Dccp,
-    /// RFC 3828, where the kernel has it.
+    /// UDP-Lite (RFC 3828), if the kernel supports it.
     UdpLite,
-    /// RFC 8684; needs our server.
+    /// MPTCP (RFC 8684); requires a wirebench server.
     Mptcp,
 }
 
 impl SocketProtocol {
-    /// Number in an IP header; MPTCP is told apart by the kernel only (IPPROTO_MPTCP).
+    /// Protocol number in an IP header; for MPTCP the kernel's number (IPPROTO_MPTCP).
     #[must_use]
     pub const fn number(self) -> i32 {
         match self {
@@ -221,13 +218,13 @@ impl SocketProtocol {
         }
     }
 
-    /// Whether each message is a datagram of its own.
+    /// Returns true if each message is a separate datagram.
     #[must_use]
     pub const fn is_datagram(self) -> bool {
         matches!(self, Self::Udp | Self::UdpLite | Self::Dccp)
     }
 
-    /// Whether there are connections.
+    /// Returns true if the protocol has connections.
     #[must_use]
     pub const fn connects(self) -> bool {
         !matches!(self, Self::Udp | Self::UdpLite)
@@ -248,11 +245,11 @@ pub enum SocketType {
     SeqPacket,
 }
 
-/// Family of addresses.
+/// Address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Whichever the name gives first.
+    /// Family of the first address that the name resolves to.
     #[default]
     Any,
     /// IPv4.
@@ -261,37 +258,37 @@ pub enum Family {
     Ipv6,
 }
 
-/// The control connection.
+/// Control connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketControl {
-    /// Name or address of the server.
+    /// Name or address of the server (default `localhost`).
     pub server: String,
-    /// Its port.
+    /// Port of the server (default 12865).
     pub port: u16,
-    /// Family of both ends.
+    /// Address family of both ends.
     #[serde(skip_serializing_if = "is_default")]
     pub family: Family,
     /// Name or address of this end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<String>,
-    /// Family asked for with `local`.
+    /// Address family for `local`.
     #[serde(skip_serializing_if = "is_default")]
     pub local_family: Family,
-    /// Port of this end; 0 is any.
+    /// Port of this end; 0 means any.
     #[serde(skip_serializing_if = "is_default")]
     pub local_port: u16,
-    /// Sent first. Clear text.
+    /// Passphrase that is sent first, as clear text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<String>,
-    /// No control connection: data goes to the server's discard, chargen or echo service.
+    /// Use no control connection: data goes to the server's discard, chargen or echo service.
     #[serde(skip_serializing_if = "is_default")]
     pub none: bool,
-    /// Use the messages of the time before the one message for all tests, which the original still
-    /// uses for some: sendfile, `cc`, `mss`.
+    /// Use the older messages from before the single message for all tests. netperf still uses them for some tests:
+    /// sendfile, `cc`, `mss`.
     #[serde(skip_serializing_if = "is_default")]
     pub classic: bool,
-    /// Ask for nothing that only our own server can do.
+    /// Request no extensions of the wirebench server.
     #[serde(skip_serializing_if = "is_default")]
     pub plain: bool,
 }
@@ -313,75 +310,75 @@ impl Default for SocketControl {
     }
 }
 
-/// Ends of the data connections.
+/// Endpoints of the data connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketData {
-    /// Name or address of the server; without it the control connection's.
+    /// Name or address of the server. Default: the server of the control connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Port that the server binds; 0 is any.
+    /// Port that the server binds; 0 means any.
     #[serde(skip_serializing_if = "is_default")]
     pub server_port: u16,
-    /// Name or address of this end; without it the control connection's.
+    /// Name or address of this end. Default: the local end of the control connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<String>,
-    /// Port of this end; 0 is any.
+    /// Port of this end; 0 means any.
     #[serde(skip_serializing_if = "is_default")]
     pub local_port: u16,
-    /// Family of both ends.
+    /// Address family of both ends.
     #[serde(skip_serializing_if = "is_default")]
     pub family: Family,
-    /// Bits of the server's address that stay; the others are drawn for each iteration.
+    /// Prefix length of the server's address; the remaining bits are random in each iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_prefix: Option<u8>,
-    /// Bits of our address that stay; the others are drawn for each iteration.
+    /// Prefix length of the local address; the remaining bits are random in each iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_prefix: Option<u8>,
 }
 
-/// What one end does with its socket.
+/// Socket parameters of one end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketSide {
-    /// SO_SNDBUF asked for; the kernel doubles it. Without it, the system's.
+    /// Requested SO_SNDBUF in bytes, which the kernel doubles. Default: the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<u32>,
-    /// SO_RCVBUF asked for.
+    /// Requested SO_RCVBUF in bytes. Default: the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<u32>,
-    /// Bytes of a send of a stream. Without it, the effective SO_SNDBUF, at most a datagram.
+    /// Bytes per send call of a stream. Default: the effective SO_SNDBUF, at most one datagram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_size: Option<u32>,
-    /// Bytes of a receive of a stream. Without it, the effective SO_RCVBUF.
+    /// Bytes per receive call of a stream. Default: the effective SO_RCVBUF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_size: Option<u32>,
-    /// Alignment of send buffers.
+    /// Alignment of send buffers in bytes, a power of two up to 16 Mi (default 8).
     pub send_align: u32,
-    /// Offset from that alignment.
+    /// Offset of send buffers from the alignment in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub send_offset: u32,
-    /// Alignment of receive buffers.
+    /// Alignment of receive buffers in bytes, a power of two up to 16 Mi (default 8).
     pub receive_align: u32,
-    /// Offset from that alignment.
+    /// Offset of receive buffers from the alignment in bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub receive_offset: u32,
-    /// Send buffers used in turn; 0: as many as fill the socket's buffer, and one.
+    /// Number of send buffers used in turn; 0 means enough to fill the socket buffer, plus one.
     #[serde(skip_serializing_if = "is_default")]
     pub send_width: u32,
-    /// Receive buffers used in turn.
+    /// Number of receive buffers used in turn.
     #[serde(skip_serializing_if = "is_default")]
     pub receive_width: u32,
-    /// Operations in a burst of paced sending; 0: not paced.
+    /// Operations per burst of paced sending; 0 means no pacing.
     #[serde(skip_serializing_if = "is_default")]
     pub burst: u32,
-    /// From burst to burst.
+    /// Interval between bursts.
     #[serde(skip_serializing_if = "is_default")]
     pub burst_interval: Span,
-    /// The CPU of its thread.
+    /// CPU of the thread of this end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// TCP's congestion control, by the kernel's name for it.
+    /// TCP congestion control, by its kernel name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// SO_PRIORITY.
@@ -390,29 +387,29 @@ pub struct SocketSide {
     /// IP_TOS, IPV6_TCLASS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tos: Option<u8>,
-    /// A file that send buffers are filled from.
+    /// Path of a file that fills the send buffers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill_file: Option<String>,
-    /// Measure how busy the CPUs are.
+    /// Measure CPU utilization.
     #[serde(skip_serializing_if = "is_default")]
     pub measure_cpu: bool,
-    /// SO_MAX_PACING_RATE in bits per second.
+    /// SO_MAX_PACING_RATE in bits per second, at least 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing_bps: Option<u64>,
-    /// How data leaves.
+    /// Method to send data (default `copy`).
     #[serde(skip_serializing_if = "is_default")]
     pub send_by: SendBy,
-    /// How data of a stream is taken.
+    /// Method to receive data of a stream (default `copy`).
     #[serde(skip_serializing_if = "is_default")]
     pub receive_by: ReceiveBy,
-    /// Datagrams handed to the kernel in one (UDP_SEGMENT) or several messages (sendmmsg); 0 and 1
-    /// is one by one.
+    /// Datagrams passed to the kernel per call, in one message (UDP_SEGMENT) or several messages (sendmmsg), up to
+    /// 1024; 0 and 1 mean one datagram per call.
     #[serde(skip_serializing_if = "is_default")]
     pub batch: u32,
-    /// The `batch` goes as one large datagram that the kernel or the NIC cuts (UDP_SEGMENT).
+    /// Pass each `batch` as one large datagram that the kernel or the NIC segments (UDP_SEGMENT).
     #[serde(skip_serializing_if = "is_default")]
     pub gso: bool,
-    /// Take several datagrams of a stream in one (UDP_GRO).
+    /// Receive several datagrams of a stream at once (UDP_GRO).
     #[serde(skip_serializing_if = "is_default")]
     pub gro: bool,
 }
@@ -448,24 +445,24 @@ impl Default for SocketSide {
     }
 }
 
-/// How data leaves.
+/// Method to send data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SendBy {
-    /// send(2): the kernel copies.
+    /// send(2), with a copy in the kernel.
     #[default]
     Copy,
     /// write(2).
     Write,
     /// sendfile(2) from a file.
     Sendfile,
-    /// send(2) with MSG_ZEROCOPY; completions are counted, and how many were copies all the same.
+    /// send(2) with MSG_ZEROCOPY; completions are counted, and so are those that were copied.
     Zerocopy,
     /// io_uring with registered buffers and zero copy.
     Uring,
 }
 
-/// How data is taken.
+/// Method to receive data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiveBy {
@@ -474,11 +471,11 @@ pub enum ReceiveBy {
     Copy,
     /// splice(2) to the null device.
     Splice,
-    /// recv(2) with MSG_TRUNC: TCP counts and drops it.
+    /// recv(2) with MSG_TRUNC: TCP counts and discards the data.
     Discard,
 }
 
-/// Switches of the data sockets.
+/// Options of the data sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
@@ -497,7 +494,7 @@ pub struct SocketOptions {
     /// TCP_DEFER_ACCEPT at the server.
     #[serde(skip_serializing_if = "is_default")]
     pub defer_accept: bool,
-    /// SO_DONTROUTE: only destinations of connected networks.
+    /// SO_DONTROUTE: reach destinations of connected networks only.
     #[serde(skip_serializing_if = "is_default")]
     pub dont_route: bool,
     /// connect(2) the datagram socket at this end.
@@ -506,7 +503,7 @@ pub struct SocketOptions {
     /// connect(2) the datagram socket at the server.
     #[serde(skip_serializing_if = "is_default")]
     pub connect_remote: bool,
-    /// The server answers datagrams from the address they were sent to.
+    /// Make the server answer datagrams from the address that they were sent to.
     #[serde(skip_serializing_if = "is_default")]
     pub packet_info: bool,
     /// SO_DEBUG at this end.
@@ -518,30 +515,30 @@ pub struct SocketOptions {
     /// IP_MTU_DISCOVER = DO at both ends.
     #[serde(skip_serializing_if = "is_default")]
     pub dont_fragment: bool,
-    /// Time to live of multicasts.
+    /// Time to live of multicast datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast_ttl: Option<u8>,
-    /// A connection that cannot be made is tried again from another port.
+    /// Retry a failed connection from another port.
     #[serde(skip_serializing_if = "is_default")]
     pub retry_connect: bool,
-    /// Do not count the first connection's set-up in the time.
+    /// Exclude the setup of the first connection from the time.
     #[serde(skip_serializing_if = "is_default")]
     pub exclude_connect: bool,
 }
 
-/// When repetitions end.
+/// Stop condition of repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confidence {
-    /// Level in percent: 95 or 99.
+    /// Confidence level in percent: 95 or 99 (default 99).
     pub level: u8,
-    /// Width of the whole interval in percent of the mean: 5 means ± 2.5 %.
+    /// Full width of the interval in percent of the mean (default 5, which means ± 2.5 %).
     pub width: f64,
-    /// Repetitions at least; 1 to 1000.
+    /// Minimum number of repetitions, 1 to 1000 (default 3).
     pub min: u32,
-    /// Repetitions at most.
+    /// Maximum number of repetitions, up to 1000 (default 10).
     pub max: u32,
-    /// Only the result counts, not how busy the CPUs were.
+    /// Apply the condition to the result only, not to the CPU utilization.
     #[serde(skip_serializing_if = "is_default")]
     pub result_only: bool,
 }
@@ -558,42 +555,42 @@ impl Default for Confidence {
     }
 }
 
-/// A server for clients of socket tests, until a signal ends it.
+/// Server for clients of socket tests, which runs until a signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketServerJob {
-    /// Name or address to listen at; without it, all.
+    /// Name or address to listen on; default: all addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
-    /// Family.
+    /// Address family.
     #[serde(skip_serializing_if = "is_default")]
     pub family: Family,
-    /// Port of control connections.
+    /// Port of control connections (default 12865).
     pub port: u16,
-    /// What a client must say first.
+    /// Passphrase that a client must send first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<String>,
-    /// Serve one client after another.
+    /// Serve one client at a time.
     #[serde(skip_serializing_if = "is_default")]
     pub one_by_one: bool,
-    /// End when this many clients have been served; without it, at a signal.
+    /// Number of clients after which the server ends. Without it, the server runs until a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves: Option<u64>,
-    /// Clients at a time; those beyond are turned away at once. 1 to 10000.
+    /// Maximum number of concurrent clients, 1 to 10000 (default 1024). Further clients are rejected immediately.
     pub clients: u32,
-    /// Clients at a time from one address (of IPv6: from one /64). 1 to 10000.
+    /// Maximum number of concurrent clients from one address (IPv6: from one /64), 1 to 10000 (default 512).
     pub clients_per_address: u32,
-    /// Control connections that have not begun a test end after this time.
+    /// Time after which control connections without a test are closed, at least 100 ms (default 60 s).
     pub idle: Span,
-    /// Serve clients at addresses too that no interface of the machine has.
+    /// Also serve clients at addresses that no interface of the machine has.
     #[serde(skip_serializing_if = "is_default")]
     pub any_address: bool,
-    /// Take data of a test from any address, not from its client's alone: for clients whose data goes
-    /// over another network than their control connection. Anyone can then have datagrams answered.
+    /// Accept data of a test from any address instead of only from its client: for clients that send data over another
+    /// network than their control connection. Any host can then cause responses to datagrams.
     #[serde(skip_serializing_if = "is_default")]
     pub any_source: bool,
-    /// The user that the server becomes when it listens. Without it, one that is started by root
-    /// becomes `nobody`, where there is one; `root` stays.
+    /// User that the server switches to after it starts to listen. Default for a server started by root: `nobody`, if
+    /// that user exists. `root` keeps root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

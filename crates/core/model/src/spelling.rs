@@ -1,7 +1,7 @@
-//! What a misspelt word may have meant.
+//! Suggestions for misspelled words.
 
-/// Those of `known` that `word` may have meant, best first: at most one letter and a quarter of the
-/// shorter word apart, regardless of case.
+/// Returns the words of `known` that `word` may mean, best first: at an edit distance of at most one letter plus a
+/// quarter of the shorter word, regardless of case.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let length = word.chars().count();
     let mut ranked: Vec<(usize, &str)> = known
@@ -9,7 +9,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         .filter_map(|other| {
             let others = other.chars().count();
             let limit = 1 + length.min(others) / 4;
-            // The difference in length has to be made up for at least. So long words cost nothing.
+            // The difference in length is a lower bound of the distance. This check makes long words cheap.
             if length.abs_diff(others) > limit {
                 return None;
             }
@@ -21,7 +21,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
     ranked.into_iter().map(|(_, other)| other).collect()
 }
 
-/// Letters to add, drop or change to make one of the other (Levenshtein), regardless of case.
+/// Returns the edit distance in letters to add, drop or change (Levenshtein), regardless of case.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! What follows from a stream's options: family, header lengths, flows, smallest size.
+//! Values derived from a stream's options: family, header lengths, flows, minimum size.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,19 +19,19 @@ pub const DEFAULT_DST6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0x8001, 0, 0, 0, 
 pub const DEFAULT_SPORT: u16 = 49_184;
 /// Default destination port: echo, RFC 2544 C.2.6.4.
 pub const DEFAULT_DPORT: u16 = 7;
-/// Most flows of one stream.
+/// Maximum number of flows of one stream.
 pub const MAX_FLOWS: u32 = 1 << 24;
-/// One more than the largest flow number in a test tag. The numbers from here on are not flow numbers.
+/// One more than the largest flow number in a test tag. This and all larger numbers are not flow numbers.
 pub const PAST_LAST_FLOW: u32 = u32::MAX - 1;
-/// Flows taken from ranges where their number is not given.
+/// Maximum number of flows derived from ranges, if their number is not given.
 pub const MAX_IMPLIED_FLOWS: u32 = 65_536;
-/// Bytes of this program's tag.
+/// Length of the program's tag, in bytes.
 pub const TAG_LEN: u32 = 18;
-/// Bytes of the Linux packet generator's header.
+/// Length of the Linux packet generator's header, in bytes.
 pub const PKTGEN_TAG_LEN: u32 = 16;
 
 impl Stream {
-    /// Whether its packets are IPv6.
+    /// Returns true if the packets are IPv6.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         match (&self.src, &self.dst) {
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// Source addresses with the default filled in.
+    /// Source addresses; the default if not given.
     #[must_use]
     pub fn source(&self) -> AddressRange {
         self.src.unwrap_or(AddressRange::single(if self.is_ipv6() {
@@ -50,7 +50,7 @@ impl Stream {
         }))
     }
 
-    /// Destination addresses with the default filled in.
+    /// Destination addresses; the default if not given.
     #[must_use]
     pub fn destination(&self) -> AddressRange {
         self.dst.unwrap_or(AddressRange::single(if self.is_ipv6() {
@@ -60,8 +60,7 @@ impl Stream {
         }))
     }
 
-    /// Source ports with the default filled in. Many flows without a range of their own spread
-    /// over 1024 to 65535.
+    /// Source ports; the default if not given. With many flows and no given range, 1024 to 65535.
     #[must_use]
     pub fn source_ports(&self) -> PortRange {
         let alone = self.src.is_none_or(|r| r.count() == 1)
@@ -78,8 +77,8 @@ impl Stream {
             })
     }
 
-    /// Destination ports with the default filled in. Where source ports alone do not give enough
-    /// flows, a second destination port and more are used.
+    /// Destination ports; the default if not given. If source ports alone do not provide enough flows, several
+    /// destination ports are used.
     #[must_use]
     pub fn destination_ports(&self) -> PortRange {
         let implied = PortRange::single(DEFAULT_DPORT);
@@ -104,7 +103,7 @@ impl Stream {
         implied
     }
 
-    /// Distinct 5-tuples (or address pairs) that the ranges allow; saturates.
+    /// Number of distinct 5-tuples (or address pairs) in the ranges; saturates.
     #[must_use]
     pub fn tuples(&self) -> u128 {
         if self.replay.is_some() || self.proto == Proto::Raw {
@@ -122,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// Flows of this stream.
+    /// Number of flows of this stream.
     #[must_use]
     pub fn flow_count(&self) -> u32 {
         self.flows.unwrap_or_else(|| {
@@ -131,7 +130,7 @@ impl Stream {
         })
     }
 
-    /// Bytes of headers before the tag: Ethernet, VLAN tags, labels, IP, extension headers, layer 4.
+    /// Length of the headers before the tag, in bytes: Ethernet, VLAN tags, labels, IP, extension headers, layer 4.
     #[must_use]
     pub fn header_len(&self) -> u32 {
         let below =
@@ -147,7 +146,7 @@ impl Stream {
             }
     }
 
-    /// Bytes of the tag.
+    /// Length of the tag, in bytes.
     #[must_use]
     pub const fn tag_len(&self) -> u32 {
         match self.tag {
@@ -157,15 +156,15 @@ impl Stream {
         }
     }
 
-    /// Smallest frame size (with FCS) in which headers and tag fit.
+    /// Smallest frame size (with FCS) that fits headers and tag.
     #[must_use]
     pub fn smallest_size(&self) -> FrameSize {
         let needed = self.header_len() + self.tag_len() + FrameSize::FCS;
         FrameSize::new(needed.max(FrameSize::MIN.get())).unwrap_or(FrameSize::MAX)
     }
 
-    /// Sizes as they will be sent: the default filled in, and small entries of a mix or range
-    /// raised to [`Stream::smallest_size`].
+    /// Sizes of the sent frames: the default if not given, and small entries of a mix or range raised to
+    /// [`Stream::smallest_size`].
     #[must_use]
     pub fn sizes(&self) -> SizeModel {
         let least = self.smallest_size();
@@ -180,8 +179,8 @@ impl Stream {
         }
     }
 
-    /// Frames per second over all workers; `None` at `max`, or in recorded timing. Of a replay, only if its rate is one of
-    /// frames: see [`Stream::frames_per_second_of`].
+    /// Frames per second over all workers; `None` at `max`, or with recorded timing. For a replay, only if its rate is
+    /// a frame rate: see [`Stream::frames_per_second_of`].
     #[must_use]
     pub fn frames_per_second(&self, line: Option<u64>) -> Option<Rational> {
         if self.replay.is_some()
@@ -207,8 +206,8 @@ impl Stream {
         self.rate.frames_per_second(mean_size, line)
     }
 
-    /// The same stream sent back: addresses, ports and hardware addresses exchanged. Hardware
-    /// addresses are left to be resolved anew.
+    /// Returns the stream of the reverse direction, with addresses, ports and hardware addresses exchanged. Hardware
+    /// addresses are resolved again.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Plans as text: TOML in and out, errors with a caret under the word; JSON, as it stands in reports, in.
+//! Text form of plans: reads and writes TOML, with errors that mark the position, and reads JSON as in reports.
 
 use serde::{
     Deserialize,
@@ -11,7 +11,7 @@ use crate::{
     spelling::nearest,
 };
 
-/// A plan file could not be read. The text names line and column and marks the place.
+/// Error of a plan file. The text names line and column and marks the position.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {message}")]
 pub struct PlanTextError {
@@ -21,11 +21,11 @@ pub struct PlanTextError {
     pub message: String,
 }
 
-/// Reads a plan: JSON if it begins with a brace, else TOML; also the short form of a benchmark
-/// ([`LbFile`]). `file` is used in messages only.
+/// Reads a plan: JSON if it begins with a brace, otherwise TOML; also the short form of a benchmark ([`LbFile`]).
+/// `file` is used in messages only.
 ///
 /// # Errors
-/// On malformed text, unknown keys, values that do not parse, or another schema version.
+/// Returns an error for malformed text, unknown keys, values that do not parse, or another schema version.
 pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
     let error = |message: String| PlanTextError {
         file: file.to_owned(),
@@ -59,7 +59,7 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
     Ok(plan)
 }
 
-/// What tells the two forms of a plan apart.
+/// Fields that distinguish the two forms of a plan.
 #[derive(Default, Deserialize)]
 struct Head {
     schema: Option<String>,
@@ -73,13 +73,13 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     }
 }
 
-/// Writes a plan so that [`plan_from_toml`] reads the same one.
+/// Writes a plan in a form that [`plan_from_toml`] reads back unchanged.
 #[must_use]
 pub fn plan_to_toml(plan: &Plan) -> String {
     written_as_toml(plan).expect("a plan that was read or made has only figures that TOML can hold")
 }
 
-/// The same of a plan from a report, which may hold anything: none where a figure is larger than TOML has.
+/// Writes a plan from a report, which may hold any value. `None` if a number is too large for TOML.
 #[must_use]
 pub fn written_as_toml(plan: &Plan) -> Option<String> {
     toml::to_string_pretty(plan).ok()

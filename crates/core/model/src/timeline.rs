@@ -1,74 +1,75 @@
-//! A run over time, and how its times are distributed: what the plots of a report are drawn from.
+//! Time series and distributions of a run: the data of a report's plots.
 //!
-//! A timeline holds what was counted so far at a number of moments. Rates are the differences, so leaving out
-//! every other moment of a long run loses detail and no frame, and the last moment has the totals.
+//! A timeline holds cumulative counters at a number of moments. Rates are differences of counters, so dropping every
+//! other moment of a long run loses detail but no frames, and the last moment has the totals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_measure::{Outline, outline};
 
-/// No more moments than these are kept: from then on every other one is left out, and those to come are twice as
-/// far apart. So a run of any length has from half as many to as many.
+/// Maximum number of moments. At this number every other moment is dropped, and the spacing of later moments doubles. A
+/// long run therefore keeps between half of this number and this number.
 pub const MOST_SAMPLES: usize = 2_000;
 
 /// Figures at a number of moments of a run, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
-    /// When, ns since the start of the run.
+    /// Moments, in ns since the start of the run.
     pub at_ns: Vec<u64>,
-    /// What was seen then.
+    /// Figures at these moments.
     pub columns: Vec<Column>,
-    /// How the times of the run so far are distributed, while it goes on. The report has more of them.
+    /// Distributions of times since the start, while the run continues. The report has more distributions.
     #[serde(skip)]
     pub spreads: Vec<Spread>,
 }
 
-/// Times so far, of which a timeline has percentiles of each interval as columns: `NAME_p50_ns` and so on.
+/// Distribution of times since the start. The timeline has its percentiles for each interval as columns: `NAME_p50_ns`
+/// and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// Whose, as in [`Column::of`].
+    /// Owner, as in [`Column::of`].
     pub of: String,
-    /// Which: `latency`.
+    /// Name of the figure: `latency`.
     pub name: String,
-    /// How many took how long, in ns.
+    /// Distribution since the start, in ns.
     pub so_far: Outline,
 }
 
-/// The percentiles of each interval that a timeline has, and how their columns' names end.
+/// Percentiles of each interval in a timeline, with the suffixes of their columns' names.
 pub const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50_ns"), (99.0, "p99_ns"), (99.9, "p999_ns")];
 
 /// One figure at all moments of a timeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Column {
-    /// Whose: all jobs of a kind (`traffic`, `http`), `job NAME`, `capture NAME`, `worker PORT QUEUE`,
-    /// `flow NUMBER` (the first eight received of each job, where there are several), `port NAME` (what the interface
-    /// counts, since it is there), `probe NAME`.
+    /// Owner: all jobs of a kind (`traffic`, `http`), `job NAME`, `capture NAME`, `worker PORT QUEUE`, `flow NUMBER`
+    /// (the first eight received of each job, if it has several), `port NAME` (counters of the interface since its
+    /// creation), `probe NAME`.
     pub of: String,
-    /// Which, as the report or the probe calls it: `received_frames`.
+    /// Name of the figure in the report or the probe: `received_frames`.
     pub name: String,
-    /// Of one: `frames`, `octets`, `ns`; empty where nobody knows.
+    /// Unit: `frames`, `octets`, `ns`; empty if unknown.
     pub unit: String,
-    /// Whether it is a count that only rises; else it is what was seen at that moment.
+    /// True for a counter, which only rises; false for a value at the moment.
     pub counter: bool,
-    /// One for each moment; null where it was not known.
+    /// One value for each moment; null if unknown.
     pub values: Vec<Option<f64>>,
 }
 
 impl Timeline {
-    /// Whether nothing was recorded.
+    /// Returns true if the timeline has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at_ns.is_empty() || self.columns.is_empty()
     }
 
-    /// A column, if it was recorded.
+    /// Returns a column, if it was recorded.
     #[must_use]
     pub fn column(&self, of: &str, name: &str) -> Option<&Column> {
         let mut columns = self.columns.iter();
         columns.find(|c| c.of == of && c.name == name)
     }
 
-    /// The last moment alone. Of interfaces, what was last known then.
+    /// Returns the last moment alone, with the last known values of interfaces.
     #[must_use]
     pub fn last(&self) -> Self {
         let rows = self.at_ns.len();
@@ -78,7 +79,7 @@ impl Timeline {
             unit: c.unit.clone(),
             counter: c.counter,
             values: vec![match c.of.starts_with("port ") {
-                // Interfaces are asked less often than the rest.
+                // Interfaces are read less often than other sources.
                 true => c.values.iter().rev().copied().flatten().next(),
                 false => c.values.get(rows.wrapping_sub(1)).copied().flatten(),
             }],
@@ -90,7 +91,7 @@ impl Timeline {
         }
     }
 
-    /// Where a column is; adds it where there is none. It is probably at `likely`.
+    /// Returns the index of a column, and adds the column if it is missing. `likely` is checked first.
     fn place(&mut self, of: &str, name: &str, unit: &str, counter: bool, likely: usize) -> usize {
         let is = |c: &Column| c.of == of && c.name == name;
         if self.columns.get(likely).is_some_and(is) {
@@ -109,7 +110,7 @@ impl Timeline {
         })
     }
 
-    /// The value of a column at the last moment.
+    /// Returns the value of a column at the last moment.
     fn now(&mut self, column: usize) -> &mut Option<f64> {
         let row = self.at_ns.len() - 1;
         let values = &mut self.columns[column].values;
@@ -117,7 +118,7 @@ impl Timeline {
         &mut values[row]
     }
 
-    /// Leaves out every other moment; the last one stays.
+    /// Drops every other moment but keeps the last one.
     fn thin(&mut self) {
         let even = self.at_ns.len() % 2;
         let stays = |i: &usize| i % 2 != even;
@@ -136,7 +137,7 @@ fn keep<T>(list: &mut Vec<T>, stays: impl Fn(&usize) -> bool) {
     });
 }
 
-/// Makes a timeline while a run goes on. Takes the time as an argument.
+/// Records a timeline during a run. The caller passes the time.
 #[derive(Debug)]
 pub struct Recorder {
     timeline: Timeline,
@@ -145,21 +146,21 @@ pub struct Recorder {
     next_ns: u64,
 }
 
-/// How the times of one kind are distributed, moment by moment.
+/// Distribution of one kind of times at each moment.
 #[derive(Debug, Default)]
 struct Times {
-    /// Up to the last moment.
+    /// Distribution up to the last moment.
     before: Outline,
-    /// Up to the moment that is being filled.
+    /// Distribution up to the moment that is being recorded.
     now: Outline,
-    /// Slots that got more in each moment, and how much.
+    /// Slots with new values at each moment, and the number of new values.
     grew: Vec<Vec<(u16, u64)>>,
-    /// Where the percentiles are.
+    /// Indices of the percentile columns.
     columns: Vec<usize>,
 }
 
 impl Times {
-    /// What came since the moment before belongs to this one.
+    /// Assigns the values since the previous moment to this moment.
     fn settle(&mut self, row: usize, mut carried: Vec<(u16, u64)>) {
         self.grew.resize(row, Vec::new());
         let slots = self.now.since(&self.before);
@@ -177,7 +178,7 @@ impl Times {
     }
 }
 
-/// Adds slots to slots, both in ascending order.
+/// Merges slots into slots, both in ascending order.
 fn add(slots: &mut Vec<(u16, u64)>, more: impl Iterator<Item = (u16, u64)>) {
     for (slot, n) in more {
         match slots.binary_search_by_key(&slot, |(slot, _)| *slot) {
@@ -188,7 +189,7 @@ fn add(slots: &mut Vec<(u16, u64)>, more: impl Iterator<Item = (u16, u64)>) {
 }
 
 impl Recorder {
-    /// One that wants figures this often, ns.
+    /// Creates a recorder with the given interval between moments, in ns.
     #[must_use]
     pub fn new(spacing_ns: u64) -> Self {
         Self {
@@ -199,19 +200,19 @@ impl Recorder {
         }
     }
 
-    /// Whether it is time for the next moment, so long after the start.
+    /// Returns true if the next moment is due, given the time since the start.
     #[must_use]
     pub fn is_due(&self, elapsed_ns: u64) -> bool {
         elapsed_ns >= self.next_ns
     }
 
-    /// Time of the next moment after the start, ns.
+    /// Time of the next moment since the start, in ns.
     #[must_use]
     pub const fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Begins the next moment. A time that is not after that of the last one takes its place.
+    /// Starts the next moment. If its time is not after the last moment, it replaces the last moment.
     pub fn row(&mut self, elapsed_ns: u64) -> Row<'_> {
         let timeline = &mut self.timeline;
         let mut carried = Vec::new();
@@ -244,7 +245,7 @@ impl Recorder {
         }
     }
 
-    /// Leaves out every other moment. What took how long in it belongs to the next one.
+    /// Drops every other moment. The values of a dropped moment are added to the next one.
     fn thin(&mut self) {
         let even = self.timeline.at_ns.len() % 2;
         self.timeline.thin();
@@ -270,13 +271,13 @@ impl Recorder {
         }
     }
 
-    /// What was recorded so far. Columns may be shorter than there are moments, where nothing more was known.
+    /// Returns the timeline so far. A column may be shorter than the list of moments if it has no later values.
     #[must_use]
     pub const fn so_far(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// What was recorded, without columns in which nothing was ever known.
+    /// Returns the timeline without columns that have no values.
     #[must_use]
     pub fn finish(self) -> Timeline {
         let mut timeline = self.timeline;
@@ -293,19 +294,19 @@ impl Recorder {
     }
 }
 
-/// One moment of a timeline, being filled until it is dropped.
+/// One moment of a timeline, which is complete when it is dropped.
 #[derive(Debug)]
 pub struct Row<'a> {
     recorder: &'a mut Recorder,
-    /// Figures come in the same order each time.
+    /// Index of the next figure: figures arrive in the same order at each moment.
     next: usize,
-    /// Of each kind of times, what belonged to a moment whose place this one takes.
+    /// For each kind of times, the values of a replaced moment.
     carried: Vec<Vec<(u16, u64)>>,
 }
 
 impl Row<'_> {
-    /// Takes down how the times so far are distributed; adds them where the same was taken down already. The
-    /// timeline has percentiles of what came since the moment before, within [`Outline::RELATIVE_ERROR`].
+    /// Records a distribution of times since the start; distributions with the same name are merged. The timeline has
+    /// percentiles of the values since the previous moment, within [`Outline::RELATIVE_ERROR`].
     pub fn times(&mut self, of: &str, name: &str, so_far: &Outline) {
         let spreads = &mut self.recorder.timeline.spreads;
         let place = spreads.iter().position(|s| s.of == of && s.name == name);
@@ -321,13 +322,13 @@ impl Row<'_> {
         self.recorder.times[place].now.merge(so_far);
     }
 
-    /// Takes down a number that only rises; adds it where the same was taken down already.
+    /// Records a counter; values with the same name are added.
     #[allow(clippy::cast_precision_loss)]
     pub fn counter(&mut self, of: &str, name: &str, unit: &str, value: u64) {
         self.put(of, name, unit, true, value as f64);
     }
 
-    /// Takes down a value that rises and falls; adds it where the same was taken down already.
+    /// Records a value that rises and falls; values with the same name are added.
     pub fn level(&mut self, of: &str, name: &str, unit: &str, value: f64) {
         self.put(of, name, unit, false, value);
     }
@@ -353,7 +354,7 @@ impl Drop for Row<'_> {
         let mut carried = std::mem::take(&mut self.carried).into_iter();
         for (i, times) in times.iter_mut().enumerate() {
             let now = std::mem::take(&mut times.now);
-            // Nobody tells the times of what is over.
+            // Jobs that have ended report no more times.
             times.now = if now.count() > 0 {
                 now
             } else {
@@ -376,23 +377,23 @@ impl Drop for Row<'_> {
     }
 }
 
-/// How often which values came.
+/// Distribution of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
-    /// Whose: empty for the whole run, else the name of a job.
+    /// Owner: empty for the whole run, otherwise the name of a job.
     pub of: String,
-    /// Of what, as the report calls it: `latency_ns`.
+    /// Name of the figure in the report: `latency_ns`.
     pub name: String,
-    /// Those with values, in ascending order: the smallest value of each, its largest, and how many values
-    /// it has. All together have as many as were measured.
+    /// Non-empty buckets in ascending order: minimum and maximum value, and number of values. Their sum is the number
+    /// of measured values.
     pub buckets: Vec<(i64, i64, u64)>,
 }
 
-/// Steps of a distribution for each doubling: a step is 6 % wide at most.
+/// Number of steps of a distribution per doubling: a step is at most 6 % wide.
 const STEPS: u32 = 16;
 
 impl Distribution {
-    /// Of finer buckets in ascending order, each with its extremes and its number.
+    /// Creates a distribution from finer buckets in ascending order, each with its extremes and its number of values.
     #[must_use]
     pub fn from_buckets(of: &str, name: &str, fine: impl Iterator<Item = (i64, i64, u64)>) -> Self {
         let mut buckets: Vec<(i64, i64, u64)> = Vec::new();
@@ -413,7 +414,7 @@ impl Distribution {
         }
     }
 
-    /// How many values there are.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         let counts = self.buckets.iter().map(|bucket| bucket.2);
@@ -421,7 +422,7 @@ impl Distribution {
     }
 }
 
-/// The extremes of the step that a value is in.
+/// Returns the extremes of the step that contains a value.
 #[allow(clippy::cast_possible_wrap)]
 fn step_of(value: i64) -> (i64, i64) {
     let amount = value.unsigned_abs();
@@ -463,11 +464,11 @@ mod tests {
         }
     }
 
-    /// The percentiles of a moment are of all times since the moment before, also where moments were left out.
+    /// Percentiles of a moment cover all times since the previous moment, including dropped moments.
     #[test]
     fn percentiles_of_intervals_leave_out_no_time() {
         let mut recorder = Recorder::new(10);
-        // Two workers, one of which falls silent.
+        // Two workers, one of which stops reporting.
         let mut so_far = [Outline::default(), Outline::default()];
         let mut came: Vec<(u64, usize)> = Vec::new();
         let mut seed = 1_u64;
@@ -479,7 +480,7 @@ mod tests {
                 so_far[worker].add_to_slot(slot, 1);
                 came.push((now, slot));
             }
-            // Now and then a moment takes the place of the last one.
+            // From time to time a moment replaces the last one.
             let again = now % 1_000 == 7 && !recorder.is_due(now);
             if recorder.is_due(now) || again {
                 let last = recorder.so_far().at_ns.last().copied();
@@ -489,7 +490,7 @@ mod tests {
                 for worker in &so_far {
                     row.times("traffic", "latency", worker);
                 }
-                // What came up to now is told of the moment before it, then.
+                // Then values up to now belong to the previous moment.
                 came.iter_mut()
                     .filter(|(then, _)| *then > at)
                     .for_each(|(then, _)| *then = at);
@@ -500,7 +501,7 @@ mod tests {
             .iter()
             .for_each(|w| row.times("traffic", "latency", w));
         drop(row);
-        // Nobody tells times any more.
+        // No more times are reported.
         recorder.row(70_010).counter("traffic", "n", "", 70_000);
         let total = came.len() as u64;
         assert_eq!(recorder.so_far().spreads[0].so_far.count(), total);
@@ -537,7 +538,7 @@ mod tests {
         row.level("p", "never", "", f64::NAN);
         drop(row);
         recorder.row(20).counter("", "a", "frames", 5);
-        // The same moment again.
+        // Same moment as before.
         recorder.row(20).counter("", "a", "frames", 6);
         let timeline = recorder.finish();
         assert_eq!(timeline.at_ns, [0, 10, 20]);

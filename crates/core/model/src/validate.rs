@@ -1,7 +1,6 @@
-//! Finds everything wrong with a plan at once, before anything starts.
+//! Validation of a plan: finds all its problems at once, before the run starts.
 //!
-//! Knows only what the plan says; what the machine says (MTU, line rate, routes) is checked by the
-//! session when it has asked the host.
+//! It knows only the plan. The session checks properties of the host (MTU, line rate, routes) later.
 
 use std::{
     collections::BTreeSet,
@@ -18,12 +17,12 @@ use crate::{
     vary::{Field, Vary},
 };
 
-/// One thing wrong with a plan.
+/// Problem of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanProblem {
-    /// Where: `traffic 1, stream 2, size`.
+    /// Place: `traffic 1, stream 2, size`.
     pub place: String,
-    /// What is wrong and what is allowed.
+    /// Problem, and the allowed values.
     pub what: String,
 }
 
@@ -34,7 +33,7 @@ impl fmt::Display for PlanProblem {
 }
 
 impl PlanProblem {
-    /// `load`, `2` and `, vlan`, if it is about one of several jobs.
+    /// Returns `load`, `2` and `, vlan` for a problem of one of several jobs.
     fn parts(&self) -> Option<(&str, &str, &str)> {
         let (job, rest) = self.place.split_once(' ')?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -42,7 +41,7 @@ impl PlanProblem {
         (digits > 0 && (rest.is_empty() || rest.starts_with(", "))).then_some((job, number, rest))
     }
 
-    /// The same of another job.
+    /// Returns true if this is the same problem of another job.
     fn is_like(&self, other: &Self) -> bool {
         let but_number = |problem: &Self| {
             let parts = problem.parts();
@@ -53,13 +52,13 @@ impl PlanProblem {
     }
 }
 
-/// Whether they are more than two that follow each other.
+/// Returns true for more than two consecutive numbers.
 fn span(numbers: &[&str]) -> bool {
     let numbers: Vec<u64> = numbers.iter().filter_map(|n| n.parse().ok()).collect();
     numbers.len() > 2 && numbers.windows(2).all(|two| two[1] == two[0] + 1)
 }
 
-/// Everything wrong with a plan; at least one problem.
+/// All problems of a plan, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub Vec<PlanProblem>);
 
@@ -68,7 +67,7 @@ impl fmt::Display for PlanError {
         let mut lines: Vec<(&PlanProblem, Vec<&str>)> = Vec::new();
         for problem in &self.0 {
             let number = problem.parts().map(|(_, number, _)| number);
-            // An option is set for both ends of a load, and for all rows of a sweep: one line is enough.
+            // Options apply to both ends of a load, and to all rows of a sweep: one line is enough.
             match lines.iter_mut().find(|(first, _)| first.is_like(problem)) {
                 Some((_, numbers)) => numbers.extend(number),
                 None => lines.push((problem, Vec::from_iter(number))),
@@ -93,7 +92,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// What a good plan still deserves to have said about it.
+/// Warnings about a valid plan.
 pub type PlanWarnings = Vec<String>;
 
 #[derive(Default)]
@@ -110,7 +109,7 @@ impl Findings {
         });
     }
 
-    /// The problems of a part, whose places are its keys.
+    /// Adds the problems of a part; their places are its keys.
     pub(crate) fn within(&mut self, part: &str, problems: Vec<PlanProblem>) {
         let problems = problems.into_iter().map(|problem| PlanProblem {
             place: format!("{part}, {}", problem.place),
@@ -120,8 +119,8 @@ impl Findings {
     }
 }
 
-/// Rules, in the order in which they are told. Of each: when it is broken; the place; what is wrong and
-/// what is allowed, with its arguments.
+/// Rules, in the order of their messages. Each has the condition that breaks it, the place, and a message with its
+/// arguments: the problem and the allowed values.
 macro_rules! rules {
     ($found:ident: $($broken:expr => $place:expr, $what:literal $(, $argument:expr)*;)*) => {
         $(if $broken {
@@ -136,7 +135,7 @@ impl Plan {
     /// Checks the whole plan.
     ///
     /// # Errors
-    /// With every problem found, not only the first.
+    /// Returns all problems, not only the first.
     pub fn validate(&self) -> Result<PlanWarnings, PlanError> {
         if let Some(suite) = self.suite() {
             return self.validate_suite(suite);
@@ -203,7 +202,7 @@ impl Plan {
         }
     }
 
-    /// Names go as they are to terminals and into files with a line for each.
+    /// Checks names, which are written unchanged to terminals and to files with one name per line.
     fn check_names(&self, found: &mut Findings) {
         fn numbered<'a>(
             word: &'static str,
@@ -261,7 +260,7 @@ impl Plan {
             } else if !names.insert(port.name.as_str()) {
                 found.problem(&place, "two ports have this name");
             }
-            // Frames that take different ways may leave by one interface.
+            // Frames with different send paths may leave through the same interface.
             let way = (port.locator.place(), port.way as u8, port.priority);
             rules! { found:
                 port.locator.is_interface() && !places.insert(way) =>
@@ -274,7 +273,7 @@ impl Plan {
         }
     }
 
-    /// The rings of the ports of captures; other ports have none that can be chosen so.
+    /// Checks the ring parameters of capture ports; other ports have no such parameters.
     fn check_rings(&self, found: &mut Findings) {
         const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
         for port in &self.ports {
@@ -323,7 +322,7 @@ impl Plan {
         }
     }
 
-    /// Whether streams or loads send at a port.
+    /// Returns true if streams or loads send at a port.
     fn sends_at(&self, port: &str) -> bool {
         let is = |name: &Option<String>| name.as_deref() == Some(port);
         let sends = |job: &TrafficJob| is(&job.tx) || job.bidir && is(&job.rx);
@@ -339,7 +338,7 @@ impl Plan {
         let several = self.captures.len() > 1;
         for (number, job) in self.captures.iter().enumerate() {
             let others = &self.captures[..number];
-            // `./a` is `a`; what links say is seen when the files are opened.
+            // `./a` is `a`; links are resolved when the files are opened.
             let path = |job: &CaptureJob| {
                 let output = job.output.as_ref()?;
                 let parts = Path::new(&output.path).components();
@@ -355,7 +354,7 @@ impl Plan {
                     "capture", "user is that of the whole process; with several captures start it as that user";
             }
             rules! { found: job.ports.is_empty() => "capture", "it names no port"; }
-            // They are handed to the driver past the queueing disciplines, and so past the taps.
+            // These frames bypass the queueing disciplines and therefore the taps.
             if let Some(port) = job.ports.iter().find(|port| self.sends_at(port))
                 && job.direction != Direction::In
             {
@@ -886,7 +885,7 @@ mod tests {
         assert!(warnings(Direction::In).is_empty());
         for direction in [Direction::Out, Direction::Inout] {
             assert!(warnings(direction)[0].contains("past the taps"));
-            // Of loads they do not see what these send either.
+            // Captures do not see frames sent by loads, either.
             let mut load = plan("y.pcap", direction);
             load.traffic.clear();
             load.loads.push(crate::load::LoadJob {

@@ -1,5 +1,5 @@
-//! Field modifiers as the user writes them: `sport=inc:1000-2000`, `src=random:10.0.0.0/8`,
-//! `vlan=list:5,7,9`, with `,step=N` and `,mask=0x…` after them.
+//! Field modifiers in the user's notation: `sport=inc:1000-2000`, `src=random:10.0.0.0/8`, `vlan=list:5,7,9`,
+//! optionally followed by `,step=N` and `,mask=0x…`.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::units::{AddressRange, Mac, ParseUnitError, string_serde};
 
-/// A field of a frame that may change from frame to frame.
+/// Field of a frame that may vary between frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// Destination hardware address.
@@ -42,11 +42,11 @@ pub enum Field {
     TcpAck,
     /// TCP flags, 8 bits.
     TcpFlags,
-    /// `u8@OFFSET`, `u16@OFFSET`, `u32@OFFSET`: bytes at an offset from the start of the frame.
+    /// Bytes at an offset from the start of the frame: `u8@OFFSET`, `u16@OFFSET`, `u32@OFFSET`.
     At {
         /// Offset from the first byte of the destination address.
         offset: u16,
-        /// 1, 2 or 4 bytes.
+        /// Width in bytes: 1, 2 or 4.
         width: u8,
     },
 }
@@ -70,7 +70,7 @@ const NAMED: [(&str, Field); 15] = [
 ];
 
 impl Field {
-    /// Width in bits; addresses by family.
+    /// Width in bits; for addresses it depends on the family.
     #[must_use]
     pub const fn bits(self, ipv6: bool) -> u32 {
         match self {
@@ -148,16 +148,16 @@ impl FromStr for Field {
     }
 }
 
-/// How the value goes on.
+/// Sequence of the values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// From the first to the last value, then again from the first.
+    /// Ascending from the first to the last value, then again from the first.
     Increment(ValueRange),
-    /// From the last to the first value, then again from the last.
+    /// Descending from the last to the first value, then again from the last.
     Decrement(ValueRange),
-    /// Any value of the range, evenly, from the plan's seed.
+    /// Random values of the range, uniformly distributed, from the plan's seed.
     Random(ValueRange),
-    /// One after the other, then again from the first.
+    /// Values of the list in order, then again from the first.
     List(Vec<u128>),
 }
 
@@ -170,18 +170,18 @@ pub struct ValueRange {
     pub last: u128,
 }
 
-/// One field modifier.
+/// Modifier of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
-    /// What changes.
+    /// Field to change.
     pub field: Field,
-    /// How.
+    /// Sequence of its values.
     pub pattern: Pattern,
-    /// Distance between successive values of `inc` and `dec`; at least 1.
+    /// Distance between successive values of `inc` and `dec`, at least 1.
     pub step: u128,
-    /// Bits that change; the others keep what the stream's own options say. `None` is all.
+    /// Mask of the bits that vary; the other bits keep the values of the stream's options. `None` means all bits.
     pub mask: Option<u128>,
-    /// Whether the values were written as IPv6 addresses.
+    /// True if the values were written as IPv6 addresses.
     pub ipv6: bool,
 }
 
@@ -203,7 +203,7 @@ fn ip_number(ip: IpAddr) -> u128 {
     }
 }
 
-/// One value as the field writes it, and whether it was an IPv6 address.
+/// Parses a value of a field. Also returns true if it was an IPv6 address.
 fn value(field: Field, text: &str) -> Option<(u128, bool)> {
     let text = text.trim();
     match field {
@@ -219,7 +219,7 @@ fn value(field: Field, text: &str) -> Option<(u128, bool)> {
 fn range(field: Field, text: &str) -> Option<(ValueRange, bool)> {
     if field.is_address() {
         let r: AddressRange = text.parse().ok()?;
-        // A random prefix means every bit pattern of it, so the whole block is meant here.
+        // A random prefix includes every bit pattern, so it means the whole block.
         let (first, last) = match text.split_once('/') {
             Some((base, bits)) => {
                 let base: IpAddr = base.parse().ok()?;
@@ -319,7 +319,7 @@ impl FromStr for Vary {
 }
 
 impl Vary {
-    /// Largest value it may write.
+    /// Largest value that the modifier may write.
     #[must_use]
     pub fn largest(&self) -> u128 {
         match &self.pattern {

@@ -1,13 +1,13 @@
-//! Other names for the binary: a link with the name of a tool takes that tool's command line.
+//! Aliases of the binary: a link with the name of a tool accepts the command line of the tool.
 
 use std::{ffi::OsString, path::Path};
 
 use crate::commands::wrk::{OURS, OURS_WITH_VALUE};
 
-/// The command line in our own words: as it is, unless the binary was called by another name.
+/// Returns the command line in wirebench's own form, translated if the binary was called by another name.
 ///
 /// # Errors
-/// What is wrong with the command line of that name, in a line.
+/// One line that says what is wrong with the tool's command line.
 pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
     let name = words
         .first()
@@ -27,13 +27,13 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
             let (ours, theirs) = split(&words[2..]);
             Ok(socket_tool(tool, ours, theirs))
         }
-        // It has no options of ours: all words are sar's.
+        // sar's command line has no room for wirebench options.
         Some("sar") => {
             let theirs = &words[2..];
             let theirs = theirs.strip_prefix(&["--".into()][..]).unwrap_or(theirs);
             Ok(socket_tool("sar", &[], theirs))
         }
-        // It has long options of its own, so ours are known by name.
+        // wrk has long options itself, so wirebench options are recognised by name.
         Some("wrk") => {
             let mut count = 0;
             while let Some(word) = words.get(2 + count).and_then(|w| w.to_str()) {
@@ -52,15 +52,15 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, String> {
     }
 }
 
-/// True if this program was started by a link with this name.
+/// Returns true if the program was started by a link with this name.
 pub(crate) fn is_link(name: &str) -> bool {
     let word = std::env::args_os().next().unwrap_or_default();
     Path::new(&word).file_name().is_some_and(|own| own == name)
 }
 
-/// Our options, which come first and begin with two dashes, and the tool's. Those of the tool have one
-/// dash, so the first words tell whether there are any of ours; they end at `--`. Our `-v` and `-q` have
-/// one dash too, but netperf's `-v` never stands before `--` or one of ours, and it has no `-q`.
+/// Splits wirebench options, which come first and have two dashes, from the tool's options, which have one dash and
+/// follow `--`. Without wirebench options, `--` may be missing. The options `-v` and `-q` of wirebench also have one
+/// dash, but netperf's `-v` never precedes `--` or a wirebench option, and netperf has no `-q`.
 fn split(words: &[OsString]) -> (&[OsString], &[OsString]) {
     let mut texts = words.iter().map(|w| w.to_str().unwrap_or_default());
     let first = texts.by_ref().find(|w| !matches!(*w, "-v" | "-q"));
@@ -82,7 +82,7 @@ fn socket_tool(tool: &str, ours: &[OsString], theirs: &[OsString]) -> Vec<OsStri
     words
 }
 
-/// `dperf -c FILE [-t]`, `-h`, `-v`, `-m`; their long forms have one dash or two.
+/// Translates `dperf -c FILE [-t]`, `-h`, `-v`, `-m`, also in their long forms with one or two dashes.
 fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
     let mut ours: Vec<OsString> = vec!["wirebench".into(), "load".into()];
     let (mut file, mut tests) = (None, false);
@@ -102,7 +102,7 @@ fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
             "-v" | "-version" | "--version" => {
                 return Ok(vec!["wirebench".into(), "--version".into()]);
             }
-            // What dperf does not have is for our own command: --port, --duration, --json.
+            // Options that dperf does not have are wirebench options: --port, --duration, --json.
             _ => ours.push(word.clone()),
         }
     }

@@ -1,11 +1,11 @@
-//! How help is laid out: the overview in groups, `-h` with the options one needs first, `--help` with all of them,
-//! each with its unit, default and an example. What an option does is said where it is declared.
+//! Layout of the help: the overview in groups, `-h` with the most important options, `--help` with all options and
+//! their units, defaults and examples. The text of an option is part of its declaration.
 
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
-/// The commands as the overview shows them.
+/// Groups of commands in the overview.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Measure",
@@ -21,7 +21,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The ten or so options of a command that one needs first: those that `-h` shows. A command that is not here has few.
+/// Up to twelve options per command that `-h` shows. A command that is not listed has few options.
 const FIRST: &[(&str, &[&str])] = &[
     (
         "trial",
@@ -279,8 +279,8 @@ const FIRST: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the words for values in help mean: the word, its unit or form, a value. A word that means something else to
-/// one option stands under that option's name.
+/// Value names in the help with their unit or form, and an example. A row with the name of an option overrides the
+/// row of its value name.
 const VALUES: &[(&str, &str, &str)] = &[
     ("TIME", "a number with ns, us, ms, s, m or h", "500ms"),
     (
@@ -422,10 +422,10 @@ const VALUES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The value of options that have none unless they are given, in words; those whose text says it are not here.
+/// Text for options without a default, unless their help text mentions one.
 const ABSENT: &str = "Default: none.";
 
-/// Whether an option is called so: a letter, or a word.
+/// Returns true if an option has this letter or long name.
 fn is_called(arg: &Arg, name: &str) -> bool {
     let mut letters = name.chars();
     match (letters.next(), letters.next()) {
@@ -434,17 +434,17 @@ fn is_called(arg: &Arg, name: &str) -> bool {
     }
 }
 
-/// The word that stands for an option's value.
+/// Returns the name of an option's value.
 fn value_name(arg: &Arg) -> Option<&str> {
     let takes = arg.is_positional() || arg.get_action().takes_values();
     let first = arg.get_value_names().and_then(|n| n.first());
     first.filter(|_| takes).map(|n| n.as_str())
 }
 
-/// The unit of an option's value and one that is allowed.
+/// Returns the unit of an option's value, and an example.
 fn value(arg: &Arg) -> Option<(&'static str, &'static str)> {
     if !arg.get_possible_values().is_empty() {
-        // They are listed.
+        // Possible values are listed anyway.
         return None;
     }
     let id = arg.get_long().map(|l| format!("--{l}"));
@@ -455,7 +455,8 @@ fn value(arg: &Arg) -> Option<(&'static str, &'static str)> {
     Some((row.1, row.2))
 }
 
-/// The help of an option with unit, default and example. Man pages show the long help alone of options that `-h` hides.
+/// Adds unit, default and example to the help of an option. For options that `-h` hides, man pages show only the long
+/// help.
 fn in_full(arg: Arg) -> Arg {
     let text = arg.get_long_help().or(arg.get_help());
     let Some(text) = text.map(ToString::to_string) else {
@@ -494,7 +495,7 @@ fn in_full(arg: Arg) -> Arg {
     arg.long_help(text)
 }
 
-/// The overview: names alone for `-h`, with what each does for `--help`.
+/// Returns the overview of commands: names for `-h`, names and descriptions for `--help`.
 fn overview(command: &Command, long: bool) -> String {
     let wide = GROUPS.iter().map(|g| g.0.len()).max().unwrap_or(0) + 3;
     let mut text = String::new();
@@ -518,7 +519,7 @@ fn overview(command: &Command, long: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// A command and what it does, in lines of at most 100 characters.
+/// Returns a command with its description, in lines of at most 100 characters.
 fn hung(name: &str, about: &str) -> String {
     let mut lines = vec![format!("  {name:13}")];
     for word in about.split_whitespace() {
@@ -535,7 +536,7 @@ fn hung(name: &str, about: &str) -> String {
     lines.join("\n")
 }
 
-/// The options of one command, and of those below it.
+/// Arranges the options of a command and of its subcommands.
 fn of_command(above: &str, command: Command) -> Command {
     let name = format!("{above} {}", command.get_name());
     let first = FIRST.iter().find(|(path, _)| *path == name.trim_start());
@@ -543,7 +544,7 @@ fn of_command(above: &str, command: Command) -> Command {
         let hidden = first.is_some_and(|(_, names)| {
             !arg.is_positional() && !names.iter().any(|n| is_called(&arg, n))
         });
-        // Else it would stand under the heading of the options before it.
+        // Without it, the option would appear under the heading of the previous options.
         let arg = if arg.is_positional() {
             arg.help_heading(None::<&str>)
         } else {
@@ -558,11 +559,11 @@ fn of_command(above: &str, command: Command) -> Command {
     command.mut_subcommands(|c| of_command(&name, c))
 }
 
-/// The command line of the program with its help laid out.
+/// Returns the command line of the program with its help arranged.
 pub(crate) fn arranged(command: Command) -> Command {
     let command = command.mut_subcommands(|c| of_command("", c));
     let (short, long) = (overview(&command, false), overview(&command, true));
-    // What stands before the help is the one part that differs between -h and --help.
+    // The text before the help is the only part that may differ between -h and --help.
     command
         .help_template(
             "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{options}{after-help}",
@@ -578,7 +579,7 @@ mod tests {
     use super::*;
     use crate::Cli;
 
-    /// Calls with each command that does something and its name, those with the words of another tool left out.
+    /// Calls `f` for each leaf command with its name, except commands that take the command line of another tool.
     fn each(command: &Command, name: &str, f: &mut impl FnMut(&Command, &str)) {
         for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = format!("{name} {}", sub.get_name());
@@ -600,7 +601,7 @@ mod tests {
             let man = clap_mangen::Man::new(command.clone());
             man.render_options_section(&mut page).unwrap();
             let page = String::from_utf8(page).unwrap();
-            // A tagged paragraph is a line with the option and what follows it.
+            // A tagged paragraph is a line with the option, followed by its text.
             for part in page.split("\n.TP\n").skip(1) {
                 let mut lines = part.lines();
                 let option = lines.next().unwrap_or_default();
@@ -675,7 +676,7 @@ mod tests {
         for tool in ["netperf", "netserver", "wrk"] {
             let about = line.find_subcommand_mut(tool).unwrap().render_long_help();
             let about = about.to_string().replace('\n', " ");
-            assert!(about.contains("Our own options stand "), "{tool}: {about}");
+            assert!(about.contains("wirebench options come "), "{tool}: {about}");
         }
     }
 

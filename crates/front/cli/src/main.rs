@@ -1,11 +1,9 @@
-//! The binary `wirebench`: reads what was typed, hands it to the right crate, prints what comes
-//! back, and turns it into an exit code.
+//! The binary `wirebench`: parses the command line, runs the command, prints the results, and returns an exit code.
 //!
-//! Exit codes: 0 ran and all criteria held, 1 a criterion failed, 2 bad input or missing privilege
-//! and nothing started, 3 the tester was the limit, 4 started but ended by a fault, 130 and 143
-//! after SIGINT and SIGTERM.
+//! Exit codes: 0 ran and all criteria held, 1 a criterion failed, 2 bad input or missing privilege and nothing
+//! started, 3 the tester was the limit, 4 started but ended by a fault, 130 and 143 after SIGINT and SIGTERM.
 
-// They panic where nobody listens.
+// These macros panic if the output is closed.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod alias;
@@ -26,13 +24,13 @@ use args::Given;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use say::say;
 
-/// One instrument for the wire: generates packets, receives and analyses them, on any NIC.
+/// Network test tool: generates, receives and analyses packets on any NIC.
 #[derive(Parser, Debug)]
 #[command(
     name = "wirebench",
     version,
     max_term_width = 100,
-    after_help = "Start with `wirebench demo`: no hardware and no arguments are needed.\n\
+    after_help = "Start with `wirebench demo`, which needs no hardware and no arguments.\n\
                   Ports are IF, NODE/IF (an interface in the network namespace NODE), xdp:IF, packet:IF,\n\
                   live:IF, memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command."
 )]
@@ -154,14 +152,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if the limit of open files was reached.
+/// Returns true if the limit of open files was reached.
 fn is_out_of_descriptors(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|c| c.downcast_ref());
     causes
         .any(|c: &std::io::Error| c.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()))
 }
 
-/// What was typed. `capture -r FILE` is tcpdump's way to say `read`.
+/// Parses the command line. `capture -r FILE`, as in tcpdump, means `read`.
 fn parse(mut words: Vec<OsString>) -> Result<(Cli, Given), clap::Error> {
     let parsed = read_line(&words)?;
     match &parsed.0.command {
@@ -180,7 +178,7 @@ fn read_line(words: &[OsString]) -> Result<(Cli, Given), clap::Error> {
     Ok((cli, Given::new(&command, &matches)))
 }
 
-/// What went wrong and why; a cause that is in its parent's text already is not told again.
+/// Returns an error with its causes; a cause that is already part of the text is not repeated.
 fn told_once(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -213,7 +211,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What is wrong and what may have been meant, without the usage: that is in `--help`.
+/// Shortens an error of clap to one line with its tip, without the usage, which is in `--help`.
 fn in_one_line(text: &str) -> String {
     let paragraphs = text.split("\n\n").filter(|p| {
         let p = p.trim_start();

@@ -1,7 +1,7 @@
-//! `--metrics ADDR`: the figures of a run for Prometheus, read from what screens and reports are made of.
+//! `--metrics ADDR`: figures of a run for Prometheus, from the same data as screens and reports.
 //!
-//! Threads of their own answer, a few at a time, each for a bounded time: who reads slowly, sends garbage or says
-//! nothing is let go. The run only puts down what it has seen.
+//! Dedicated threads answer a few requests at a time, each within a time limit. Slow or silent clients and malformed
+//! requests are dropped. The run only publishes its latest figures and never waits for a client.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -22,31 +22,32 @@ use wb_session::{Finished, Observer, Prepared, Signals, StartError, View};
 
 use crate::say::say;
 
-/// Readers at a time; the next ones are sent away.
+/// Maximum number of concurrent clients; further clients are turned away.
 const MOST_READERS: usize = 4;
-/// Bytes of a request, with its head.
+/// Maximum size of a request including its headers, in bytes.
 const MOST_REQUEST: usize = 8 * 1024;
-/// How long a reader may take for everything.
+/// Time limit for one client, from connect to close.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where metrics are served, and how long.
+/// Address and linger time of the metrics server.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output and judgement")]
 pub(crate) struct MetricsArgs {
-    /// Serve the figures of the run at http://ADDR/metrics, for Prometheus (OpenMetrics, or its older text). Port 0: a free one; it is told.
+    /// Serve the figures at http://ADDR/metrics (OpenMetrics or Prometheus text); port 0 picks and prints a free
+    /// port.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) metrics: Option<Address>,
-    /// Go on serving them this long after the end, or until a signal.
+    /// Time to keep serving after the end of the run, or until a signal.
     #[arg(long, value_name = "TIME", default_value = "0s", requires = "metrics")]
     pub(crate) metrics_linger: Span,
 }
 
-/// Where to listen.
+/// Listen address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// At all addresses of the machine.
+    /// All addresses of the host.
     All(u16),
-    /// At one.
+    /// One address.
     One(SocketAddr),
 }
 
@@ -70,7 +71,7 @@ impl Address {
             Self::All(port) => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|e| {
                 match e.kind() {
                     io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied => Err(e),
-                    // No IPv6 here.
+                    // The host has no IPv6.
                     _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
                 }
             }),
@@ -78,10 +79,10 @@ impl Address {
     }
 }
 
-/// What readers are shown. It is replaced, so they never hold up who puts it there.
+/// Figures shown to clients. They are replaced as a whole, so a client never blocks the publisher.
 type Shared = Arc<Mutex<Arc<Seen>>>;
 
-/// The server of this process.
+/// Metrics server of this process.
 struct Server {
     shared: Shared,
     linger: Duration,
@@ -95,10 +96,10 @@ fn change(shared: &Shared, change: impl FnOnce(&mut Seen)) {
     change(Arc::make_mut(&mut seen));
 }
 
-/// Begins to serve metrics, where that was asked for; before anything of the run is open.
+/// Starts the metrics server if the options ask for it, before the run opens anything.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// If the address cannot be listened on.
 pub(crate) fn serve(args: &MetricsArgs, signals: &Signals) -> Result<()> {
     let Some(address) = args.metrics else {
         return Ok(());
@@ -128,22 +129,22 @@ pub(crate) fn serve(args: &MetricsArgs, signals: &Signals) -> Result<()> {
     Ok(())
 }
 
-/// Shows these figures to readers, where there are any. For runs use [`run`].
+/// Publishes figures if a metrics server runs. For runs use [`run`].
 pub(crate) fn publish(with: impl FnOnce(&mut Seen)) {
     if let Some(server) = SERVER.get() {
         change(&server.shared, with);
     }
 }
 
-/// Runs what is prepared; readers of metrics see what the observer sees.
+/// Runs a prepared plan and publishes everything that its observer sees.
 ///
 /// # Errors
-/// As [`Prepared::run`].
+/// The errors of [`Prepared::run`].
 pub(crate) fn run(prepared: Prepared, observer: &mut dyn Observer) -> Result<Finished, StartError> {
     if SERVER.get().is_none() {
         return prepared.run(observer);
     }
-    // Scripts make several runs, one after another: no figure of the last one is this one's.
+    // A script may run several plans in turn. Figures of an earlier run do not carry over.
     publish(|seen| *seen = Seen::default());
     let finished = prepared.run(&mut Watched { observer })?;
     publish(|seen| {
@@ -153,7 +154,7 @@ pub(crate) fn run(prepared: Prepared, observer: &mut dyn Observer) -> Result<Fin
     Ok(finished)
 }
 
-/// Goes on serving as long as was asked for. After a signal there is nobody to wait for.
+/// Keeps serving for the linger time. Returns at once after a signal.
 pub(crate) fn linger() {
     let Some(server) = SERVER.get() else { return };
     let until = Instant::now() + server.linger;
@@ -162,7 +163,7 @@ pub(crate) fn linger() {
     }
 }
 
-/// An observer, and the readers of metrics beside it.
+/// Observer that also publishes to the metrics server.
 struct Watched<'a> {
     observer: &'a mut dyn Observer,
 }
@@ -187,7 +188,7 @@ fn accept(listener: &TcpListener, shared: &Shared) {
     let readers = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok((stream, _)) = listener.accept() else {
-            // No file descriptors, say: that passes.
+            // For example, no free file descriptors, which is temporary.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -200,9 +201,9 @@ fn accept(listener: &TcpListener, shared: &Shared) {
         let begun = std::thread::Builder::new()
             .name("wb-metrics".to_owned())
             .spawn(move || {
-                // Who goes away or is too slow is not worth a word.
+                // A client that disconnects or is too slow is not worth a message.
                 let _ = answer(&stream, &shared, Instant::now() + PATIENCE);
-                // Before the reader sees the end of the answer and asks again.
+                // Before the client sees the end of the answer and sends the next request.
                 counted.fetch_sub(1, Ordering::AcqRel);
                 let _ = stream.shutdown(Shutdown::Write);
             });
@@ -212,14 +213,14 @@ fn accept(listener: &TcpListener, shared: &Shared) {
     }
 }
 
-/// Tells one reader too many so. The next ones wait meanwhile, so it has a moment for that and no more.
+/// Answers a client above the limit with an error. Other clients wait meanwhile, so the time is short.
 fn turn_away(stream: TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
-    // What was not read would be answered with a reset.
+    // Unread data would cause a reset on close.
     let _ = (&stream).read(&mut [0; 1024]);
     let _ = deliver(
         &stream,
-        // The empty send buffer takes the answer at once.
+        // The answer fits the empty send buffer, so it is written at once.
         Instant::now() + PATIENCE,
         "503 Service Unavailable\r\nRetry-After: 1",
         "text/plain",
@@ -229,7 +230,7 @@ fn turn_away(stream: TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
 }
 
-/// What is left of a reader's time.
+/// Returns the remaining time of a client.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -267,7 +268,7 @@ fn answer(mut stream: &TcpStream, shared: &Shared, until: Instant) -> io::Result
     {
         return deliver(stream, until, "400 Bad Request", "text/plain", "", true);
     }
-    // Proxies are asked by whole addresses (RFC 9112, 3.2.2).
+    // Proxies receive requests with absolute URIs (RFC 9112, 3.2.2).
     let target = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
         None => target,
@@ -290,7 +291,8 @@ fn answer(mut stream: &TcpStream, shared: &Shared, until: Instant) -> io::Result
         Some("/metrics") => {
             let seen = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
             let text = text(env!("CARGO_PKG_VERSION"), &seen);
-            // Prometheus asks for OpenMetrics; who does not may know the older text alone, as promtool.
+            // Prometheus requests OpenMetrics. Other clients, such as promtool, may support only the older text
+            // format.
             let asked = request.to_ascii_lowercase();
             let mut asked = asked.lines().filter(|l| l.starts_with("accept:"));
             match asked.any(|l| l.contains("application/openmetrics-text")) {

@@ -1,4 +1,4 @@
-//! Runs a plan and shows it: the part that all native traffic commands share.
+//! Runs a plan and shows its progress and results, for all native traffic commands.
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},
@@ -22,7 +22,7 @@ use crate::{
     stdout::stdout,
 };
 
-/// What is known about lab ends, by place.
+/// Returns hints about lab ends, by place.
 pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
     plan.locators()
         .filter_map(|locator| {
@@ -38,14 +38,14 @@ pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortH
         .collect()
 }
 
-/// Columns of the terminal that standard error is, or a width that fits everywhere.
+/// Returns the columns of the terminal on standard error, or a width that fits everywhere.
 pub(crate) fn width() -> usize {
     let columns =
         rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |w| usize::from(w.ws_col));
     if columns == 0 { 100 } else { columns }
 }
 
-/// Whether the locale has characters beyond ASCII.
+/// Returns true if the locale supports characters beyond ASCII.
 pub(crate) fn unicode() -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
@@ -53,15 +53,15 @@ pub(crate) fn unicode() -> bool {
         .is_some_and(|v| v.to_ascii_lowercase().contains("utf"))
 }
 
-/// Shows a snapshot as a live line.
+/// Prints a snapshot as a live line.
 pub(crate) fn show(snapshot: &Snapshot) {
     say_in_passing(wb_render::live::line(snapshot, width(), unicode()));
 }
 
-/// How long a trial of a benchmark goes on without a line of its own.
+/// Duration from which a trial of a benchmark gets its own live lines.
 const QUIET_TRIAL: Duration = Duration::from_secs(2);
 
-/// Whether a snapshot says how a trial goes that began a moment ago: there will be a line when it has ended.
+/// Returns true if a snapshot is of a trial that began a moment ago, which gets a line at its end.
 fn is_brief(snapshot: &Snapshot, since: Instant) -> bool {
     let running = |bench: &BenchLive| bench.trial > 0 && bench.ended.is_none();
     snapshot.bench.as_ref().is_some_and(running) && since.elapsed() < QUIET_TRIAL
@@ -73,7 +73,7 @@ pub(crate) fn color() -> bool {
     std::io::stdout().is_terminal() && !refused
 }
 
-/// How a report is laid out for this terminal.
+/// Returns the text options of a report for this terminal.
 pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
     wb_render::text::Options {
         color: color(),
@@ -83,7 +83,7 @@ pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
     }
 }
 
-/// What broke after something had been started. Exit code 4.
+/// Failure after something had been started. Exit code 4.
 #[derive(Debug)]
 pub(crate) struct Fault(pub(crate) String);
 
@@ -95,10 +95,10 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Checks before the start that a result can be put there at the end.
+/// Checks before the start that a result can be written at the end.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
     let new = !path.exists();
     let opened = std::fs::OpenOptions::new()
@@ -112,26 +112,27 @@ pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// The first text that could not be written by [`print`].
+/// First text that [`print`] could not write.
 static UNWRITTEN: OnceLock<Fault> = OnceLock::new();
 
-/// Records a text or file that could not be written. The first one decides the exit code; the others are printed at once.
+/// Records a text or file that could not be written. The first failure decides the exit code; further failures are
+/// printed at once.
 fn record_unwritten(fault: Fault) {
     if let Err(another) = UNWRITTEN.set(fault) {
         let _ = writeln!(std::io::stderr(), "wirebench: {another}");
     }
 }
 
-/// Writes to standard output; a closed pipe (`| head`) is no error. What goes on all the same (a run with
-/// live lines) is told at its end that something is missing: [`unwritten`].
+/// Writes to standard output; a closed pipe (`| head`) is no error. A run that continues after a failed write reports
+/// the missing output at its end: [`unwritten`].
 pub(crate) fn print(text: &str) {
     if let Err(fault) = deliver(text) {
         let _ = UNWRITTEN.set(fault);
     }
 }
 
-/// Writes the files of a run that has just ended, those that were asked for. A run whose files cannot be written is
-/// told all the same, and at its end that something is missing.
+/// Writes the requested files of a run that has just ended. If a file cannot be written, the results are still
+/// printed, and the failure is reported at the end.
 pub(crate) fn write_files(report: &Report, output: &OutputArgs) {
     write_page(report, output.report.as_deref());
     if let Some(path) = &output.junit
@@ -141,7 +142,7 @@ pub(crate) fn write_files(report: &Report, output: &OutputArgs) {
     }
 }
 
-/// The page alone.
+/// Writes only the report page.
 pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
     let Some(path) = path else { return };
     let run = wb_render::report::Run {
@@ -153,7 +154,7 @@ pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
     }
 }
 
-/// Why something that was printed is not where it was to be.
+/// Returns the reason why some output is missing, if any.
 pub(crate) fn unwritten() -> Option<&'static Fault> {
     UNWRITTEN.get()
 }
@@ -161,7 +162,7 @@ pub(crate) fn unwritten() -> Option<&'static Fault> {
 /// Writes results to standard output; a closed pipe (`| head`) is no error.
 ///
 /// # Errors
-/// When they cannot be written, as on a full disk.
+/// If the results cannot be written, for example because the disk is full.
 pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
@@ -170,10 +171,10 @@ pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
     }
 }
 
-/// Writes a part of results that have no end of their own, and says whether there is still somebody who reads them.
+/// Writes a part of endless results. Returns false if nothing reads standard output any more.
 ///
 /// # Errors
-/// When it cannot be written, as on a full disk.
+/// If the part cannot be written, for example because the disk is full.
 pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
     let end = if text.ends_with('\n') || text.is_empty() {
         ""
@@ -187,11 +188,10 @@ pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Writes a document to standard output. A part of it is of no use to anyone, so a closed pipe is an
-/// error too.
+/// Writes a document to standard output. A closed pipe is an error, because a partial document is useless.
 ///
 /// # Errors
-/// When it cannot be written as a whole.
+/// If the document cannot be written completely.
 pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
     match stdout().and_then(|mut out| writeln!(out, "{text}").and_then(|()| out.flush())) {
         Err(e) if !is_hung_up(&e) => Err(not_written(&e)),
@@ -199,12 +199,12 @@ pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
     }
 }
 
-/// Returns true if nobody reads standard output any more: its pipe is closed, or its terminal has hung up.
+/// Returns true if nothing reads standard output any more: its pipe is closed, or its terminal has hung up.
 fn is_reader_gone(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe || is_hung_up(error)
 }
 
-/// Returns true if standard output was a terminal that has hung up. Its writes fail with EIO, as those to a broken disk.
+/// Returns true if standard output was a terminal that has hung up. Writes then fail with EIO, as for a broken disk.
 fn is_hung_up(error: &std::io::Error) -> bool {
     use rustix::fs::{FileType, fstat};
     let is_device = || {
@@ -214,7 +214,7 @@ fn is_hung_up(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && is_device()
 }
 
-/// What was measured cannot be told.
+/// Creates the fault for results that cannot be written.
 pub(crate) fn not_written(error: &std::io::Error) -> Fault {
     Fault(format!(
         "cannot write the results to standard output: {error}"
@@ -236,7 +236,7 @@ pub(crate) fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(),
     }
 }
 
-/// Runs a plan as the output options say; the result is the exit code.
+/// Runs a plan with the output options. Returns the exit code.
 pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf>) -> Result<u8> {
     output.apply(&mut plan)?;
     if output.print_plan {
@@ -250,7 +250,7 @@ pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf
     Ok(finished.exit_code())
 }
 
-/// Runs a plan and shows how it goes.
+/// Runs a plan and shows its progress.
 pub(crate) fn carry_out(
     plan: Plan,
     output: &OutputArgs,
@@ -297,7 +297,7 @@ pub(crate) fn carry_out(
     };
     let finished = metrics::run(prepared, &mut watched)?;
     write_files(&finished.report, output);
-    // The terminal is itself again before anything is printed.
+    // Restores the terminal before anything is printed.
     drop(watched);
     if let wb_session::End::Fault(text) = &finished.end {
         say(format_args!("wirebench: the run ended by a fault: {text}"));

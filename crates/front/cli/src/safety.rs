@@ -1,7 +1,7 @@
-//! Before a suite overloads a device: whether anybody else is in that network (RFC 6815).
+//! Confirmation before a suite overloads a device: the network must be isolated (RFC 6815).
 //!
-//! What the plan may put into frames, and where an interface leads, is the guard's business; this asks the operator
-//! about interfaces that may be part of a network in use, even where the guard lets frames pass.
+//! The guard checks the addresses in frames and the routes of interfaces. This module asks the operator about
+//! interfaces that may be part of a network in use, even if the guard permits them.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ use wb_model::{
 
 use crate::say::say;
 
-/// Asks where there is something to ask; the answer is in the plan, for the report.
+/// Asks for confirmation if needed, and stores the answer in the plan for the report.
 ///
 /// # Errors
-/// When nobody is there to answer, or says no.
+/// If there is no operator to ask, or the answer is no.
 pub(crate) fn confirm(plan: &mut Plan) -> Result<()> {
     let Some(suite) = plan.suite().filter(|suite| !suite.isolated) else {
         return Ok(());
@@ -62,8 +62,8 @@ pub(crate) fn confirm(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// The ports that may be part of a network in use, and what says so. Those in named namespaces were put there to
-/// test with, and memory and files are nobody's network.
+/// Returns the ports that may be part of a network in use, with the reasons. Ports in named namespaces are set up for
+/// tests, and memory and files belong to no network.
 fn concerns(plan: &Plan) -> Result<Vec<(String, String)>> {
     let own = |port: &&Locator| port.is_interface() && port.node.is_none();
     let ports: BTreeSet<&str> = plan
@@ -79,7 +79,7 @@ fn concerns(plan: &Plan) -> Result<Vec<(String, String)>> {
     let netlink = Netlink::open(&Namespace::current()?)?;
     let mut found = Vec::new();
     for port in ports {
-        // Whether it is there at all is told when it is opened.
+        // A missing interface is reported when it is opened.
         let Ok(addresses) = netlink.addresses(port) else {
             continue;
         };
@@ -96,8 +96,8 @@ fn concerns(plan: &Plan) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Whether an address says nothing of a network in use: those of RFC 2544 C.2.2 and RFC 5180 section 8, and what
-/// every interface has.
+/// Returns true if an address gives no hint of a network in use: addresses of RFC 2544 C.2.2 and RFC 5180 section 8,
+/// and addresses that every interface has.
 fn is_for_tests(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => a.is_link_local() || (a.octets()[0] == 198 && a.octets()[1] & 0xfe == 18),
@@ -105,7 +105,7 @@ fn is_for_tests(address: IpAddr) -> bool {
     }
 }
 
-/// The highest load that may be tried.
+/// Returns the highest load that the suite may try.
 fn peak(suite: &SuitePlan) -> String {
     match (suite.max, suite.of) {
         (Some(max), Quantity::Frames) => max.to_string(),
@@ -115,7 +115,7 @@ fn peak(suite: &SuitePlan) -> String {
     }
 }
 
-/// Where frames go.
+/// Returns the destinations of the frames.
 fn destinations(plan: &Plan) -> String {
     let streams = plan.traffic.iter().flat_map(|job| {
         let streams = job.streams.iter();

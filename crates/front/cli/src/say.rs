@@ -1,6 +1,6 @@
-//! What the user is told beside the results: on standard error, by best effort; while a screen is open, on that, and on
-//! standard error when it is left. A run never ends,
-//! and never waits, because nobody listens.
+//! Messages for the user: written to standard error on a best-effort basis. While a screen is open, messages appear
+//! there, and on standard error when the screen closes. A run never fails or waits because messages cannot be
+//! written.
 
 use std::{
     fmt::Display,
@@ -9,12 +9,12 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Says a line.
+/// Prints a line.
 pub(crate) fn say(text: impl Display) {
     say_as_is(format_args!("{text}\n"));
 }
 
-/// Says a text that brings its own line ends.
+/// Prints a text that contains its line ends.
 pub(crate) fn say_as_is(text: impl Display) {
     let text = text.to_string();
     if !crate::screen::overhears(&text) {
@@ -22,13 +22,13 @@ pub(crate) fn say_as_is(text: impl Display) {
     }
 }
 
-/// Says bytes that need not be text; in one write, so that lines of several processes do not mix.
+/// Prints bytes that need not be text, in one write, so that lines of several processes do not mix.
 pub(crate) fn say_bytes(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }
 
-/// Says a line that the next one replaces anyway, such as a live line: where the reader is behind
-/// (a pager, a terminal that was stopped), it is left out rather than waited for.
+/// Prints a line that the next one replaces, such as a live line. If the reader is behind (a pager, a stopped
+/// terminal), the line is dropped.
 pub(crate) fn say_in_passing(text: impl Display) {
     let stderr = io::stderr();
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -41,7 +41,7 @@ pub(crate) fn say_in_passing(text: impl Display) {
     }
 }
 
-/// Standard error for who wants a writer; it never fails.
+/// Writer to standard error that never fails.
 pub(crate) struct Listener;
 
 impl Write for Listener {

@@ -1,10 +1,10 @@
-//! The live screen on the terminal: who may have it, the thread that draws it, and that the terminal is afterwards as
-//! it was before, however the run ends.
+//! Live screen on the terminal: the conditions for opening it, the thread that draws it, and the restoration of the
+//! terminal however the run ends.
 //!
-//! Signals stay signals: the terminal is not raw, so Ctrl-C, Ctrl-Z and Ctrl-\ work as ever, also while nothing can be
-//! written. Drawing and keys are a thread of their own; what the run tells it is taken under a lock that is held only
-//! while lines are made, never while they are written. For what no code of ours survives (`kill -9`, the third Ctrl-C,
-//! Ctrl-\), a small process of our own waits at the end of a pipe and puts the terminal right (`guard`).
+//! Signals keep their meaning: the terminal is not in raw mode, so Ctrl-C, Ctrl-Z and Ctrl-\ work as usual, even if
+//! output is blocked. A dedicated thread draws and reads keys. The run updates the screen under a lock that is held
+//! only while lines are composed, never while lines are written. If the process is killed (`kill -9`, the third
+//! Ctrl-C, Ctrl-\), a small helper process at the end of a pipe restores the terminal (`guard`).
 
 mod pane;
 
@@ -35,39 +35,39 @@ use crate::{
     say::say_as_is,
 };
 
-/// Shorter runs have lines.
+/// Minimum duration of a run with a screen; shorter runs print lines.
 const LEAST: Duration = Duration::from_secs(2);
-/// Time between two frames at least.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// Time between two frames where nothing but the clock has moved.
+/// Time between two frames if only the clock has changed.
 const IDLE: Duration = Duration::from_millis(500);
-/// To the other screen, its cursor hidden, and cleared.
+/// Switches to the alternate screen, hides the cursor and clears the screen.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
-/// Back, with colours and the cursor as they are by default.
+/// Switches back to the main screen with default colours and a visible cursor.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// The screen that is open, for whoever has something to say and for a panic.
+/// Open screen, for messages and for panics.
 static OPEN: Mutex<Option<Held>> = Mutex::new(None);
 
-/// Held by whoever writes to the terminal, so that nothing of a frame comes after the terminal was given back.
+/// Lock for writing to the terminal, so that no part of a frame follows the restoration.
 static PEN: Mutex<()> = Mutex::new(());
 
-/// What has to be given back.
+/// State that must be restored.
 struct Held {
     before: Termios,
     screen: Arc<Mutex<Screen>>,
-    /// What was said meanwhile, told when the screen is left.
+    /// Messages during the screen, printed when the screen is closed.
     said: String,
-    /// Nothing is to be drawn: the terminal is somebody else's.
+    /// True if drawing is suspended because the terminal belongs to another process.
     away: Arc<AtomicBool>,
-    /// It is ours again, and shows nothing of ours.
+    /// True if the terminal is available again and must be redrawn.
     again: Arc<AtomicBool>,
-    /// Where the guard hears whether there is anything to guard.
+    /// Pipe to the guard, which learns here if there is anything to restore.
     guard: Option<Arc<ChildStdin>>,
 }
 
 impl Held {
-    /// Tells the guard, if there is one.
+    /// Sends a byte to the guard, if any.
     fn tell_guard(&self, byte: u8) {
         if let Some(mut line) = self.guard.as_deref() {
             let _ = line.write_all(&[byte]);
@@ -79,7 +79,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether there is a terminal that can have a screen: all three streams are a terminal, and it is ours: who is in the background would be stopped.
+/// Returns true if all three standard streams are the terminal and the process is in the foreground; a background
+/// process would be stopped.
 fn has_terminal() -> bool {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let all = io::stdin().is_terminal() && io::stdout().is_terminal() && io::stderr().is_terminal();
@@ -87,7 +88,7 @@ fn has_terminal() -> bool {
     able && all && front.is_ok_and(|front| front == rustix::process::getpgrp())
 }
 
-/// When the HTTP jobs have ended that tell no progress, ns after the start; none where nobody knows.
+/// Returns the end of the HTTP jobs without progress reports, in ns after the start, if known.
 fn http_ends(plan: &Plan) -> Option<u64> {
     let ends = plan
         .http_jobs
@@ -96,7 +97,7 @@ fn http_ends(plan: &Plan) -> Option<u64> {
     ends.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// What is known of a run before it starts.
+/// Returns the facts about a run that are known before its start.
 fn about(run: &Prepared) -> About {
     let plan = run.plan();
     About {
@@ -113,18 +114,18 @@ fn about(run: &Prepared) -> About {
     }
 }
 
-/// The screen of a run: not opened yet, open, or not wanted.
+/// Screen of a run: not yet opened, open, or not wanted.
 pub(crate) struct Live {
     screen: Option<Arc<Mutex<Screen>>>,
     signals: Signals,
     steering: Steering,
     open: Option<Open>,
     started: Instant,
-    /// As far as the plan alone tells.
+    /// Duration of the run as far as the plan defines it.
     planned: Option<Duration>,
 }
 
-/// What an open screen consists of.
+/// Parts of an open screen.
 struct Open {
     thread: Option<JoinHandle<()>>,
     over: Arc<AtomicBool>,
@@ -132,8 +133,8 @@ struct Open {
 }
 
 impl Live {
-    /// A screen for this run, if it is wanted and the terminal can. It opens when the run has turned out to be no short
-    /// one.
+    /// Creates a screen for a run if it is wanted and the terminal supports it. The screen opens once the run exceeds
+    /// the minimum duration.
     pub(crate) fn new(run: &Prepared, wanted: bool, environment: &Environment) -> Self {
         let (signals, steering) = (&environment.signals, &environment.steering);
         Self::about(|| about(run), wanted, signals, steering)
@@ -156,7 +157,8 @@ impl Live {
         }
     }
 
-    /// A screen for counters, which are read every `interval` for so long, or without an end. It opens at once.
+    /// Creates a screen for counters, read every `interval` for a given time or without an end. The screen opens at
+    /// once.
     pub(crate) fn of_counters(
         reading: Reading,
         interval: Duration,
@@ -182,13 +184,13 @@ impl Live {
         live
     }
 
-    /// Tells the screen something, opens it if it may be, and says whether it is there.
+    /// Updates the screen, opens it if permitted, and returns true if it is open.
     pub(crate) fn tell(&mut self, may_open: bool, tell: impl FnOnce(&mut Screen)) -> bool {
         let Some(screen) = &self.screen else {
             return false;
         };
         tell(&mut lock(screen));
-        // What no run should do, for the test of what becomes of the terminal then.
+        // Causes a panic for the test of the terminal's restoration.
         #[cfg(debug_assertions)]
         if self.open.is_some() && std::env::var_os("WIREBENCH_PANIC").is_some() {
             panic!("WIREBENCH_PANIC is set");
@@ -199,7 +201,7 @@ impl Live {
                 Err(_) => self.screen = None,
             }
         }
-        // A terminal that has gone, or a screen that broke: lines may still reach somebody.
+        // After a lost terminal or a failed screen, lines may still reach the user.
         let gone = self.open.as_ref().is_some_and(Open::has_ended);
         if let Some(open) = self.open.take_if(|_| gone) {
             open.leave();
@@ -208,14 +210,14 @@ impl Live {
         self.open.is_some()
     }
 
-    /// Takes what was taken down.
+    /// Takes over a recorded timeline.
     pub(crate) fn recorded(&mut self, timeline: &Timeline) {
         if let Some(screen) = &self.screen {
             lock(screen).record(timeline);
         }
     }
 
-    /// Takes a view. Returns whether it is on the screen; else somebody may want a line.
+    /// Shows a view. Returns false if the screen is not open, so that a line may be printed instead.
     pub(crate) fn view(&mut self, view: &View) -> bool {
         let may_open = !view.done && self.is_long(view);
         self.tell(may_open, |screen| screen.take(&view.snapshot))
@@ -231,8 +233,8 @@ impl Live {
     }
 }
 
-/// A run on the screen, and whoever tells of it in another way: it is told of each view, and whether that is on the
-/// screen.
+/// Observer that shows a run on the screen and passes each view to another observer, with a flag that is true if the
+/// screen shows the view.
 pub(crate) struct Watched<F> {
     pub(crate) live: Live,
     pub(crate) tell: F,
@@ -257,21 +259,21 @@ impl Drop for Live {
     }
 }
 
-/// Takes what is said while a screen is open. Returns whether it did.
+/// Takes over a message if a screen is open. Returns true if it did.
 pub(crate) fn overhears(text: &str) -> bool {
     let mut open = lock(&OPEN);
     let Some(held) = &mut *open else {
         return false;
     };
     held.said.push_str(text);
-    // Who draws may be the one who says it, in a panic.
+    // In a panic, the drawing thread itself may hold the lock.
     if let Ok(mut screen) = held.screen.try_lock() {
         screen.say(text);
     }
     true
 }
 
-/// Gives the terminal back. Returns what was said meanwhile.
+/// Restores the terminal. Returns the messages of the meantime.
 fn give_back() -> Option<String> {
     let held = lock(&OPEN).take()?;
     held.away.store(true, Ordering::Release);
@@ -286,7 +288,7 @@ fn restore(before: &Termios) {
     let _ = termios::tcsetattr(&out, OptionalActions::Now, before);
 }
 
-/// Gives the terminal back while the process is suspended, and takes it again.
+/// Restores the terminal while the process is suspended, and takes it back afterwards.
 fn mind_suspension() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -294,7 +296,7 @@ fn mind_suspension() {
             if let Some(held) = &*lock(&OPEN) {
                 held.away.store(true, Ordering::Release);
                 restore(&held.before);
-                // Whoever is killed now has nothing to be put right: the screen is left.
+                // From here on, a killed process leaves nothing to restore.
                 held.tell_guard(DISMISSED);
             }
         };
@@ -305,12 +307,12 @@ fn mind_suspension() {
                 held.again.store(true, Ordering::Release);
             }
         };
-        // Without it the screen is there all the same.
+        // On failure, the screen works without suspension support.
         let _ = wb_session::mind_suspension(before, after);
     });
 }
 
-/// Where a panic is told: in the place of the screen where it ends the process, else with what else was said.
+/// Routes panic messages: in place of the screen if the panic ends the process, otherwise among the other messages.
 fn mind_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -329,7 +331,7 @@ fn mind_panics() {
     });
 }
 
-/// The terminal as the screen has it: keys come one by one and are not shown.
+/// Returns the terminal settings for the screen: key by key, without echo.
 fn key_by_key(before: &Termios) -> Termios {
     let mut modes = before.clone();
     modes
@@ -349,7 +351,7 @@ impl Open {
         mind_panics();
         let (away, again) = (Arc::default(), Arc::default());
         let before = termios::tcgetattr(io::stderr())?;
-        // First, so that there is no moment without it.
+        // Started first, so that the terminal is protected from the beginning.
         let guard = start_guard().ok();
         let line = guard.as_ref().map(|(_, line)| Arc::clone(line));
         *lock(&OPEN) = Some(Held {
@@ -395,7 +397,7 @@ impl Open {
         }
         let said = give_back();
         if let Some((mut child, line)) = self.guard.take() {
-            // The terminal is right: nothing is left to do for it.
+            // The terminal is restored, so the guard has nothing left to do.
             let _ = (&*line).write_all(&[DISMISSED]);
             drop(line);
             let _ = child.wait();
@@ -406,7 +408,7 @@ impl Open {
     }
 }
 
-/// What the thread needs that draws.
+/// State of the drawing thread.
 struct Drawing {
     screen: Arc<Mutex<Screen>>,
     signals: Signals,
@@ -433,7 +435,7 @@ impl Drawing {
             }
             if self.again.swap(false, Ordering::AcqRel) {
                 let _pen = lock(&PEN);
-                // Suspended since: the terminal has been given back.
+                // Suspended in the meantime: the terminal has been restored.
                 if self.away.load(Ordering::Acquire) {
                     continue;
                 }
@@ -466,7 +468,7 @@ impl Drawing {
             if self.away.load(Ordering::Acquire) {
                 continue;
             }
-            // A terminal that has gone comes back no more, and the run goes on without it.
+            // A lost terminal does not return; the run continues without it.
             if terminal.draw(frame).is_err() {
                 return;
             }
@@ -475,7 +477,7 @@ impl Drawing {
         }
     }
 
-    /// Waits for keys for the time of a frame and does what they say. Returns whether there were any.
+    /// Waits for keys for the time of one frame and acts on them. Returns true if there were any.
     fn keys(&self, keys: &mut Keys) -> bool {
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
@@ -503,7 +505,7 @@ impl Drawing {
                 None => {}
             }
         }
-        // Whoever holds a key down, or has hung up, draws no faster.
+        // A held key or a hang-up must not speed up the drawing.
         if came {
             std::thread::sleep(FRAME.saturating_sub(began.elapsed()));
         }
@@ -511,12 +513,12 @@ impl Drawing {
     }
 }
 
-/// Said to the guard when there is nothing left to guard.
+/// Message to the guard that nothing is left to restore.
 const DISMISSED: u8 = b'd';
-/// And when there is something again.
+/// Message to the guard that there is something to restore again.
 const CALLED_BACK: u8 = b'b';
 
-/// Starts the process that puts the terminal right if this one cannot, and waits until it is ready.
+/// Starts the process that restores the terminal if this process cannot, and waits until it is ready.
 fn start_guard() -> io::Result<(Child, Arc<ChildStdin>)> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg(GUARD)
@@ -533,13 +535,13 @@ fn start_guard() -> io::Result<(Child, Arc<ChildStdin>)> {
         .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
 
-/// The command that the guard is.
+/// Name of the guard's command.
 pub(crate) const GUARD: &str = "screen-guard";
 
-/// The guard: remembers how the terminal is, waits until nobody holds the other end of its input, and puts the terminal
-/// right unless it was told that it is.
+/// Runs the guard: stores the state of the terminal, waits until the other end of its input is closed, and restores
+/// the terminal unless dismissed.
 pub(crate) fn guard() {
-    // Out of reach of the terminal's signals and rules: it is no longer ours, only something to write to.
+    // A new session is out of reach of the terminal's signals and job control; the terminal is only written to.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"wb-screen-guard");
     let Ok(before) = termios::tcgetattr(io::stderr()) else {

@@ -1,6 +1,7 @@
-//! Standard output, and whether there is one. Where it is closed (`>&-`) the standard library opens `/dev/null` in its
-//! place before `main`, so that results would be lost as if they had been written; nobody could tell later, as others
-//! start programs with `/dev/null` opened in the same way. So this looks before the library does.
+//! Standard output, and detection of a closed one. If standard output is closed (`>&-`), the standard library opens
+//! `/dev/null` in its place before `main`, and results would be lost silently. Programs are also started with
+//! `/dev/null` on purpose, so the two cases look alike later. The check therefore runs before the standard library
+//! does.
 
 #![allow(
     unsafe_code,
@@ -16,8 +17,8 @@ use rustix::io::{Errno, fcntl_getfd};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the C library calls what is listed here once, before `main` and any thread; the function is for any arguments,
-// and does nothing that needs the standard library to be ready.
+// SAFETY: the C library calls the functions listed here once, before `main` and before any thread. The function
+// accepts any arguments and needs nothing of the standard library that is not ready yet.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look;
@@ -27,10 +28,10 @@ extern "C" fn look() {
     CLOSED.store(closed, Ordering::Relaxed);
 }
 
-/// Standard output, for results.
+/// Returns standard output, for results.
 ///
 /// # Errors
-/// If it was closed when the program was started.
+/// If standard output was closed when the program was started.
 pub(crate) fn stdout() -> io::Result<StdoutLock<'static>> {
     match CLOSED.load(Ordering::Relaxed) {
         true => Err(io::Error::other("it is closed")),

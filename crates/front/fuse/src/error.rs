@@ -1,30 +1,30 @@
-//! What can go wrong when a control folder comes or goes, in one line each.
+//! Errors of mounting and unmounting control folders, in one line each.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a control folder was not mounted or unmounted.
+/// Reason why a control folder was not mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The folder to mount on is no folder.
+    /// The mount point is not a folder.
     #[error("cannot mount on {}: {cause}; `mkdir -p {}` makes the folder", .dir.display(), .dir.display())]
     NoFolder {
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
-        /// Why not.
+        /// Cause.
         #[source]
         cause: io::Error,
     },
-    /// A living control folder is mounted there.
+    /// A control folder with a running process is mounted there.
     #[error("cannot mount on {}: it is a control folder already; `umount {}` ends that one", .dir.display(), .dir.display())]
     InUse {
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
     },
-    /// Something else is mounted there, and it is dead.
+    /// A file system of another kind is mounted there, and its process has died.
     #[error("cannot mount on {}: a dead mount of type {kind} is in the way; `umount -l {}` removes it", .dir.display(), .dir.display())]
     DeadForeign {
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
         /// The type of the file system.
         kind: String,
@@ -32,31 +32,31 @@ pub enum MountError {
     /// The kernel does not offer FUSE.
     #[error("cannot mount on {}: /dev/fuse cannot be opened: {cause}; try `modprobe fuse`", .dir.display())]
     NoFuse {
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
-        /// Why not.
+        /// Cause.
         #[source]
         cause: io::Error,
     },
-    /// What is to be unmounted is not one of ours.
+    /// The folder to unmount is not a control folder.
     #[error("{} is no control folder{}", .dir.display(), what(.found))]
     NotAControlFolder {
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
-        /// The type of what is mounted there.
+        /// Type of the file system mounted there.
         found: Option<String>,
     },
-    /// The system said no.
+    /// The system refused the operation.
     #[error("cannot {operation} {}: {cause}{}", .dir.display(), hinted(.hint))]
     Refused {
-        /// What was tried: `mount on`, `unmount`.
+        /// Operation: `mount on`, `unmount`.
         operation: &'static str,
-        /// Where.
+        /// Mount point.
         dir: PathBuf,
-        /// Its reason.
+        /// Reason given by the system.
         #[source]
         cause: io::Error,
-        /// What to do about it.
+        /// Suggested remedy.
         hint: Option<String>,
     },
     /// The list of mounts could not be read.

@@ -1,35 +1,35 @@
-//! What an implementation of control files is asked, and how it answers.
+//! Interface of control files: the requests that an implementation receives, and its answers.
 
 use std::fmt;
 
-/// Who wrote a command.
+/// Author of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// The writing thread, as this process's `/proc` numbers it; 0 where it is in another pid
+    /// The writing thread, as numbered in `/proc` of this process; 0 if the thread is in another pid
     /// namespace.
     pub pid: u32,
-    /// The user it writes as.
+    /// The user ID of the thread.
     pub uid: u32,
 }
 
 /// The files of one folder.
 ///
-/// Called from several threads at once, of which there are only a few: a method that does not
-/// return for long keeps other files from being used.
+/// The methods are called from several threads at once, but there are only a few: a method that does not
+/// return for long blocks other files.
 pub trait ControlFiles: Send + Sync + 'static {
-    /// The names of all files there are now.
+    /// Names of all current files.
     fn names(&self) -> Vec<String>;
 
-    /// Whether there is a file of that name now.
+    /// Returns true if a file of that name exists now.
     fn exists(&self, name: &str) -> bool;
 
-    /// Its permission bits: 0o600 or 0o400. The owner is whoever mounted the folder.
+    /// Permission bits of the file: 0o600 or 0o400. The owner is the user that mounted the folder.
     fn mode(&self, name: &str) -> u32;
 
     /// The whole content.
     ///
     /// # Errors
-    /// The error number that `read(2)` shall fail with: `ENOENT` where the file has gone.
+    /// The error number for `read(2)`: `ENOENT` if the file no longer exists.
     fn read(&self, name: &str) -> Result<Vec<u8>, i32>;
 
     /// Carries out one command: the bytes of one `write(2)`, at least one, as they were written.
@@ -38,15 +38,15 @@ pub trait ControlFiles: Send + Sync + 'static {
     /// writer blocks until then.
     fn write(&self, name: &str, command: &[u8], writer: Writer, answer: Answer);
 
-    /// A writer that blocks on `name` has been sent INT, TERM, HUP, QUIT or KILL, or has vanished.
-    /// Told once per blocked write, by a thread of the folder's own.
+    /// Called if a writer that blocks on `name` has been sent INT, TERM, HUP, QUIT or KILL, or has vanished.
+    /// There is one call per blocked write, by a dedicated thread of the folder.
     ///
-    /// Whoever keeps its [`Answer`] stops what it is waiting for and then says
+    /// The holder of its [`Answer`] stops its work and then calls
     /// [`taken`](Answer::taken): only then does the writer see its signal.
     fn interrupted(&self, name: &str, writer: Writer);
 }
 
-/// The answer one writer waits for. Dropped without a word it fails with `EIO`.
+/// The answer to a blocked write. An answer that is dropped unused makes the write fail with `EIO`.
 #[must_use = "dropping it fails the write with EIO"]
 pub struct Answer {
     reply: Option<Reply>,
@@ -56,19 +56,19 @@ type Reply = Box<dyn FnOnce(Result<(), i32>) + Send>;
 
 impl Answer {
     /// An answer that goes to `reply`, exactly once: `Ok` for [`taken`](Answer::taken), the error
-    /// number for a refusal. For front doors that are no file system, and for tests.
+    /// number for a refusal. For front ends other than a file system, and for tests.
     pub fn new(reply: impl FnOnce(Result<(), i32>) + Send + 'static) -> Self {
         Answer {
             reply: Some(Box::new(reply)),
         }
     }
 
-    /// The write succeeds, with its full byte count.
+    /// Makes the write succeed, with its full byte count.
     pub fn taken(self) {
         self.give(Ok(()));
     }
 
-    /// The write fails with this error number, `libc::EINVAL` for instance.
+    /// Makes the write fail with this error number, for instance `libc::EINVAL`.
     pub fn refused(self, errno: i32) {
         self.give(Err(errno));
     }

@@ -1,10 +1,10 @@
-//! The file system: nodes, open files, and what the kernel asks about them.
+//! The file system: nodes, open files, and requests of the kernel.
 //!
-//! A blocked write holds the lock of its inode in the kernel, and whoever opens the same inode for
-//! writing would hang behind it and could not even be killed. So each lookup gives a fresh node,
-//! which is forgotten when the kernel has no more use for it, and nothing may be remembered about
-//! names (all times to live are zero). Programs that compare inode numbers (`cp`) are told one
-//! number per name all the same, with the attributes.
+//! A blocked write holds the lock of its inode in the kernel. Another process that opens the same inode for
+//! writing would hang behind the lock and could not even be killed. So each lookup returns a fresh node,
+//! which is forgotten when the kernel no longer uses it, and the kernel must not cache
+//! names (all times to live are zero). The attributes nevertheless contain one inode number
+//! per name, for programs that compare inode numbers (`cp`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -39,11 +39,11 @@ pub(crate) struct Folder {
 /// An open file.
 struct Opened {
     name: String,
-    /// The content as it was at the last read from the beginning.
+    /// The content at the last read from the beginning.
     snapshot: Mutex<Option<Vec<u8>>>,
 }
 
-/// Things under numbers that are never given twice.
+/// Items under numbers that are never reused.
 struct Numbered<T> {
     last: u64,
     things: HashMap<u64, Arc<T>>,
@@ -68,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that belongs to the name, neither 0 nor that of the folder. FNV-1a
+/// FNV-1a hash of the name, which equals neither 0 nor the number of the folder.
 fn inode_number(name: &str) -> INodeNo {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -92,7 +92,7 @@ impl Folder {
         }
     }
 
-    /// The name behind a node; nothing for the folder itself.
+    /// Name of a node; none for the folder itself.
     fn name(&self, node: INodeNo) -> Result<Option<Arc<String>>, Errno> {
         if node == INodeNo::ROOT {
             return Ok(None);
@@ -106,7 +106,7 @@ impl Folder {
         opened.ok_or(Errno::EBADF)
     }
 
-    /// What `stat` shows.
+    /// Attributes for `stat`.
     fn status(&self, node: INodeNo) -> Result<FileAttr, Errno> {
         let mut attributes = self.attributes(node)?;
         if let Some(name) = self.name(node)? {
@@ -144,7 +144,7 @@ impl Folder {
         })
     }
 
-    /// Sets the permission bits of a file, as the kernel does for files of `/proc`. Those of the folder stay.
+    /// Sets the permission bits of a file, as the kernel does for files of `/proc`. The bits of the folder stay fixed.
     fn set_mode(&self, node: INodeNo, mode: Option<u32>) -> Result<(), Errno> {
         let Some(mode) = mode else {
             return Ok(());
@@ -195,11 +195,11 @@ impl Folder {
 
 impl Filesystem for Folder {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A kernel without it asks for a change of the size instead, which is granted as well.
+        // A kernel without this capability requests a change of the size instead, which is granted as well.
         let _ = config.add_capabilities(InitFlags::FUSE_ATOMIC_O_TRUNC);
-        // The kernel counts the pages that a write touches: one more where it begins within one.
+        // The kernel counts the pages that a write touches: one more if the write begins within a page.
         let with_offcut = MAX_WRITE + u32::try_from(rustix::param::page_size()).unwrap_or(0);
-        // The error is the largest value that would do.
+        // The error contains the largest accepted value.
         if let Err(most) = config.set_max_write(with_offcut) {
             let _ = config.set_max_write(most);
         }
@@ -272,7 +272,7 @@ impl Filesystem for Folder {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        // The kernel has looked the name up before, and opens what exists.
+        // The kernel has looked up the name before, and opens existing files.
         reply.error(Errno::ENOENT);
     }
 

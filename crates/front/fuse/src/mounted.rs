@@ -1,4 +1,4 @@
-//! Mounting a control folder, and taking it down again, from inside and from outside.
+//! Mounts a control folder, and unmounts it from inside and from outside.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,26 +21,26 @@ use crate::folder::Folder;
 use crate::waiting::Waiting;
 use crate::{ControlFiles, KIND, MountError};
 
-/// The device of a folder whose process is known.
+/// Prefix of the device name of a folder with a known process.
 const SOURCE: &str = "wirebench-";
-/// Longest that [`unmount`] waits for the process behind a folder, which may have devices to stop.
+/// Maximum time that [`unmount`] waits for the process of a folder, which may have devices to stop.
 const LEAVING: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
-/// What a living folder takes at most to say that it lives.
+/// Maximum time that a working folder takes to respond.
 const ANSWER: Duration = Duration::from_millis(500);
-/// How often the signals of a blocked writer are looked at.
+/// Interval between checks of the signals of a blocked writer.
 const LOOK: Duration = Duration::from_millis(20);
-/// Commands are short; but one that takes a while shall not keep others from being read.
+/// Commands are short, but one slow command must not block the others.
 const THREADS: usize = 4;
 const DEVICE: &str = "/dev/fuse";
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// How a control folder is mounted.
+/// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the device: by default the name of the program and its process, which
+    /// Device name in `mount` and `df`: by default the name of the program and its process, which
     /// [`unmount`] then waits for.
     pub source: String,
 }
@@ -53,8 +53,8 @@ impl Default for MountOptions {
     }
 }
 
-/// A mounted control folder. Dropped it is unmounted; whoever still has a file open in it can go on
-/// for as long as this process lives, but the signals of blocked writers are no longer heeded: give
+/// A mounted control folder, which is unmounted when dropped. A process that still has a file open in it can continue
+/// as long as this process lives, but signals of blocked writers are no longer handled: give
 /// all answers first.
 #[derive(Debug)]
 pub struct Mounted {
@@ -64,18 +64,18 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Where it is, absolute and without links.
+    /// Mount point, absolute and without links.
     pub fn path(&self) -> &Path {
         &self.point
     }
 
-    /// Whether it was unmounted from outside, or has failed.
+    /// Returns true if the folder was unmounted from outside, or has failed.
     pub fn is_gone(&self) -> bool {
         self.shared.state().gone
     }
 
-    /// Waits for it to be unmounted from outside, but not for longer than `at_most`; says whether
-    /// it was.
+    /// Waits until the folder is unmounted from outside, but for at most `at_most`; returns true if
+    /// it was unmounted.
     pub fn wait(&self, at_most: Duration) -> bool {
         let (state, _) = self
             .shared
@@ -96,10 +96,10 @@ impl Drop for Mounted {
     }
 }
 
-/// What the threads of a mount know together.
+/// State shared by the threads of a mount.
 struct Shared {
     waiting: Arc<Waiting>,
-    /// Set by `Mounted`, heeded by the watching thread.
+    /// Set by `Mounted`, read by the watching thread.
     stop: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -107,9 +107,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// No longer in the list of mounts, or without a session.
+    /// True if the folder is no longer in the list of mounts, or has no session.
     gone: bool,
-    /// The kernel has no more requests.
+    /// True if the kernel has no more requests.
     ended: bool,
 }
 
@@ -134,12 +134,12 @@ impl std::fmt::Debug for Shared {
 
 /// Mounts `files` on the folder `dir`, in the mount namespace of the calling thread.
 ///
-/// A dead control folder there, whose process was killed, is replaced. Root, also that of a user
-/// namespace, mounts by itself and lets other users in as far as the modes of the files do; anybody
-/// else needs `fusermount3`.
+/// A dead control folder there, left by a killed process, is replaced. Root, including root of a user
+/// namespace, mounts directly and admits other users as far as the modes of the files do; other users
+/// need `fusermount3`.
 ///
 /// # Errors
-/// [`MountError`]; nothing is mounted then.
+/// [`MountError`]; nothing is mounted in that case.
 pub fn mount(
     dir: &Path,
     files: Arc<dyn ControlFiles>,
@@ -147,7 +147,7 @@ pub fn mount(
 ) -> Result<Mounted, MountError> {
     let table = MountTable::open()?;
     let point = resolve(dir).map_err(|cause| no_folder(dir, cause))?;
-    // Two at once would both find the folder free, or one would take down what the other has just mounted.
+    // Two mounts at once would both find the folder free, or one would unmount the folder of the other.
     let _turn = take_turn(&point)?;
     make_room(&point, &table)?;
     let refused = |cause: io::Error| MountError::Refused {
@@ -203,7 +203,7 @@ pub fn mount(
         by_helper,
         server: Some(server),
     };
-    // The new threads are in the mount namespace of this one, where alone the folder can be seen
+    // The new threads are in the mount namespace of this thread: only there can the folder be seen
     // and unmounted.
     let watcher = spawn("control watcher", move || watcher.run())
         .inspect_err(|_| drop(take_down(&point)))
@@ -215,11 +215,11 @@ pub fn mount(
     })
 }
 
-/// Takes a control folder down, dead or alive; of a living one the [`Mounted`] of its process
-/// learns it. Returns when that process has ended, so that its ports are free.
+/// Unmounts a control folder, dead or alive. The [`Mounted`] of a running process
+/// notices it. Returns when that process has ended, so that its ports are free.
 ///
 /// # Errors
-/// [`MountError::NotAControlFolder`]; a refusal where it belongs to somebody else.
+/// [`MountError::NotAControlFolder`]; a refusal if the folder belongs to another user.
 pub fn unmount(dir: &Path) -> Result<(), MountError> {
     let point = resolve(dir).map_err(|cause| MountError::Refused {
         operation: "unmount",
@@ -245,13 +245,13 @@ pub fn unmount(dir: &Path) -> Result<(), MountError> {
         }
     })?;
     if let Some(process) = owner {
-        // A process is readable once it has ended. Who waits in vain has at least taken the folder down.
+        // A process is readable once it has ended. If it does not end in time, the folder is nevertheless unmounted.
         let _ = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&LEAVING));
     }
     Ok(())
 }
 
-/// The process behind a folder, if it lives and is not this one.
+/// The process of a folder, if it runs and is not this process.
 fn owner(source: &str) -> Option<OwnedFd> {
     let process = Pid::from_raw(source.strip_prefix(SOURCE)?.parse().ok()?)?;
     if process == rustix::process::getpid() {
@@ -260,10 +260,10 @@ fn owner(source: &str) -> Option<OwnedFd> {
     rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()
 }
 
-/// Whether a control folder is mounted on `dir`, dead or alive.
+/// Returns true if a control folder is mounted on `dir`, dead or alive.
 ///
 /// # Errors
-/// When the list of mounts cannot be read.
+/// If the list of mounts cannot be read.
 pub fn is_control_folder(dir: &Path) -> Result<bool, MountError> {
     let Ok(point) = resolve(dir) else {
         return Ok(false);
@@ -272,11 +272,11 @@ pub fn is_control_folder(dir: &Path) -> Result<bool, MountError> {
     Ok(top.is_some_and(|mount| mount.kind == KIND))
 }
 
-/// The control folders whose processes were killed, as far as they can be seen from here: whoever looks into one gets an
-/// error. One that another mount covers is seen once that is gone.
+/// The visible control folders of killed processes: any access to them fails. A folder below another mount
+/// becomes visible once that mount is gone.
 ///
 /// # Errors
-/// When the list of mounts cannot be read.
+/// If the list of mounts cannot be read.
 pub fn dead_folders() -> Result<Vec<PathBuf>, MountError> {
     let mounts = MountTable::open()?.mounts()?;
     let mut points: Vec<PathBuf> = mounts
@@ -290,12 +290,12 @@ pub fn dead_folders() -> Result<Vec<PathBuf>, MountError> {
     Ok(points)
 }
 
-/// Takes away what is dead of ours on `dir`, as [`dead_folders`] has it, and nothing else.
+/// Unmounts the dead control folders on `dir`, as listed by [`dead_folders`], and nothing else.
 ///
 /// # Errors
-/// A refusal where it belongs to somebody else.
+/// A refusal if the folder belongs to another user.
 pub fn remove_dead(dir: &Path) -> Result<(), MountError> {
-    // There may be one on the other.
+    // Several may be stacked.
     while is_dead_folder(dir) {
         take_down(dir).map_err(|cause| refused_removal(dir, cause))?;
     }
@@ -312,8 +312,8 @@ fn refused_removal(dir: &Path, cause: io::Error) -> MountError {
     }
 }
 
-/// Whether what is seen at `point` is a control folder without its process. One that lives and does not answer, as its process
-/// is stopped, holds up whoever looks: that is a thread of its own, and not for long.
+/// Returns true if the visible mount at `point` is a control folder without its process. A folder of a stopped
+/// process does not respond and blocks the check, which therefore runs in a separate thread with a time limit.
 fn is_dead_folder(point: &Path) -> bool {
     let top = MountTable::open().and_then(|table| table.top_at(point));
     if !top.is_ok_and(|top| top.is_some_and(|mount| mount.kind == KIND)) {
@@ -327,9 +327,9 @@ fn is_dead_folder(point: &Path) -> bool {
     looked.is_ok() && said.recv_timeout(ANSWER).unwrap_or(false)
 }
 
-/// The path as the list of mounts has it.
+/// The path as in the list of mounts.
 fn resolve(dir: &Path) -> io::Result<PathBuf> {
-    // A slash at the end would make the kernel look into a mount that may be dead.
+    // A slash at the end would make the kernel resolve a mount that may be dead.
     fs::canonicalize(dir.components().collect::<PathBuf>())
 }
 
@@ -340,7 +340,7 @@ fn no_folder(dir: &Path, cause: io::Error) -> MountError {
     }
 }
 
-/// Waits until no other thread or process of this machine is mounting a control folder. The turn ends with the file.
+/// Waits until no other thread or process of this machine mounts a control folder. Closing the file ends the turn.
 fn take_turn(point: &Path) -> Result<File, MountError> {
     let device = open_device(point)?;
     let locked = rustix::io::retry_on_intr(|| {
@@ -357,8 +357,8 @@ fn take_turn(point: &Path) -> Result<File, MountError> {
     }
 }
 
-/// Checks that a control folder can be mounted on `point`, and removes dead ones there. Never waits for the process of
-/// a living one.
+/// Checks that a control folder can be mounted on `point`, and unmounts dead ones there. Never waits for the process of
+/// a working folder.
 fn make_room(point: &Path, table: &MountTable) -> Result<(), MountError> {
     remove_dead(point)?;
     let top = table.top_at(point)?;
@@ -378,7 +378,7 @@ fn make_room(point: &Path, table: &MountTable) -> Result<(), MountError> {
     }
 }
 
-/// Whether this is what is said of a mount whose process has died.
+/// Returns true for the errors of a mount without a living process.
 fn is_dead(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -387,8 +387,8 @@ fn is_dead(error: &io::Error) -> bool {
 }
 
 fn open_device(point: &Path) -> Result<File, MountError> {
-    // The standard library opens everything close-on-exec: a child that held it would keep a dead
-    // folder looking alive.
+    // The standard library opens files close-on-exec: a child that inherited the file would keep a dead
+    // folder alive.
     let opened = OpenOptions::new().read(true).write(true).open(DEVICE);
     opened.map_err(|cause| MountError::NoFuse {
         dir: point.to_owned(),
@@ -414,7 +414,7 @@ fn mount_directly(device: &File, point: &Path, options: &MountOptions) -> rustix
     rustix::mount::mount(source, point, KIND, flags, settings.as_c_str())
 }
 
-/// Root lets others in, whom the kernel then holds to the modes of the files.
+/// Root admits other users, and the kernel then enforces the modes of the files.
 fn owner_acl() -> SessionACL {
     if rustix::process::geteuid().is_root() {
         SessionACL::All
@@ -446,10 +446,10 @@ fn mount_by_helper(
         ];
         Session::new(folder(), point, &config)
     };
-    // Scripts are often run with sudo; whether root may be let in is for /etc/fuse.conf to say.
+    // Scripts are often run with sudo; /etc/fuse.conf decides if root may be admitted.
     let session = with(SessionACL::RootAndOwner).or_else(|_| with(SessionACL::Owner));
     session.map_err(|cause| {
-        // The words of the helper, if there is one, end with a line feed.
+        // The message of the helper, if there is one, ends with a line feed.
         let cause = match cause.raw_os_error() {
             Some(_) => cause,
             None => io::Error::other(cause.to_string().trim().to_owned()),
@@ -464,7 +464,7 @@ fn mount_by_helper(
     })
 }
 
-/// Whether somebody was still in there when it was taken down.
+/// State of the folder when it was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Idle,
@@ -500,8 +500,8 @@ fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle
     thread::Builder::new().name(name.into()).spawn(f)
 }
 
-/// Looks at what FUSE does not tell: the signals of blocked writers, and whether the mount is
-/// still there.
+/// Checks what FUSE does not report: the signals of blocked writers, and if the mount still
+/// exists.
 struct Watcher {
     shared: Arc<Shared>,
     files: Arc<dyn ControlFiles>,
@@ -540,7 +540,7 @@ impl Watcher {
             PollFd::from_borrowed_fd(self.table.as_fd(), PollFlags::PRI),
         ];
         if rustix::event::poll(&mut news, at_most.as_ref()).is_err() {
-            // Interrupted, or out of memory: look and try again.
+            // Interrupted, or out of memory: check again.
             return;
         }
         if !news[0].revents().is_empty() {
@@ -553,7 +553,7 @@ impl Watcher {
 
     fn is_mounted(&self) -> bool {
         match self.table.mounts() {
-            // The numbers of mounts that are gone are used again.
+            // The numbers of removed mounts are reused.
             Ok(mounts) => mounts.iter().any(|mount| {
                 Some(mount.id) == self.mount_id && mount.point == self.point && mount.kind == KIND
             }),
@@ -562,7 +562,7 @@ impl Watcher {
     }
 
     fn end(&mut self) {
-        // Another one may have been mounted there since ours went.
+        // Another folder may have been mounted there since this one was removed.
         if !self.is_mounted() {
             return;
         }
@@ -577,7 +577,7 @@ impl Watcher {
         }
     }
 
-    /// The server ends with the last request, and nobody is left to make one.
+    /// Waits for the server, which ends with the last request.
     fn wait_for_server(&mut self) {
         let patience = Duration::from_secs(2);
         let ended = self

@@ -1,4 +1,4 @@
-//! The writers that wait for an answer, and who of them has been told to stop waiting.
+//! The writers that wait for an answer, and the interrupted ones among them.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::{Answer, Writer};
 /// All unanswered writes of a folder.
 pub(crate) struct Waiting {
     table: Mutex<Table>,
-    /// Rung when there is something new for the watching thread.
+    /// Signalled when there is news for the watching thread.
     bell: OwnedFd,
 }
 
@@ -36,7 +36,7 @@ impl Waiting {
         }))
     }
 
-    /// An answer that counts as awaited until it is given to `reply`.
+    /// An answer that counts as pending until it is passed to `reply`.
     pub(crate) fn answer(
         self: &Arc<Self>,
         name: &str,
@@ -46,7 +46,7 @@ impl Waiting {
         let waiter = Waiter {
             name: name.to_owned(),
             writer,
-            // Nothing can be learnt about somebody in another pid namespace.
+            // No state is available for a writer in another pid namespace.
             told: writer.pid == 0,
         };
         let (id, first) = {
@@ -66,12 +66,12 @@ impl Waiting {
         })
     }
 
-    /// Whether there is a writer whose signals are worth a look.
+    /// Returns true if there is a writer with signals to check.
     pub(crate) fn is_worth_watching(&self) -> bool {
         self.table().waiters.values().any(|waiter| !waiter.told)
     }
 
-    /// Those for whom `is_interrupted` holds, each only once.
+    /// Writers for which `is_interrupted` holds, each only once.
     pub(crate) fn interrupted(
         &self,
         is_interrupted: impl Fn(u32) -> bool,
@@ -89,11 +89,11 @@ impl Waiting {
 
     /// Wakes the watching thread.
     pub(crate) fn ring(&self) {
-        // It fails only where the bell has been rung 2^64 - 2 times and not been heard.
+        // Fails only if the bell has been rung 2^64 - 2 times without being read.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Lets the bell be rung anew.
+    /// Resets the bell.
     pub(crate) fn silence(&self) {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }

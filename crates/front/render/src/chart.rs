@@ -1,11 +1,11 @@
 //! Small charts of measured figures: grouped bars, as SVG and PNG.
 //!
-//! A [`Chart`] says what is shown and nothing of how. Its values are put on axes once
+//! A [`Chart`] describes the data, not the drawing. Its values are put on axes once
 //! (`data`), laid out once into drawing primitives (`layout`, `scene`), and then painted by
 //! [`svg`] or [`png`], so both pictures show the same.
 //!
-//! No value makes a chart fail: what cannot be drawn (not a number, infinite, of no category) is
-//! left out, and a series of which nothing is left says `no data`.
+//! No value makes a chart fail: values that cannot be drawn (not a number, infinite, of no category)
+//! are left out, and a series without drawable values is labelled `no data`.
 
 mod data;
 mod font;
@@ -19,7 +19,7 @@ mod svg;
 
 pub use self::{png::png, svg::svg};
 
-/// What a picture shows.
+/// Data and labels of a picture.
 ///
 /// ```
 /// use wb_render::chart::{Chart, Point, Series, XAxis, YAxis, svg};
@@ -35,9 +35,9 @@ pub use self::{png::png, svg::svg};
 pub struct Chart {
     /// The heading.
     pub title: String,
-    /// Where points stand.
+    /// The horizontal axis.
     pub x: XAxis,
-    /// What is measured.
+    /// The vertical axis, with the measured quantity.
     pub y: YAxis,
     /// In the order of the legend.
     pub series: Vec<Series>,
@@ -48,7 +48,7 @@ pub struct Chart {
 /// The horizontal axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XAxis {
-    /// What varies, with its unit where it has one: `message size (bytes)`.
+    /// The quantity that varies, with its unit if it has one: `message size (bytes)`.
     pub label: String,
     /// Names in the order of the axis; the x of a point is the index of one, from 0.
     pub categories: Vec<String>,
@@ -57,7 +57,7 @@ pub struct XAxis {
 /// The vertical axis. It is always linear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YAxis {
-    /// What is measured: `throughput`.
+    /// The measured quantity: `throughput`.
     pub label: String,
     /// The unit of the values without a prefix: `bit/s`, `/s`, `s`, `%`. The picture chooses
     /// the prefix (`Mbit/s`, `k/s`, `us`). Empty for plain numbers.
@@ -67,9 +67,9 @@ pub struct YAxis {
 /// Points of one name and colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As the legend has it. Empty for none.
+    /// Name in the legend. Empty for none.
     pub name: String,
-    /// In any order. One point for each x.
+    /// Points in any order, one for each x.
     pub points: Vec<Point>,
 }
 

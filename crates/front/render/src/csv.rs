@@ -1,7 +1,7 @@
 //! Report as comma-separated values (RFC 4180, lines ended by a line feed).
 //!
-//! Figures are plain numbers in base units: frames, octets, bits per second, nanoseconds. What is
-//! unknown is left empty.
+//! Figures are plain numbers in base units: frames, octets, bits per second, nanoseconds. Unknown
+//! values are left empty.
 
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ use wb_model::{
 
 use crate::{lb, suite};
 
-/// One record under construction: names and values side by side, so that they cannot drift apart.
+/// One record under construction. Names and values are kept in one place, so that they cannot drift apart.
 #[derive(Default)]
 struct Record {
     names: Vec<String>,
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-/// Quoted where it must be.
+/// Quotes a field if necessary.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -96,8 +96,8 @@ fn field(text: &str) -> String {
     }
 }
 
-/// The header (of `empty`, which names the columns even where there is no row) and the rows. A row has
-/// nothing in columns that others have alone.
+/// The header and the rows. The header is that of `empty`, which names the columns even without rows. A row is
+/// empty in columns that only other rows have.
 fn document(empty: Record, records: impl IntoIterator<Item = Record>) -> String {
     let records: Vec<Record> = records.into_iter().collect();
     let mut columns = empty.names;
@@ -131,8 +131,8 @@ const fn verdict(v: Verdict) -> &'static str {
     }
 }
 
-/// One row for each job, with the columns of its kind; in a mix of kinds `job_kind` tells which. A run that
-/// ended before any job has one row, too.
+/// One row for each job, with the columns of its kind; in a mix of kinds `job_kind` holds the kind. A run that
+/// ended before any job also has one row.
 #[must_use]
 pub fn report(report: &Report) -> String {
     let mut kinds: Vec<(&str, (Record, Vec<Record>))> = Vec::new();
@@ -194,7 +194,7 @@ fn whole(report: &Report) -> JobReport {
     }
 }
 
-/// What each row begins with.
+/// Columns at the start of each row.
 fn begin(report: &Report) -> Record {
     let mut r = Record::default();
     r.value("kind", &report.kind);
@@ -204,7 +204,7 @@ fn begin(report: &Report) -> Record {
     r
 }
 
-/// Totals, rates, latency; and delay variation where there is one job only, because it is known for the
+/// Totals, rates and latency. Delay variation only if there is one job, because it is known only for the
 /// whole run.
 fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
     let single = jobs.len() == 1;
@@ -229,7 +229,7 @@ fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
     (Record::default(), jobs.iter().map(row).collect())
 }
 
-/// Where the frames of a capture went.
+/// Accounting of the frames of a capture.
 fn captures(report: &Report, all: &[(&str, &CaptureReport)]) -> (Record, Vec<Record>) {
     let rows = all.iter().map(|(name, capture)| {
         let mut r = begin(report);
@@ -266,8 +266,8 @@ fn limits(report: &Report) -> (Record, Vec<Record>) {
     (row(None), rows.collect())
 }
 
-/// One row for each trial of a suite, and one for each test that has none. Frames and times are those of the trial;
-/// what follows the verdict tells what it was for and what came of its test.
+/// One row for each trial of a suite, and one for each test without trials. Frames and times are those of the trial;
+/// the columns after the verdict give the purpose of the trial and the result of its test.
 fn trials(report: &Report) -> (Record, Vec<Record>) {
     let row = |r: Option<&SuiteResult>, t: Option<&SuiteTrial>| {
         let mut row = Record::default();
@@ -323,7 +323,7 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
     (row(None, None), rows)
 }
 
-/// One row for each end of each load. Rates are those of the duration, without ramp and drain.
+/// One row for each end of each load. Rates are those of the duration, without ramp-up and drain.
 fn loads(report: &Report, jobs: &[LoadJobReport]) -> (Record, Vec<Record>) {
     let row = |job: &LoadJobReport| {
         let mut r = begin(report);
@@ -391,7 +391,7 @@ fn loads(report: &Report, jobs: &[LoadJobReport]) -> (Record, Vec<Record>) {
     )
 }
 
-/// Causes of failures, as reports name them.
+/// Causes of failures, as named in reports.
 const FAILURES: [&str; 10] = [
     "connect_timeout",
     "response_timeout",
@@ -452,7 +452,7 @@ fn https(report: &Report, jobs: &[HttpJobReport]) -> (Record, Vec<Record>) {
     (first, jobs.iter().map(row).collect())
 }
 
-/// One row for each socket test; what varies in a sweep is a column of its own.
+/// One row for each socket test. Each parameter that varies in a sweep has a separate column.
 fn tests(report: &Report, jobs: &[SocketJobReport]) -> (Record, Vec<Record>) {
     let row = |job: &SocketJobReport| {
         let mut r = Record::default();

@@ -1,6 +1,6 @@
-//! Figures as people read them: grouped digits, units, shares that hide nothing.
+//! Figures for people: grouped digits, units, and shares that hide nothing.
 
-/// What stands where a figure is unknown.
+/// Placeholder for an unknown figure.
 pub const UNKNOWN: &str = "-";
 
 /// A count with its digits in groups of three.
@@ -32,7 +32,7 @@ pub fn rate_pps(pps: f64) -> String {
     )
 }
 
-/// Bits per second in three digits. Say which layer beside it.
+/// Bits per second in three digits. Name the layer in the text around it.
 ///
 /// ```
 /// assert_eq!(wb_render::figures::rate_bps(51.2e6), "51.2 Mbit/s");
@@ -51,7 +51,7 @@ pub fn rate_bps(bps: f64) -> String {
     )
 }
 
-/// Units of time by their nanoseconds.
+/// Units of time with their length in nanoseconds.
 pub(crate) const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 /// A time in three digits. It may be negative.
@@ -64,7 +64,7 @@ pub fn time_ns(ns: f64) -> String {
     scaled(ns, &TIME_UNITS)
 }
 
-/// Frames per second to the frame, where three digits would hide a difference.
+/// Frames per second, rounded to whole frames, if three digits would hide a difference.
 ///
 /// ```
 /// assert_eq!(wb_render::figures::exact_pps(99_998.4), "99,998 pps");
@@ -96,7 +96,7 @@ pub fn share(part: u64, whole: u64) -> String {
     let rest = part.abs_diff(whole);
     let small = part.min(rest);
     let mut places = 2;
-    // Two digits of whatever is smaller. 10^places grows no further than `whole` / `small`, so
+    // Two digits of the smaller part. 10^places grows no further than `whole` / `small`, so
     // the products stay far below 2^128.
     while small > 0 && small * 10u128.pow(places + 2) < 10 * whole {
         places += 1;
@@ -131,7 +131,7 @@ pub fn ratio(r: f64) -> String {
     ratio_to(r, 2)
 }
 
-/// A ratio in per cent with at least so many places after the point.
+/// A ratio in per cent with at least `least_places` decimal places.
 pub(crate) fn ratio_to(r: f64, least_places: usize) -> String {
     if !r.is_finite() {
         return UNKNOWN.to_owned();
@@ -146,7 +146,7 @@ pub(crate) fn ratio_to(r: f64, least_places: usize) -> String {
     };
     let digits = format!("{:.places$}", r * 100.0);
     match trimmed(&digits) {
-        // Smaller than the places of a double can show.
+        // Smaller than the decimal places of a double can show.
         "0" | "-0" if r != 0.0 => format!("{:.1e} %", r * 100.0),
         "100" if r < 1.0 => "<100 %".to_owned(),
         "100" if r > 1.0 => ">100 %".to_owned(),
@@ -169,7 +169,7 @@ fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     loop {
         let (name, scale) = units[unit];
         let text = significant(value / scale, 3);
-        // 999.96 us reads 1.00 ms.
+        // 999.96 us is shown as 1.00 ms.
         if unit + 1 < units.len() && text.trim_start_matches('-') == "1000" {
             unit += 1;
             continue;
@@ -221,7 +221,7 @@ pub(crate) fn group(digits: &str) -> String {
     text
 }
 
-/// Without zeros at the end of a fraction.
+/// Removes zeros at the end of a fraction.
 pub(crate) fn trimmed(digits: &str) -> &str {
     if digits.contains('.') {
         digits.trim_end_matches('0').trim_end_matches('.')

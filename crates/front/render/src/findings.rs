@@ -1,15 +1,15 @@
-//! What `doctor` found, as text: the worst counted first, then one entry for each finding.
+//! Findings of `doctor` as text: a line that counts the worst, then one entry for each finding.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::page::{Page, Tone};
 
-/// How a finding is meant.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
     /// Good to know.
     Note,
@@ -41,20 +41,20 @@ impl Level {
     }
 }
 
-/// One thing found out about the machine or an interface.
+/// One finding about the machine or an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// How it is meant.
+    /// Severity.
     pub level: Level,
-    /// What it is about: `kernel`, `queues`.
+    /// Topic: `kernel`, `queues`.
     pub topic: String,
-    /// What was found, in a sentence.
+    /// The finding, in a sentence.
     pub text: String,
-    /// The command that would change it.
+    /// Command that would change the finding.
     pub fix: Option<String>,
 }
 
-/// The findings in the order given, below a line that counts problems and warnings.
+/// The findings in the given order, below a line that counts problems and warnings.
 #[must_use]
 pub fn text(findings: &[Finding], color: bool, width: usize) -> String {
     let mut page = Page::new(color, width);
@@ -83,7 +83,7 @@ pub fn text(findings: &[Finding], color: bool, width: usize) -> String {
         let label = format!("{:<7}  {:<topics$}  ", f.level.name(), f.topic);
         page.item(f.level.tone(), &label, Tone::Plain, &f.text);
         if let Some(fix) = &f.fix {
-            // Never broken: it is there to be copied.
+            // Commands are never broken, so that they can be copied.
             page.line(
                 Tone::Head,
                 &format!("{}try: {fix}", " ".repeat(label.chars().count())),

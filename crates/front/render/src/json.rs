@@ -1,4 +1,4 @@
-//! Report and snapshots as JSON, keys as in the types. While the program is tested, each is held against its
+//! Report and snapshots as JSON, with the keys of the types. Debug and test builds check each document against its
 //! schema.
 
 use std::io::{Result, Write};
@@ -10,7 +10,7 @@ use wb_model::{LiveLine, Report, SNAPSHOT_SCHEMA, Snapshot, schema::mismatch};
 /// The report as one indented document.
 ///
 /// # Panics
-/// Never: a report has only types that JSON can hold (a figure that is no number becomes null).
+/// Never: a report has only types that JSON can hold (a figure that is not a number becomes null).
 #[must_use]
 pub fn report(report: &Report) -> String {
     debug_assert_eq!(mismatch(report), None, "a report is what its schema says");
@@ -26,13 +26,13 @@ pub fn report(report: &Report) -> String {
 /// Keys of long lists of figures, each of which has one line.
 const ON_ONE_LINE: [&str; 3] = ["at_ns", "values", "buckets"];
 
-/// Indented, but for lists of figures.
+/// Indented JSON, except for lists of figures.
 #[derive(Default)]
 struct Indented {
     pretty: PrettyFormatter<'static>,
     key: Vec<u8>,
     in_key: bool,
-    /// How many lists are open from the first on that stands on one line.
+    /// Number of open lists, counted from the outermost list that is written on one line.
     lists: usize,
 }
 

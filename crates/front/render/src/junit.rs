@@ -1,8 +1,8 @@
-//! Report as JUnit XML, which builds and their servers read.
+//! Report as JUnit XML, for build servers.
 //!
-//! A test suite for each benchmark, with a test case for each test at each size; one of the criteria; and one of the
-//! run itself. What did not hold is a failure, what was not measured is skipped, and what says nothing of the device
-//! is an error: the tester fell short, or it was broken off.
+//! There is a test suite for each benchmark, with a test case for each test at each size; one for the criteria; and
+//! one for the run itself. A missed criterion is a failure, and a case without a measurement is skipped. A case
+//! without a statement about the device is an error: the tester fell short, or the run was aborted.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use wb_model::{
 
 use crate::{lb, markup::escaped, suite, text};
 
-/// How a case came out, with the reason of what is not good.
+/// Result of a case, with the reason if it did not pass.
 enum Came {
     Well,
     Failure(String),
@@ -76,7 +76,7 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
         escaped(&suite.name),
         numbers(suite.cases.iter())
     );
-    // RFC 3339 without a zone is what readers expect (ISO 8601).
+    // Readers expect RFC 3339 without a zone (ISO 8601).
     let started = report.started.trim_end_matches('Z');
     for (name, value) in [
         ("timestamp", started),
@@ -90,7 +90,7 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
     let mut named: Vec<(&str, String)> = Vec::new();
     for (name, value) in suite::facts(report) {
         match (name, named.last_mut()) {
-            // A line more of the one before.
+            // A further line of the previous finding.
             ("", Some((_, own))) => *own = format!("{own}; {value}"),
             _ => named.push((name, value)),
         }
@@ -103,7 +103,7 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
         }
         out.push_str("    </properties>\n");
     }
-    // Servers make a tree of it by its dots.
+    // Servers build a tree from the dots in the name.
     let class = format!("wirebench.{kind}.{}", suite.name).replace(' ', ".");
     let class = escaped(&class);
     for case in &suite.cases {
@@ -130,7 +130,7 @@ fn written(out: &mut String, report: &Report, kind: &str, suite: &Cases) {
     out.push_str("  </testsuite>\n");
 }
 
-/// How many there are of each kind.
+/// Number of cases of each kind.
 fn numbers<'a>(cases: impl Iterator<Item = &'a Case>) -> String {
     let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
     for case in cases {
@@ -145,7 +145,7 @@ fn numbers<'a>(cases: impl Iterator<Item = &'a Case>) -> String {
     format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
 }
 
-/// The run itself: of a verdict that criteria explain they tell.
+/// The run itself. If criteria explain the verdict, they report it.
 fn run(report: &Report, kind: &str) -> Case {
     let explained = report.criteria.iter().any(|c| !c.held);
     #[allow(clippy::cast_precision_loss)]
@@ -173,7 +173,7 @@ fn criteria(report: &Report) -> Vec<Case> {
             seconds: 0.0,
             came: match c.held {
                 true => Came::Well,
-                // Where the run says nothing of the device, this does not either.
+                // If the run says nothing about the device, neither do the criteria.
                 false if report.verdict == Verdict::Invalid => {
                     Came::Error(format!("{measured}; {}", report.reason))
                 }
@@ -259,7 +259,8 @@ fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
     }
 }
 
-/// A tester that was the limit found a limit all the same: at least so much. Where it found none, that is an error.
+/// Result of a test. If the tester was the limit, its result is still a lower bound. Without any result, that is an
+/// error.
 fn came(report: &Report, r: &SuiteResult) -> Came {
     let why = |else_why: &str| {
         let headline = suite::headline(r);
@@ -268,7 +269,7 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
     match &r.not_measured {
         Some(why) => Came::Skipped(why.clone()),
         _ if r.incomplete => Came::Error(why("broken off before its end")),
-        // Where nothing arrived in any test, this says nothing of the device.
+        // If nothing arrived in any test, the run says nothing about the device.
         _ if r.has_failed() && report.verdict == Verdict::Invalid => {
             Came::Error(why("nothing came through"))
         }

@@ -11,10 +11,10 @@ use crate::{
     table::Table,
 };
 
-/// Words of counters that should not rise, whatever the probe.
+/// Words in the names of counters that should not rise, whatever the probe.
 const TROUBLE: [&str; 6] = ["drop", "miss", "fail", "err", "invalid", "nombuf"];
 
-/// A metric as the table and live lines call it.
+/// Name of a metric in the table and in live lines.
 #[must_use]
 pub(crate) fn title(metric: LbMetric, size: Option<u16>) -> String {
     match size {
@@ -23,7 +23,7 @@ pub(crate) fn title(metric: LbMetric, size: Option<u16>) -> String {
     }
 }
 
-/// What a benchmark searches.
+/// Name of the limit that a benchmark searches for.
 #[must_use]
 pub(crate) fn searched(bench: &BenchLive) -> String {
     let name = match (bench.metric, bench.test) {
@@ -48,7 +48,7 @@ pub(crate) fn load(metric: LbMetric, load: f64) -> String {
     }
 }
 
-/// How a trial came out, in a word or two.
+/// Result of a trial, in one or two words.
 #[must_use]
 pub(crate) const fn outcome(outcome: LbOutcome) -> &'static str {
     match outcome {
@@ -76,7 +76,7 @@ pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
     )
 }
 
-/// The limit itself.
+/// Value of the limit.
 fn limit(result: &LbResult) -> String {
     let Some(limit) = result.limit else {
         let word = if result.late.is_some() {
@@ -92,7 +92,7 @@ fn limit(result: &LbResult) -> String {
     }
 }
 
-/// The limit in other words.
+/// The limit in another unit, or the time after which tuples were reused.
 fn other_words(result: &LbResult) -> Option<String> {
     result.limit?;
     match result.metric {
@@ -109,7 +109,7 @@ fn other_words(result: &LbResult) -> Option<String> {
     }
 }
 
-/// As the JSON has it.
+/// Name as in the JSON report.
 pub(crate) const fn limited_by(limit: LbLimit) -> &'static str {
     match limit {
         LbLimit::Device => "device",
@@ -127,7 +127,7 @@ fn by(result: &LbResult) -> String {
     }
 }
 
-/// What we counted beside what the device did: counter, ours, device's, ratio.
+/// Counters of the tester and of the device: counter, tester's value, device's value, ratio.
 fn beside(trial: &LbTrial) -> Vec<[String; 4]> {
     let ours = &trial.ours;
     let mut rows: Vec<[String; 4]> = Vec::new();
@@ -199,13 +199,13 @@ fn table<'a>(results: impl Iterator<Item = &'a LbResult>) -> Table {
     table
 }
 
-/// The limits, and beside each what we and the device counted in the trial that shows it.
+/// The limits, each with the counters of tester and device in the trial that shows it.
 pub(crate) fn section(page: &mut Page, report: &Report) {
     if report.lb_results().next().is_none() {
         return;
     }
     page.head("limits");
-    // Wider than some terminals: its rows belong together.
+    // The table may be wider than the terminal: its rows must not be split.
     for line in table(report.lb_results()).text(2).lines() {
         page.line(Tone::Plain, line);
     }

@@ -1,7 +1,7 @@
-//! Report and snapshots to text, JSON, CSV and JUnit XML; charts and pages of them as SVG, PNG and HTML.
+//! Renders reports and snapshots as text, JSON, CSV and JUnit XML, and charts and pages of them as SVG, PNG and HTML.
 //!
-//! Pure functions from typed values to text and bytes; nothing here prints, reads a clock or asks
-//! for the size of a terminal. Documents end with a line feed, single lines do not.
+//! Pure functions from typed values to text and bytes: nothing here prints, reads a clock or queries
+//! the size of a terminal. Documents end with a line feed, single lines do not.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ use crate::{
 const M: u64 = 1_000_000;
 const G: u64 = 1_000 * M;
 
-/// Link speeds that are listed where none are named, in bit/s.
+/// Link speeds that are listed by default, in bit/s.
 pub const SPEEDS: [u64; 13] = [
     10 * M,
     100 * M,
@@ -30,13 +30,13 @@ pub const SPEEDS: [u64; 13] = [
     800 * G,
 ];
 
-/// Frame sizes (with FCS) that are listed where none are named: those of RFC 2544 section 9.1 and
+/// Frame sizes (with FCS) that are listed by default: those of RFC 2544 section 9.1 and
 /// RFC 5180 section 5.1.
 pub const SIZES: [u32; 12] = [
     64, 128, 256, 512, 1024, 1280, 1518, 1522, 2048, 4096, 8192, 9216,
 ];
 
-/// How the figures come about.
+/// Formula of the figures.
 pub const FORMULA: &str = "frames/s = floor(line rate / (8 * (X + 20)))";
 
 /// Form of the text table.
@@ -44,7 +44,7 @@ pub const FORMULA: &str = "frames/s = floor(line rate / (8 * (X + 20)))";
 pub struct Options {
     /// Columns of the terminal; speeds that do not fit go into further blocks.
     pub width: usize,
-    /// A second table with the time that each frame takes on the wire.
+    /// Adds a second table with the time that each frame takes on the wire.
     pub times: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn table(speeds: &[u64], sizes: &[u32], options: &Options) -> String {
     text
 }
 
-/// The same figures as a page: by frame size, a line for each speed.
+/// Frame rates as a page: frame rate by frame size, with a line for each speed.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
@@ -162,7 +162,7 @@ pub struct FrameRate {
     pub frame_time_ns: f64,
 }
 
-/// The same figures as one JSON document.
+/// Frame rates as one JSON document.
 ///
 /// # Panics
 /// Never: numbers and words only.
@@ -185,7 +185,7 @@ pub fn json(speeds: &[u64], sizes: &[u32]) -> String {
     text
 }
 
-/// The same figures as comma-separated values, one row for each speed and size.
+/// Frame rates as comma-separated values, one row for each speed and size.
 #[must_use]
 pub fn csv(speeds: &[u64], sizes: &[u32]) -> String {
     let mut text = "line_rate_bps,frame_size,frames_per_second,frame_time_ns\n".to_owned();
@@ -211,7 +211,7 @@ fn frame_time_ns(speed: u64, size: u32) -> f64 {
     bits as f64 * 1e9 / speed as f64
 }
 
-/// Three places after the point: from 800G down that is half a per mille or better.
+/// Frame time with three decimal places: from 800G down that is half a per mille or better.
 fn frame_time(speed: u64, size: u32) -> String {
     group(trimmed(&format!("{:.3}", frame_time_ns(speed, size))))
 }
@@ -238,7 +238,7 @@ pub fn speed_name(bps: u64) -> String {
 /// Reads a link speed: `10g`, `10gbps`, `10Gbit/s`, `2.5G`, `100M`.
 ///
 /// # Errors
-/// When it is no number with a unit, not above 0, or no whole number of bits per second.
+/// If the text is not a number with a unit, not above 0, or not a whole number of bits per second.
 pub fn parse_speed(text: &str) -> Result<u64, String> {
     let error = || {
         format!(

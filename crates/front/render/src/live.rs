@@ -13,7 +13,7 @@ use crate::{
     lb, suite,
 };
 
-/// What of a snapshot is shown, from all to little.
+/// Parts of a snapshot that are shown, from everything to very little.
 #[derive(Clone, Copy)]
 struct Layout {
     bar: usize,
@@ -23,7 +23,7 @@ struct Layout {
     missing: bool,
 }
 
-/// Tried in this order until the line fits.
+/// Layouts, tried in this order until the line fits.
 const LAYOUTS: [Layout; 9] = {
     const ALL: Layout = Layout {
         bar: 20,
@@ -66,9 +66,9 @@ const LAYOUTS: [Layout; 9] = {
 };
 
 /// The snapshot in at most `width` columns: elapsed time, phase, progress, rates of the last
-/// interval, frames missing (or lost, once that is known), mean latency. What does not fit is left
-/// out, the least important first. Of a benchmark what is
-/// searched and tried, and how each trial ended. `unicode` draws the bar with block characters.
+/// interval, frames missing (or lost, once known), mean latency. Parts that do not fit are left
+/// out, the least important first. A benchmark shows its search, its current trial and
+/// the result of each trial. `unicode` draws the bar with block characters.
 #[must_use]
 pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     match &snapshot.bench {
@@ -99,7 +99,7 @@ pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     cut.trim_end().to_owned()
 }
 
-/// A trial of a suite that runs: what is tried, in which interval the result is, and how long it will take.
+/// A running trial of a suite: its load, the interval that contains the result, and the remaining time.
 fn tried(s: &Snapshot, bench: &BenchLive, width: usize) -> String {
     let mut parts = vec![format!("{:>5} s", tenths(s.elapsed_ns))];
     parts.extend(suite::live::running(bench));
@@ -127,7 +127,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     }
     if let Some(load) = &s.load {
         parts.extend(connections(load, s.phase, layout));
-        // Streams beside it.
+        // Streams in addition to the load.
         parts.extend(
             s.missing_frames
                 .and_then(|_| missing(s))
@@ -162,7 +162,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     parts.join("  ").trim_end().to_owned()
 }
 
-/// Frames that are lost, or not there yet; of a capture, those that found no room.
+/// Frames that are lost or still missing; for a capture, frames that found no room.
 fn missing(s: &Snapshot) -> Option<String> {
     let captures = s.capture.iter().chain(s.captures.values());
     let dropped = captures.map(|c| c.kernel_drop_frames).reduce(|a, b| a + b);
@@ -174,8 +174,8 @@ fn missing(s: &Snapshot) -> Option<String> {
     }
 }
 
-/// New and failed connections of the interval, those open, requests, and how long answers took. At the end, when the
-/// interval is the rest of one, what there was in all.
+/// New and failed connections of the interval, open connections, requests, and response times. At the end, when the
+/// interval is only a remainder, the totals.
 fn connections(load: &LoadLive, phase: Phase, layout: Layout) -> Vec<String> {
     if phase == Phase::Done {
         return vec![format!(
@@ -201,8 +201,8 @@ fn connections(load: &LoadLive, phase: Phase, layout: Layout) -> Vec<String> {
     parts
 }
 
-/// Answers of the interval, new connections, those being made, what failed so far, and how long answers took. At the
-/// end, when the interval is the rest of one, what there was in all.
+/// Answers of the interval, new connections, pending connections, failures so far, and response times. At the
+/// end, when the interval is only a remainder, the totals.
 fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
     let t = &http.totals;
     let failed = t.failed.sum() + t.refused_connections.sum();
@@ -215,7 +215,7 @@ fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
         format!("{:>9}/s answers", whole(http.requests_per_second)),
         format!("{:>9}/s new", whole(http.connections_per_second)),
     ];
-    // Of many, nothing else goes on for seconds.
+    // With many connections, nothing else happens for seconds.
     if http.totals.connecting > 0 {
         parts.push(format!("{} connecting", count(http.totals.connecting)));
     }
@@ -231,7 +231,7 @@ fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
     parts
 }
 
-/// Which test and which repetition, and how fast it is; of a server, how many clients it has.
+/// Test, repetition and rate; for a server, the number of its clients.
 fn exchange(socket: &SocketLive) -> String {
     if socket.jobs == 0 {
         return format!("{:>5} clients", count(socket.clients));
@@ -264,7 +264,7 @@ const fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// Rounded down, so that 100 stands for the end only.
+/// Rounded down, so that 100 appears at the end only.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_percent(progress: f64) -> u32 {
     (progress.clamp(0.0, 1.0) * 100.0) as u32

@@ -1,7 +1,7 @@
 //! Text inside XML and HTML.
 
-/// `text` as the content of an element or of a quoted attribute, of XML as of HTML. Characters
-/// that XML 1.0 section 2.2 does not have become question marks; so do the other control characters.
+/// Escapes `text` for the content of an element or of a quoted attribute, in XML and HTML. Characters
+/// that XML 1.0 section 2.2 excludes become question marks; so do the other control characters.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

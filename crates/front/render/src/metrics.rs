@@ -1,8 +1,8 @@
-//! Figures of a run in the text of OpenMetrics, for Prometheus and what reads its format.
+//! Figures of a run in the text format of OpenMetrics, for Prometheus and compatible readers.
 //!
-//! They are those of snapshots, timelines and reports under the same names, so a new counter is here without a line:
+//! Names are derived from those of snapshots, timelines and reports, so a new counter appears without code here:
 //! `received_frames` of `job a` is `wirebench_job_received_frames_total{job="a"}`. Times are in seconds, octets are
-//! bytes, ratios go from 0 to 1.
+//! bytes, ratios range from 0 to 1.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -24,16 +24,16 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 /// Media type of [`older`].
 pub const OLDER_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is known of a run.
+/// Known figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What was taken down last, the one moment ([`Timeline::last`]).
+    /// Latest figures, of a single moment ([`Timeline::last`]).
     pub figures: Timeline,
-    /// What screens show.
+    /// Snapshot as shown on screens.
     pub snapshot: Option<Snapshot>,
-    /// How it ended.
+    /// Report, once the run has ended.
     pub report: Option<Report>,
-    /// What interfaces, CPUs and devices have counted since the first reading of `stat`: its line of the whole.
+    /// Counts of interfaces, CPUs and devices since the first reading of `stat`: its line of totals.
     pub stat: Option<StatDocument>,
 }
 
@@ -42,7 +42,7 @@ type Labels = Vec<(String, String)>;
 /// All values of one name.
 #[derive(Debug)]
 struct Family {
-    /// Without prefix and unit, which the encoder adds.
+    /// Name without prefix and unit, which the encoder adds.
     name: String,
     help: String,
     unit: Option<Unit>,
@@ -58,7 +58,7 @@ enum Samples {
     Histograms(BTreeMap<Labels, (f64, Vec<(f64, u64)>)>),
 }
 
-/// Families by the name they have with their unit: requests `sent` and bytes `sent` are two.
+/// Families by their name with its unit: requests `sent` and bytes `sent` are two families.
 #[derive(Debug, Default)]
 struct Families(BTreeMap<String, Family>);
 
@@ -73,7 +73,7 @@ pub fn text(version: &str, seen: &Seen) -> String {
     text
 }
 
-/// The same in the older text of Prometheus (0.0.4), which names counters by all of their name.
+/// Converts to the older text format of Prometheus (0.0.4), which uses the full name of counters.
 #[must_use]
 pub fn older(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
@@ -105,7 +105,7 @@ pub fn older(openmetrics: &str) -> String {
     text
 }
 
-/// Everything that is known, each once: of a figure that stands in several places the first counts.
+/// All known figures, each once: if a figure stands in several places, the first counts.
 fn families(version: &str, seen: &Seen) -> Families {
     let mut all = Families::default();
     let build = vec![("version".to_owned(), version.to_owned())];
@@ -184,7 +184,7 @@ impl Families {
         }
     }
 
-    /// Numbers of a part of a snapshot, by the names they have there; tables in it are counts by cause.
+    /// Numbers of a part of a snapshot, by their names there; tables in it are counts by cause.
     fn section(&mut self, kind: &str, of: &str, labels: &Labels, section: &Map<String, Value>) {
         let name = |key: &str| format!("{kind}{}{key}", if kind.is_empty() { "" } else { "_" });
         for (key, value) in section {
@@ -215,7 +215,7 @@ impl Families {
         let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
         let elapsed = snapshot.elapsed_ns as f64;
         self.put("run_elapsed_ns", "", none(), false, elapsed);
-        // The last one of some kinds of runs was taken before the end.
+        // The last snapshot of some kinds of runs was taken before the end.
         let stale = ended && snapshot.phase != Phase::Done;
         if let Some(progress) = snapshot.progress.filter(|_| !stale) {
             self.put("run_progress_ratio", "", none(), false, progress);
@@ -465,8 +465,8 @@ impl Families {
         }
     }
 
-    /// A distribution of times as a histogram. Its sum is what is known of it, else of the buckets' middles.
-    /// Differences, which are negative too, have no sum and are left out.
+    /// A distribution of times as a histogram. Its sum is the known sum, or else computed from the middles of buckets.
+    /// Differences, which can be negative, have no sum and are left out.
     #[allow(clippy::cast_precision_loss)]
     fn distribution(&mut self, distribution: &Distribution, sum: Option<f64>) {
         let buckets = &distribution.buckets;
@@ -481,7 +481,7 @@ impl Families {
             .map(|(low, high, n)| (*low as f64 / 2.0 + *high as f64 / 2.0) * *n as f64);
         let sum = sum.unwrap_or_else(|| middles.sum());
         let buckets = buckets.iter().map(|(_, high, n)| (*high as f64 / 1e9, *n));
-        // All that is above the last: nothing.
+        // No value lies above the last bucket.
         let buckets = buckets.chain([(f64::INFINITY, 0)]).collect();
         let labels = match distribution.of.is_empty() {
             true => Vec::new(),
@@ -501,7 +501,7 @@ impl Families {
     }
 }
 
-/// The exact sum of a distribution's values: by the mean of the run, or the means of its jobs, where those are of the
+/// The exact sum of a distribution's values: from the mean of the run, or from the means of its jobs if they cover the
 /// same values.
 #[allow(clippy::cast_precision_loss)]
 fn sum_of(report: &Value, distribution: &Distribution) -> Option<f64> {
@@ -521,7 +521,7 @@ fn sum_of(report: &Value, distribution: &Distribution) -> Option<f64> {
             (count + n, sum + mean * n as f64)
         })
     };
-    // Of loads the times of the end that asks are the run's.
+    // For loads, the times of the run are those of the client end.
     let asking = jobs.clone().filter(|job| job["end"] != "server");
     let sums = [
         sum(&mut { whole }),
@@ -532,7 +532,7 @@ fn sum_of(report: &Value, distribution: &Distribution) -> Option<f64> {
     same.map(|(_, sum)| sum)
 }
 
-/// The first word of whose figure it is, labels, and the end of the help.
+/// First word of the owner of a figure, its labels, and the end of the help.
 fn whose(of: &str) -> (&str, Labels, &'static str) {
     let (kind, name) = of.split_once(' ').unwrap_or((of, ""));
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -553,7 +553,7 @@ fn whose(of: &str) -> (&str, Labels, &'static str) {
     (kind, labels, of)
 }
 
-/// The name of a count by cause, and the cause as a label.
+/// Name of a count by cause, and the cause as a label.
 fn caused(name: &str, mut labels: Labels) -> (&str, Labels) {
     for (begins, family) in [
         ("failed_", "failed"),
@@ -569,7 +569,7 @@ fn caused(name: &str, mut labels: Labels) -> (&str, Labels) {
     (name, labels)
 }
 
-/// The name without its unit, the unit, and what brings a value to it.
+/// Name without its unit, the unit, and the factor that converts a value to that unit.
 fn unit_of(name: &str) -> (String, Option<Unit>, f64) {
     for (end, unit, scale) in [
         ("_ns", Unit::Seconds, 1e-9),
@@ -588,7 +588,7 @@ fn unit_of(name: &str) -> (String, Option<Unit>, f64) {
     (name.to_owned(), None, 1.0)
 }
 
-/// The name that is served, but for prefix and end.
+/// The exported name with its unit, without prefix and suffix.
 fn with_unit(name: &str, unit: Option<&Unit>) -> String {
     match unit {
         Some(Unit::Seconds) => format!("{name}_seconds"),
@@ -638,7 +638,7 @@ impl Collector for Families {
     }
 }
 
-/// A value with its labels; without any there are no braces.
+/// A value with its labels. Without labels there are no braces.
 fn sample(
     metric: &mut MetricEncoder<'_>,
     labels: &Labels,
@@ -650,10 +650,10 @@ fn sample(
     }
 }
 
-/// A count as the integer it is.
+/// A count as an integer.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(value: f64) -> Option<u64> {
-    // Above that not all integers are there.
+    // Above this limit not all integers can be represented.
     ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
@@ -681,7 +681,7 @@ mod tests {
         recorder.so_far().last()
     }
 
-    /// The value of each sample; panics where the text is not OpenMetrics as it is meant to be.
+    /// Value of each sample. Panics if the text is not valid OpenMetrics.
     fn read(text: &str) -> BTreeMap<String, f64> {
         let name_ends =
             |l: &str| l.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));

@@ -1,9 +1,9 @@
-//! Lines with tones and line breaks: what the text forms are written on.
+//! Lines with tones and line breaks, on which the text forms are written.
 //!
 //! Names in a report may come from a plan of unknown origin; control characters in them never
 //! reach the terminal.
 
-/// How a piece of text is meant. Shown as colour where colour is wanted.
+/// Meaning of a piece of text, shown as colour if colour is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -33,7 +33,7 @@ impl Tone {
 pub(crate) struct Page {
     text: String,
     color: bool,
-    /// Columns to stay within where words allow.
+    /// Columns that lines should not exceed, unless a word is longer.
     pub(crate) width: usize,
 }
 
@@ -53,14 +53,14 @@ impl Page {
         self.text
     }
 
-    /// An empty line, but never at the top.
+    /// Adds an empty line, but never at the top.
     pub(crate) fn gap(&mut self) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
     }
 
-    /// A heading, with an empty line before it.
+    /// Adds a heading, with an empty line before it.
     pub(crate) fn head(&mut self, text: &str) {
         self.gap();
         self.line(Tone::Head, text);
@@ -85,7 +85,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// `label` and then `body`, broken between words; further lines begin below the body.
+    /// Adds `label` and then `body`, broken between words; further lines are aligned with the body.
     pub(crate) fn item(&mut self, label_tone: Tone, label: &str, tone: Tone, body: &str) {
         let hang = label.chars().count();
         for (i, line) in wrapped(body, self.width.saturating_sub(hang))
@@ -101,7 +101,7 @@ impl Page {
         }
     }
 
-    /// Lines of a table in blocks of columns.
+    /// Adds the lines of a table in blocks of columns.
     pub(crate) fn table(&mut self, table: &crate::table::Table, indent: usize, keys: usize) {
         for (i, block) in table.blocks(indent, keys, self.width).iter().enumerate() {
             if i > 0 {
@@ -114,8 +114,8 @@ impl Page {
     }
 }
 
-/// The words of `text` in lines of at most `width` columns; a longer word has its own line.
-/// At least one line.
+/// The words of `text` in lines of at most `width` columns; a longer word has a separate line.
+/// Returns at least one line.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -136,7 +136,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Words, with a figure and its unit as one: `5.21 s` stays on one line.
+/// Words, with a figure and its unit as one word: `5.21 s` stays on one line.
 fn unbroken(text: &str) -> Vec<String> {
     let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let mut words: Vec<String> = Vec::new();

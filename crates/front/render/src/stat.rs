@@ -1,4 +1,4 @@
-//! `wirebench stat`: intervals as text that is read at a glance, as lines of JSON, and as CSV.
+//! `wirebench stat`: intervals as text for a quick overview, as lines of JSON, and as CSV.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use wb_model::schema::mismatch;
 
 use crate::figures::{UNKNOWN, count};
 
-/// Lines after which the header comes again.
+/// Number of lines after which the header is repeated.
 const HEADER_AFTER: usize = 20;
 
-/// Counters that are told in columns; the others are told by name, when they move.
+/// Counters that have columns; the others are named when they change.
 const IN_COLUMNS: [&str; 5] = [
     "rx_packets",
     "tx_packets",
@@ -25,7 +25,7 @@ const IN_COLUMNS: [&str; 5] = [
     "multicast",
 ];
 
-/// Lays intervals out as text.
+/// Formats intervals as text.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     omit_idle: bool,
@@ -33,7 +33,7 @@ pub struct Text {
     width: usize,
     /// Lines since the last header.
     lines: Option<usize>,
-    /// Advice that was given.
+    /// Advice already given.
     told: Vec<Advice>,
 }
 
@@ -46,12 +46,12 @@ fn megabits(bps: Option<f64>) -> String {
     bps.map_or_else(|| UNKNOWN.to_owned(), |bps| format!("{:.3}", bps / 1e6))
 }
 
-/// A share of the wire's speed; a mark where it is more than a wire carries.
+/// A share of the wire speed, marked if it exceeds the capacity of a wire.
 #[must_use]
 pub fn percent(share: Option<f64>, over: bool) -> String {
     match share {
         None => UNKNOWN.to_owned(),
-        // What no wire carries: see the note under the line.
+        // More than any wire carries: see the note below the line.
         Some(share) if over => format!(">{share:.1}"),
         Some(share) => format!("{share:.1}"),
     }
@@ -62,8 +62,8 @@ fn size(bytes: Option<f64>) -> String {
 }
 
 impl Text {
-    /// `omit_idle` leaves out interfaces that counted nothing and were not asked for by name; `cpus` has a line of each CPU, not only of those that
-    /// dropped packets.
+    /// `omit_idle` leaves out interfaces that counted nothing and were not requested by name. `cpus` adds a line for
+    /// each CPU, not only for those that dropped packets.
     #[must_use]
     pub fn new(omit_idle: bool, cpus: bool) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Text {
         }
     }
 
-    /// An interval; `time` is what stands in front, as `18:44:41`.
+    /// Formats an interval. `time` is the text at the start of the line, as `18:44:41`.
     pub fn line(&mut self, line: &StatDocument, time: &str) -> String {
         let idle = |i: &&InterfaceStat| self.omit_idle && is_idle(i);
         let shown: Vec<&InterfaceStat> = line.interfaces.iter().filter(|i| !idle(i)).collect();
@@ -123,7 +123,7 @@ impl Text {
         text
     }
 
-    /// Each advice once, and all again at the end.
+    /// Adds each advice once, and all of them again at the end.
     fn advice(&mut self, text: &mut String, line: &StatDocument) {
         for advice in &line.advice {
             let told = self.told.iter().any(|told| told.is_like(advice));
@@ -244,7 +244,7 @@ fn per_second(n: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Whether it counted nothing, nothing became of it, and nobody asked for it by its name.
+/// Returns true if an interface counted nothing, did not change and was not requested by name.
 #[must_use]
 pub fn is_idle(interface: &InterfaceStat) -> bool {
     interface.counted.as_ref().is_some_and(|c| c.is_empty())
@@ -252,7 +252,7 @@ pub fn is_idle(interface: &InterfaceStat) -> bool {
         && !interface.named
 }
 
-/// What is to be said of an interface under its line: errors and drops that moved, and what became of it.
+/// Notes below the line of an interface: errors and drops that rose, and changes of its state.
 #[must_use]
 pub fn notes(interface: &InterfaceStat) -> Vec<String> {
     let mut notes = Vec::new();
@@ -341,7 +341,7 @@ pub fn cpu_list(cpus: &[u32]) -> String {
     }
 }
 
-/// Where an interrupt should go, why, and how.
+/// Target CPU of an interrupt, the reason and the command.
 #[must_use]
 pub fn advice(step: &Move) -> String {
     let why = match &*step.rule {
@@ -354,7 +354,7 @@ pub fn advice(step: &Move) -> String {
     )
 }
 
-/// An advice: why, how, and at what cost.
+/// An advice: reason, command and cost.
 #[must_use]
 pub fn advice_text(advice: &Advice) -> String {
     let interface = advice
@@ -510,7 +510,7 @@ const CSV: [&str; 21] = [
     "tx_drop_ratio",
 ];
 
-/// The header of the CSV: rates, then what was counted.
+/// Header of the CSV: rates, then counts.
 #[must_use]
 pub fn csv_header() -> String {
     let counters = LinkCounters::default();
@@ -575,7 +575,7 @@ pub fn csv(line: &StatDocument) -> String {
     text
 }
 
-/// Names of interfaces may hold nearly anything.
+/// Names of interfaces can contain nearly any character.
 fn quoted(name: &str) -> String {
     match name.contains([',', '"', '\n']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")),

@@ -1,6 +1,6 @@
-//! Suites of tests: the words, sentences and tables that all forms of them share.
+//! Suites of tests: words, sentences and tables shared by all output forms.
 //!
-//! Texts and pages show the same tables, so what a result says is written once.
+//! Texts and pages show the same tables, so each statement about a result is written once.
 
 mod head;
 pub mod live;
@@ -17,7 +17,7 @@ use wb_model::bench::{LbLimit, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome,
 
 use crate::figures::{UNKNOWN, group, significant};
 
-/// What a test is by its document.
+/// Name of a test in its document, and the document.
 pub(crate) const fn method(test: SuiteTest) -> (&'static str, &'static str) {
     match test {
         SuiteTest::Throughput => ("throughput", "RFC 2544 section 26.1"),
@@ -41,12 +41,12 @@ pub(crate) fn size(size: &str) -> String {
     }
 }
 
-/// What a result is of: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`, `throughput 64 B in bursts of 16`.
+/// Name of a result: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`, `throughput 64 B in bursts of 16`.
 pub(crate) fn title(r: &SuiteResult) -> String {
     format!("{} {}", r.test.name(), subject(r))
 }
 
-/// The same without the test.
+/// Name of a result without the test.
 pub(crate) fn subject(r: &SuiteResult) -> String {
     let mut parts = vec![match r.size.as_str() {
         "" => r.of.name().to_owned(),
@@ -57,12 +57,12 @@ pub(crate) fn subject(r: &SuiteResult) -> String {
     parts.join(" ")
 }
 
-/// How the frames of a run come, where not evenly.
+/// Spacing of the frames of a run, unless it is even.
 pub(crate) fn in_bursts(frames: u32) -> String {
     format!("in bursts of {}", crate::figures::count(frames.into()))
 }
 
-/// A load without its unit: whole, and never more than it is. What is less than 100 has three digits.
+/// A load without its unit, rounded down to a whole number. Values below 100 have three digits.
 #[must_use]
 pub fn figure(load: f64) -> String {
     match load.abs() {
@@ -82,7 +82,7 @@ pub(crate) fn load(load: f64, unit: &str) -> String {
     format!("{} {unit}", figure(load)).trim_end().to_owned()
 }
 
-/// A share in per cent, where a hair's breadth between two numbers that are computed in different ways is none.
+/// A share in per cent. A tiny difference between two numbers that are computed in different ways counts as none.
 pub(crate) fn of_line(share: f64) -> String {
     match (share - 1.0).abs() < 1e-9 {
         true => "100 %".to_owned(),
@@ -90,13 +90,13 @@ pub(crate) fn of_line(share: f64) -> String {
     }
 }
 
-/// Whether the line carries no more than the result.
+/// Returns true if the result is at line rate.
 fn at_line_rate(r: &SuiteResult) -> bool {
     let of_line = r.limit.zip(r.theoretical_fps);
     r.unit == "fps" && of_line.is_some_and(|(limit, line)| limit >= line * (1.0 - 1e-9))
 }
 
-/// What kept a result from being higher, in a word or two.
+/// Limiting component of a result, in one or two words.
 pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
     match r.limited_by {
         _ if r.not_measured.is_some() => "not measured",
@@ -112,17 +112,17 @@ pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
     }
 }
 
-/// Whether a test searches for a limit.
+/// Returns true if a test searches for a limit.
 pub(crate) const fn searches(test: SuiteTest) -> bool {
     test.finds_limit()
 }
 
-/// Whether the tester, not the device, was the limit.
+/// Returns true if the tester, not the device, was the limit.
 pub(crate) fn is_tester_limit(r: &SuiteResult) -> bool {
     r.tester_limit || r.limited_by == Some(LbLimit::Tester) && r.limit.is_some()
 }
 
-/// What must be read first: the tester was the limit, nothing was measured, it was broken off, no load held.
+/// The most important statement: the tester was the limit, nothing was measured, the test was aborted, no load passed.
 pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
     let what = subject(r);
     let searches = searches(r.test);
@@ -153,7 +153,7 @@ pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
     Some(text)
 }
 
-/// How a trial came out, in a word or two.
+/// Result of a trial, in one or two words.
 pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
     match outcome {
         TrialOutcome::Pass => "pass",
@@ -166,7 +166,7 @@ pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
     }
 }
 
-/// What a trial was for.
+/// Purpose of a trial.
 #[must_use]
 pub const fn purpose(purpose: TrialPurpose) -> &'static str {
     match purpose {
@@ -178,7 +178,7 @@ pub const fn purpose(purpose: TrialPurpose) -> &'static str {
     }
 }
 
-/// The unit of the loads of a trial: bursts are counted in frames.
+/// Unit of the loads of a trial: bursts are counted in frames.
 pub(crate) fn trial_unit(r: &SuiteResult) -> &str {
     match r.test {
         SuiteTest::B2b => "frames",
@@ -186,7 +186,7 @@ pub(crate) fn trial_unit(r: &SuiteResult) -> &str {
     }
 }
 
-/// How many trials there were, and how many of them say nothing of the device.
+/// Number of trials, and number of them that say nothing about the device.
 pub(crate) fn void(trials: &[SuiteTrial]) -> usize {
     trials.iter().filter(|t| !t.outcome.is_valid()).count()
 }

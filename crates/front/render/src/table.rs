@@ -9,7 +9,7 @@ enum Align {
 /// Blanks between two columns.
 const GAP: usize = 2;
 
-/// A table that is filled row by row and then made into text.
+/// A table that is filled row by row and then formatted as text.
 ///
 /// ```
 /// use wb_render::table::Table;
@@ -25,7 +25,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without columns.
+    /// A table without columns.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -45,20 +45,20 @@ impl Table {
         self
     }
 
-    /// Adds a row. Cells that are missing stay blank; more cells than columns are left out.
+    /// Adds a row. Missing cells stay blank; surplus cells are left out.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         cells.resize(self.columns.len(), String::new());
         self.rows.push(cells);
     }
 
-    /// Whether it has no rows.
+    /// Returns true if the table has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The same table without the columns in which every cell is blank.
+    /// Removes the columns in which every cell is blank.
     #[must_use]
     pub fn without_blank_columns(mut self) -> Self {
         let keep: Vec<bool> = (0..self.columns.len())
@@ -91,7 +91,7 @@ impl Table {
         joined(&self.lines(indent))
     }
 
-    /// The table in blocks of columns, each at most `width` wide where its columns allow: as few as
+    /// The table in blocks of columns, each at most `width` wide if its columns allow: as few as
     /// possible, and about equally wide. The first `keys` columns are repeated in each block.
     #[must_use]
     pub fn blocks(&self, indent: usize, keys: usize, width: usize) -> Vec<Vec<String>> {
@@ -109,7 +109,7 @@ impl Table {
             .collect()
     }
 
-    /// The columns of each block: as many as fit, then the next block.
+    /// Columns of each block: as many as fit, then the next block.
     fn split(&self, indent: usize, keys: usize, width: usize) -> Vec<Vec<usize>> {
         let keys: Vec<usize> = (0..keys.min(self.columns.len())).collect();
         let used: usize = indent + keys.iter().map(|i| self.width(*i) + GAP).sum::<usize>();

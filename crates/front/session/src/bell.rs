@@ -8,7 +8,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Wakes the thread that waits for it, from any other thread. A ring before the wait ends the wait at once.
+/// Wakes the waiting thread from any other thread. A ring before the wait ends the wait at once.
 #[derive(Debug)]
 pub(crate) struct Bell(Option<OwnedFd>);
 
@@ -29,7 +29,7 @@ impl Bell {
         }
     }
 
-    /// Waits for a ring or for one of `others` to become readable, for `longest` at most.
+    /// Waits at most `longest` for a ring or for one of `others` to become readable.
     pub(crate) fn wait(&self, others: &[BorrowedFd<'_>], longest: Duration) {
         let own = self.0.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<_> = own
@@ -45,7 +45,7 @@ impl Bell {
     }
 }
 
-/// What the worker threads of a run raise: that one of them broke, and that there is something to see.
+/// Events that the worker threads of a run raise: a worker broke, or there is something to process.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     faulted: AtomicBool,
@@ -84,7 +84,7 @@ mod tests {
         let thread = std::thread::spawn(move || other.ring());
         bell.wait(&[], LONG);
         thread.join().unwrap();
-        // Rings that came together are one.
+        // Several rings before a wait count as one.
         bell.wait(&[], Duration::ZERO);
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"x").unwrap();

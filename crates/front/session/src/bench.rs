@@ -1,8 +1,8 @@
 //! Benchmarks: the procedures of `wb_bench` on real ports, with the device's own counters.
 //!
-//! A benchmark is an engine like the others. Its one worker makes the trials: each is a run of its own, by
-//! the same door ([`crate::prepare`]). The device is read before it, at an interval while it runs, from a
-//! thread of its own, and after it. A reading that fails is counted and ends nothing.
+//! A benchmark is an engine like the others. Its single worker makes the trials. Each trial is a separate run, prepared
+//! by [`crate::prepare`]. The device is read before a trial, at an interval during the trial from a dedicated thread,
+//! and after the trial. A failed reading is counted and ends nothing.
 
 mod findings;
 
@@ -38,9 +38,9 @@ use crate::{
     workers::Workers,
 };
 
-/// How often a pause looks for signals.
+/// Interval at which a pause checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a command that resets the device may go on after a signal; a second signal ends it at once.
+/// Time that a command which resets the device may continue after a signal. A second signal ends the command at once.
 const TRIGGER_GRACE: Duration = Duration::from_secs(10);
 
 fn read_all(probes: &[Watched]) -> DeviceReading {
@@ -60,19 +60,19 @@ fn read_all(probes: &[Watched]) -> DeviceReading {
 /// Trials on real ports.
 struct Ports {
     environment: Environment,
-    /// What all trials have of the plan.
+    /// Part of the plan that all trials share.
     base: Plan,
     probes: Arc<Vec<Watched>>,
     every: Duration,
     warnings: BTreeSet<String>,
-    /// How the trials have them open; what each counted is its own.
+    /// Ports as the trials opened them. The counters of each trial are in its report.
     ports: Vec<PortReport>,
-    /// Told once, when the first trial could be prepared.
+    /// Notified once, when the first trial has been prepared.
     ready: Option<Sender<()>>,
     news: Sender<Snapshot>,
     start_ns: u64,
     stop: Arc<AtomicBool>,
-    /// The trial that runs.
+    /// State of the current trial.
     live: Option<BenchLive>,
 }
 
@@ -90,12 +90,12 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<DeviceR
     readings
 }
 
-/// Passes on how a trial goes.
+/// Forwards the progress of a trial.
 struct Onlooker<'a> {
     start_ns: u64,
     live: Option<BenchLive>,
     news: &'a Sender<Snapshot>,
-    /// Told when the first frame is sent.
+    /// Notified when the first frame is sent.
     begins: Sender<()>,
 }
 
@@ -116,16 +116,16 @@ impl Observer for Onlooker<'_> {
     }
 }
 
-/// Ends a command and what it started.
+/// Ends a command and the processes it started.
 fn end(child: &mut Child) {
     let group = rustix::process::Pid::from_child(child);
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let _ = child.wait();
 }
 
-/// Runs a command when its time has come, unless the trial is over before; why it did not do what it should. It is
-/// ended with the trial; of a trial that is ended early it may come to its own end, as what it was about to bring back
-/// would else stay away.
+/// Runs a command when it is due, unless the trial ends before. Returns the reason if the command failed. The command
+/// ends with the trial. If the trial is ended early, the command may finish, because the device it was about to bring
+/// back would otherwise stay away.
 fn pull(
     trigger: &Trigger,
     begun: Receiver<()>,
@@ -142,7 +142,7 @@ fn pull(
     }
     let mut command = Command::new("sh");
     command.args(["-c", &trigger.command]).stdin(Stdio::null());
-    // Ctrl-C is the trial's.
+    // Ctrl-C is handled by the trial.
     command
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -178,14 +178,14 @@ impl Ports {
         monotonic_ns().saturating_sub(self.start_ns)
     }
 
-    /// Tells what is searched, and the trial that has ended, if one has.
+    /// Sends the state of the search, with the trial that has just ended, if any.
     fn tell_of(&self, live: BenchLive) {
         let interval = self.base.interval.as_nanos();
         let snapshot = Snapshot {
             bench: Some(live),
             ..Snapshot::at(self.elapsed_ns(), interval, Phase::Running)
         };
-        // Nobody listens any more at the end of a run that broke.
+        // At the end of a run that broke, the receiver is gone.
         let _ = self.news.send(snapshot);
     }
 }
@@ -296,12 +296,12 @@ pub(crate) struct Benchmark {
     stop: Arc<AtomicBool>,
     start_ns: u64,
     news: Option<Receiver<Snapshot>>,
-    /// The last snapshot has been told.
+    /// True if the last snapshot has been sent.
     told: bool,
     outcome: Option<Outcome>,
 }
 
-/// What the worker leaves.
+/// Results that the worker leaves.
 struct Outcome {
     results: Vec<BenchResult>,
     end: BenchEnd<StartError>,
@@ -309,7 +309,7 @@ struct Outcome {
     ports: Vec<PortReport>,
 }
 
-/// Makes all trials of a plan's procedure.
+/// Makes all trials of the plan's procedure.
 fn carry_out(ports: &mut Ports) -> (Vec<BenchResult>, Vec<String>, BenchEnd<StartError>) {
     let plan = ports.base.clone();
     match &plan.procedure {
@@ -331,7 +331,7 @@ fn carry_out(ports: &mut Ports) -> (Vec<BenchResult>, Vec<String>, BenchEnd<Star
     }
 }
 
-/// Returns the lateness of all trials together.
+/// Returns the merged lateness of all trials.
 fn lateness_of(results: &[BenchResult]) -> Lateness {
     let trials = results.iter().flat_map(|result| match result {
         BenchResult::Lb(lb) => lb.trials.iter().map(|t| t.lateness).collect::<Vec<_>>(),
@@ -344,7 +344,7 @@ impl Benchmark {
     /// Opens the probes of the device.
     ///
     /// # Errors
-    /// With the first that cannot be.
+    /// Returns the error of the first probe that cannot be opened.
     pub(crate) fn open(plan: &Plan, environment: &Environment) -> Result<Self, StartError> {
         let (probes, place) = match &plan.procedure {
             Some(Procedure::Lb(lb)) => (&lb.device.probes, "device.probe"),
@@ -364,7 +364,7 @@ impl Benchmark {
         })
     }
 
-    /// Takes over what the worker leaves; whether it left something.
+    /// Takes over the results of the worker. Returns true if there were any.
     fn collect(&mut self) -> bool {
         for outcome in self.worker.join() {
             self.outcome = outcome;
@@ -386,7 +386,7 @@ impl Engine for Benchmark {
         false
     }
 
-    /// Returns when the first trial is prepared: what stands in its way stands in the way of all.
+    /// Returns when the first trial is prepared: an obstacle to the first trial is an obstacle to all.
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
         self.worker = Workers::new(launch.alarm);
         self.start_ns = monotonic_ns();
@@ -424,7 +424,7 @@ impl Engine for Benchmark {
         if is_ready.recv().is_ok() {
             return Ok(());
         }
-        // It ended without a trial.
+        // The worker ended without a trial.
         self.collect();
         match self.outcome.take() {
             Some(Outcome {
@@ -472,7 +472,7 @@ impl Engine for Benchmark {
         Snapshot::at(elapsed_ns, self.base.interval.as_nanos(), Phase::Running).into()
     }
 
-    /// Its trials are runs of their own.
+    /// The trials are separate runs with their own records.
     fn record(&self, _row: &mut Row<'_>) {}
 
     fn join(&mut self) -> Option<String> {
@@ -483,7 +483,7 @@ impl Engine for Benchmark {
             BenchEnd::Completed
             | BenchEnd::Interrupted
             | BenchEnd::Failed(StartError::Interrupted(_)) => None,
-            // What was measured before is worth telling.
+            // Results from before the failure are still reported.
             BenchEnd::Failed(error) => Some(error.to_string()),
             BenchEnd::Broken(text) => Some(text.clone()),
         }
@@ -496,12 +496,12 @@ impl Engine for Benchmark {
         };
         let findings = Findings::of(&self.base, &results);
         let criteria = findings.judge(&self.base.criteria);
-        // One that did not hold for the device's own doing is enough.
+        // One failure that is the device's own doing is enough.
         let broke = criteria
             .iter()
             .any(|(report, excuse)| !report.held && excuse.is_none());
         let excuse = criteria.iter().find_map(|(_, excuse)| excuse.clone());
-        // Criteria ask for so much and no more.
+        // If criteria are set, the demands of the tests themselves do not count.
         let own = match criteria.is_empty() {
             true => findings.own(),
             false => Own {
@@ -537,7 +537,7 @@ mod tests {
 
     use super::*;
 
-    /// What became of a command whose trial is over, once with what it says of that, and how long it took.
+    /// Runs a command in a trial that is over after 100 ms. Returns the error, if any, and the time the command took.
     fn ended(command: &str, signals: &Signals) -> (Option<String>, Duration) {
         let trigger = Trigger {
             after: Duration::ZERO,
@@ -612,7 +612,7 @@ mod tests {
         assert!(!file.exists());
     }
 
-    /// A device that is taken away and brought back is brought back.
+    /// A device that was taken away is brought back.
     #[test]
     fn after_a_signal_a_command_comes_to_its_own_end() {
         let signals = Signals::none();
@@ -620,7 +620,7 @@ mod tests {
         let (said, took) = ended("sleep 0.4", &signals);
         assert_eq!(said, None);
         assert!(took >= Duration::from_millis(400), "{took:?}");
-        // Unless somebody is in a hurry.
+        // A second signal does not wait.
         signals.raise(2);
         let (said, took) = ended("sleep 5", &signals);
         assert!(said.is_some() && took < Duration::from_secs(4), "{took:?}");

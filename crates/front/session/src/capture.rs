@@ -1,7 +1,7 @@
 //! Captures: frames of ports into files, with an exact account.
 //!
-//! Before the first frame the filter is compiled, the ports and the output are opened. A capture goes on
-//! until it is told to stop, and reads what is still on its way before it counts.
+//! The filter is compiled and the ports and the output are opened before the first frame. A capture continues until it
+//! is stopped. It then reads the frames that are still on their way before it counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,16 +46,16 @@ use crate::{
 
 mod report;
 
-/// How long readers have to hand over what they hold, before the next file begins.
+/// Time that readers have to hand over their buffers before the next file begins.
 const HAND_OVER_NS: u64 = 100_000_000;
-/// Smallest and largest receive ring that is chosen without being asked, over all readers, bytes.
+/// Smallest and largest receive ring that is chosen by default, over all readers, in bytes.
 const RING: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
-/// The ring where nothing is known of the rate, bytes. The kernel sets a larger one up for seconds when its page
-/// cache is full.
+/// Size of the ring if the rate is unknown, in bytes. For a larger ring, the kernel needs seconds when its page cache
+/// is full.
 const RING_UNKNOWN: u64 = 512 << 20;
-/// No ring takes more than this part of the memory.
+/// Inverse of the largest part of the memory that a ring may take.
 const RING_SHARE: u64 = 8;
-/// A block of the ring.
+/// Size of a block of the ring, in bytes.
 const BLOCK: usize = 1 << 20;
 
 struct ReaderSlot {
@@ -65,11 +65,11 @@ struct ReaderSlot {
     seat: ReaderSeat,
 }
 
-/// What takes frames alongside or instead of files, and the time zone of file names.
+/// Receiver of frames in addition to files or instead of files, and the time zone of file names.
 pub struct CaptureExtras {
-    /// Takes the frames where the plan has no output, and beside it where it has one.
+    /// Receives the frames. If the plan has an output, the frames go to both.
     pub sink: Option<Box<dyn FrameSink>>,
-    /// Time zone of file names that are made of the time.
+    /// Time zone of file names that contain the time.
     pub zone: TimeZone,
 }
 
@@ -82,7 +82,7 @@ impl Default for CaptureExtras {
     }
 }
 
-/// Gives captures that have none a name, where there are several.
+/// Names the captures that have no name, if there are several.
 pub(crate) fn name_jobs(plan: &mut Plan) {
     let names = plan.job_names(JobKind::Capture);
     for (job, name) in plan.captures.iter_mut().zip(names) {
@@ -90,11 +90,11 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
     }
 }
 
-/// One capture of a run: ports and output are open, frames are waiting already.
+/// One capture of a run. Ports and output are open, and frames already wait.
 pub(crate) struct Captures {
     plan: Plan,
     job: CaptureJob,
-    /// What it is called among several.
+    /// Name of the capture, if there are several.
     key: Option<String>,
     ports: Vec<OpenPort>,
     slots: Vec<ReaderSlot>,
@@ -105,14 +105,14 @@ pub(crate) struct Captures {
     offloads: Vec<OffloadsOff>,
     signals: Signals,
     ring_bytes: u64,
-    /// What the interfaces had counted at the start.
+    /// Interface counters at the start.
     before: Vec<BTreeMap<String, u64>>,
     start_ns: u64,
     sampled_ns: u64,
     sampled: ReaderSnapshot,
-    /// When interfaces were asked last, for the statistics in the files.
+    /// Time when the interfaces were last read, for the statistics in the files, in ns.
     told_ns: u64,
-    /// When the size of the files was last compared with what is enough.
+    /// Time when the size of the files was last compared with the limit, in ns.
     looked_ns: u64,
     next_file: u64,
     readers: Workers<ReaderOutcome>,
@@ -128,10 +128,10 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// Compiles the filter, opens the ports, then the output. `key` is what it is called among several.
+    /// Compiles the filter, opens the ports, then the output. `key` is the name of the capture if there are several.
     ///
     /// # Errors
-    /// With the first thing that stands in the way; nothing is left open then.
+    /// Returns the first problem found. Nothing stays open on error.
     pub(crate) fn open(
         plan: &Plan,
         key: Option<String>,
@@ -231,7 +231,7 @@ impl Captures {
     }
 }
 
-/// XDP programs in front of the ports that see what the host sees.
+/// XDP programs in front of the ports that see the same frames as the host.
 fn attached_programs(ports: &[OpenPort]) -> impl Iterator<Item = (usize, XdpProgram)> {
     ports.iter().enumerate().filter_map(|(number, port)| {
         let wire = port
@@ -243,15 +243,15 @@ fn attached_programs(ports: &[OpenPort]) -> impl Iterator<Item = (usize, XdpProg
     })
 }
 
-/// Which file each capture writes to, to see when two are one.
+/// Files that captures write to, to detect when two captures share one.
 #[derive(Default)]
 pub(crate) struct TakenFiles(Vec<(FileId, String)>);
 
 impl TakenFiles {
-    /// Two names may lead to one file, by links.
+    /// Registers the open file of a capture. Two names may lead to one file, by links.
     ///
     /// # Errors
-    /// When another capture has it.
+    /// Fails if another capture has the file.
     pub(crate) fn take(&mut self, capture: &Captures) -> Result<(), StartError> {
         let Some(id) = capture.writer.as_ref().and_then(Writer::open_file_id) else {
             return Ok(());
@@ -267,7 +267,7 @@ impl TakenFiles {
     }
 }
 
-/// A reader for each queue.
+/// Creates a reader slot for each queue.
 fn reader_slots(
     ports: &mut [OpenPort],
     readers: Vec<ReaderSeat>,
@@ -294,7 +294,7 @@ fn reader_slots(
     Ok(slots)
 }
 
-/// The filter of a job. Frames of files and of memory are filtered as those of a file.
+/// Compiles the filter of a job. Frames of files and of memory are filtered like frames of a capture file.
 fn live_filter(
     text: &str,
     job: &CaptureJob,
@@ -311,14 +311,14 @@ fn live_filter(
     })
 }
 
-/// The program for frames with all tags in their bytes.
+/// Compiles the program for frames with all tags in their bytes.
 fn whole(filter: &LiveFilter, locator: &impl std::fmt::Display) -> Result<Program, StartError> {
     let made = filter.whole.clone();
     made.map_err(|error| StartError::stream(locator.to_string(), error.to_string()))
 }
 
-/// What has to be done after the user has changed: like tcpdump, a capture into one file opens it where root
-/// could; and the XDP program is told to let nothing more in.
+/// Returns the privileges to keep after the user has changed. Like tcpdump, a capture into one file opens the file
+/// wherever root can. A capture by XDP must stop its XDP program at the end.
 fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> KeptPrivileges {
     let one_file = |o: &CaptureOutput| {
         let rotates = o.rotate_bytes > 0 || o.rotate_frames > 0 || o.rotate_time.is_some();
@@ -330,7 +330,7 @@ fn kept_privileges(job: &CaptureJob, ports: &[OpenPort]) -> KeptPrivileges {
     }
 }
 
-/// What a filter asks the kernel for only the kernel answers.
+/// Checks that the port can answer the filter: some filters ask for facts that only the kernel knows.
 fn check_place(filter: &LiveFilter, port: &OpenPort) -> Result<(), StartError> {
     let whole = filter.whole.as_ref().ok();
     let asks = whole.is_some_and(|program| program.kernel_values().next().is_some());
@@ -430,7 +430,7 @@ fn packet_options(
         least_blocks,
         block_timeout_ms: u32::try_from(job.block_timeout.as_nanos() / 1_000_000).unwrap_or(100),
         snap_len: if filter.is_some_and(|f| f.attach.is_err()) {
-            // Our own filter has to see the whole frame.
+            // The filter in user space needs the whole frame.
             262_144
         } else {
             job.snap_len
@@ -451,7 +451,7 @@ fn packet_options(
     }
 }
 
-/// Whether received segments are joined on an interface.
+/// Returns true if an interface joins received segments.
 fn joins_segments(wire: &Wire) -> bool {
     let Ok(ethtool) = Ethtool::open(&wire.namespace) else {
         return false;
@@ -461,7 +461,7 @@ fn joins_segments(wire: &Wire) -> bool {
         .any(|o| matches!(ethtool.offload(&wire.interface.name, o), Ok(Some(true))))
 }
 
-/// Whether readers may run before all ordinary threads: a single CPU would do nothing else.
+/// Checks that readers may run before all ordinary threads: a single CPU would do nothing else.
 fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
     if !job.realtime {
         return Ok(());
@@ -481,7 +481,7 @@ fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
             ),
         ));
     }
-    // Tried here, where it can still be refused.
+    // Tried here, because the run can still be refused here.
     wb_machine::realtime::set_realtime(true)
         .and_then(|()| wb_machine::realtime::set_realtime(false))
         .map_err(StartError::machine)
@@ -501,13 +501,13 @@ fn ring_for(job: &CaptureJob, wire: &Wire) -> u64 {
     let longest = u64::from(wire.interface.mtu + 14);
     let kept = u64::from(job.snap_len).min(longest);
     let speed = wire.interface.speed.filter(|s| !s.nominal);
-    // Frames as long as those that are kept, as fast as the link carries them.
+    // Frames with the length that is kept, at the rate of the link.
     let of_link = speed.map(|speed| speed.bits_per_second / (8 * (kept.max(60) + 24)));
     let pps = job.expect_pps.or(of_link);
     ring_bytes(pps, kept, job.stall.as_nanos(), total_memory())
 }
 
-/// Twice what the frames of the stall that is to be survived take, since blocks that are handed
+/// Ring size in bytes: twice the frames of the longest stall that the ring must survive, because blocks that are handed
 /// over before they are full waste up to half of a ring.
 fn ring_bytes(pps: Option<u64>, kept: u64, stall_ns: u64, memory: u64) -> u64 {
     let most = |bytes: u64| bytes.min(memory / RING_SHARE).max(*RING.start());
@@ -558,7 +558,7 @@ fn spec(job: &CaptureJob, ports: &[OpenPort], zone: TimeZone) -> CaptureSpec {
     }
 }
 
-/// Reads a queue, in a loop compiled for its driver.
+/// Task that reads a queue, in a loop compiled for its driver.
 struct Read {
     seat: ReaderSeat,
     interface: u32,
@@ -583,9 +583,9 @@ fn rate(now: u64, before: u64, interval_ns: u64) -> Option<f64> {
     crate::clock::rate(now.saturating_sub(before), interval_ns)
 }
 
-/// How often the interfaces are asked for what they dropped, for the statistics in the files, ns.
+/// Interval between reads of the interfaces' drop counters for the statistics in the files, in ns.
 const TELL_NS: u64 = 1_000_000_000;
-/// How often the size of the files is compared with what is enough.
+/// Interval at which the size of the files is compared with the limit, in ns.
 const FILE_SIZE_INTERVAL_NS: u64 = 10_000_000;
 
 impl Captures {
@@ -602,7 +602,7 @@ impl Captures {
         let broke = |outcome: &ReaderOutcome| outcome.fault.is_some();
         self.readers.spawn(name, cpu, broke, move || {
             if realtime {
-                // It was allowed a moment ago.
+                // An earlier check has shown that this is permitted.
                 let _ = wb_machine::realtime::set_realtime(true);
             }
             queue.give(read)
@@ -616,7 +616,7 @@ impl Captures {
             return Ok(());
         };
         let control = Arc::clone(&self.control);
-        // What it could not write is in its outcome; readers go on and count.
+        // A write failure is in the writer's outcome. Readers continue and count.
         let broke = |_: &WriterOutcome| false;
         // A starved writer fills the buffers, and then the ring.
         let work = move || run_writer(writer, &control, &SystemClock);
@@ -624,7 +624,7 @@ impl Captures {
             .spawn("wb-writer".to_owned(), None, broke, work)
     }
 
-    /// What the writer had shown before it panicked; what it held then is lost.
+    /// Counters that the writer had published before it panicked. The frames it held are lost.
     fn written_before_panic(&self) -> WriterOutcome {
         let shown = self.shared.snapshot();
         WriterOutcome {
@@ -638,7 +638,7 @@ impl Captures {
         }
     }
 
-    /// For the statistics in the files.
+    /// Reads the interface counters for the statistics in the files.
     fn tell_interfaces(&mut self) {
         // A receiver may have started after the capture.
         for (number, program) in attached_programs(&self.ports) {
@@ -656,13 +656,13 @@ impl Captures {
         }
     }
 
-    /// When its time is over.
+    /// Time at which the capture ends.
     fn until_ns(&self) -> u64 {
         let duration = self.job.duration;
         duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(d.as_nanos()))
     }
 
-    /// Whether the plan says that it has captured enough.
+    /// Returns true if the capture has reached a limit of the plan.
     fn is_enough(&self, now: u64) -> bool {
         let full = |most| self.shared.snapshot().file_octets >= most;
         now >= self.until_ns() || self.job.stop_octets.is_some_and(full)
@@ -692,7 +692,7 @@ impl Engine for Captures {
         while let Some(slot) = slots.next() {
             if let Err(error) = self.spawn_reader(slot) {
                 self.stop(Stop::Now);
-                // The writer waits for the buffers of all who may still bring some.
+                // The writer waits for all slots that may still send buffers.
                 drop(slots);
                 self.readers.join();
                 self.writing.join();
@@ -749,7 +749,7 @@ impl Engine for Captures {
     }
 
     fn request(&mut self, request: Request, now: u64) {
-        // What was read belongs to this file.
+        // Frames already read belong to this file.
         self.control.request_flush();
         if request == Request::NextFile {
             self.next_file = now + HAND_OVER_NS;
@@ -856,7 +856,7 @@ impl Engine for Captures {
     }
 }
 
-/// A warning for each port that showed joined segments, which are no frames of the wire.
+/// Returns a warning for each port with joined segments, which are not frames of the wire.
 fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (number, port) in (0..).zip(ports) {
@@ -874,7 +874,7 @@ fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
     warnings
 }
 
-/// What an interface received and dropped between two looks.
+/// Frames that an interface received and dropped between two reads.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> (u64, u64) {
     let grew = |key: &str| {
         let of = |m: &BTreeMap<String, u64>| m.get(key).copied().unwrap_or(0);
@@ -895,12 +895,12 @@ mod tests {
         const MIB: u64 = 1 << 20;
         const SECOND: u64 = 1_000_000_000;
         let ring = |pps, stall_ns, memory_mib| ring_bytes(pps, 1514, stall_ns, memory_mib * MIB);
-        // Where the rate is not known.
+        // The rate is unknown.
         assert_eq!(ring(None, SECOND, 16 << 10), 512 * MIB);
         assert_eq!(ring(None, 10 * SECOND, 4 << 10), 512 * MIB);
         assert_eq!(ring(None, SECOND, 2 << 10), 256 * MIB);
         assert_eq!(ring(None, SECOND, 256), 64 * MIB);
-        // Where it is: 1600 bytes for each frame of 1514, and that twice.
+        // The rate is known: 1600 bytes for each frame of 1514, times two.
         assert_eq!(ring(Some(100_000), SECOND, 16 << 10), 320_000_000);
         assert_eq!(ring(Some(100_000), SECOND / 2, 16 << 10), 160_000_000);
         assert_eq!(ring(Some(1), SECOND, 16 << 10), 64 * MIB);

@@ -1,9 +1,9 @@
-//! The machine's clocks, as the engine wants them.
+//! The machine's clocks, in the form the engine needs.
 
 use wb_model::report::ClockReport;
 use wb_traffic::Clock;
 
-/// CLOCK_MONOTONIC for pacing, CLOCK_REALTIME for stamps.
+/// CLOCK_MONOTONIC for pacing, CLOCK_REALTIME for timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -23,12 +23,12 @@ impl Clock for SystemClock {
             tv_sec: i64::try_from(monotonic_ns / 1_000_000_000).unwrap_or(i64::MAX),
             tv_nsec: (monotonic_ns % 1_000_000_000) as _,
         };
-        // A signal may end the sleep early; the caller looks at the clock again in any case.
+        // A signal may end the sleep early. The caller reads the clock again in any case.
         let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &time);
     }
 }
 
-/// Largest difference of a start between the clocks from which stamps are made, in ns.
+/// Largest difference between start times of the clocks used for timestamps, in ns.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
 /// Wall time of a start on the monotonic clock; no frame of the run is stamped earlier.
@@ -39,7 +39,7 @@ pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
     (wall_ns + left_ns).saturating_sub(CLOCKS_DIFFER_NS)
 }
 
-/// What every report says of the host's clock; the stamps are for those who know them.
+/// Clock section of every report, without the timestamp fields, which the engines fill in.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
     ClockReport {
@@ -59,7 +59,8 @@ pub fn rfc3339(wall_ns: u64) -> String {
     stamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// What happened in an interval, a second. In the blink between two files or before an end a rate says nothing.
+/// Rate per second over an interval. Returns `None` for the short interval between two files or before an end, because
+/// the rate would mean nothing.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn rate(counted: u64, interval_ns: u64) -> Option<f64> {
     const SHORTEST_NS: u64 = 1_000_000;

@@ -1,7 +1,7 @@
-//! A program that is run for each finished file, beside the capture.
+//! A program that runs for each finished file, alongside the capture.
 //!
-//! Programs are started as they are, without a shell, with the file as the only argument, at the lowest
-//! priority and two at a time. What goes wrong with them is told at the end and stops nothing.
+//! Programs are started directly, without a shell, with the file as the only argument, at the lowest priority and two
+//! at a time. Failures are reported at the end and stop nothing.
 
 use std::{
     collections::HashSet,
@@ -25,13 +25,13 @@ use wb_machine::descriptors::keep_limit;
 
 use crate::{Signals, StartError};
 
-/// Programs that run at once.
+/// Maximum number of programs that run at once.
 const AT_ONCE: usize = 2;
-/// The lowest priority there is.
+/// Lowest scheduling priority (nice value).
 const LOWEST: i32 = 19;
-/// How often the signals are looked at while programs run.
+/// Interval at which signals are checked while programs run.
 const LOOK: Duration = Duration::from_millis(10);
-/// Failures that are told one by one.
+/// Maximum number of failures that are reported individually.
 const TOLD: usize = 5;
 
 /// Runs the programs.
@@ -49,10 +49,10 @@ struct State {
 }
 
 impl Commands {
-    /// Waits for files; each that is sent is given to the program. It ends with the last sender.
+    /// Waits for files and runs the program for each received file. Ends when the last sender is dropped.
     ///
     /// # Errors
-    /// There is no such program, or a thread cannot be started.
+    /// Fails if there is no such program or a thread cannot be started.
     pub(crate) fn start(program: &str) -> Result<(Sender<PathBuf>, Self), StartError> {
         if !is_program(program) {
             let what = format!(
@@ -84,7 +84,7 @@ impl Commands {
         ))
     }
 
-    /// Waits until all have ended, unless there is hurry, and says what went wrong.
+    /// Waits until all programs have ended, unless a second signal came. Returns the failures.
     pub(crate) fn finish(self, signals: &Signals) -> Vec<String> {
         while !self.threads.iter().all(JoinHandle::is_finished) {
             if signals.hurry() {
@@ -113,7 +113,7 @@ impl Commands {
 }
 
 fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
-    // On Linux the priority is that of the thread, and its children begin with it.
+    // On Linux the priority belongs to the thread, and child processes inherit it.
     let _ = wb_machine::cpu::set_nice(LOWEST);
     loop {
         let next = lock(files).recv();
@@ -139,7 +139,7 @@ fn run(program: &str, file: &Path) -> Result<(), String> {
         .arg(file)
         .stdin(Stdio::null())
         .stdout(said.map_or_else(|_| Stdio::null(), Stdio::from))
-        // Ctrl-C ends the capture; what was begun for a file is done to the end.
+        // Ctrl-C ends the capture, but a program that has started runs to its end.
         .process_group(0)
         .status()
         .map_err(|cause| cause.to_string())?;
@@ -149,7 +149,7 @@ fn run(program: &str, file: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether there is something of this name that can be run, here or in the path.
+/// Returns true if an executable of this name exists, here or in the path.
 fn is_program(name: &str) -> bool {
     let runs = |path: &Path| {
         path.metadata()
@@ -170,8 +170,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// A program. Somebody else writes it: what we have open for writing, a child that another test starts meanwhile
-    /// has open too, and what is open for writing cannot be run.
+    /// Creates a script. A separate process writes the file: a child that another test starts meanwhile would inherit
+    /// our descriptor, and a file that is open for writing cannot be run.
     fn script(dir: &Path, text: &str) -> String {
         let path = dir.join("program").display().to_string();
         let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";

@@ -1,4 +1,4 @@
-//! Whether a run met what was asked of it: one rule for the jobs of all kinds.
+//! Decides if a run met its criteria: one rule for the jobs of all kinds.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use wb_model::{
     report::{CriterionReport, Rates},
 };
 
-/// What jobs measured together, as criteria ask for it.
+/// Measurements of several jobs together, for criteria.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) totals: Totals,
@@ -18,24 +18,24 @@ pub(crate) struct Figures {
     pub(crate) latency: Summary,
     pub(crate) connect: Summary,
     pub(crate) http: Summary,
-    /// What a kind of jobs has in its own way.
+    /// Metrics that only this kind of job has.
     pub(crate) own: Vec<(Metric, Option<f64>)>,
     pub(crate) load: Option<LoadFigures>,
     /// Transactions per second.
     pub(crate) tps: Option<f64>,
-    /// By how much counters rose, and the highest values of those that rise and fall.
+    /// Growth of counters, and the highest values of gauges.
     pub(crate) counters: BTreeMap<String, u64>,
 }
 
-/// What loads measured together.
+/// Measurements of loads together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadFigures {
     all: ConnectionTotals,
-    /// TCP loses no requests, so its own would only dilute the share.
+    /// Totals of UDP. TCP loses no requests, so TCP totals would only dilute the share.
     udp: ConnectionTotals,
     unsent_connections: u64,
     unsent_requests: u64,
-    /// During the duration, per second; where there was one.
+    /// Connections per second during the duration, if there was one.
     cps: Option<f64>,
     rps: Option<f64>,
     open: Option<f64>,
@@ -81,8 +81,8 @@ impl LoadFigures {
         let loss = share(self.lost(), self.awaited());
         let all = &self.all;
         match metric {
-            // What is open when the drain is over has not ended well either. A flow of UDP that goes on until
-            // the end has done so with a single answer, so its requests are judged as well.
+            // Connections that are open after the drain have not ended well either. A UDP flow that continues until the
+            // end counts as good with a single answer, so its requests are judged as well.
             Metric::Failed => {
                 let bad = all.failed_connections + all.open_connections;
                 worse(share(bad, all.attempted_connections), loss)
@@ -107,7 +107,7 @@ impl LoadFigures {
     }
 }
 
-/// A share of nothing is no measurement.
+/// Share of `part` in `whole`. A share of zero is not a measurement.
 #[allow(clippy::cast_precision_loss)]
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -135,7 +135,7 @@ fn stat(times: &Summary, stat: Stat) -> Option<f64> {
 
 #[allow(clippy::cast_precision_loss)]
 impl Figures {
-    /// What was sent counts only where nobody receives: a black hole carries nothing.
+    /// Amount that was carried. Sent frames count only if there is no receiver: a black hole carries nothing.
     fn carried(&self, received: Option<f64>, offered: Option<f64>) -> Option<f64> {
         match self.totals.received_frames {
             Some(_) => received,
@@ -154,13 +154,13 @@ impl Figures {
         }
         let t = &self.totals;
         let ratio = |part: Option<u64>, whole: Option<u64>| share(part?, whole?);
-        // Where only one end is ours, what must have been sent follows from what came and the gaps.
+        // If only one end is ours, the number of sent frames follows from the received frames and the gaps.
         let offered = t.offered_frames.or_else(|| {
             let originals = t.received_frames? - t.duplicate_frames?;
             Some(originals + t.lost_frames?)
         });
         match metric {
-            // Loads have these in their own way only.
+            // Loads have these metrics in `own` only.
             Metric::Failed | Metric::Errors | Metric::Cps | Metric::Rps | Metric::Open => None,
             Metric::Loss | Metric::Unsent | Metric::Duplicates | Metric::Lost
                 if self.load.is_some() =>
@@ -184,32 +184,32 @@ impl Figures {
     }
 }
 
-/// A criterion and how it came out.
+/// A criterion and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) criterion: Criterion,
     pub(crate) report: CriterionReport,
-    /// Of the jobs that it is about.
+    /// Totals of the jobs that the criterion covers.
     pub(crate) totals: Totals,
 }
 
 impl Judged {
-    /// Whether less than was asked for may be why it holds: a rate that was reached was reached all the same, and
-    /// another one of `all` may say how much may stay unsent.
+    /// Returns true if the criterion may hold because less than intended was offered: an upper bound, unless a
+    /// criterion in `all` limits the unsent share. A lower bound that was reached was reached in any case.
     pub(crate) fn is_easier_with_less(&self, all: &[Self]) -> bool {
         let Criterion { metric, bound, .. } = &self.criterion;
         let of_the_load = *metric == Metric::Unsent;
         !of_the_load && *bound == Bound::AtMost && !all.iter().any(|other| other.allows(self))
     }
 
-    /// Whether it says of another one how much may stay unsent.
+    /// Returns true if this criterion limits the unsent share of the job of `other`.
     fn allows(&self, other: &Self) -> bool {
         let of = &self.criterion;
         of.metric == Metric::Unsent && (of.job.is_none() || of.job == other.criterion.job)
     }
 }
 
-/// Load that the plan intends for a job, and what was offered of it.
+/// Load that the plan intends for a job, and the part that was offered.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered<'a> {
     pub(crate) job: &'a str,
@@ -271,15 +271,15 @@ impl Shortfall {
     }
 }
 
-/// Why criteria that hold say nothing about the device, if part of the sending time was lost at full speed, which no count
-/// shows: they hold only because less was offered.
+/// Returns why criteria that hold say nothing about the device, if part of the sending time was lost at full speed. No
+/// count shows that loss; the criteria hold only because less was offered.
 pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
     let spared = judged.iter().any(|j| j.is_easier_with_less(judged));
     (!plan.allow_unsent && spared)
         .then(|| format!("criteria held only because less was offered: {cause}"))
 }
 
-/// What was measured beside what was asked for. What was not measured does not hold.
+/// Compares the measured value with the criterion. A criterion without a measured value does not hold.
 pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionReport {
     CriterionReport {
         criterion: criterion.to_string(),
@@ -288,7 +288,8 @@ pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionR
     }
 }
 
-/// Judges by the criteria of a plan. `figures` has those of the job with that name, or of all together.
+/// Judges a run by the criteria of a plan. `figures` returns the measurements of the named job, or of all jobs
+/// together.
 pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figures) -> Vec<Judged> {
     let judged = |criterion: &Criterion| {
         let figures = figures(criterion.job.as_deref());
@@ -301,7 +302,7 @@ pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figure
     plan.criteria.iter().map(judged).collect()
 }
 
-/// How they came out, as reports have it.
+/// Converts judged criteria into the form of reports.
 pub(crate) fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
     judged.into_iter().map(|j| j.report).collect()
 }
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(judged("failed<=1%", &job), (Some(0.01), true));
     }
 
-    /// A flow of UDP that got one answer to thousands of requests is completed.
+    /// A UDP flow that got one answer to thousands of requests is completed.
     #[test]
     fn requests_that_were_lost_have_failed() {
         let mut job = LoadJobReport {
@@ -481,7 +482,7 @@ mod tests {
         assert_eq!(said(&[], true, &one(360)), None);
         assert_eq!(said(&["loss<=10%", "unsent<=70%"], false, &one(360)), None);
         assert_eq!(said(&[], false, &[]), None);
-        // Each job by itself; what one job may leave unsent is not what another may.
+        // Each job is judged separately: a limit for the unsent share of one job does not cover another.
         let two = [("one", 360), ("other", 1000)];
         assert_eq!(
             said(&["other.unsent<=70%"], false, &two).as_deref(),

@@ -50,19 +50,19 @@ mod report;
 pub struct WatchQueue {
     /// The port's name.
     pub port: String,
-    /// The CPU whose packets it gets, where the driver tells them apart; else the worker's.
+    /// CPU from which the queue gets packets, if the driver steers by CPU. Otherwise the CPU of the worker.
     pub cpu: u32,
-    /// To tell its worker, and to see what it counted.
+    /// Controls the worker and shows its counters.
     pub handle: Arc<WatchHandle>,
 }
 
-/// A device with the queue it sends on.
+/// A device with its sending queue.
 struct DeviceSlot {
     cpu: u32,
     port: usize,
     queue: AnyQueue,
     walker: Walker,
-    /// The kernel makes its packets.
+    /// Set if the kernel makes the device's packets.
     offload: Option<DeviceOffload>,
     handle: Arc<DeviceHandle>,
 }
@@ -73,7 +73,7 @@ struct WatchSlot {
     watch: WatchQueue,
 }
 
-/// All packet devices of a run, and all that watch for their packets.
+/// All packet devices of a run, and all ports that watch for their packets.
 pub(crate) struct Devices {
     plan: Plan,
     ports: Vec<OpenPort>,
@@ -81,36 +81,36 @@ pub(crate) struct Devices {
     pub(crate) handles: Vec<Arc<DeviceHandle>>,
     watch_slots: Vec<WatchSlot>,
     pub(crate) watches: Vec<WatchQueue>,
-    /// They keep from the host what is counted, for as long as they live.
+    /// Programs that hide the counted packets from the host for as long as they live.
     consumers: Vec<Consumer>,
-    /// They let in at the other end what the kernel makes.
+    /// Programs at the other end that let in the packets made by the kernel.
     _passages: Vec<wb_live::PassProgram>,
     control: Arc<TrafficControl>,
-    /// One for each CPU that has devices, with the numbers of these.
+    /// One sender for each CPU that has devices, with the numbers of these devices.
     senders: Workers<Vec<DeviceOutcome>>,
     sent_by: Vec<Vec<usize>>,
     watchers: Workers<WatchOutcome>,
     live: Live,
     start_ns: u64,
     stopping: bool,
-    /// When the packets on their way have been awaited.
+    /// Time at which the wait for packets in flight ends.
     drain_until: Option<u64>,
-    /// In the order of the plan; none for one whose worker died.
+    /// Outcomes in the order of the plan; `None` if the worker died.
     outcomes: Vec<Option<DeviceOutcome>>,
     watched: Vec<(WatchQueue, WatchOutcome)>,
 }
 
 /// Time between the start order and the first packet, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(5);
-/// How long watching ports go on after the last device has ended.
+/// Time that watching ports continue after the last device has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 
 impl Devices {
-    /// Opens the ports of the plan's devices and watches. `walkers` are the devices as earlier runs left
-    /// them, one for each of the plan; empty: all begin anew.
+    /// Opens the ports of the plan's devices and watches. `walkers` holds one device state from earlier runs for each
+    /// device of the plan. If empty, all devices start anew.
     ///
     /// # Errors
-    /// With the first thing that stands in the way; nothing is left open then.
+    /// Returns the first problem found. Nothing stays open on error.
     pub(crate) fn open(
         plan: &Plan,
         walkers: Vec<Walker>,
@@ -143,7 +143,7 @@ impl Devices {
         for job in &plan.devices {
             let port = place(&job.port)?;
             let walker = match walkers.next() {
-                // Whoever brings walkers has said what is to be said of them.
+                // The caller that passes walkers has already reported their warnings.
                 Some(walker) => walker,
                 None => {
                     if job.settings.flags.has(Flags::IPSEC) {
@@ -229,7 +229,7 @@ impl Devices {
     }
 }
 
-/// Keeps from the host what a watch counts.
+/// Hides the packets that a watch counts from the host.
 fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, StartError> {
     let interface = &wire.interface;
     let attached = wb_machine::in_namespace(&wire.namespace, || wb_xdp::consume::attach(interface))
@@ -245,8 +245,8 @@ fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, S
     }
 }
 
-/// Gives each port of devices or watches as many queues as they need. At ports where streams or loads have
-/// workers too, these keep theirs: devices and watches have queues of their own beside them.
+/// Gives each port of devices or watches the queues it needs. Workers of streams or loads at the same port keep their
+/// queues, and devices and watches get separate queues.
 pub(crate) fn settle_ports(plan: &mut Plan) {
     let cpus = online_cpus();
     let works = |kind| matches!(kind, JobKind::Traffic | JobKind::Load);
@@ -265,7 +265,7 @@ fn online_cpus() -> Vec<u32> {
     cpus.into_iter().map(|cpu| cpu.id).collect()
 }
 
-/// A queue for each device, or for each CPU of a watching port.
+/// Adds a queue for each device, or for each CPU of a watching port.
 fn settle_port(
     port: &mut PortPlan,
     devices: &[DeviceJob],
@@ -308,12 +308,12 @@ fn open_port(
         return Ok((open, Interface::default()));
     }
     let (own, interface) = own_interface(port)?;
-    // Whoever waits for packets can wait for the cable too.
+    // A port that waits for packets can also wait for the cable.
     if sends || !own.link.up {
         require_link(port, &own)?;
     }
     if sends {
-        // Frames that go inwards are the host's to answer or to forward.
+        // The host answers or forwards frames that go inwards.
         Guard::of(plan).outlet(port, &own)?;
     }
     let asked = port;
@@ -323,7 +323,7 @@ fn open_port(
             let why = "it accounts for streams, and not for what a watch sees";
             return Err(refuse(&port, Refusal::Asked(why)));
         }
-        // A queue for settings that the kernel cannot make.
+        // Settings that the kernel cannot make need a queue of another driver.
         port.locator.driver = None;
     }
     let port = &port;
@@ -351,17 +351,17 @@ fn open_port(
     Ok((open, interface))
 }
 
-/// What keeps one device from sending, and not the others.
+/// Reason why one device cannot send while other devices can.
 #[derive(Debug)]
 pub struct PortFault {
-    /// In words.
+    /// Description of the fault.
     pub error: StartError,
-    /// The interface is there, but down or without a cable.
+    /// True if the interface exists but is down or has no cable.
     pub without_link: bool,
 }
 
-/// What keeps each device of a plan from sending, in their order: what can be told without opening
-/// its port.
+/// Returns the fault of each device of a plan, in the plan's order, as far as faults can be found without opening a
+/// port.
 #[must_use]
 pub fn device_faults(plan: &Plan) -> Vec<Option<PortFault>> {
     let guard = Guard::of(plan);
@@ -388,7 +388,7 @@ pub fn device_faults(plan: &Plan) -> Vec<Option<PortFault>> {
     plan.devices.iter().map(fault).collect()
 }
 
-/// What the devices of a port are configured by, which is not where frames leave if they go inwards.
+/// Returns the interface that configures the devices of a port. Frames that go inwards leave by another interface.
 fn own_interface(port: &PortPlan) -> Result<(Wire, Interface), StartError> {
     let own = locate_wire(&PortPlan {
         way: SendWay::Direct,
@@ -399,7 +399,7 @@ fn own_interface(port: &PortPlan) -> Result<(Wire, Interface), StartError> {
     Ok((own, interface))
 }
 
-/// The largest frame that a device will send: settings can be changed while it runs.
+/// Returns the length of the longest frame that a device may send, as settings can change during a run.
 fn longest_frame(settings: &DeviceConfig, interface: &Interface) -> usize {
     let limit = settings.frame_limit(interface.mtu).max(1514);
     usize::try_from(settings.largest_frame().max(1514).min(limit)).unwrap_or(usize::MAX)
@@ -414,7 +414,7 @@ fn fresh_walker(
     let start = Start {
         interface: interface.clone(),
         cpu: job.cpu,
-        // Devices of one plan are not to draw the same numbers.
+        // Devices of one plan must not draw the same numbers.
         seed: seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         time_form: job.time,
         ..Start::default()
@@ -423,7 +423,7 @@ fn fresh_walker(
         .map_err(|e| StartError::stream(job.settings.name.clone(), e.to_string()))
 }
 
-/// Puts a device on its queue.
+/// Task that puts a device on its queue.
 struct Put {
     walker: Walker,
     handle: Arc<DeviceHandle>,
@@ -438,7 +438,7 @@ impl OnQueue for Put {
     }
 }
 
-/// Watches a queue.
+/// Task that watches a queue.
 struct Watch(Arc<WatchHandle>);
 
 impl OnQueue for Watch {
@@ -450,7 +450,7 @@ impl OnQueue for Watch {
 }
 
 impl Devices {
-    /// One worker for each CPU that has devices.
+    /// Starts one worker for each CPU that has devices.
     fn start_senders(&mut self) -> Result<(), StartError> {
         let mut by_cpu: BTreeMap<u32, Vec<(usize, DeviceSlot)>> = BTreeMap::new();
         self.control
@@ -471,7 +471,7 @@ impl Devices {
             }
             self.sent_by.push(numbers);
             let control = Arc::clone(&self.control);
-            // A device that breaks is told by its own outcome; the others go on.
+            // A device that fails reports it in its own outcome, and the other devices continue.
             let broke = |_: &Vec<DeviceOutcome>| false;
             let name = format!("wb-pktgend-{cpu}");
             self.senders.spawn(name, Some(cpu), broke, move || {
@@ -497,7 +497,7 @@ impl Devices {
         self.watches.iter().for_each(|w| w.handle.stop());
     }
 
-    /// When watching is over, where it is no device that decides.
+    /// Time at which watching ends if no device decides the end.
     fn watch_until(&self) -> u64 {
         let durations = self.plan.watches.iter().map(|w| w.duration);
         let longest = durations
@@ -506,13 +506,13 @@ impl Devices {
         self.start_ns.saturating_add(longest.unwrap_or(0))
     }
 
-    /// When the packets on their way have been awaited, once it is known.
+    /// Returns the time at which the wait for packets in flight ends, once known.
     fn drain_end(&self, now: u64) -> Option<u64> {
         let (sends, watches) = (!self.handles.is_empty(), !self.watches.is_empty());
         let sent_all = self.senders.all_over();
         let watched_all = self.watchers.all_over();
         let over = match (sends, watches) {
-            // Devices decide how long watching goes on.
+            // Devices decide when watching ends.
             (true, _) => sent_all,
             (false, true) => watched_all || now >= self.watch_until(),
             (false, false) => true,
@@ -654,7 +654,7 @@ impl Engine for Devices {
     }
 }
 
-/// What the snapshots are made of.
+/// State from which snapshots are made.
 #[derive(Default)]
 struct Live {
     start_ns: u64,

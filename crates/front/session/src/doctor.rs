@@ -1,4 +1,4 @@
-//! Whether streams can run inside the kernel here, and what would make it so.
+//! Checks if streams can run inside the kernel on this machine, and how to make it possible.
 
 use wb_machine::{
     doctor::{Attach, InterfaceDescription, XdpAbilities},
@@ -13,21 +13,21 @@ use crate::{
     traffic::{Device, Host},
 };
 
-/// One thing found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InKernel {
-    /// Whether it can.
+    /// True if streams can run inside the kernel.
     pub can: bool,
-    /// In a sentence.
+    /// The finding as a sentence.
     pub text: String,
-    /// The command that would make it so.
+    /// Command that makes it possible.
     pub fix: Option<String>,
 }
 
-/// What this machine can, and, where one is given, an interface.
+/// Checks this machine and, if given, an interface.
 ///
 /// # Errors
-/// When there is no such interface.
+/// Fails if there is no such interface.
 pub fn in_kernel(port: Option<&Locator>) -> Result<Vec<InKernel>, StartError> {
     let machine = machine();
     let Some(locator) = port.filter(|_| machine.can) else {
@@ -76,11 +76,11 @@ fn of_device(device: &Device, name: &str, prefix: &str) -> InKernel {
     }
 }
 
-/// Returns the XDP abilities of an interface, as the kernel reports them. If nothing uses the interface, an XDP program is
-/// attached and removed again.
+/// Returns the XDP abilities of an interface, as the kernel reports them. If nothing uses the interface, an XDP program
+/// is attached and removed again.
 ///
 /// # Errors
-/// When there is no such interface.
+/// Fails if there is no such interface.
 pub fn xdp_abilities(
     locator: &Locator,
     about: &InterfaceDescription,
@@ -109,7 +109,7 @@ pub fn xdp_abilities(
         .map_err(|cause| StartError::host(locator, cause))
 }
 
-/// Why an XDP program must not be attached to an interface, not even for a moment.
+/// Returns why an XDP program must not be attached to an interface, not even for a moment.
 fn in_use(wire: &Wire, about: &InterfaceDescription) -> Option<String> {
     if about.is_hosts() {
         return Some("the host uses the interface".to_owned());

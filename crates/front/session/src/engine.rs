@@ -1,4 +1,4 @@
-//! What a run asks of an engine, and what it gets from it. The session knows no more of any of them.
+//! Interface between a run and its engines. The session knows no more about any engine.
 
 use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
@@ -18,36 +18,36 @@ use wb_traffic::DeviceOutcome;
 
 use crate::{End, StartError, bell::Alarm, ports::OpenPort};
 
-/// How an engine is to stop.
+/// Way to stop an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// In order: nothing new, and what is under way is awaited.
+    /// Stop in order: start nothing new, and wait for work in flight.
     Drain,
-    /// At once.
+    /// Stop at once.
     Now,
 }
 
-/// How far an engine is.
+/// Phase of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// At work.
+    /// The engine works.
     Running,
-    /// It awaits what is under way.
+    /// The engine waits for work in flight.
     Draining,
-    /// All its workers have ended.
+    /// All workers of the engine have ended.
     Over,
 }
 
-/// What somebody asks for by a signal while a run goes on.
+/// Request that a signal makes while a run continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// What was read is to be written.
+    /// Write the frames that were read.
     Flush,
-    /// The next file is to begin.
+    /// Begin the next file.
     NextFile,
 }
 
-/// What workers are started with.
+/// Arguments for starting workers.
 pub(crate) struct Launch<'a> {
     /// CPUs for the queues of each port of [`Engine::placed`].
     pub(crate) cpus: &'a [Vec<u32>],
@@ -55,36 +55,36 @@ pub(crate) struct Launch<'a> {
     pub(crate) alarm: &'a Arc<Alarm>,
 }
 
-/// What an interface counted, with the names of the kernel.
+/// Counters of an interface, with the kernel's names.
 pub(crate) type DeviceCounters = BTreeMap<String, u64>;
 
-/// When a port's link was first seen to have gone down.
+/// Moment at which a port's link was first seen to have gone down.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkDown {
     /// Time since the start of the run.
     pub(crate) at_ns: u64,
-    /// The interface itself had been set down on this host.
+    /// True if the interface itself was set down on this host.
     pub(crate) set_down: bool,
 }
 
-/// What of the run an engine's account needs.
+/// Facts about a run that an engine's account needs.
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) elapsed_ns: u64,
     /// Stalls of the controlling thread. A stop of the whole process is under-measured by up to 50 ms.
     pub(crate) lateness: Lateness,
     pub(crate) clock_step_ns: i64,
-    /// The most by which a monotonic time and a wall time of the same moment were told apart wrongly.
+    /// Maximum error of the wall-to-monotonic clock offset, in ns.
     pub(crate) clock_error_ns: u64,
-    /// What the interfaces had counted before the first frame and after the last, by port.
+    /// Interface counters before the first frame and after the last one, by port.
     pub(crate) before: BTreeMap<String, DeviceCounters>,
     pub(crate) after: BTreeMap<String, DeviceCounters>,
-    /// The ports whose links went down.
+    /// Link failures of ports, by port.
     pub(crate) downs: BTreeMap<String, LinkDown>,
 }
 
 impl Ended {
-    /// How much a counter of a port's interface grew during the run.
+    /// Returns how much a counter of a port's interface grew during the run.
     pub(crate) fn grew(&self, port: &OpenPort, key: &str) -> u64 {
         let of = |all: &BTreeMap<String, DeviceCounters>| {
             let counters = all.get(&port.plan.name)?;
@@ -94,7 +94,7 @@ impl Ended {
         after.unwrap_or(0).saturating_sub(before.unwrap_or(0))
     }
 
-    /// A port for the report.
+    /// Returns the report of a port.
     pub(crate) fn port(&self, port: &OpenPort) -> PortReport {
         let of = |all: &BTreeMap<String, DeviceCounters>| {
             all.get(&port.plan.name).cloned().unwrap_or_default()
@@ -117,11 +117,11 @@ pub(crate) struct Times {
     pub(crate) percentile_error: f64,
 }
 
-/// Who took the stamps, and how well they fit together.
+/// Source of the timestamps, and how well the clocks agree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stamping {
     pub(crate) same_clock: bool,
-    /// Times are differences of wall clock stamps.
+    /// True if times are differences of wall clock timestamps.
     pub(crate) wall: bool,
     pub(crate) error_ns: Option<u64>,
     pub(crate) tx: String,
@@ -129,7 +129,7 @@ pub(crate) struct Stamping {
 }
 
 impl Stamping {
-    /// Of sockets of the kernel: times are read around calls.
+    /// Timestamps for sockets of the kernel: times are read around calls.
     pub(crate) fn by_calls() -> Self {
         Self {
             same_clock: true,
@@ -143,7 +143,7 @@ impl Stamping {
 /// The final account of one engine: its part of the report.
 #[derive(Default)]
 pub(crate) struct Settled {
-    /// The one job of several of its kind that it is about.
+    /// Name of the job, if the account covers one of several jobs of its kind.
     pub(crate) job: Option<String>,
     pub(crate) totals: Totals,
     pub(crate) rates: Rates,
@@ -161,38 +161,38 @@ pub(crate) struct Settled {
     pub(crate) probes: Vec<ProbeReport>,
     pub(crate) results: Vec<BenchResult>,
     pub(crate) distributions: Vec<Distribution>,
-    /// The criteria that judge it, and how each came out.
+    /// Criteria that judge the engine, with their results.
     pub(crate) criteria: Vec<CriterionReport>,
     pub(crate) lateness: LatenessReport,
-    /// What of its figures contradicts itself.
+    /// Contradiction in the figures.
     pub(crate) defect: Option<String>,
-    /// Why it has measured nothing.
+    /// Reason why the engine measured nothing.
     pub(crate) nothing: Option<String>,
-    /// Less than 98 % of its intended load was offered, and why.
+    /// Reason why less than 98 % of the intended load was offered.
     pub(crate) not_offered: Option<String>,
-    /// What ended it in order, other than a signal.
+    /// Reason why the engine ended in order, other than a signal.
     pub(crate) stopped: Option<String>,
-    /// What it promises without criteria, and did not keep.
+    /// Broken promise of the engine, which holds without criteria.
     pub(crate) broken: Option<String>,
-    /// Why its failed criteria say nothing about the device, in addition to `lateness`.
+    /// Reason why failed criteria say nothing about the device, in addition to `lateness`.
     pub(crate) excuse: Option<String>,
-    /// Its jobs have goals, which the run met if nothing is `broken`.
+    /// True if the jobs have goals. The run met them if nothing is `broken`.
     pub(crate) has_goals: bool,
-    /// Its result, if no criteria were set.
+    /// Result of the run, if no criteria were set.
     pub(crate) found: Option<String>,
-    /// What kept it from doing more; empty where nothing could.
+    /// Limiting factor of the run; empty if nothing could be the limit.
     pub(crate) limited_by: LimitedBy,
     pub(crate) warnings: Vec<String>,
     pub(crate) stamping: Stamping,
 }
 
 impl Settled {
-    /// How late its workers were.
+    /// Lateness of the engine's workers.
     pub(crate) fn late(&self) -> &Lateness {
         &self.lateness.all
     }
 
-    /// True if it sent frames from this port.
+    /// Returns true if the engine sent frames from this port.
     pub(crate) fn sent_from(&self, port: &str) -> bool {
         let sent = |totals: &Totals| totals.offered_frames.is_some_and(|n| n > 0);
         let mut jobs = self.jobs.iter();
@@ -201,7 +201,7 @@ impl Settled {
             || loads.any(|job| job.port == port && sent(&job.frames))
     }
 
-    /// Why its failed criteria say nothing about the device.
+    /// Returns why failed criteria say nothing about the device.
     pub(crate) fn excuse(&self) -> Option<&String> {
         let late = self.lateness.may_have_caused.as_ref();
         late.or(self.excuse.as_ref())
@@ -210,49 +210,50 @@ impl Settled {
 
 /// One engine of a run with all its jobs, ready to start.
 pub(crate) trait Engine: Any + Send {
-    /// The kind of its jobs.
+    /// Kind of the engine's jobs.
     fn kind(&self) -> JobKind;
 
-    /// Ports whose workers the session places; others say their CPUs themselves.
+    /// Ports with workers that the session places. Other workers choose their CPUs themselves.
     fn placed(&self) -> &[OpenPort] {
         &[]
     }
 
-    /// All its ports.
+    /// All ports of the engine.
     fn ports(&self) -> &[OpenPort];
 
-    /// Whether it only looks at what others send: it goes on until they have ended.
+    /// Returns true if the engine only receives what others send. Such an engine continues until the other engines have
+    /// ended.
     fn only_listens(&self) -> bool;
 
-    /// How long its workers need to be ready, ns.
+    /// Time that the workers need to be ready, in ns.
     fn lead_ns(&self) -> u64 {
         0
     }
 
-    /// Starts the workers. They wait for [`Engine::begin`]. Where one cannot be started, all are ended.
+    /// Starts the workers. They wait for [`Engine::begin`]. If one worker cannot be started, all are ended.
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError>;
 
-    /// All engines have started: the first frame is due at this monotonic time.
+    /// Begins the work after all engines have started. The first frame is due at this monotonic time.
     fn begin(&mut self, start_ns: u64);
 
-    /// Ends it; may be said more than once.
+    /// Stops the engine. May be called more than once.
     fn stop(&mut self, how: Stop);
 
-    /// Does what is due beside the workers, and says how far it is.
+    /// Does the work that is due outside the workers, and returns the phase of the engine.
     fn state(&mut self, now_ns: u64) -> State;
 
-    /// The next monotonic time at which [`Engine::state`] has something to do although no event comes; `u64::MAX` if
-    /// there is none.
+    /// Returns the next monotonic time at which [`Engine::state`] has work although no event comes; `u64::MAX` if there
+    /// is none.
     fn due_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// Descriptors at which requests arrive that [`Engine::state`] answers.
+    /// Returns descriptors at which requests for [`Engine::state`] arrive.
     fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 
-    /// Somebody asks for something.
+    /// Handles a request of the user.
     fn request(&mut self, _request: Request, _now_ns: u64) {}
 
     /// Returns true if nothing can happen without a ring of the bell, so that the controlling thread may sleep.
@@ -260,35 +261,35 @@ pub(crate) trait Engine: Any + Send {
         false
     }
 
-    /// Whether it has times of its own for snapshots, instead of the plan's interval.
+    /// Returns true if the engine has separate times for snapshots instead of the plan's interval.
     fn has_own_times(&self) -> bool {
         false
     }
 
-    /// Snapshots that were due at its own times, each told once.
+    /// Returns snapshots that were due at the engine's own times, each once.
     fn news(&mut self) -> Vec<Snapshot> {
         Vec::new()
     }
 
-    /// How it goes.
+    /// Returns the current state of the engine's measurements.
     fn sample(&mut self, now_ns: u64) -> Sample;
 
-    /// Takes down what it has counted so far. What is told between snapshots stays as it is.
+    /// Records the counters so far. The intervals of snapshots are not affected.
     fn record(&self, row: &mut Row<'_>);
 
-    /// Waits for the workers. Returns what broke.
+    /// Waits for the workers. Returns a description of what broke.
     fn join(&mut self) -> Option<String>;
 
-    /// The final account.
+    /// Settles the final account.
     fn settle(&mut self, ended: &Ended) -> Settled;
 
-    /// What became of its packet devices.
+    /// Outcomes of the engine's packet devices.
     fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
         Vec::new()
     }
 }
 
-/// An engine at an instant.
+/// State of an engine at an instant.
 pub(crate) struct Sample {
     pub(crate) snapshot: Snapshot,
     pub(crate) load: Option<crate::load::LoadDetail>,
@@ -305,27 +306,27 @@ impl From<Snapshot> for Sample {
     }
 }
 
-/// A run at an instant.
+/// State of a run at an instant.
 pub struct View {
-    /// As all readers see it.
+    /// Snapshot, as all readers see it.
     pub snapshot: Snapshot,
-    /// More about its loads.
+    /// Details of the loads.
     pub load: Option<crate::load::LoadDetail>,
-    /// More about its captures.
+    /// Details of the captures.
     pub capture: Option<wb_capture::CaptureSnapshot>,
-    /// Somebody asked for the counts by signal.
+    /// True if a signal asked for the counts.
     pub asked: bool,
-    /// The last view: all has ended.
+    /// True for the last view: all engines have ended.
     pub done: bool,
 }
 
-/// Who looks on while a run goes on.
+/// Receives the progress of a run.
 pub trait Observer {
-    /// All workers run.
+    /// Called when all workers run.
     fn started(&mut self) {}
-    /// What was taken down so far; before each view.
+    /// Called before each view, with all records so far.
     fn recorded(&mut self, _timeline: &Timeline) {}
-    /// Once per interval, whenever somebody asks for the counts, and at the end.
+    /// Called once per interval, whenever a signal asks for the counts, and at the end.
     fn view(&mut self, view: &View);
 }
 

@@ -1,11 +1,11 @@
-//! Where a run is made, and with what: what a report says so that another can be compared with it.
+//! Host and software of a run, recorded in reports so that reports can be compared.
 
 use wb_machine::{Ethtool, machine, pci};
 use wb_model::report::{EnvironmentReport, NicReport};
 
 use crate::ports::Wire;
 
-/// This machine and this program.
+/// Describes this machine and this program.
 pub(crate) fn environment() -> EnvironmentReport {
     let this = machine::identity();
     EnvironmentReport {
@@ -19,7 +19,7 @@ pub(crate) fn environment() -> EnvironmentReport {
     }
 }
 
-/// The device behind an interface, as far as its driver tells.
+/// Describes the device behind an interface, as far as its driver reports it.
 pub(crate) fn nic(wire: &Wire) -> Option<NicReport> {
     let driver = Ethtool::open(&wire.namespace)
         .and_then(|ethtool| ethtool.driver(&wire.interface.name))

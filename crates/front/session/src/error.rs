@@ -1,31 +1,31 @@
-//! Why a run did not start.
+//! Errors that keep a run from starting.
 
 use wb_machine::HostError;
 use wb_model::PlanError;
 use wb_port::PortError;
 
-/// Nothing was started: bad input, a missing privilege, or a machine that cannot do it. Exit code 2.
+/// Failure before the start: bad input, a missing privilege, or a machine that cannot do it. Exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The plan itself is wrong.
+    /// The plan itself is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The machine said no.
+    /// The machine refused an operation on a port.
     #[error("{port}: {cause}")]
     Host {
         /// The port as the user wrote it.
         port: String,
-        /// What the host found.
+        /// Error of the host.
         #[source]
         cause: Box<HostError>,
     },
-    /// The machine said no, to a question about no port in particular.
+    /// The machine refused an operation that concerns no particular port.
     #[error(transparent)]
     Machine(Box<HostError>),
     /// A port could not be opened.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A filter that is none; [`wb_machine::expression::ExpressionError::render`] shows where.
+    /// Invalid filter; [`wb_machine::expression::ExpressionError::render`] shows the place.
     #[error("{}", .0.render())]
     Filter(Box<wb_machine::expression::ExpressionError>),
     /// The output of a capture could not be opened.
@@ -34,20 +34,20 @@ pub enum StartError {
     /// A stream does not fit a port.
     #[error("{place}: {what}")]
     Stream {
-        /// Port or stream.
+        /// Name of the port or stream.
         place: String,
-        /// What is wrong and what is allowed.
+        /// Description of the problem and of the allowed values.
         what: String,
     },
-    /// A signal came before the start. Exit code 128 + n.
+    /// A signal arrived before the start. Exit code 128 + n.
     #[error("ended by {} before the start", crate::settle::signal_name(*.0))]
     Interrupted(i32),
-    /// A thread could not be started, or the like.
+    /// A system operation failed, such as starting a thread.
     #[error("cannot {operation}: {cause}")]
     System {
-        /// What was tried.
+        /// Name of the operation.
         operation: &'static str,
-        /// Why it failed.
+        /// Cause of the failure.
         #[source]
         cause: std::io::Error,
     },

@@ -1,11 +1,10 @@
-//! What may leave: the one place that decides whether a source of frames may send to an address out of
-//! an interface.
+//! Decides if a source of frames may send to an address out of an interface. No other module makes this decision.
 //!
-//! Without the plan's consent (`i_own_this_network`) frames carry only addresses that belong to nobody
-//! ([`wb_model::reach`]), and leave only by interfaces behind which the rest of the world does not lie
-//! ([`wb_machine::Netlink::way_out`]). What cannot be found out is forbidden. Memory and files are no
-//! interfaces and are not asked about. Sockets of the kernel go where its routes lead: HTTP loads may go to any server,
-//! but not to benchmark and documentation addresses by the default route, behind which no such address is.
+//! Without the plan's consent (`i_own_this_network`), frames carry only addresses that belong to no network
+//! ([`wb_model::reach`]), and leave only by interfaces that do not lead to the rest of the world
+//! ([`wb_machine::Netlink::way_out`]). Unknown properties count as forbidden. Memory and files are no interfaces, so
+//! they need no check. Sockets of the kernel follow its routes: HTTP loads may go to any server, but not to benchmark
+//! and documentation addresses by the default route, because no such address is behind it.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -31,12 +30,12 @@ use wb_wire::{
 
 use crate::{StartError, ports::Wire, traffic::vlans_of};
 
-/// What a refusal of frames says that cannot be judged.
+/// Refusal text for frames that cannot be judged.
 const UNCLEAR: &str = "bytes that change may become an address; give --i-own-this-network (i_own_this_network = true) if you own the network";
 
-/// Something that puts frames on a wire.
+/// A source of frames on a wire.
 pub(crate) enum Source<'a> {
-    /// A stream as it leaves the port, and the recording that it replays.
+    /// A stream as it leaves the port, and the recording that the stream replays.
     Stream {
         place: String,
         stream: &'a Stream,
@@ -46,15 +45,15 @@ pub(crate) enum Source<'a> {
     Load(&'a LoadJob),
     /// A packet device.
     Device(&'a DeviceConfig, &'a Interface),
-    /// A port's own talk with its neighbours.
+    /// Neighbour traffic of a port.
     Neighbours(&'a PortPlan),
 }
 
-/// Whether connections to an address can be made as it is: a link-local one is many without its interface, and the
-/// system would answer EINVAL.
+/// Checks that connections to an address need no zone. A link-local address is ambiguous without its interface, and the
+/// system would return EINVAL.
 ///
 /// # Errors
-/// What is missing.
+/// Returns a text that names the missing interface.
 pub fn needs_no_zone(server: &SocketAddr) -> Result<(), String> {
     match server {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
@@ -71,14 +70,14 @@ pub fn needs_no_zone(server: &SocketAddr) -> Result<(), String> {
 /// leave for the Internet.
 ///
 /// # Errors
-/// The first such address, with what to do.
+/// Returns the first such address, with advice.
 pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), String> {
     let mut tests = servers.into_iter().filter(|a| is_for_tests(*a)).peekable();
     if tests.peek().is_none() {
         return Ok(());
     }
     let netlink = Namespace::current().and_then(|here| Netlink::open(&here));
-    // Consent opens no descriptor.
+    // Consent does not help if descriptors run out.
     let consent = |e: &HostError| match e.is_out_of_descriptors() {
         true => "",
         false => CONSENT,
@@ -104,17 +103,17 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
     Ok(())
 }
 
-/// How to send all the same.
+/// Advice for sending in spite of the refusal.
 const CONSENT: &str = ", or give --i-own-this-network (i_own_this_network = true) if that is meant";
 
-/// The plan's consent, asked for every source of frames.
+/// The plan's consent, checked for every source of frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     consent: bool,
 }
 
 impl Guard {
-    /// Whether HTTP requests may go to these servers over sockets of the kernel.
+    /// Checks that HTTP requests may go to these servers over sockets of the kernel.
     pub(crate) fn servers(self, servers: &[SocketAddr]) -> Result<(), String> {
         match self.consent {
             true => Ok(()),
@@ -128,7 +127,7 @@ impl Guard {
         }
     }
 
-    /// Whether these sources may send out of this interface.
+    /// Checks that these sources may send out of this interface.
     pub(crate) fn admit(
         self,
         port: &PortPlan,
@@ -139,7 +138,7 @@ impl Guard {
         self.outlet(port, wire)
     }
 
-    /// Whether the addresses in the frames of these sources may be sent to. With all that may not.
+    /// Checks that the sources may send to the addresses in their frames. The error names all forbidden addresses.
     pub(crate) fn addresses(self, sources: &[Source<'_>]) -> Result<(), StartError> {
         if self.consent {
             return Ok(());
@@ -151,7 +150,7 @@ impl Guard {
         }
     }
 
-    /// Whether anything may be sent out of this interface at all.
+    /// Checks that frames may leave by this interface at all.
     pub(crate) fn outlet(self, port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
         if self.consent {
             return Ok(());
@@ -176,7 +175,7 @@ impl Guard {
         ))
     }
 
-    /// Whether a walker may go on from where it stands: earlier runs have left it there.
+    /// Checks that a walker may continue from the position at which earlier runs left it.
     pub(crate) fn walker(self, walker: &Walker) -> Result<(), StartError> {
         let at = walker.progress();
         let current: [IpAddr; 4] = [
@@ -194,7 +193,7 @@ impl Guard {
         }
     }
 
-    /// Who is answered; `None`: whoever asks.
+    /// Addresses that get answers; `None` answers every sender.
     pub(crate) fn answered(self) -> Option<AddrSet> {
         (!self.consent).then(|| {
             let mut set = AddrSet::default();
@@ -205,8 +204,7 @@ impl Guard {
         })
     }
 
-    /// Whether an answer of the neighbour responder may leave. What neighbours tell each other of their
-    /// addresses stays on the link.
+    /// Returns true if an answer of the neighbour responder may leave. Neighbour messages stay on the link.
     pub(crate) fn may_answer(self, frame: &[u8]) -> bool {
         self.consent
             || is_neighbours_talk(frame)
@@ -215,7 +213,7 @@ impl Guard {
     }
 }
 
-/// ARP, and the neighbour messages of ICMPv6 (RFC 4861).
+/// Returns true for ARP and the neighbour messages of ICMPv6 (RFC 4861).
 fn is_neighbours_talk(frame: &[u8]) -> bool {
     let Some((_, mut kind, mut rest)) = wb_wire::Ethernet::parse(frame) else {
         return false;
@@ -232,8 +230,8 @@ fn is_neighbours_talk(frame: &[u8]) -> bool {
             && matches!(rest.get(40), Some(133..=136))
 }
 
-/// An address that no router takes further: besides the free ones, multicast on the link and the
-/// limited broadcast.
+/// Returns true for an address that no router forwards: the free addresses, multicast on the link and the limited
+/// broadcast.
 fn may_stand_in_frames(address: IpAddr) -> bool {
     is_free(address)
         || match address {
@@ -243,7 +241,7 @@ fn may_stand_in_frames(address: IpAddr) -> bool {
 }
 
 impl Source<'_> {
-    /// Everything in its frames that is not free to be sent to.
+    /// Problems for all addresses in the source's frames that frames may not go to.
     fn strangers(&self) -> Vec<PlanProblem> {
         match self {
             Source::Stream {
@@ -261,7 +259,7 @@ impl Source<'_> {
             }
             Source::Load(job) => {
                 let mut reach = job.reach();
-                // Routers take updates no further.
+                // Routers do not forward routing updates.
                 let is_rip = matches!(job.request, LoadMessage::Rip(_));
                 reach.retain(|(_, range)| {
                     !(is_rip && *range == AddressRange::single(ALL_RIP_ROUTERS.into()))
@@ -306,8 +304,8 @@ fn strange_recording(place: &str, stream: &Stream, recording: &Recording) -> Opt
     (1..).zip(&recording.frames).find_map(strange)
 }
 
-/// What the bytes of a built frame hold beside the fields that the stream names: a payload that is a
-/// packet, and modifiers that write anywhere.
+/// Checks the bytes of a built frame outside the named fields: a payload that is a packet, and modifiers that write
+/// anywhere.
 fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProblem> {
     let (frame, changing) = first_frame(stream);
     let what = match wb_wire::addresses(&frame, &changing) {
@@ -332,8 +330,7 @@ fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProb
     })
 }
 
-/// A stream's frame of the largest size, and the bytes of it that change by something else than the
-/// fields it names.
+/// Returns a stream's frame of the largest size, and the byte ranges that change other than through the named fields.
 fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
     let ends = (stream.source().first(), stream.destination().first());
     let dport = stream.destination_ports().first;
@@ -466,7 +463,7 @@ mod tests {
             })
         };
         assert!(stream_is_refused(&raw(Some(0x0800), TagKind::None)));
-        // Where the tag stands, nobody knows what will be sent.
+        // The bytes of a tag cannot be known in advance.
         assert!(stream_is_refused(&raw(Some(0x0800), TagKind::Wirebench)));
         assert!(!stream_is_refused(&raw(None, TagKind::None)));
         // A packet within a packet.
@@ -564,7 +561,7 @@ mod tests {
         assert!(device(
             &|c| (c.dst_min, c.dst_max) = ("10.0.0.1".into(), "192.168.0.1".into())
         ));
-        // A change in a run goes on from the upper end, also where it is below the lower one.
+        // A change during a run continues from the upper end, even if that is below the lower end.
         assert!(device(
             &|c| (c.src_min, c.src_max) = ("10.0.0.1".into(), "8.8.8.8".into())
         ));

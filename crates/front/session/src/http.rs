@@ -1,4 +1,4 @@
-//! Runs of HTTP loads: names are resolved and files read here, the requests are the engine's.
+//! Runs of HTTP loads. This module resolves names and reads files; the engine makes the requests.
 
 use std::{
     io::ErrorKind,
@@ -37,13 +37,14 @@ mod report;
 pub(crate) use over_port::{PortHttps, tasks};
 use report::{Facts, Via};
 
-/// Descriptors besides those of connections: epoll instances, files, what the program has open anyway.
+/// Descriptors in addition to those of connections: epoll instances, files, and descriptors that the program has open
+/// anyway.
 const DESCRIPTORS: u64 = 64;
 
-/// How long an address of several may take to refuse a connection before the run.
+/// Time that one of several addresses may take to refuse a connection before the run.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// The part of a script that belongs to each thread of a job.
+/// Scripts of a job, one for each thread.
 pub type Scripts = Vec<Box<dyn Script>>;
 
 /// One job, ready to run.
@@ -61,16 +62,16 @@ pub(crate) struct Https {
     workers: Workers<HttpThreadOutcome>,
     starts: Vec<Sender<u64>>,
     start_ns: u64,
-    /// SYN segments that were sent again before the run.
+    /// SYN segments that were retransmitted before the run.
     repeated_syns: Option<u64>,
     last: (u64, LiveHttpState),
     asked: Asked,
     outcomes: Vec<Option<HttpThreadOutcome>>,
-    /// What was found out before the run.
+    /// Warnings found before the run.
     warnings: Vec<String>,
 }
 
-/// Gives the jobs that have none a name.
+/// Names the jobs that have no name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
     let names = plan.job_names(JobKind::Http);
     for (job, name) in plan.http_jobs.iter_mut().zip(names) {
@@ -78,7 +79,7 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
     }
 }
 
-/// Files of a plan, from its folder on.
+/// Folder of a plan, from which relative file names start.
 struct Folder(Option<PathBuf>);
 
 impl RequestFiles for Folder {
@@ -91,7 +92,7 @@ impl RequestFiles for Folder {
     }
 }
 
-/// An address with the number of its zone.
+/// Returns the socket address with the number of its zone.
 fn in_zone(server: &ServerAddress) -> Result<SocketAddr, String> {
     let Some(interface) = &server.interface else {
         return Ok(server.address);
@@ -103,7 +104,7 @@ fn in_zone(server: &ServerAddress) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("{zoned} is no address"))
 }
 
-/// Where the connections of a job go.
+/// Returns the destination of a job's connections.
 fn server(job: &HttpJob) -> Result<HttpDestination, String> {
     if let Some(path) = &job.unix {
         return Ok(HttpDestination::Unix(path.clone()));
@@ -121,7 +122,7 @@ fn server(job: &HttpJob) -> Result<HttpDestination, String> {
             .map_err(|e| format!("cannot resolve {}: {e}", url.host))?
             .collect(),
     };
-    // A name may have others too, of which those that refuse are left out.
+    // A name may have several addresses, of which those that refuse are left out.
     let checked = || addresses.iter().map(needs_no_zone);
     if !job.connect_to.is_empty() || checked().all(|c| c.is_err()) {
         checked().collect::<Result<(), _>>()?;
@@ -152,16 +153,16 @@ fn server(job: &HttpJob) -> Result<HttpDestination, String> {
 }
 
 /// Leaves out those of several addresses of a name that refuse a connection from the start, as wrk and curl do, if
-/// another one does not. Returns a warning for each.
+/// another address does not. Returns a warning for each.
 fn leave_out(job: &HttpJob, addresses: &mut Vec<SocketAddr>) -> Vec<String> {
-    // The script has its own choice, and QUIC has no quick refusal.
+    // A script makes its own choice, and QUIC has no quick refusal.
     let asks = !job.as_wrk && job.connect_to.is_empty() && job.version != HttpVersion::V3;
     if !asks || addresses.len() < 2 {
         return Vec::new();
     }
     let refusal = |address: &SocketAddr| {
         let refused = TcpStream::connect_timeout(address, PROBE).err()?;
-        // One that says nothing is slow, perhaps.
+        // An address without an answer may only be slow.
         (refused.kind() != ErrorKind::TimedOut).then_some(refused)
     };
     let refusals: Vec<_> = addresses.iter().map(refusal).collect();
@@ -183,7 +184,7 @@ fn leave_out(job: &HttpJob, addresses: &mut Vec<SocketAddr>) -> Vec<String> {
     warnings
 }
 
-/// Allows as many descriptors as the connections need, if the system lets us.
+/// Raises the descriptor limit to the number that the connections need, if the system permits it.
 fn allow_descriptors(needed: u64) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|now| now >= needed) {
@@ -194,7 +195,7 @@ fn allow_descriptors(needed: u64) -> Result<(), String> {
         current: Some(needed.max(limit.current.unwrap_or(0))),
         maximum: Some(hard.max(needed)),
     };
-    // With privileges the hard limit rises, too.
+    // With privileges the hard limit can rise, too.
     if setrlimit(Resource::Nofile, wanted).is_ok() {
         return Ok(());
     }
@@ -213,10 +214,10 @@ fn allow_descriptors(needed: u64) -> Result<(), String> {
 }
 
 impl Https {
-    /// Resolves names, reads files and makes requests; nothing is connected yet.
+    /// Resolves names, reads files and makes requests. No connection is opened yet.
     ///
     /// # Errors
-    /// What cannot be resolved, read or allowed.
+    /// Returns a text that says what cannot be resolved, read or allowed.
     pub(crate) fn open(
         plan: &Plan,
         scripts: Vec<Scripts>,
@@ -291,7 +292,7 @@ impl Https {
     }
 }
 
-/// Takes down what was counted so far, and of how many answers the times have which sum.
+/// Records the totals so far, and the number and sum of the response times.
 #[allow(clippy::cast_precision_loss)]
 fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
     for (name, unit, n) in [
@@ -327,8 +328,8 @@ fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
     row.level("http", "in_flight", "requests", totals.in_flight as f64);
 }
 
-/// How it goes from one time to another, each with all that was counted by then, and of how many answers the
-/// times have which sum.
+/// Calculates the progress between two times. Each side has the totals so far, and the number and sum of the response
+/// times.
 #[allow(clippy::cast_precision_loss)]
 fn between(from: (u64, HttpTotals, (u64, u64)), to: (u64, HttpTotals, (u64, u64))) -> HttpLive {
     let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
@@ -369,7 +370,7 @@ impl Engine for Https {
                 let (load, control) = (Arc::clone(&job.load), Arc::clone(control));
                 let script = scripts.next();
                 let work = move || {
-                    // Whoever starts the run has gone away where nothing comes.
+                    // If nothing is received, the thread that starts the run is gone.
                     let start_ns = started.recv().unwrap_or_else(|_| {
                         control.stop();
                         u64::MAX
@@ -382,7 +383,7 @@ impl Engine for Https {
                     };
                     wb_http::run(&load, task)
                 };
-                // As clients of servers that may be on the same machine: without a rank before others.
+                // Plain threads without raised priority: servers on the same machine need the CPU as well.
                 let spawned = self.workers.spawn_plain(format!("wb-http-{index}"), work);
                 self.starts.push(start);
                 if let Err(why) = spawned {
@@ -400,7 +401,7 @@ impl Engine for Https {
         self.repeated_syns = wb_machine::counters::repeated_syns();
         self.last.0 = start_ns;
         for start in self.starts.drain(..) {
-            // It waits for this.
+            // The worker waits for this message.
             let _ = start.send(start_ns);
         }
     }
@@ -509,7 +510,7 @@ impl Engine for Https {
     }
 }
 
-/// All of them.
+/// Sums the totals.
 pub(super) fn sum(totals: impl Iterator<Item = HttpTotals>) -> HttpTotals {
     totals.fold(HttpTotals::default(), |a, b| a + b)
 }

@@ -1,6 +1,6 @@
-//! Before anybody is blamed: could the tester have caused it by being late?
+//! Decides whether tester stalls can explain a failed criterion.
 //!
-//! One place for all engines; the rule itself is [`wb_model::judge_lateness`].
+//! All engines use this one place. The rule itself is [`wb_model::judge_lateness`].
 
 use wb_model::{
     Charge, Lateness, LatenessReport, Totals,
@@ -10,24 +10,24 @@ use wb_model::{
 
 use crate::criteria::{Judged, Shortfall};
 
-/// What a run is judged by.
+/// Input for judging a run.
 pub(crate) struct Trial<'a> {
     pub(crate) judged: &'a [Judged],
     pub(crate) totals: &'a Totals,
-    /// Frames, connections or requests asked for, where that is known.
+    /// Number of intended frames, connections or requests, if known.
     pub(crate) intended: Option<u64>,
-    /// Those sent.
+    /// Number of sent frames, connections or requests.
     pub(crate) offered: u64,
-    /// Less than 98 % of the intended load was offered.
+    /// Set if less than 98 % of the intended load was offered.
     pub(crate) short: Option<&'a Shortfall>,
-    /// Duration of the run in ns, if stalls lower the measured rates: in a closed loop, or at full speed. `None` if frames
-    /// that the tester did not send in time are counted as unsent.
+    /// Duration of the run in ns, if stalls lower the measured rates: in a closed loop, or at full speed. `None` if
+    /// frames that the tester did not send in time are counted as unsent.
     pub(crate) rates_over_ns: Option<u64>,
 }
 
 impl Trial<'_> {
-    /// Why the result says nothing about the device, if tester stalls can explain it: every failed criterion or, if none
-    /// failed, that less than 98 % of the load was offered.
+    /// Returns why the result says nothing about the device, if tester stalls can explain it: every failed criterion
+    /// or, if none failed, that less than 98 % of the load was offered.
     fn doubt(&self, lateness: &Lateness) -> Option<String> {
         let mut failed = self.judged.iter().filter(|j| !j.report.held).peekable();
         if failed.peek().is_none() {
@@ -69,7 +69,7 @@ impl Trial<'_> {
         judge_lateness(lateness, &frames).or_else(|| judge_lateness(lateness, &connections))
     }
 
-    /// Whether a criterion failed only because too little was sent to measure anything.
+    /// Returns true if a criterion failed only because too little was sent to measure anything.
     fn is_about_the_load(&self, judged: &Judged) -> bool {
         let asked_for = match judged.criterion.metric {
             Metric::Unsent => true,
@@ -119,7 +119,7 @@ impl Trial<'_> {
             }),
             Metric::Failed => {
                 let Some(c) = totals.connections else {
-                    // Requests, of which no connections are told of here.
+                    // Requests of a load without connection totals.
                     let (bad, borne) = count(self.offered);
                     return Some(Charge::Connections { bad, borne });
                 };
@@ -131,7 +131,7 @@ impl Trial<'_> {
                     let bad = failed(totals, bad);
                     return Some(Charge::Connections { bad, borne });
                 }
-                // Only too many requests are without an answer.
+                // Only the share of unanswered requests is too high.
                 let bad = c.lost_requests + c.in_flight_requests;
                 let borne = limit / measured * bad as f64;
                 Some(Charge::Connections { bad, borne })
@@ -140,14 +140,14 @@ impl Trial<'_> {
                 measured_ns: measured,
                 limit_ns: limit,
             }),
-            // Nobody gets a frame twice, in another order, or with an error for our being late.
+            // A late tester cannot cause duplicates, reordering or errors.
             _ => None,
         }
     }
 }
 
-/// What has to be excused where connections failed. A flow of UDP fails for requests that were lost: who is
-/// to blame for the one is for the other.
+/// Returns the number of failures to excuse if connections failed. A UDP flow fails because of lost requests, so the
+/// cause of the losses is also the cause of the failure.
 fn failed(totals: &Totals, connections: u64) -> u64 {
     let lost = totals.connections.map_or(0, |c| c.lost_requests);
     match connections {
@@ -156,7 +156,7 @@ fn failed(totals: &Totals, connections: u64) -> u64 {
     }
 }
 
-/// How late the tester was, and what of the result that may have caused.
+/// Returns the lateness of the tester, and the part of the result that it may have caused.
 pub(crate) fn consider(trial: &Trial<'_>, lateness: Lateness) -> LatenessReport {
     LatenessReport {
         all: lateness,
@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(verdict(&["loss<=0"], 5, 0.0, late(5)), Verdict::Invalid);
         assert_eq!(verdict(&["loss<=0"], 6, 0.0, late(5)), Verdict::Fail);
         assert_eq!(verdict(&["loss<=0"], 0, 0.0, late(5)), Verdict::Pass);
-        // One that stays without excuse is enough.
+        // One failure without an excuse is enough.
         let two = ["loss<=0", "p99<=1ms"];
         assert_eq!(verdict(&two, 5, 2e6, late(5)), Verdict::Invalid);
         assert_eq!(verdict(&two, 5, 90e6, late(5)), Verdict::Fail);
-        // Without criteria nothing is judged; a warning says what may be the tester's.
+        // Without criteria nothing is judged. A warning names losses that the tester may have caused.
         assert_eq!(verdict(&[], 5, 0.0, late(5)), Verdict::Completed);
         assert_eq!(verdict(&[], 0, 0.0, late(5)), Verdict::Completed);
     }
@@ -260,7 +260,7 @@ mod tests {
         };
         assert_eq!(verdict(&["loss<=0"], 0, 0.0, missed(100)), Verdict::Invalid);
         assert_eq!(verdict(&["loss<=0"], 0, 0.0, missed(5)), Verdict::Pass);
-        // A criterion may accept it.
+        // A criterion may accept unsent frames.
         let two = ["loss<=0", "unsent<=10%"];
         assert_eq!(verdict(&two, 0, 0.0, missed(100)), Verdict::Pass);
         assert_eq!(verdict(&two, 0, 0.0, missed(150)), Verdict::Invalid);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(verdict(&[], 0, 0.0, missed(5)), Verdict::Completed);
     }
 
-    /// A tester that was late for a moment is no excuse for a server that never answers.
+    /// A tester that was late for a moment is not an excuse for a server that never answers.
     #[test]
     fn a_flow_fails_for_all_that_it_lost() {
         let warns = |lost_requests| {
@@ -294,7 +294,7 @@ mod tests {
         };
         assert!(warns(300));
         assert!(!warns(301));
-        // Of TCP none is lost.
+        // TCP loses no requests.
         assert!(warns(0));
     }
 
@@ -317,7 +317,7 @@ mod tests {
                 short: None,
                 rates_over_ns,
             };
-            // Away for a third of three seconds.
+            // Stalled for one of three seconds.
             let stalled = Lateness {
                 stalled_ns: 1_000_000_000,
                 ..late(0)

@@ -1,11 +1,11 @@
-//! One run of a plan: the only door to the engines.
+//! Runs a plan. This crate is the only entry to the engines.
 //!
 //! A session takes a plan, checks it against the machine, opens ports, finds neighbours, places
 //! workers, publishes a snapshot per interval, and ends with one report, also when it is
 //! interrupted or a device vanishes. It prints nothing and knows no dialect.
 //!
-//! [`prepare`] does everything that can fail before the first frame; [`Prepared::run`] cannot fail
-//! any more, it can only end early, and says so in [`Finished::end`]. [`run`] does both.
+//! [`prepare`] does everything that can fail before the first frame. [`Prepared::run`] cannot fail after that; it can
+//! only end early, which [`Finished::end`] reports. [`run`] does both.
 
 mod bell;
 mod bench;
@@ -55,7 +55,7 @@ pub use steering::{Steer, Steering};
 /// Prepares a plan and runs it to its end.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// Returns the reason why the run cannot start.
 pub fn run(
     plan: wb_model::Plan,
     environment: &Environment,

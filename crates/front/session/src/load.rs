@@ -1,14 +1,14 @@
-//! Runs of loads: clients that open connections, servers that answer, each at a port of its own.
+//! Runs of loads: clients that open connections and servers that answer, each at a separate port.
 //!
-//! In their account every connection has its place.
+//! The account assigns every connection to exactly one outcome.
 //!
-//! **Who answers neighbours.** On a wire it is the neighbour responder on a socket of its own; workers answer
-//! only where there is no wire (memory).
+//! **Neighbour answers.** On a wire, the neighbour responder answers on a dedicated socket. Workers answer only if
+//! there is no wire (memory).
 //!
-//! **How answers find their worker.** A client worker opens only connections whose client port
-//! modulo the number of workers is its own, and ports steer by the same rule, on whichever queue of the
-//! device a frame arrives: the packet driver in the kernel, the xdp driver by handing frames on
-//! between workers (`wb_port::exchange`).
+//! **Steering of answers to workers.** A client worker opens only connections whose client port modulo the number of
+//! workers is its worker number. Ports steer by the same rule, whichever queue of the device a frame arrives on: the
+//! packet driver steers in the kernel, and workers of the xdp driver pass frames on to each other
+//! (`wb_port::exchange`).
 
 use std::{
     collections::BTreeMap,
@@ -48,17 +48,17 @@ pub use control::client_shares;
 pub use run::LoadDetail;
 pub use wb_load::LoadSnapshot;
 
-/// A job and what its workers are told.
+/// A job and the specifications of its workers.
 struct JobSlot {
     port: usize,
     specs: Vec<LoadSpec>,
     control: Arc<LoadControl>,
 }
 
-/// Which ends a run has, whatever engine they belong to.
+/// Ends of connections in a run, whichever engine they belong to.
 #[derive(Clone)]
 pub(crate) struct Ends {
-    /// The shapes of its clients.
+    /// Shapes of the client loads.
     clients: Vec<LoadShape>,
     has_servers: bool,
 }
@@ -73,7 +73,7 @@ impl Ends {
     }
 }
 
-/// Gives the jobs that have none a name.
+/// Names the jobs that have no name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
     let names = plan.job_names(JobKind::Load);
     for (job, name) in plan.loads.iter_mut().zip(names) {
@@ -81,7 +81,7 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
     }
 }
 
-/// Opens the ports of the plan's loads: one for each of these, in their order.
+/// Opens the ports of the plan's loads: one port for each load, in the order of the loads.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
     let port = |job: &LoadJob| plan.ports.iter().find(|port| port.name == job.port);
     let jobs = plan.loads.iter().filter_map(|job| Some((job, port(job)?)));
@@ -97,9 +97,9 @@ pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPor
     Ok(open)
 }
 
-/// Finds the next hops of the loads: what is left to be done before they start.
+/// Finds the next hops of the loads. This is the last step before the loads start.
 ///
-/// `tasks`: what is asked over the connections, where they are those of HTTP jobs.
+/// `tasks`: requests over the connections, if the connections are those of HTTP jobs.
 pub(crate) fn resolve_jobs(
     plan: &mut Plan,
     ports: Vec<OpenPort>,
@@ -151,7 +151,7 @@ pub(crate) fn resolve_jobs(
     Loads::new(part, ports, jobs, control, steering)
 }
 
-/// The interface of a port, and that it may be used for a load.
+/// Returns the interface of a port after checking that a load may use it.
 fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<Wire>, StartError> {
     if !port.locator.is_interface() {
         return Ok(None);
@@ -179,7 +179,7 @@ fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<W
     Ok(Some(wire))
 }
 
-/// Addresses that the job's end has itself.
+/// Addresses of the job's own end.
 pub(crate) fn own_addresses(job: &LoadJob) -> Vec<AddressRange> {
     match (&job.vxlan, job.end) {
         (Some(tunnel), _) => vec![tunnel.local],
@@ -212,7 +212,7 @@ fn open_port(
         Sharing::Alone => None,
         _ => Some(sharing::load_filter(plan, job)?),
     };
-    // An interface has one XDP program: that of its first load.
+    // An interface has one XDP program. It belongs to the first load of the interface.
     let first = plan.loads_at(&port.name).next();
     let selects = first.is_some_and(|first| std::ptr::eq(first, job)) && plan.leaves_the_rest(port);
     let selected = filter.as_ref().filter(|_| selects).map(|f| &f.whole);
@@ -240,13 +240,13 @@ fn open_port(
     Ok(open)
 }
 
-/// Whether frames may be longer than the MTU: segments that never saw a wire.
+/// Returns true if frames may be longer than the MTU: segments that never crossed a wire.
 fn has_large_frames(wire: &Wire) -> bool {
     wire.interface.kernel_driver == "veth"
 }
 
-/// Whether a kernel may have left checksums to hardware that is not there, and the port does not say so:
-/// AF_PACKET does, an XDP program is not told.
+/// Returns true if a kernel may have left checksums to missing hardware and the port does not report it. AF_PACKET
+/// reports it, but an XDP program cannot see it.
 fn leaves_checksums(port: &OpenPort) -> bool {
     const VIRTUAL: [&str; 2] = ["veth", "tun"];
     match &port.wire {
@@ -257,7 +257,7 @@ fn leaves_checksums(port: &OpenPort) -> bool {
     }
 }
 
-/// What the file holds that is the job's message, if one is.
+/// Reads the file that holds the job's message, if there is one.
 fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>, StartError> {
     let path = match (job.end, &job.request, &job.answer) {
         (LoadEnd::Client, LoadMessage::File(path), _) => path,
@@ -273,7 +273,7 @@ fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>
         .map_err(|e| StartError::stream(job.name.clone(), format!("cannot read {path}: {e}")))
 }
 
-/// What each worker of a job is told.
+/// Specifications of each worker of a job.
 fn specs(
     job: &LoadJob,
     port: &OpenPort,
@@ -304,7 +304,7 @@ fn specs(
                 )
             })?;
             if port.wire.is_some() {
-                // The neighbour responder does.
+                // The neighbour responder answers instead.
                 spec.responder.addresses = AddrSet::default();
                 spec.config.answered = guard.answered();
             }
@@ -313,13 +313,13 @@ fn specs(
         .collect()
 }
 
-/// A number that nobody can tell before; not from the plan, which is no secret.
+/// Returns an unpredictable number. It does not come from the plan, because a plan is not secret.
 fn by_chance() -> u64 {
     // The standard library takes the keys of its hash maps from the kernel.
     RandomState::new().hash_one(0)
 }
 
-/// Hardware address of an end where there is no wire to have any.
+/// Hardware address of an end without a wire.
 const NO_WIRE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 fn own_mac(port: &OpenPort) -> MacAddr {
@@ -329,10 +329,10 @@ fn own_mac(port: &OpenPort) -> MacAddr {
     })
 }
 
-/// Most client addresses that ping through the device before a run, so that it knows them.
+/// Maximum number of client addresses that ping through the device before a run, so that the device knows them.
 const MAX_ANNOUNCED: u128 = 64;
 
-/// Finds the next hop of a job.
+/// Search for the next hop of a job.
 struct NextHop<'a> {
     ports: &'a [OpenPort],
     port: usize,
@@ -342,8 +342,8 @@ struct NextHop<'a> {
 }
 
 impl NextHop<'_> {
-    /// Its hardware address. A server without a gateway needs none: it answers to where a frame came
-    /// from.
+    /// Returns the hardware address of the next hop. A server without a gateway needs none: it answers to the sender of
+    /// a frame.
     fn find(&mut self, job: &LoadJob) -> Result<Option<[u8; 6]>, StartError> {
         if let Some(mac) = job.gateway_mac {
             return Ok(Some(mac.0));
@@ -381,13 +381,13 @@ impl NextHop<'_> {
                 Ok(Some(mac))
             }
             Some(mac) => Ok(Some(mac)),
-            // A server whose gateway is silent learns it from the first frame.
+            // A server with a silent gateway learns the address from the first frame.
             None if job.end == LoadEnd::Server => Ok(None),
             None => self.silent(&question).map(Some),
         }
     }
 
-    /// The other end of a memory link.
+    /// Returns the hardware address of the other end of a memory link.
     fn memory_peer(&self) -> [u8; 6] {
         let own = &self.ports[self.port];
         self.ports
@@ -404,8 +404,8 @@ impl NextHop<'_> {
             .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
     }
 
-    /// Pings through the device from the first client addresses, so that it has found its neighbours
-    /// before the first connection.
+    /// Pings through the device from the first client addresses, so that the device finds its neighbours before the
+    /// first connection.
     fn announce(
         &self,
         job: &LoadJob,
@@ -436,14 +436,14 @@ impl NextHop<'_> {
             let answered = warm_up(&mut socket, &[path], &self.environment.signals);
             self.environment.signals.refuse_start()?;
             if answered == [0] {
-                // Not everybody answers pings; the load will show.
+                // Some hosts never answer pings, so the load itself shows the result.
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Nobody answered: the lab's hint, or the end.
+    /// Handles a silent neighbour: returns the hint of the lab, or an error.
     fn silent(&mut self, question: &Question) -> Result<[u8; 6], StartError> {
         let port = &self.ports[self.port];
         let asked = one_of(&question.targets);

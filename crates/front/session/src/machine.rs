@@ -1,4 +1,4 @@
-//! What the machine says about its interfaces and processors to those who configure devices.
+//! Interfaces and processors of the machine, for programs that configure devices.
 
 use std::net::IpAddr;
 
@@ -20,10 +20,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks into the namespace called `node`, or into that of the calling thread.
+    /// Opens the namespace called `node`, or the namespace of the calling thread.
     ///
     /// # Errors
-    /// If there is no such namespace.
+    /// Fails if there is no such namespace.
     pub fn open(node: Option<&str>) -> Result<Self, StartError> {
         let namespace = match node {
             Some(node) => Namespace::named(node),
@@ -44,8 +44,8 @@ impl Machine {
         Some(describe(&self.netlink, self.ethtool.as_ref(), &link))
     }
 
-    /// Names of the interfaces that packets of the network arrive on: up, Ethernet or loopback, and
-    /// not ports of a bridge or bond, whose packets arrive on that.
+    /// Names of the interfaces on which packets of the network arrive: interfaces that are up, Ethernet or loopback,
+    /// and not ports of a bridge or bond, because their packets arrive on the bridge or bond.
     #[must_use]
     pub fn arrival_interfaces(&self) -> Vec<String> {
         let links = self.netlink.links().unwrap_or_default();
@@ -57,7 +57,7 @@ impl Machine {
             .collect()
     }
 
-    /// All interfaces: number, which stays, and name, which may change.
+    /// All interfaces: the number, which is stable, and the name, which may change.
     #[must_use]
     pub fn interfaces(&self) -> Vec<(u32, String)> {
         let links = self.netlink.links().unwrap_or_default();
@@ -74,7 +74,7 @@ impl Machine {
         cpus.into_iter().map(|cpu| cpu.id).collect()
     }
 
-    /// Whether the machine may have a memory node of this number.
+    /// Returns true if the machine may have a memory node of this number.
     #[must_use]
     pub fn node_possible(&self, node: i32) -> bool {
         wb_machine::cpu::possible_nodes()
@@ -82,14 +82,14 @@ impl Machine {
             .any(|n| i64::from(*n) == i64::from(node))
     }
 
-    /// The namespace that is looked into.
+    /// The opened namespace.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 }
 
-/// What a device must know of an interface.
+/// Describes an interface as a device needs it.
 pub(crate) fn describe(netlink: &Netlink, ethtool: Option<&Ethtool>, link: &Link) -> Interface {
     let addresses = netlink.addresses(&link.name).unwrap_or_default();
     let channels = ethtool.and_then(|e| e.channels(&link.name).ok().flatten());

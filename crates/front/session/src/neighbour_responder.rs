@@ -1,7 +1,7 @@
-//! ARP and neighbour discovery of a port: finds neighbours, answers those who ask for ours, and pings.
+//! ARP and neighbour discovery of a port: finds neighbours, answers requests for the port's addresses, and pings.
 //!
-//! Runs beside the workers on a socket of its own that sees only ARP, neighbour discovery and
-//! echo, so the hot loops never look at such frames.
+//! Runs alongside the workers on a dedicated socket that sees only ARP, neighbour discovery and echo, so the hot loops
+//! never inspect such frames.
 
 use std::{
     collections::BTreeMap,
@@ -22,27 +22,27 @@ use wb_wire::{
 
 use crate::{Signals, StartError, guard::Guard};
 
-/// How long neighbours have to answer.
+/// Time that neighbours have to answer.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);
 /// Time between two requests for the same address.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a better answer is waited for once there is one.
+/// Time to wait for a better answer after the first one.
 const BETTER: Duration = Duration::from_millis(40);
-/// Questions that are sent before answers are read: more answers than the socket holds would be lost.
+/// Maximum number of requests that are sent before answers are read: more answers than the socket holds would be lost.
 const AT_ONCE: usize = 64;
-/// Most destinations of a path that are pinged before a run, and most that are pinged at once.
+/// Maximum number of destinations of a path that are pinged before a run, and that are pinged at once.
 const MAX_PINGS: u128 = 256;
-/// Identifier of our own echo requests.
+/// Identifier of the echo requests that this module sends.
 const PING_ID: u16 = 0x7762;
 
-/// The addresses a run uses on one link, within one set of VLAN tags.
+/// Request for a next hop: addresses on one link, within one set of VLAN tags.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    /// Our address, the one that asks.
+    /// Our address, which sends the request.
     pub(crate) source: IpAddr,
-    /// Who may know the way, best first.
+    /// Possible next hops, best first.
     pub(crate) targets: Vec<IpAddr>,
-    /// VLAN tags the questions carry.
+    /// VLAN tags of the requests.
     pub(crate) vlans: Vec<Vlan>,
 }
 
@@ -91,11 +91,11 @@ pub(crate) fn start_responder(
                     }
                 });
                 for answer in answers.drain(..) {
-                    // Whoever asked asks again if this one is lost.
+                    // A neighbour repeats its request if this answer is lost.
                     let _ = socket.send(&answer);
                 }
                 if seen.is_err() {
-                    // The link is gone or down; the workers say so, here it only must not spin.
+                    // The link is gone or down. The workers report it; this loop must only not spin.
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }
@@ -129,7 +129,7 @@ fn ask(socket: &mut ControlSocket, mac: [u8; 6], question: &Question, target: Ip
 /// Hardware addresses by IP address.
 pub(crate) type Known = BTreeMap<IpAddr, [u8; 6]>;
 
-/// Answers to a question.
+/// Answers to a request.
 #[derive(Default)]
 struct Answers {
     known: Known,
@@ -137,13 +137,13 @@ struct Answers {
 }
 
 impl Answers {
-    /// Place of the best target that answered.
+    /// Index of the best target that answered.
     fn best(&self, question: &Question) -> Option<usize> {
         let mut targets = question.targets.iter();
         targets.position(|target| self.known.contains_key(target))
     }
 
-    /// True if the best target answered, or a better answer was awaited for long enough.
+    /// Returns true if the best target answered, or if the wait for a better answer is over.
     fn is_settled(&self, question: &Question) -> bool {
         let waited = self.first.is_some_and(|t| t.elapsed() >= BETTER);
         match self.best(question) {
@@ -153,7 +153,8 @@ impl Answers {
     }
 }
 
-/// Asks all questions at once. Returns for each the best answer, and every target that answered. Stops early at a signal.
+/// Sends all requests at once. Returns the best answer to each request, and every target that answered. Stops early at
+/// a signal.
 pub(crate) fn resolve(
     socket: &mut ControlSocket,
     mac: [u8; 6],
@@ -165,7 +166,7 @@ pub(crate) fn resolve(
         addresses: AddrSet::default(),
     };
     let mut all: Vec<Answers> = questions.iter().map(|_| Answers::default()).collect();
-    // Many questions have the same router among their targets.
+    // Many requests have the same router among their targets.
     let mut asking: BTreeMap<(Vec<u16>, IpAddr), Vec<usize>> = BTreeMap::new();
     for (place, question) in questions.iter().enumerate() {
         for target in &question.targets {
@@ -241,7 +242,7 @@ fn vlan_ids(frame: &[u8]) -> Vec<u16> {
     ids_of(&vlans)
 }
 
-/// Multicast addresses need no question: RFC 1112 section 6.4, RFC 2464 section 7.
+/// Hardware address of a multicast address, which needs no request: RFC 1112 section 6.4, RFC 2464 section 7.
 pub(crate) fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
     match address {
         IpAddr::V4(a) if a.is_broadcast() => Some([0xff; 6]),
@@ -254,7 +255,7 @@ pub(crate) fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
     }
 }
 
-/// The router of a network by custom: host 1 of the /24 or /64 that `source` is in.
+/// Customary router address of a network: host 1 of the /24 or /64 that contains `source`.
 pub(crate) fn customary_router(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(a) => {
@@ -268,8 +269,8 @@ pub(crate) fn customary_router(source: IpAddr) -> IpAddr {
     }
 }
 
-/// Echo requests through the device, so that it has resolved its own neighbours before the first
-/// test frame (RFC 2544 section 23 b, learning frames).
+/// Echo requests through the device, so that the device has resolved its neighbours before the first test frame (RFC
+/// 2544 section 23 b, learning frames).
 pub(crate) struct Path {
     pub(crate) src_mac: [u8; 6],
     pub(crate) dst_mac: [u8; 6],
@@ -279,7 +280,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The first destinations of a range, as many as are pinged.
+    /// First destinations of a range, up to the maximum number of pings.
     pub(crate) fn destinations(range: &wb_model::units::AddressRange) -> Vec<IpAddr> {
         (0..range.count().min(MAX_PINGS))
             .map(|i| range.nth(i))
@@ -308,8 +309,8 @@ impl Path {
 /// An echo request: its VLAN ids, our address, and the destination.
 type Ping = (Vec<u16>, IpAddr, IpAddr);
 
-/// Pings every destination of the paths until each has answered, for at most a second for each [`MAX_PINGS`] destinations.
-/// Returns for each path how many answered. Stops early at a signal.
+/// Pings every destination of the paths until each has answered, for at most one second per [`MAX_PINGS`] destinations.
+/// Returns the number of answering destinations for each path. Stops early at a signal.
 pub(crate) fn warm_up(socket: &mut ControlSocket, paths: &[Path], signals: &Signals) -> Vec<usize> {
     let mut answered = Vec::new();
     let mut rest = paths;
@@ -365,7 +366,7 @@ fn ping_all<'a>(
     open
 }
 
-/// Sender and destination of an echo reply to one of our own requests.
+/// Sender and destination of an echo reply to a request of this module.
 fn echo_reply_between(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (_, mut kind, mut rest) = Ethernet::parse(frame)?;
     while Vlan::is_tpid(kind) {

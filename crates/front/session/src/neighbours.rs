@@ -1,4 +1,4 @@
-//! Neighbours of the ports: for which addresses a port answers, and who may know the way from it.
+//! Neighbours of the ports: addresses for which a port answers, and possible next hops.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -41,7 +41,7 @@ pub(crate) fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) ->
     hops
 }
 
-/// Several of them in words.
+/// Joins several hops into a text: "A or B".
 pub(crate) fn one_of(hops: &[IpAddr]) -> String {
     let hops: Vec<String> = hops.iter().map(ToString::to_string).collect();
     hops.join(" or ")
@@ -55,14 +55,14 @@ fn insert_range(set: &mut AddrSet, range: &AddressRange) {
     }
 }
 
-/// The addresses a port stands for: sources of what it sends, destinations of what it receives.
+/// Addresses for which a port answers: sources of sent frames and destinations of received frames.
 fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
     let mut set = AddrSet::default();
     port.addresses
         .iter()
         .for_each(|r| insert_range(&mut set, r));
     for job in plan.loads.iter().filter(|j| j.port == port.name) {
-        // A list of addresses is whom the port answers for, and nobody else.
+        // If the port has a list of addresses, the port answers for exactly that list.
         if port.addresses.is_empty() {
             load::own_addresses(job)
                 .iter()
@@ -103,7 +103,7 @@ pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, S
     Ok(Some(opened?))
 }
 
-/// Somebody who answers neighbours at each port.
+/// Starts a neighbour responder at each port.
 pub(crate) fn start_responders<'a>(
     plan: &Plan,
     ports: impl Iterator<Item = &'a OpenPort>,
@@ -111,7 +111,7 @@ pub(crate) fn start_responders<'a>(
     let mut responders = Vec::new();
     let mut attended = BTreeSet::new();
     for port in ports {
-        // One for all who use it.
+        // One responder serves all users of a port.
         if !attended.insert(&port.plan.name) {
             continue;
         }
@@ -121,7 +121,7 @@ pub(crate) fn start_responders<'a>(
         let mut addresses = addresses_of(plan, &port.plan);
         let wire = port.wire.as_ref().expect("it has a control socket");
         if wire.host_addresses.iter().any(|a| addresses.contains(*a)) {
-            // The kernel answers for its own addresses; two answers would be one too many.
+            // The kernel already answers for its own addresses; two answers would be one too many.
             let kept: Vec<(IpAddr, IpAddr)> = addresses.ranges().collect();
             addresses = AddrSet::default();
             for (first, last) in kept {

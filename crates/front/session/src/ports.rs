@@ -1,4 +1,4 @@
-//! Opens the ports of a plan: finds the interface, chooses the driver, says why.
+//! Opens the ports of a plan: finds the interface, chooses the driver, and gives the reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,35 +31,35 @@ use wb_xdp::{XdpGroup, XdpOptions, XdpPort, XdpQueue};
 
 use crate::StartError;
 
-/// What a plan wants of a port.
+/// Requirements of a plan for a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Use {
     pub(crate) tx: bool,
     pub(crate) rx: bool,
-    /// It receives beside the host: one queue for each CPU, and nothing is taken away.
+    /// True if the port receives alongside the host: one queue for each CPU, and no frame is taken away from the host.
     pub(crate) watch: bool,
-    /// Frames of the test are among those that a host must see, as ARP, so they cannot be taken away
-    /// from it and are looked at beside it.
+    /// True if test frames are of types that a host must see, such as ARP. The port then receives copies alongside the
+    /// host.
     pub(crate) shares: bool,
-    /// Whether other jobs use the interface too.
+    /// Sharing of the interface with other jobs.
     pub(crate) sharing: Sharing,
 }
 
-/// Whether several jobs use an interface. Then each looks at it beside the others, and takes what
-/// is its own.
+/// Use of an interface by one or several jobs. With several jobs, each job receives alongside the others and takes only
+/// its own frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// One job, or several of one engine that share its sockets.
     #[default]
     Alone,
-    /// Several; this is the first to open it, and locks it for all.
+    /// Several jobs. This job is the first to open the interface and locks it for all.
     First,
-    /// Several, and it is locked.
+    /// Several jobs, and the interface is already locked.
     Also,
 }
 
 impl Use {
-    /// Which ways the traffic of a plan uses each of its ports.
+    /// Returns the directions in which the traffic of a plan uses each port.
     pub(crate) fn of_plan(plan: &Plan) -> BTreeMap<String, Use> {
         let mut uses: BTreeMap<String, Use> = BTreeMap::new();
         for job in &plan.traffic {
@@ -86,29 +86,29 @@ impl Use {
     }
 }
 
-/// One queue pair of whichever driver. The only dynamic choice: it is made once, where the worker
-/// is started, and each arm runs a loop compiled for its driver.
+/// One queue pair of any driver. This is the only dynamic choice: it is made once, when the worker starts, and each arm
+/// runs a loop compiled for its driver.
 pub(crate) enum AnyQueue {
     Xdp(XdpQueue),
-    /// Several queues with one worker, or queues whose workers hand frames on.
+    /// Several queues with one worker, or queues of workers that pass frames on to each other.
     XdpGroup(XdpGroup),
     Packet(PacketQueue),
     Memory(MemoryQueue),
     File(FileQueue),
 }
 
-/// An interface as the host knows it; absent for memory and files.
+/// An interface as the host describes it; absent for memory and files.
 pub(crate) struct Wire {
     pub(crate) namespace: Namespace,
     pub(crate) link: Link,
     pub(crate) interface: Interface,
     pub(crate) netlink: Netlink,
-    /// Addresses that the kernel answers for.
+    /// Addresses for which the kernel answers.
     pub(crate) host_addresses: Vec<IpAddr>,
 }
 
 impl Wire {
-    /// The warning that an XDP program takes frames before a packet socket sees them.
+    /// Warning that an XDP program takes frames before a packet socket receives them.
     fn program_in_front(&self) -> Option<String> {
         Some(self.link.xdp_attached?.warning())
     }
@@ -129,11 +129,11 @@ pub(crate) struct OpenPort {
     pub(crate) wire: Option<Wire>,
     pub(crate) queues: Vec<AnyQueue>,
     pub(crate) chosen_because: String,
-    /// The job that has opened it for itself alone; empty where it is all of its kind.
+    /// Job that opened the port for itself alone; empty if the port belongs to all jobs of a kind.
     pub(crate) job: String,
-    /// Bytes of its receive rings together, where a capture has chosen them.
+    /// Size of all receive rings together in bytes, if a capture has chosen it.
     pub(crate) ring_bytes: u64,
-    /// The filter that the capture has runs in the kernel.
+    /// True if the kernel runs the filter of the capture.
     pub(crate) filters: bool,
     _locks: Vec<QueueLock>,
     /// Keeps the XDP program attached for as long as the port lives.
@@ -145,18 +145,18 @@ impl OpenPort {
         self.used.role()
     }
 
-    /// Whether streams are sent and accounted for by the port itself.
+    /// Returns true if the port itself sends the streams and accounts for them.
     pub(crate) fn is_live(&self) -> bool {
         self.facts.driver == Driver::Live.name()
     }
 
-    /// Whether what is not awaited there is counted. A port that accounts by itself beside other jobs passes on what may be
-    /// theirs, and does not see what becomes of it.
+    /// Returns true if the port counts foreign frames. A live port that shares its interface with other jobs passes
+    /// such frames on to the other jobs, and does not count them.
     pub(crate) fn counts_foreign(&self) -> bool {
         !self.is_live() || self.used.sharing == Sharing::Alone
     }
 
-    /// How many workers it has; they own its queues once they run.
+    /// Number of workers. Once the workers run, they own the queues of the port.
     pub(crate) fn workers(&self) -> usize {
         match self.is_live() {
             true => self.plan.workers as usize,
@@ -164,7 +164,8 @@ impl OpenPort {
         }
     }
 
-    /// How many of them want a CPU: whose port accounts by itself only looks now and then.
+    /// Number of workers that need a CPU. A live port that only receives needs none, because its workers only read
+    /// counters now and then.
     fn placed_workers(&self) -> usize {
         match self.is_live() && !self.used.tx {
             true => 0,
@@ -172,14 +173,14 @@ impl OpenPort {
         }
     }
 
-    /// What the interface itself has counted so far; nothing where there is none.
+    /// Counters of the interface so far; empty if there is no interface.
     pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
         self.wire
             .as_ref()
             .map_or_else(BTreeMap::new, Wire::counters)
     }
 
-    /// Whether its interface is set down on this host.
+    /// Returns true if the interface is set down on this host.
     pub(crate) fn is_set_down(&self) -> bool {
         let link = |wire: &Wire| wire.netlink.link(&wire.interface.name).ok();
         self.wire
@@ -188,7 +189,7 @@ impl OpenPort {
             .is_some_and(|link| !link.up)
     }
 
-    /// The port as a report shows it, with what its interface counted before and after the run.
+    /// Report of the port, with its interface counters before and after the run.
     pub(crate) fn report(
         &self,
         before: BTreeMap<String, u64>,
@@ -222,7 +223,7 @@ impl OpenPort {
         }
     }
 
-    /// Locator, driver, mode, and why.
+    /// Text with locator, driver, mode, and the reason for the driver.
     pub(crate) fn line(&self) -> String {
         format!(
             "{} ({}): {}, {}; {}",
@@ -234,7 +235,7 @@ impl OpenPort {
         )
     }
 
-    /// Bits per second where a real wire sets the pace.
+    /// Bits per second, if a real wire sets the pace.
     pub(crate) fn line_rate(&self) -> Option<u64> {
         self.facts
             .speed
@@ -254,7 +255,7 @@ pub(crate) fn find_wire(port: &PortPlan) -> Result<Wire, StartError> {
     Ok(wire)
 }
 
-/// Finds the interface of a port, in whatever state it is.
+/// Finds the interface of a port, whatever its state.
 pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
     let error = host_error(port);
     let namespace = match &port.locator.node {
@@ -275,27 +276,28 @@ pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
     }
 }
 
-/// Whether the interface of a port is up and its cable in; also where that cannot be told.
+/// Returns true if the interface of a port is up with its cable plugged in, if the state is unknown, or if the port has
+/// no interface.
 pub(crate) fn has_link(port: &PortPlan) -> bool {
     !port.locator.is_interface()
         || locate_wire(port).map_or(true, |wire| wire.link.up && wire.link.carrier)
 }
 
-/// The other end of a veth, where it can be spoken of.
+/// Returns the other end of a veth pair, if it is accessible.
 pub(crate) fn far_end(port: &PortPlan, wire: &Wire) -> Option<Wire> {
     let peer = wb_machine::peer::veth_peer(&wire.namespace, &wire.interface.name);
     let (namespace, name) = peer.ok()??;
     wire_at(port, namespace, &name).ok()
 }
 
-/// Whether it is in a namespace that a lab made, and so ours to prepare.
+/// Returns true if the interface is in a namespace of a lab, so that this program may prepare it.
 pub(crate) fn is_of_a_lab(wire: &Wire) -> bool {
     wire.namespace
         .name()
         .is_some_and(|name| name.starts_with("wb-"))
 }
 
-/// Checks that the interface of a port is up and its cable in.
+/// Checks that the interface of a port is up and its cable is plugged in.
 pub(crate) fn require_link(port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
     let (link, name) = (&wire.link, &wire.interface.name);
     let prefix = wire.namespace.command_prefix();
@@ -356,14 +358,14 @@ fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, St
     })
 }
 
-/// Frames for receiving, over all queues of a port: 64 MiB at 2 KiB each.
+/// Number of receive frames over all queues of a port: 64 MiB at 2 KiB each.
 const XDP_RX_FRAMES: u32 = 32_768;
-/// What a queue has of them at least, as long as all together have no more than half a GiB.
+/// Minimum number of receive frames of a queue, as long as all queues together take at most half a GiB.
 const XDP_RX_LEAST: u32 = 4096;
 const XDP_RX_MOST: u32 = 1 << 18;
 
-/// An XDP receiver sees only the queues it has a socket on; on the others the kernel would get the
-/// frames. So it takes them all, however few workers read them.
+/// Number of queues that an XDP receiver opens. A receiver sees only queues on which it has a socket, and frames of
+/// other queues go to the kernel. So the receiver opens all queues, however few workers read them.
 fn xdp_queues(port: &PortPlan, used: Use, interface: &Interface) -> u32 {
     if used.rx {
         interface.rx_queues
@@ -372,10 +374,10 @@ fn xdp_queues(port: &PortPlan, used: Use, interface: &Interface) -> u32 {
     }
 }
 
-/// Receive frames for each of so many queues, a power of two.
+/// Number of receive frames for each of `queues` queues, a power of two.
 fn xdp_rx_frames(queues: u32) -> u32 {
     let queues = queues.next_power_of_two();
-    // A receiver that shares its CPU may wait for some 50 ms; at 300 kpps that is 16,000 frames.
+    // A receiver that shares its CPU may wait for about 50 ms; at 300 kpps that is 16,000 frames.
     (XDP_RX_FRAMES / queues)
         .max(XDP_RX_LEAST)
         .min(XDP_RX_MOST / queues)
@@ -407,14 +409,14 @@ fn xdp_options(
     }
 }
 
-/// Returns the faster XDP mode for a port that only sends and whose mode was left open.
+/// Returns the faster XDP mode for a port that only sends, if its plan leaves the mode open.
 fn faster_mode(port: &PortPlan, used: Use, zero_copy: Option<bool>) -> Option<&'static str> {
     (port.xdp_mode == XdpMode::Auto && !used.rx && zero_copy == Some(true)).then_some(
         "; it sends by copies, and its device has zero copy: `--xdp-mode zero-copy` is faster, and takes the receive side of its queues too",
     )
 }
 
-/// Refuses more workers than there are queues: each of the xdp driver needs one of its own.
+/// Refuses more workers than there are queues: with the xdp driver each worker needs a separate queue.
 fn check_xdp_workers(port: &PortPlan, used: Use, interface: &Interface) -> Result<(), PortError> {
     let (tx, rx) = (interface.tx_queues, interface.rx_queues);
     let (most, kind) = match (used.tx, used.rx) {
@@ -442,7 +444,7 @@ pub(crate) fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
         tx: used.tx,
         rx: used.rx,
         rx_mode: RxMode::Throughput,
-        // Beside the host, as the host sees it.
+        // A watching port receives only what the host receives.
         promiscuous: used.rx && !used.watch,
         fanout: if used.watch {
             Fanout::Cpu
@@ -450,7 +452,7 @@ pub(crate) fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
             PacketOptions::default().fanout
         },
         qdisc_bypass: port.way != SendWay::Qdisc,
-        // What a discipline drops is an error of the device, and a later packet makes up for it.
+        // A drop by the queueing discipline is an error of the device, and a later packet replaces the dropped one.
         qdisc_drops: QdiscDrops::Refuse,
         priority: port.priority,
         ..PacketOptions::default()
@@ -461,8 +463,7 @@ pub(crate) fn packet_options(port: &PortPlan, used: Use) -> PacketOptions {
     options
 }
 
-/// Refuses rings that would take most of the machine's memory: the kernel does not, it ends
-/// processes instead.
+/// Refuses rings that would take most of the machine's memory. The kernel does not refuse them but kills processes.
 fn check_ring(port: &PortPlan) -> Result<(), StartError> {
     let memory = total_memory();
     let wanted = port.ring_bytes.saturating_mul(u64::from(port.workers));
@@ -479,7 +480,7 @@ fn check_ring(port: &PortPlan) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Why `xdp` must not receive here, if it must not: it would take frames away from the host.
+/// Returns why `xdp` must not receive here, if it must not: it would take frames away from the host.
 fn shared_with_host(wire: &Wire) -> Option<String> {
     let name = &wire.interface.name;
     match wire.netlink.host_use(name) {
@@ -495,7 +496,7 @@ fn shared_with_host(wire: &Wire) -> Option<String> {
     }
 }
 
-/// The driver that a port asks for, and by what; `None` where any will do.
+/// Returns the driver that a port asks for, and the reason; `None` if any driver will do.
 pub(crate) fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)>, StartError> {
     let asked = port.locator.driver;
     if port.way == SendWay::Qdisc {
@@ -515,7 +516,7 @@ pub(crate) fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static s
     })
 }
 
-/// Which drivers to try for an interface, best first, and why the first is the first.
+/// Returns the drivers to try for an interface, best first, and the reason for the first one.
 fn candidates(
     port: &PortPlan,
     used: Use,
@@ -561,7 +562,7 @@ fn candidates(
 fn lock_queues(port: &PortPlan, used: Use, wire: &Wire) -> Result<Vec<QueueLock>, StartError> {
     let mut locks = Vec::new();
     if port.way != SendWay::Direct || used.sharing == Sharing::Also {
-        // Sockets beside the others: nobody is shut out of a queue.
+        // These sockets share the queues with other users, so no lock is needed.
         return Ok(locks);
     }
     let all = used.sharing == Sharing::First;
@@ -618,8 +619,8 @@ fn open_xdp(
     Ok((opened.facts.clone(), queues, Some(opened)))
 }
 
-/// Gives so many workers all queues. A queue that has a worker for itself, to which nothing else
-/// comes, stays as it is.
+/// Distributes all queues among the workers. If each worker has one queue and no frames are passed between workers, the
+/// queues stay as they are.
 fn share_out(
     interface: &Interface,
     queues: Vec<XdpQueue>,
@@ -641,8 +642,8 @@ fn share_out(
     Ok(groups.into_iter().map(AnyQueue::XdpGroup).collect())
 }
 
-/// Opens an interface port whose streams are sent and accounted for by the port itself, as far as that can be done before
-/// they are known.
+/// Opens an interface port that sends and accounts for streams itself, as far as that is possible before the streams
+/// are known.
 pub(crate) fn open_live(
     port: &PortPlan,
     used: Use,
@@ -695,8 +696,8 @@ pub(crate) fn open_wire(
     open_wire_as(port, used, wire, longest, &packet, None)
 }
 
-/// The same, with the options of the packet driver given, and, for who may take frames of a shared
-/// interface by XDP, which those are.
+/// Opens an interface port with these options of the packet driver. `selected` holds the frames that XDP may take from
+/// a shared interface.
 pub(crate) fn open_wire_as(
     port: &PortPlan,
     used: Use,
@@ -761,16 +762,16 @@ pub(crate) fn open_wire_as(
     unreachable!("the list of drivers is never empty")
 }
 
-/// How an interface is to be captured from.
+/// Way to capture from an interface.
 pub(crate) enum Tap {
-    /// Beside the host.
+    /// Capture alongside the host.
     Packet(PacketOptions),
-    /// Instead of the host.
+    /// Capture instead of the host.
     Xdp(XdpOptions),
 }
 
-/// Opens an interface to capture from: beside the host by the packet driver, or, where that is
-/// asked for, instead of it by XDP. A cable may be plugged in later.
+/// Opens an interface for a capture: alongside the host by the packet driver or, if asked for, instead of the host by
+/// XDP. A cable may be plugged in later.
 pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<OpenPort, StartError> {
     check_ring(port)?;
     let used = Use {
@@ -824,7 +825,7 @@ pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<Ope
 
 type Tapped = (PortFacts, Vec<AnyQueue>, Option<XdpPort>, bool);
 
-/// A filter that does not run in the XDP program runs in the readers.
+/// Opens the queues by XDP. A filter that cannot run in the XDP program runs in the readers.
 fn open_capture_by_xdp(interface: &Interface, options: &XdpOptions) -> Result<Tapped, PortError> {
     let (mut opened, filters) = match wb_xdp::open(interface, options) {
         Err(PortError::Unsupported { what, .. }) if options.filter.is_some() => {
@@ -849,21 +850,21 @@ fn open_capture_by_xdp(interface: &Interface, options: &XdpOptions) -> Result<Ta
     ))
 }
 
-/// Slots of the receive ring of a capture by XDP, where nobody says otherwise.
+/// Default number of slots in the receive ring of a capture by XDP.
 const XDP_RING: u32 = 65_536;
-/// The same on a machine with less memory than [`LITTLE_MEMORY`].
+/// Default number of slots on a machine with less memory than [`LITTLE_MEMORY`].
 const XDP_RING_LITTLE: u32 = 8_192;
 const LITTLE_MEMORY: u64 = 4 << 30;
-/// No ring is chosen smaller than this.
+/// Smallest number of slots that is chosen by default.
 const XDP_RING_LEAST: u32 = 1_024;
-/// Frames that a reader has in hand at once.
+/// Number of frames that a reader processes at once.
 const XDP_BATCH: u32 = 1_024;
 
-/// Bytes of memory for the frames of one queue.
+/// Memory for the frames of one queue, in bytes.
 fn xdp_memory(options: &XdpOptions, interface: &Interface) -> u64 {
     let frame = options
         .frame_size
-        // With 256 bytes of the kernel, the header and two VLAN tags.
+        // The MTU plus 256 bytes for the kernel, the header and two VLAN tags.
         .unwrap_or(if interface.mtu + 278 <= 2048 {
             2048
         } else {
@@ -872,7 +873,7 @@ fn xdp_memory(options: &XdpOptions, interface: &Interface) -> u64 {
     u64::from(options.rx_memory_frames.unwrap_or(options.rx_frames)) * u64::from(frame)
 }
 
-/// The rings of a capture by XDP: all queues of the device, or those that the plan names.
+/// Options of a capture by XDP: all queues of the device, or those that the plan names.
 pub(crate) fn capture_xdp_options(
     port: &PortPlan,
     wire: &Wire,
@@ -905,7 +906,7 @@ pub(crate) fn capture_xdp_options(
         .map_or(0, |rings| rings.rx);
     let count = queues.len() as u64;
     let of_ring = |ring: u32| {
-        // What waits to be read, what the device has taken to receive into, and what is being read.
+        // Frames that wait to be read, frames that the device holds for receiving, and frames that are being read.
         let frames = ring.saturating_add(device_ring).saturating_add(XDP_BATCH);
         XdpOptions {
             only_queues: queues.clone(),
@@ -915,7 +916,7 @@ pub(crate) fn capture_xdp_options(
             filter: Some(filter.clone()),
             rx_frames: ring,
             rx_memory_frames: Some(frames),
-            // An entry is eight bytes; an empty fill ring is a frame lost.
+            // An entry takes eight bytes. An empty fill ring loses frames.
             fill_slots: Some(match port.xdp_fill {
                 0 => frames.next_power_of_two(),
                 slots => slots,
@@ -958,16 +959,16 @@ pub(crate) fn capture_xdp_options(
     Ok(of_ring(ring))
 }
 
-/// Bytes of memory of this machine.
+/// Memory of this machine, in bytes.
 pub(crate) fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit)
 }
 
-/// MTU of memory ports: every frame size fits.
+/// MTU of memory ports: large enough for every frame size.
 const MEMORY_MTU: u32 = 16_384;
 
-/// Opens a port that needs no interface. `memory` ends come from the plan's registry.
+/// Opens a port that needs no interface. The ends of `memory` ports come from the plan's registry.
 pub(crate) fn open_virtual(
     port: &PortPlan,
     used: Use,
@@ -1031,7 +1032,8 @@ pub(crate) fn open_virtual(
     })
 }
 
-/// CPUs for the workers of all ports, in the order of ports and queues, and a warning.
+/// Chooses CPUs for the workers of all ports, in the order of ports and queues. The text is a warning about the
+/// placement.
 pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option<String>) {
     let wanted = |p: &&&OpenPort| p.plan.cpus.is_empty();
     let sending: usize = ports
@@ -1065,7 +1067,7 @@ pub(crate) fn place(ports: &[&OpenPort], cpus: &[Cpu]) -> (Vec<Vec<u32>>, Option
     (lists, placement.warning)
 }
 
-/// T5: workers on CPUs that serve interrupts of their own ports, where others could have them.
+/// Returns a warning (T5) for workers on CPUs that serve interrupts of the same port, if other CPUs are available.
 pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) -> Vec<String> {
     let used: BTreeSet<u32> = lists.iter().flatten().copied().collect();
     if cpus
@@ -1089,7 +1091,7 @@ pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) 
     said.into_iter().collect()
 }
 
-/// The first interrupt that has come and goes to one of these CPUs alone.
+/// Returns the first active interrupt that is served by these CPUs alone.
 fn shared<'a>(irqs: &'a [Irq], cpus: &[u32]) -> Option<(&'a Irq, u32)> {
     irqs.iter()
         .filter(|irq| irq.count > 0)
@@ -1099,36 +1101,35 @@ fn shared<'a>(irqs: &'a [Irq], cpus: &[u32]) -> Option<(&'a Irq, u32)> {
         })
 }
 
-/// Most frames that are thrown away before a run.
+/// Maximum number of frames that are discarded before a run.
 const MAX_STALE: usize = 1 << 16;
 
-/// Throws away what has arrived so far.
+/// Discards frames that have arrived so far.
 fn discard<Q: QueuePair>(pair: &mut Q) {
     let (_, rx) = pair.split();
     let mut left = MAX_STALE;
     while left > 0 {
         match rx.receive(left.min(64), |_| {}) {
             Ok(n) if n > 0 => left = left.saturating_sub(n),
-            // A device that is gone is found by the worker.
+            // The worker detects that a device is gone.
             _ => return,
         }
     }
 }
 
 impl AnyQueue {
-    /// Throws away what has arrived so far: our own questions to neighbours, and what was there
-    /// before us.
+    /// Discards frames that have arrived so far: our own neighbour requests, and frames from before the run.
     pub(crate) fn discard_stale(&mut self) {
         match self {
             Self::Xdp(q) => discard(q),
             Self::XdpGroup(q) => q.discard(MAX_STALE),
             Self::Packet(q) => discard(q),
-            // Nothing comes in before the run.
+            // These ports receive nothing before the run.
             Self::Memory(_) | Self::File(_) => {}
         }
     }
 
-    /// From how many places it takes frames in turn: see [`RxQueue::lanes`].
+    /// Number of sources from which the queue takes frames in turn: see [`RxQueue::lanes`].
     pub(crate) fn lanes(&mut self) -> usize {
         match self {
             Self::XdpGroup(q) => q.rx().lanes(),
@@ -1191,7 +1192,7 @@ mod tests {
                 ..port(locator)
             };
             assert_eq!(asked(&of("a0")), Ok(Some(Driver::Xdp)));
-            // The mode is for whichever of the ports of a run is opened by xdp.
+            // The mode applies to those ports of a run that are opened by xdp.
             assert_eq!(asked(&of("packet:a0")), Ok(Some(Driver::Packet)));
         }
         let through = |locator| PortPlan {

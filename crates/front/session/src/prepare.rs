@@ -1,4 +1,4 @@
-//! From a plan to open ports and compiled streams: everything that can fail before the first frame.
+//! Prepares a plan: opens ports and compiles streams. Everything that can fail before the first frame is here.
 
 use std::collections::BTreeMap;
 
@@ -22,51 +22,52 @@ use crate::{
     traffic::{self, Traffic},
 };
 
-/// What is known of a port from elsewhere: the labs know who is at the other end.
+/// Knowledge about a port from outside the plan: a lab knows the other end of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortHint {
-    /// Hardware address at the other end of the link, used when nobody answers.
+    /// Hardware address at the other end of the link, used if no neighbour answers.
     pub peer_mac: Option<[u8; 6]>,
 }
 
-/// What surrounds a run.
+/// Surroundings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Hints by the port's place (`NODE/IF`).
     pub hints: BTreeMap<String, PortHint>,
-    /// Who may end the run.
+    /// Signals that may end the run.
     pub signals: Signals,
     /// The plan file's folder, for relative paths in it.
     pub base: Option<std::path::PathBuf>,
-    /// Where to listen for other rates while a load runs: a local socket that is made there.
+    /// Path of the local socket that accepts rate changes while a load runs.
     pub control: Option<std::path::PathBuf>,
-    /// Where wishes for other rates come from while it runs.
+    /// Source of rate changes inside this process while a load runs.
     pub steering: Steering,
 }
 
-/// What a run is given beside its plan.
+/// Inputs of a run in addition to its plan.
 #[derive(Default)]
 pub struct Extras {
-    /// The packet devices as earlier runs left them, one for each of the plan; empty: all begin anew.
+    /// State of the packet devices from earlier runs, one for each device of the plan. If empty, all devices start
+    /// anew.
     pub walkers: Vec<Walker>,
-    /// Who takes frames beside or instead of the files of a capture.
+    /// Receiver of frames in addition to the files of a capture or instead of them.
     pub capture: CaptureExtras,
-    /// Socket tests tell how they go once per interval of the plan, also those that ask for no interval.
+    /// If true, socket tests report their progress once per interval of the plan, even if they ask for no interval.
     pub progress: bool,
     /// The scripts of HTTP loads, job by job.
     pub scripts: Vec<Scripts>,
-    /// A server serves only the client at the other end of this control connection.
+    /// Control connection of a server that serves only the client at the other end of this connection.
     pub control_connection: Option<std::net::TcpStream>,
 }
 
-/// What engines share while their ports are opened.
+/// State that engines share while their ports are opened.
 pub(crate) struct Opening<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) memory: Registry,
-    /// Who answered at which hardware address, by port.
+    /// Hardware addresses of the neighbours that answered, by port.
     pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) warnings: Vec<String>,
-    /// Ports that several jobs use, each with sockets of its own, and whether one of them has opened it.
+    /// Ports that several jobs use with separate sockets, and true if one of the jobs has opened the port.
     shared: BTreeMap<String, bool>,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Whether others use a port that is about to be opened.
+    /// Returns how a port that is about to be opened is shared.
     pub(crate) fn share(&mut self, port: &PortPlan) -> Sharing {
         match self.shared.get_mut(&port.name) {
             None => Sharing::Alone,
@@ -93,7 +94,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Keeps what an open port warns of.
+    /// Keeps the warnings of an open port.
     pub(crate) fn note(&mut self, open: &OpenPort) {
         let warnings = open.facts.warnings.iter();
         for warning in warnings.map(|w| format!("{}: {w}", open.facts.locator)) {
@@ -104,10 +105,10 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Checks the plan against the machine, opens its ports, finds its neighbours.
+/// Checks the plan against the machine, opens its ports, and finds its neighbours.
 ///
 /// # Errors
-/// With the first thing that stands in the way; nothing is left open then.
+/// Returns the first problem found. Nothing stays open on error.
 pub fn prepare(
     mut plan: Plan,
     environment: &Environment,
@@ -135,7 +136,7 @@ pub fn prepare(
     let mut used = users.into_iter();
     plan.ports.retain(|_| used.next().unwrap_or(false));
 
-    // HTTP loads over ports are loads until their engines are made.
+    // HTTP loads over ports count as loads until their engines exist.
     let (own, http_jobs) = (plan.loads.len(), plan.http_jobs.clone());
     let tasks = http::tasks(&plan, environment)?;
     plan = plan.carried();
@@ -203,7 +204,7 @@ pub fn prepare(
     if plan.has(JobKind::Probe) {
         engines.push(Box::new(Probes::open(&plan)?));
     }
-    // Last, as it may give up the privileges of the process.
+    // Captures come last, as they may give up the privileges of the process.
     let mut capture_extras = Some(extras.capture);
     let mut files = TakenFiles::default();
     for job in &plan.captures {
@@ -227,7 +228,7 @@ pub fn prepare(
     })
 }
 
-/// A benchmark prepares its trials one by one: of the plan itself nothing is opened but the probes.
+/// Prepares a benchmark. Its trials are prepared one by one, so only the probes are opened here.
 fn prepare_benchmark(
     mut plan: Plan,
     environment: &Environment,
@@ -249,7 +250,7 @@ fn prepare_benchmark(
     })
 }
 
-/// Workers can only be pinned to CPUs that are there and allowed to this process.
+/// Checks that the CPUs of the plan exist and that this process may use them.
 pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
     let Ok(allowed) = wb_machine::cpu::allowed() else {
         return Ok(());

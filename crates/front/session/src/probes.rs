@@ -1,6 +1,6 @@
-//! Probes of the device: commands that show its counters, read before the first frame, at each interval,
-//! and after the last, each by a thread of its own. A reading that fails is counted and ends nothing; those that
-//! hang hold the end up for the time of one.
+//! Probes of the device: commands that show its counters, read before the first frame, at each interval, and after the
+//! last frame. Each probe has a dedicated thread. A failed reading is counted and ends nothing. A probe that hangs
+//! delays the end by the time limit of one reading.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +27,10 @@ use crate::{
     workers::Workers,
 };
 
-/// How often the thread that reads looks whether it is to end.
+/// Interval at which a reading thread checks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A probe and how it did.
+/// A probe and the record of its readings.
 pub(crate) struct Watched {
     probe: Probe,
     record: Mutex<Record>,
@@ -41,15 +41,15 @@ struct Record {
     last_failed: bool,
     report: ProbeReport,
     gauges: BTreeMap<String, u64>,
-    /// Counters that fell from one reading to the next: the first time, from what to what.
+    /// Counters that fell from one reading to the next: for each, the values before and after the first fall.
     fell: BTreeMap<String, (u64, u64)>,
 }
 
 impl Watched {
-    /// Opens the probes of a plan. `place` is where they stand there.
+    /// Opens the probes of a plan. `place` is their place in the plan.
     ///
     /// # Errors
-    /// With the first that cannot be.
+    /// Returns the error of the first probe that cannot be opened.
     pub(crate) fn open(plans: &[ProbePlan], place: &str) -> Result<Vec<Self>, StartError> {
         let open = |(n, plan)| {
             let probe = Probe::new(plan)
@@ -70,12 +70,12 @@ impl Watched {
         plans.iter().enumerate().map(open).collect()
     }
 
-    /// Reads it once more; none where that fails.
+    /// Reads the probe once more; returns `None` on failure.
     pub(crate) fn read(&self) -> Option<Reading> {
         self.read_within(self.probe.timeout())
     }
 
-    /// The same, given up after this time.
+    /// Reads the probe with this time limit; returns `None` on failure.
     fn read_within(&self, limit: Duration) -> Option<Reading> {
         let read = self.probe.read_within(limit);
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl Watched {
         read.ok()
     }
 
-    /// How it did.
+    /// Report of the probe.
     pub(crate) fn report(&self) -> ProbeReport {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.report.clone()
@@ -99,7 +99,7 @@ impl Watched {
         record.fallen()
     }
 
-    /// Takes down what was read last; nothing where that failed.
+    /// Records the last reading, unless it failed.
     #[allow(clippy::cast_precision_loss)]
     fn record(&self, row: &mut Row<'_>) {
         let live = self.live();
@@ -137,8 +137,8 @@ impl Watched {
 }
 
 impl Record {
-    /// By how much each counter rose, and the highest of each value that rises and falls; nothing where the last
-    /// reading failed, as nobody knows what has happened since, nor of a counter that fell: it was reset.
+    /// Growth of each counter, and the highest value of each gauge. Empty if the last reading failed, because later
+    /// changes are unknown. Counters that fell are left out: they were reset.
     fn figures(&self) -> BTreeMap<String, u64> {
         if self.last_failed {
             return BTreeMap::new();
@@ -153,7 +153,7 @@ impl Record {
         risen.chain(highest).collect()
     }
 
-    /// Says which counters fell, where one did.
+    /// Names the counters that fell, if any.
     fn fallen(&self) -> Option<String> {
         let (name, (from, to)) = self.fell.first_key_value()?;
         let others = match self.fell.len() - 1 {
@@ -201,18 +201,18 @@ pub(crate) struct Probes {
     every: Duration,
     watched: Arc<Vec<Watched>>,
     workers: Workers<()>,
-    /// When it was told to stop.
+    /// Time at which the probes were stopped.
     stop: Arc<OnceLock<Instant>>,
-    /// Without a last reading.
+    /// True if the last reading is skipped.
     hurry: Arc<AtomicBool>,
     start_ns: u64,
 }
 
 impl Probes {
-    /// Opens the probes of the plan and reads each of them: what is there before the run.
+    /// Opens the probes of the plan and reads each of them: the counters before the run.
     ///
     /// # Errors
-    /// With the first that cannot be.
+    /// Returns the error of the first probe that cannot be opened.
     pub(crate) fn open(plan: &Plan) -> Result<Self, StartError> {
         let watched = Watched::open(&plan.probes, "probe")?;
         std::thread::scope(|threads| {
@@ -234,7 +234,7 @@ impl Probes {
     }
 }
 
-/// Criteria are about counters that there are.
+/// Checks that the counters in criteria exist.
 fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
     let known: BTreeMap<String, u64> = watched.iter().flat_map(Watched::figures).collect();
     for criterion in &plan.criteria {
@@ -270,15 +270,15 @@ fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// How many letters two names have in common at their beginnings and ends.
+/// Number of letters that two names have in common at their beginnings and ends.
 fn shared(one: &str, other: &str) -> usize {
     let begin = one.bytes().zip(other.bytes());
     let end = one.bytes().rev().zip(other.bytes().rev());
     begin.take_while(|(a, b)| a == b).count() + end.take_while(|(a, b)| a == b).count()
 }
 
-/// Reads at an interval until it is to stop, and then once more, in what is left of the time of one reading from then
-/// on. A reading that was under way when all ended and has failed is the last.
+/// Reads at an interval until stopped, and then once more, within the time that is left of one reading from the stop
+/// on. If a reading was under way at the stop and failed, there is no further one.
 fn follow(probe: &Watched, every: Duration, stop: &OnceLock<Instant>, hurry: &AtomicBool) {
     let mut next = Instant::now() + every;
     let mut hangs = false;
@@ -385,7 +385,7 @@ impl Engine for Probes {
 mod tests {
     use super::*;
 
-    /// A device that began anew in the middle has not held what its counters say from then on.
+    /// If a device restarts in the middle, its later counters do not satisfy a criterion.
     #[test]
     fn a_counter_that_fell_is_no_measurement() {
         let reading = |a: u64, b: u64| Reading {
@@ -415,7 +415,7 @@ mod tests {
         Watched::open(&[plan], "probe").unwrap().remove(0)
     }
 
-    /// After a reading that failed when all had ended there is no other, which would take its time as well.
+    /// After a reading that failed at the stop there is no other, because it would take the same time again.
     #[test]
     fn a_reading_that_was_under_way_and_failed_is_the_last() {
         let folder = tempfile::tempdir().unwrap();

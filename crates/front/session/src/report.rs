@@ -1,4 +1,4 @@
-//! The one report of a run, from the accounts of its engines.
+//! Makes the report of a run from the accounts of its engines.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::{
     verdict::{self, Evidence},
 };
 
-/// What is told once is that of the first engine that has it; sections, jobs and workers are those of all.
+/// Makes the report. Single values come from the first engine that has them. Sections, jobs and workers of all engines
+/// are joined.
 pub(crate) fn report(
     run: Prepared,
     started_wall_ns: u64,
@@ -58,7 +59,7 @@ pub(crate) fn report(
                 plus(sum.rates.received_l2_bps, other.rates.received_l2_bps);
         }
         match (&mut sum.load, other.load) {
-            // HTTP loads over ports have some too.
+            // HTTP loads over ports have loads too.
             (Some(load), Some(mut other)) => load.jobs.append(&mut other.jobs),
             (load, other) => *load = load.take().or(other),
         }
@@ -122,7 +123,8 @@ fn plus(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
-/// Each port once, as the first who opened it found it; of several, how each has.
+/// Returns each port once, as the first engine opened it. If a port has several users, the list of users shows each
+/// one.
 fn ports(
     engines: &[(JobKind, Settled)],
     neighbours: &BTreeMap<String, BTreeMap<String, String>>,
@@ -149,11 +151,11 @@ fn ports(
     ports
 }
 
-/// The criteria in the plan's order; each was judged by the engine that measures it.
+/// Returns the criteria in the plan's order. The engine that measures a criterion has judged it.
 fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
         let reports = all.iter().flat_map(|s| &s.criteria);
-        // Of several captures that for which it does not hold, else one to which something came.
+        // If several captures judged the criterion, a failed result counts first, then a measured one.
         let reports: Vec<_> = reports.filter(|c| c.criterion == text).collect();
         let failed = reports.iter().find(|c| !c.held);
         let measured = || reports.iter().find(|c| c.measured.is_some());
@@ -166,7 +168,7 @@ fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
     criteria.filter_map(|c| judged(&c.to_string())).collect()
 }
 
-/// The lateness of all workers. It excuses what is charged to an engine by its own part alone.
+/// Returns the lateness of all workers. What an engine may have caused is decided by the lateness of that engine alone.
 fn lateness(all: &[Settled]) -> LatenessReport {
     let sum = all.iter().map(|s| s.late());
     LatenessReport {
@@ -177,7 +179,7 @@ fn lateness(all: &[Settled]) -> LatenessReport {
     }
 }
 
-/// Why the figures say nothing about the device: unless an engine that was in time found a fault too.
+/// Returns why the figures say nothing about the device, unless an engine that was in time found a fault too.
 fn excuse(all: &[Settled], of: fn(&Settled) -> Option<&String>) -> Option<String> {
     let blames = |s: &Settled| s.criteria.iter().any(|c| !c.held);
     let found = |s: &&Settled| s.excuse().is_none() && blames(s);
@@ -187,8 +189,8 @@ fn excuse(all: &[Settled], of: fn(&Settled) -> Option<&String>) -> Option<String
     all.iter().find_map(of).cloned()
 }
 
-/// Why the run measured nothing. A capture needs frames if one of its ports sent some in this run, or if a criterion has
-/// nothing to measure without them.
+/// Returns why the run measured nothing. A capture needs frames if one of its ports sent some in this run, or if a
+/// criterion has nothing to measure without them.
 fn nothing(criteria: &[CriterionReport], all: &[Settled]) -> Option<String> {
     let blank = criteria.iter().any(|c| c.measured.is_none());
     let counts = |s: &&Settled| s.capture.is_none() || blank;
@@ -233,7 +235,7 @@ fn judge(
     verdict::verdict(&ended.end, criteria, evidence)
 }
 
-/// What a step of the wall clock means, if there was one.
+/// Returns a warning about the consequences of a step of the wall clock, if there was one.
 fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
     let depends = match all.iter().any(|s| s.stamping.wall) {
         true => "times between stamps are wrong by up to that",
@@ -244,7 +246,7 @@ fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
         .then(|| format!("the wall clock was stepped by {step} ns during the run; {depends}"))
 }
 
-/// What kept each engine from doing more; of several with its name.
+/// Limiting factor of each engine, with the name of the engine if there are several.
 fn limited_by(engines: &[(JobKind, Settled)]) -> LimitedBy {
     if let [(_, only)] = engines {
         return only.limited_by.clone();

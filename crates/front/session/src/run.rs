@@ -1,4 +1,4 @@
-//! The one loop of all runs: engines are started together, watched, stopped in order, and asked for their
+//! The single loop of all runs. It starts the engines together, watches them, stops them in order, and collects their
 //! accounts.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -19,37 +19,37 @@ use crate::{
     ports, report,
 };
 
-/// Longest sleep of the controlling thread. Events end it before: a signal, the end of a worker, a request. A thread
-/// that wakes more often pushes receiving threads off their CPUs.
+/// Longest sleep of the controlling thread. Events end the sleep early: a signal, the end of a worker, a request. A
+/// thread that wakes more often pushes receiving threads off their CPUs.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 /// Longest sleep while all engines are idle.
 const IDLE_SLEEP_NS: u64 = 1_000_000_000;
-/// How often what was counted is taken down for the report, unless live lines are wanted more often.
+/// Interval at which counters are recorded for the report, unless live output needs a shorter interval, in ns.
 const RECORD_INTERVAL_NS: u64 = 100_000_000;
-/// How often that is done with the counters of interfaces.
+/// Interval at which the interface counters are recorded, in ns.
 const COUNTERS_INTERVAL_NS: u64 = 500_000_000;
-/// How long those that only listen go on for frames that are on their way, after the others have ended.
+/// Time that receiving engines continue for frames in flight after the other engines have ended, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All that was planned was done.
+    /// The plan was completed.
     Completed,
-    /// A signal asked for the end.
+    /// A signal ended the run.
     Signal(i32),
-    /// Something broke after the start: a device vanished, a thread died.
+    /// A failure after the start: a device vanished, or a thread died.
     Fault(String),
 }
 
-/// The final account and how it came to be final.
+/// Final account of a run, with the end of the run.
 #[derive(Debug)]
 pub struct Finished {
     /// The report.
     pub report: Report,
-    /// How the run ended.
+    /// End of the run.
     pub end: End,
-    /// The packet devices, in the order of the plan; none for one whose worker died.
+    /// Packet devices in the order of the plan; `None` if the worker of the device died.
     pub devices: Vec<Option<DeviceOutcome>>,
 }
 
@@ -62,14 +62,14 @@ impl Finished {
     }
 }
 
-/// A run that is ready: everything that can fail before the first frame has been done.
+/// A run that is ready to start: everything that can fail before the first frame has been done.
 pub struct Prepared {
     pub(crate) plan: Plan,
-    /// In the order in which they fill the common part of snapshots and report.
+    /// Engines in the order in which they fill the common part of snapshots and report.
     pub(crate) engines: Vec<Box<dyn Engine>>,
-    /// They answer for as long as this lives.
+    /// Neighbour responders. They answer for as long as the run lives.
     pub(crate) _responders: Vec<ResponderThread>,
-    /// Who answered at which hardware address, by port.
+    /// Hardware addresses of the neighbours that answered, by port.
     pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) devices: Vec<Arc<DeviceHandle>>,
     pub(crate) watches: Vec<WatchQueue>,
@@ -92,7 +92,7 @@ impl Prepared {
         ports.map(ports::OpenPort::line).collect()
     }
 
-    /// The ports by name: where they are, with the drivers that were taken. Of several users of one, the first's.
+    /// The ports by name, with their place and the chosen driver. If a port has several users, the first user counts.
     #[must_use]
     pub fn locators(&self) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = Vec::new();
@@ -104,7 +104,7 @@ impl Prepared {
         all
     }
 
-    /// What the user should know before it starts.
+    /// Warnings for the user before the run starts.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -122,13 +122,13 @@ impl Prepared {
         &self.watches
     }
 
-    /// Where its server for socket tests listens.
+    /// Addresses on which the server for socket tests listens.
     #[must_use]
     pub fn addresses(&self) -> &[std::net::SocketAddr] {
         &self.addresses
     }
 
-    /// What the interfaces have counted so far, by port.
+    /// Interface counters so far, by port.
     fn counters(&self) -> BTreeMap<String, DeviceCounters> {
         let ports = self.engines.iter().flat_map(|e| e.ports());
         ports
@@ -139,8 +139,7 @@ impl Prepared {
     /// Runs the plan to its end.
     ///
     /// # Errors
-    /// Only before the first frame: when a stream does not fit a port's buffers or a thread cannot
-    /// be started.
+    /// Fails only before the first frame: if a stream does not fit a port's buffers or a thread cannot be started.
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<Finished, StartError> {
         let before = self.counters();
         let offset = wall_minus_monotonic();
@@ -206,7 +205,7 @@ impl Prepared {
         Ok(self.finish(state, started_wall_ns, before, offset))
     }
 
-    /// Starts the workers of all engines; those that listen before those that send.
+    /// Starts the workers of all engines, receiving engines first.
     fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
         let cpus = wb_machine::cpu::online().unwrap_or_default();
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
@@ -220,7 +219,7 @@ impl Prepared {
             rest = before;
             let launch = Launch { cpus: own, alarm };
             if let Err(error) = self.engines[number].spawn(&launch) {
-                // Those that run already must not go on with nobody to end them.
+                // Engines that already run would otherwise never be stopped.
                 for engine in &mut self.engines[number + 1..] {
                     engine.stop(Stop::Now);
                     engine.join();
@@ -231,7 +230,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Looks at everything once. Returns whether all is over.
+    /// Checks all engines, signals and timers once. Returns true if all engines are over.
     fn turn(
         &mut self,
         state: &mut RunState,
@@ -264,7 +263,7 @@ impl Prepared {
             work_over &= over || engine.only_listens();
         }
         if state.works && work_over {
-            // What was sent last is still on its way.
+            // The last frames are still in flight.
             let since = *state.works_until.get_or_insert(now);
             if now.saturating_sub(since) >= RESIDUE_NS {
                 self.stop(Stop::Drain, true);
@@ -292,7 +291,7 @@ impl Prepared {
         all_over
     }
 
-    /// The next time at which there is something to do although no event comes.
+    /// Returns the next time at which there is work although no event comes.
     fn next_due(&self, state: &RunState) -> u64 {
         let residue = state
             .works_until
@@ -300,7 +299,7 @@ impl Prepared {
         let next_moment = state.start_ns + state.recorder.next_ns();
         let dues = [state.next_view, next_moment, residue];
         let engines = self.engines.iter().map(|e| e.due_ns());
-        // What was due at the last look was done then.
+        // Work that was due at the last turn was done in that turn.
         let dues = dues
             .into_iter()
             .chain(engines)
@@ -308,7 +307,7 @@ impl Prepared {
         dues.min().unwrap_or(u64::MAX)
     }
 
-    /// Stops those that only listen, or the others.
+    /// Stops the engines that only receive, or the other engines.
     fn stop(&mut self, how: Stop, listening: bool) {
         let engines = self.engines.iter_mut();
         engines
@@ -316,7 +315,7 @@ impl Prepared {
             .for_each(|e| e.stop(how));
     }
 
-    /// Passes on what was asked for by signals. Returns whether the counts were.
+    /// Passes signal requests on to the engines. Returns true if the counts were requested.
     fn pass_on(&mut self, state: &mut RunState, now: u64) -> bool {
         let asked = self.signals.requests();
         let changed = |at: usize| asked[at] != state.requests[at];
@@ -340,8 +339,8 @@ impl Prepared {
         }
     }
 
-    /// Takes down what was counted so far, for the report. Returns what has become of an interface that is gone and whose
-    /// workers do not see that themselves.
+    /// Records the counters so far for the report. Returns a fault if an interface is gone and its workers cannot
+    /// detect that themselves.
     fn record(
         &self,
         state: &mut RunState,
@@ -351,7 +350,7 @@ impl Prepared {
         let mut row = state.recorder.row(now.saturating_sub(state.start_ns));
         self.engines.iter().for_each(|e| e.record(&mut row));
         let mut gone = None;
-        // The kernel is asked less often, as some drivers take their time.
+        // The kernel is read less often, as some drivers are slow.
         let old = |at: u64| now.saturating_sub(at) >= COUNTERS_INTERVAL_NS;
         if state.counters_at.is_none_or(old) {
             state.counters_at = Some(now);
@@ -389,7 +388,7 @@ impl Prepared {
         gone
     }
 
-    /// All engines at an instant; none where all of them have times of their own.
+    /// Returns the state of all engines at an instant; `None` if all engines have separate times for snapshots.
     fn view(&mut self, now: u64) -> Option<View> {
         let mut regular = false;
         let mut view: Option<View> = None;
@@ -439,7 +438,7 @@ impl Prepared {
     }
 }
 
-/// Whether an interface that had counters has none any more.
+/// Returns true if an interface that had counters has none any more.
 fn is_gone(
     port: &str,
     before: &BTreeMap<String, DeviceCounters>,
@@ -450,7 +449,7 @@ fn is_gone(
     counts(before) && !counts(now)
 }
 
-/// Whether a port's link went down since the run began.
+/// Returns true if a port's link went down since the run began.
 fn lost_carrier(
     port: &str,
     before: &BTreeMap<String, DeviceCounters>,
@@ -461,23 +460,23 @@ fn lost_carrier(
     matches!((downs(before), downs(now)), (Some(before), Some(now)) if now > before)
 }
 
-/// A run between its start and its end.
+/// State of a run between its start and its end.
 struct RunState {
     start_ns: u64,
     end: End,
-    /// Whether there is anything that does more than listen.
+    /// True if an engine does more than receive.
     works: bool,
-    /// When the last of these ended.
+    /// Time when the last such engine was seen to have ended.
     works_until: Option<u64>,
-    /// What was asked for so far.
+    /// Numbers of requests handled so far.
     requests: [u32; 3],
     next_view: u64,
     recorder: Recorder,
-    /// When the interfaces' counters were last taken down.
+    /// Time when the interface counters were last recorded.
     counters_at: Option<u64>,
-    /// The ports whose links went down.
+    /// Link failures of ports, by port.
     downs: BTreeMap<String, LinkDown>,
-    /// When the controlling thread last looked at everything.
+    /// Time of the last turn of the controlling thread, in ns.
     looked_ns: u64,
     /// Stalls of the controlling thread.
     lateness: Lateness,
@@ -494,7 +493,8 @@ impl View {
         }
     }
 
-    /// Adds what the engines before had not; of one of the first's kind, also to the common part.
+    /// Adds values that the earlier engines did not have. An engine of the first engine's kind also adds to the common
+    /// part.
     fn add(&mut self, sample: Sample, same: bool) {
         let (own, other) = (&mut self.snapshot, sample.snapshot);
         if same {
@@ -515,8 +515,8 @@ impl View {
     }
 }
 
-/// How far the wall clock moved against the steady one; 0 where that is within the error of
-/// reading the two.
+/// Movement of the wall clock against the monotonic clock, in ns; 0 if the movement is within the error of reading the
+/// two clocks.
 pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
     let step = after.ns - before.ns;
     if step.unsigned_abs() <= before.error_ns + after.error_ns {

@@ -1,11 +1,11 @@
-//! What the accounts of several engines have in common.
+//! Common parts of the accounts of several engines.
 
 use wb_measure::{Histogram, Measurement};
 use wb_model::{Totals, timeline::Distribution};
 
 use crate::engine::Times;
 
-/// A distribution of times for the report; none where nothing was measured.
+/// Makes a distribution of times for the report; `None` if nothing was measured.
 pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Distribution> {
     let buckets = times
         .buckets()
@@ -17,7 +17,7 @@ fn signed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// Those of the times that an analyser measured.
+/// Distributions of the times that an analyser measured.
 pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<Distribution> {
     let ipdv = (all.ipdv.count() > 0)
         .then(|| Distribution::from_buckets(of, "ipdv_ns", all.ipdv.buckets()));
@@ -29,7 +29,7 @@ pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<Distribution>
         .collect()
 }
 
-/// The times that an analyser measured.
+/// Times that an analyser measured.
 pub(crate) fn times_of(all: &Measurement) -> Times {
     Times {
         latency: all.latency.summary(),
@@ -81,12 +81,12 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
     );
 }
 
-/// Why a run that was to send is no measurement: nothing was sent.
+/// Returns why a run that was meant to send is no measurement: nothing was sent.
 pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
     (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
 }
 
-/// Why a run that receives is no measurement: nothing arrived. Foreign frames count if the run only receives.
+/// Returns why a run that receives is no measurement: nothing arrived. Foreign frames count if the run only receives.
 pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
     let received = totals.received_frames?;
     match totals.offered_frames {
@@ -97,7 +97,7 @@ pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
     }
 }
 
-/// Warns about answers that are errors.
+/// Returns a warning about error responses.
 pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
     (errors > 0).then(|| {
         format!("{errors} of {all} answers have a status of 4xx or 5xx (criterion: errors<=0)")

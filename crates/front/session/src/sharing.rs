@@ -1,5 +1,5 @@
-//! Who takes which of the frames that come in by an interface which several jobs use: a load takes
-//! what its ports say, streams take the rest. Each has sockets of its own, with a filter in the kernel.
+//! Distributes the frames of an interface which several jobs use: a load takes the frames for its ports, streams take
+//! the rest. Each job has separate sockets with a filter in the kernel.
 
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -15,16 +15,16 @@ use wb_wire::{PktgenTag, Tag};
 
 use crate::StartError;
 
-/// Longer than any frame: what passes is kept whole.
+/// Length limit in bytes above any frame length: passing frames are kept whole.
 const WHOLE: u32 = 262_144;
 
-/// What a load takes of the frames at a port: an expression of libpcap.
+/// Returns the frames that a load takes at a port, as a libpcap expression.
 fn of_load(plan: &Plan, job: &LoadJob) -> String {
     let (addresses, tag) = plan.marks(job);
     let mut text = expression(&Incoming::of(job), addresses);
     if tag {
         let (ours, pktgen) = (Tag::MAGIC & 0xfff0, PktgenTag::MAGIC);
-        // What is too short for a tag is never looked at behind its end.
+        // The length check prevents reading behind the end of a frame that is too short for a tag.
         let _ = write!(
             text,
             " and not (udp[4:2] > 11 and (udp[8:2] & 0xfff0 = {ours:#x} or udp[8:4] = {pktgen:#x})) \
@@ -34,7 +34,7 @@ fn of_load(plan: &Plan, job: &LoadJob) -> String {
     text
 }
 
-/// Frames as libpcap writes them.
+/// Converts a set of frames into a libpcap expression.
 fn expression(frames: &Incoming, addresses: bool) -> String {
     let mut parts = Vec::new();
     parts.extend(frames.vlan.map(|id| format!("vlan {id}")));
@@ -59,7 +59,7 @@ fn expression(frames: &Incoming, addresses: bool) -> String {
     parts.join(" and ")
 }
 
-/// A range as networks, which are what libpcap knows.
+/// Splits a range into networks, because libpcap knows only networks.
 fn networks(range: &AddressRange) -> Vec<String> {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(a) => u128::from(u32::from(a)),
@@ -90,19 +90,19 @@ fn networks(range: &AddressRange) -> Vec<String> {
     }
 }
 
-/// The filter of a load at a port that others use too.
+/// Compiles the filter of a load at a port that other jobs use too.
 ///
 /// # Errors
-/// When libpcap makes none of it.
+/// Fails if libpcap cannot compile the expression.
 pub(crate) fn load_filter(plan: &Plan, job: &LoadJob) -> Result<TapFilter, StartError> {
     compile(&of_load(plan, job))
 }
 
-/// The filter of the streams that arrive at a port beside loads; `None` where there are none, or what the
-/// kernel cannot be told: then the engines tell frames apart by tag, address and port.
+/// Compiles the filter of the streams that arrive at a port alongside loads. Returns `None` if there are no loads, or
+/// if the kernel cannot run the filter: then the engines separate frames by tag, address and port.
 ///
 /// # Errors
-/// When libpcap makes none of it.
+/// Fails if libpcap cannot compile the expression.
 pub(crate) fn traffic_filter(
     plan: &Plan,
     port: &PortPlan,
@@ -133,7 +133,7 @@ fn compile(expression: &str) -> Result<TapFilter, StartError> {
     compile_for_tap(expression, WHOLE, true).map_err(|error| StartError::Filter(Box::new(error)))
 }
 
-/// As a socket takes it.
+/// Converts a program into the form that a socket takes.
 pub(crate) fn operations(program: &Program) -> Vec<FilterOp> {
     let instructions = program.instructions().iter();
     instructions.map(|i| (i.code, i.jt, i.jf, i.k)).collect()
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of IPv4 from 198.18.1.2, and TCP or UDP.
+    /// Makes an IPv4 frame from 198.18.1.2 with TCP or UDP.
     fn frame(protocol: u8, to: [u8; 4], source: u16, destination: u16) -> Vec<u8> {
         let mut frame = vec![0; 64];
         (frame[12], frame[14], frame[23]) = (8, 0x45, protocol);
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Who takes a frame: the numbers of loads, and whether streams do.
+    /// Returns the takers of a frame: the numbers of loads, and true if streams take it.
     fn takers(plan: &Plan, frame: &[u8]) -> (Vec<usize>, bool) {
         let len = u32::try_from(frame.len()).unwrap();
         let keeps = |program: &Program| program.accepts(frame, len, &Ancillary::default()) > 0;
@@ -279,7 +279,7 @@ mod tests {
         let plain = frame(17, OURS, 9, 80);
         assert_eq!(takers(&plan, &plain), (vec![0], false));
         assert_eq!(takers(&plan, &tagged(plain.clone())), (vec![], true));
-        // Too short for a tag, and nothing behind it.
+        // The frame is too short for a tag, and no data follows.
         let mut short = plain[..43].to_vec();
         short[39] = 9;
         assert_eq!(takers(&plan, &short), (vec![0], false));
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn ranges_are_networks() {
         let of = |text: &str| networks(&text.parse().unwrap()).join(" ");
-        // Of a prefix the hosts.
+        // A prefix stands for its hosts.
         assert_eq!(of("10.0.0.0/30"), "10.0.0.1/32 10.0.0.2/32");
         assert_eq!(
             of("10.0.0.3-10.0.0.6"),

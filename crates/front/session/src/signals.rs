@@ -1,6 +1,6 @@
-//! SIGINT, SIGTERM and SIGHUP as a wish that the run ends soon and in order, and a terminal that hangs up without a
-//! signal for us. Under `nohup` a run continues without its terminal. Who has changed the terminal can give it back while the
-//! process is suspended ([`mind_suspension`]).
+//! Signals that ask a run to end. SIGINT, SIGTERM and SIGHUP end a run soon and in order, and so does a terminal that
+//! hangs up without sending a signal. Under `nohup` a run continues without its terminal. A program that has changed
+//! the terminal can restore it while the process is suspended ([`mind_suspension`]).
 
 #![allow(
     unsafe_code,
@@ -27,19 +27,18 @@ use signal_hook::{
 
 use crate::{StartError, bell::Alarm};
 
-/// Counts the signals that ask for the end. The first ends the run in order, the second without
-/// waiting for frames on their way, the third ends the process at once, in case the others do not
-/// get through.
+/// Counts the signals that ask for the end. The first signal ends the run in order. The second ends it without waiting
+/// for frames in flight. The third ends the process at once, in case the others have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
     requests: Arc<Requests>,
-    /// Of the runs that listen.
+    /// Alarms of the current runs.
     alarms: Arc<Mutex<Vec<Weak<Alarm>>>>,
 }
 
-/// Signals that ask for something else than the end, counted.
+/// Counts of signals that ask for something other than the end.
 #[derive(Debug, Default)]
 struct Requests {
     counts: AtomicU32,
@@ -51,25 +50,25 @@ impl Signals {
     /// Installs the handlers for the rest of the process's life.
     ///
     /// # Errors
-    /// When the system refuses a handler or a thread.
+    /// Fails if the system refuses a handler or a thread.
     pub fn install() -> Result<Self, StartError> {
         Self::install_for(&[SIGINT, SIGTERM, SIGHUP])
     }
 
-    /// The same for a socket test, which SIGALRM ends too: at the time that its owner set, so it is
+    /// Installs the handlers for a socket test, which SIGALRM ends too. The user sets the time of that signal, so it is
     /// a normal end.
     ///
     /// # Errors
-    /// When the system refuses a handler or a thread.
+    /// Fails if the system refuses a handler or a thread.
     pub fn install_for_test() -> Result<Self, StartError> {
         Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGALRM])
     }
 
-    /// The same for a capture: SIGHUP asks for the next file, SIGUSR1 for the counts, SIGUSR2 for
-    /// what was read to be written.
+    /// Installs the handlers for a capture: SIGHUP begins the next file, SIGUSR1 reports the counts, SIGUSR2 writes the
+    /// frames that were read.
     ///
     /// # Errors
-    /// When the system refuses a handler or a thread.
+    /// Fails if the system refuses a handler or a thread.
     pub fn install_for_capture() -> Result<Self, StartError> {
         Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
     }
@@ -116,8 +115,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Ends the run when its terminal hangs up. The kernel sends SIGHUP to the shell of a terminal and to the processes
-    /// in its foreground only: a run in the background, or under `timeout` in a script, gets none.
+    /// Ends the run when its terminal hangs up. The kernel sends SIGHUP only to the shell of a terminal and to the
+    /// processes in its foreground. A run in the background, or under `timeout` in a script, gets none.
     fn watch(&self, terminal: OwnedFd) -> io::Result<()> {
         let noted = self.clone();
         let wait = move || {
@@ -131,13 +130,13 @@ impl Signals {
         thread.spawn(wait).map(drop)
     }
 
-    /// Signals that never come, for runs inside another program's hands.
+    /// Returns signals that never arrive, for runs inside another program.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// As if this signal had come: for whoever runs a plan within a program of his own.
+    /// Acts as if this signal had arrived, for programs that run a plan inside their own process.
     pub fn raise(&self, signal: i32) {
         self.note(signal);
     }
@@ -146,7 +145,7 @@ impl Signals {
         let first = self
             .first
             .compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
-        // A terminal hangs up once, and kernel, shell and the terminal itself all say so.
+        // A terminal hangs up once, but the kernel, the shell and the terminal itself all report it.
         if signal == SIGHUP && first.is_err() {
             return self.count.load(Ordering::Relaxed);
         }
@@ -155,7 +154,7 @@ impl Signals {
         count
     }
 
-    /// Wakes the controlling thread of a run whenever a signal comes, for as long as `alarm` lives.
+    /// Wakes the controlling thread of a run whenever a signal arrives, for as long as `alarm` lives.
     pub(crate) fn wake(&self, alarm: &Arc<Alarm>) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| alarm.strong_count() > 0);
@@ -168,7 +167,7 @@ impl Signals {
         alive.for_each(|alarm| alarm.bell.ring());
     }
 
-    /// The first signal that came, if one did.
+    /// The first signal that arrived, if any.
     #[must_use]
     pub fn received(&self) -> Option<i32> {
         match self.first.load(Ordering::Relaxed) {
@@ -177,7 +176,7 @@ impl Signals {
         }
     }
 
-    /// The signal that ended a run before its time, if one did.
+    /// The signal that ended a run early, if any.
     pub fn interrupted(&self) -> Option<i32> {
         self.received().filter(|n| *n != SIGALRM)
     }
@@ -191,7 +190,7 @@ impl Signals {
         interrupted.map_or(Ok(()), Err)
     }
 
-    /// How often counts, a flush and the next file were asked for.
+    /// Numbers of requests for counts, a flush and the next file.
     pub(crate) fn requests(&self) -> [u32; 3] {
         let of = |n: &AtomicU32| n.load(Ordering::Relaxed);
         let Requests {
@@ -202,21 +201,21 @@ impl Signals {
         [of(counts), of(flushes), of(rotations)]
     }
 
-    /// Whether a second signal came: whoever sent it does not want to wait.
+    /// Returns true if a second signal arrived: the run must end without waiting.
     #[must_use]
     pub fn hurry(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 1
     }
 }
 
-/// Makes a file that reaches the limit of its size (`ulimit -f`) an error of the write instead of the end of the process.
-/// Commands that are started keep what they had.
+/// Turns reaching the file size limit (`ulimit -f`) into a write error instead of the end of the process. Child
+/// processes keep the previous behaviour.
 pub fn survive_file_limit() {
-    // Refused only for signals that nobody may handle.
+    // Registration fails only for signals that cannot be handled.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// The terminal that the run reports to, if it is the controlling terminal of the process: a daemon has none.
+/// Returns the terminal that the run reports to, if it is the controlling terminal of the process. A daemon has none.
 fn terminal() -> Option<OwnedFd> {
     let (error, output) = (io::stderr(), io::stdout());
     let terminal = [error.as_fd(), output.as_fd()]
@@ -225,8 +224,8 @@ fn terminal() -> Option<OwnedFd> {
     terminal.try_clone_to_owned().ok()
 }
 
-/// Only the controlling terminal has a foreground process group. The group has no number (`OPNOTSUPP`) where its
-/// leader is outside of our process namespace, as in a container.
+/// Returns true for the controlling terminal, because only that terminal has a foreground process group. The group has
+/// no number (`OPNOTSUPP`) if its leader is outside of our process namespace, as in a container.
 fn is_controlling_terminal(fd: BorrowedFd<'_>) -> bool {
     matches!(
         rustix::termios::tcgetpgrp(fd),
@@ -234,11 +233,11 @@ fn is_controlling_terminal(fd: BorrowedFd<'_>) -> bool {
     )
 }
 
-/// Calls `before` when somebody suspends the process (Ctrl-Z), before it stops, and `after` when it goes on, also
-/// after a SIGSTOP, which nobody can see coming. For the rest of the process's life; once.
+/// Calls `before` just before a suspended process (Ctrl-Z) stops, and `after` when the process continues, even after a
+/// SIGSTOP, which cannot be handled. Stays active for the rest of the process's life. Call it once.
 ///
 /// # Errors
-/// When the system refuses a handler or a thread.
+/// Fails if the system refuses a handler or a thread.
 pub fn mind_suspension(
     before: impl Fn() + Send + 'static,
     after: impl Fn() + Send + 'static,
@@ -257,7 +256,8 @@ pub fn mind_suspension(
     thread.spawn(work).map(drop)
 }
 
-/// Suspends the process as if nobody had minded SIGTSTP: the kernel may decide that there is no shell to continue it.
+/// Suspends the process as if SIGTSTP had no handler. The kernel may decide that there is no shell to continue the
+/// process.
 fn suspend() {
     // SAFETY: all zeroes is a valid `sigaction`, the default disposition with no flags; both structures live until
     // the calls have returned, and what was there before is put back.

@@ -1,8 +1,7 @@
-//! Runs of socket tests: clients one after another, or a server until it is told to end.
+//! Runs of socket tests: clients one after another, or a server until it is stopped.
 //!
-//! The engine asks the machine through [`wb_socket::Host`], which is answered here: names by the
-//! system's resolver, CPU times, addresses. What a client measures before something breaks is in the
-//! report all the same.
+//! The engine queries the machine through [`wb_socket::Host`], which is implemented here: names from the system's
+//! resolver, CPU times, addresses. If a client fails, its measurements up to the failure are still in the report.
 
 use std::{
     borrow::Cow,
@@ -34,24 +33,24 @@ use crate::{
 
 mod report;
 
-/// What the socket engine of a run does.
+/// Task of the socket engine of a run.
 enum Task {
-    /// Tests, one after another; with `progress` they tell how they go once per interval of the plan, where
-    /// they ask for no interval of their own.
+    /// Tests, one after another. If `progress` is true, tests without a reporting interval report their progress once
+    /// per interval of the plan.
     Tests { progress: bool },
-    /// A server, until it is told to end.
+    /// A server that runs until it is stopped.
     Serve(SocketServer),
-    /// One client on a control connection that somebody else accepted.
+    /// One client on a control connection that was accepted elsewhere.
     ServeOne(TcpStream),
 }
 
-/// What came of it.
+/// Outcome of a task.
 #[derive(Default)]
 struct Outcome {
     report: SocketReport,
-    /// The first test that failed, and why.
+    /// Name of the first test that failed, and the failure.
     failure: Option<(String, SocketFailure)>,
-    /// Why nothing could be served.
+    /// Reason why no client could be served.
     refused: Option<String>,
 }
 
@@ -70,7 +69,7 @@ pub(crate) struct Sockets {
     outcome: Outcome,
 }
 
-/// Gives the tests that have none a name.
+/// Names the tests that have no name.
 pub(crate) fn name_jobs(plan: &mut Plan) {
     let names = plan.job_names(JobKind::Socket);
     for (job, name) in plan.sockets.iter_mut().zip(names) {
@@ -79,11 +78,11 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
 }
 
 impl Sockets {
-    /// For tests: nothing is opened yet, names are resolved and connections made by each test for itself.
-    /// For a server: it listens. `control`: the connection of the one client that is to be served.
+    /// Prepares tests or a server. For tests nothing is opened yet: each test resolves names and makes connections
+    /// itself. A server starts to listen. `control` is the connection of the only client to serve.
     ///
     /// # Errors
-    /// Why it cannot listen.
+    /// Fails if the server cannot listen or cannot give up its privileges.
     pub(crate) fn open(
         plan: &Plan,
         progress: bool,
@@ -121,7 +120,7 @@ impl Sockets {
         })
     }
 
-    /// Where its server listens.
+    /// Addresses on which the server listens.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         match &self.task {
             Some(Task::Serve(server)) => server.local_addresses(),
@@ -165,18 +164,18 @@ impl Engine for Sockets {
         let task = self.task.take();
         let alarm = Arc::clone(launch.alarm);
         let work = move || {
-            // The far end may have gone: the run is over.
+            // If the receiver is gone, the run is over.
             let mut observe = |live: &SocketLive| {
                 let _ = tell.send(*live);
                 alarm.bell.ring();
             };
-            // Whoever starts the run has gone away where nothing comes.
+            // If nothing is received, the thread that starts the run is gone.
             match (started.recv(), task) {
                 (Ok(()), Some(task)) => carry_out(task, &plan, host, &stop, &mut observe),
                 _ => Outcome::default(),
             }
         };
-        // As sockets are used: without a rank before others.
+        // Plain thread without raised priority, because ordinary programs use sockets in the same way.
         self.worker.spawn_plain("wb-sockets".to_owned(), work)?;
         (self.start, self.live) = (Some(start), live);
         Ok(())
@@ -185,7 +184,7 @@ impl Engine for Sockets {
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         if let Some(start) = self.start.take() {
-            // It waits for this.
+            // The worker waits for this message.
             let _ = start.send(());
         }
     }
@@ -196,7 +195,7 @@ impl Engine for Sockets {
     }
 
     fn state(&mut self, _now: u64) -> State {
-        // Also for the one that its owner has set as its end.
+        // Includes the signal that the user has set as the end.
         if self.signals.received().is_some() {
             self.stop.set();
         }
@@ -210,7 +209,7 @@ impl Engine for Sockets {
         true
     }
 
-    /// A server without clients.
+    /// Returns true for a server without clients.
     fn is_idle(&self) -> bool {
         let idle = |live: SocketLive| live.clients == 0 && live.units == 0;
         self.only_listens() && self.last.is_none_or(idle)
@@ -251,7 +250,7 @@ impl Engine for Sockets {
         };
         self.outcome = outcome;
         if self.signals.interrupted().is_some() {
-            // What failed after that failed for it.
+            // A signal caused later failures.
             return None;
         }
         let many = self.plan.sockets.len() > 1;
@@ -299,8 +298,8 @@ fn carry_out(
     }
 }
 
-/// Runs the tests in order. A test that fails does not keep the next from its turn, unless nobody
-/// answers at all; `stop` ends the one that runs in order, and those to come are left out.
+/// Runs the tests in order. After a failed test the next one runs, unless no server answers at all. `stop` ends the
+/// current test in order and skips the remaining ones.
 fn test(
     plan: &Plan,
     progress: bool,
@@ -344,17 +343,17 @@ fn test(
     outcome
 }
 
-/// The user that a server becomes whom root starts and nobody says otherwise.
+/// Default user of a server that root starts.
 const UNPRIVILEGED: &str = "nobody";
 
-/// What a server serves it serves without the rights of root: it only needed them to listen, if at all.
+/// Gives up the rights of root before serving: at most, the server needed them to listen.
 fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     match job.user.as_deref() {
         Some("root") => Ok(()),
         Some(user) => wb_machine::user::become_user(user, KeptPrivileges::default())
             .map_err(StartError::machine),
-        // A machine may have no such user, and a user namespace knows nobody but its own root, who
-        // is none.
+        // A machine may have no such user. A user namespace may contain only its own root, which has no rights to give
+        // up.
         None if rustix::process::geteuid().is_root() => {
             let _ = wb_machine::user::become_user(UNPRIVILEGED, KeptPrivileges::default());
             Ok(())
@@ -363,7 +362,7 @@ fn give_up_privileges(job: &SocketServerJob) -> Result<(), StartError> {
     }
 }
 
-/// A test of a set that did not have the value that stands in its row is no test of that value.
+/// Fails a test of a set that did not run with the value in its row.
 fn require_what_varies(job: &SocketJob, report: &mut SocketJobReport) {
     let varies = job.point.iter().any(|(name, _)| name == "congestion");
     let had = &report.local.congestion;
@@ -380,27 +379,27 @@ fn require_what_varies(job: &SocketJob, report: &mut SocketJobReport) {
     }
 }
 
-/// Whether the next test would meet the same.
+/// Returns true if the next test would fail in the same way.
 fn nobody_answers(failure: &SocketFailure) -> bool {
     use wb_model::socket::SocketStage::{Connect, Resolve};
     matches!(failure.stage, Resolve | Connect)
 }
 
-/// The ends of a data connection as the resolver has them.
+/// Ends of a data connection, as the resolver returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataEnds {
     /// Name of the server.
     pub server_name: String,
-    /// Its address.
+    /// Address of the server.
     pub server: IpAddr,
-    /// Name and address of this end, where one was asked for.
+    /// Name and address of this end, if the job names one.
     pub local: Option<(String, IpAddr)>,
 }
 
 /// Looks up both ends of a test's data connection.
 ///
 /// # Errors
-/// If there is no such name.
+/// Fails if a name cannot be resolved.
 pub fn data_ends(job: &SocketJob) -> Result<DataEnds, SocketFailure> {
     let host = MachineHost::new();
     let family = match job.data.family {
@@ -432,22 +431,22 @@ pub fn data_ends(job: &SocketJob) -> Result<DataEnds, SocketFailure> {
     })
 }
 
-/// The machine, as the engine asks for it.
+/// The machine, as the engine queries it.
 struct MachineHost {
     known: Mutex<Known>,
-    /// The CPUs that threads may be tied to; none: any.
+    /// CPUs to which threads may be pinned; `None` means any CPU.
     cpus: Option<Vec<u32>>,
 }
 
-/// Addresses of the machine when they were last asked for.
+/// Addresses of the machine at the last query.
 struct Known {
     netlink: Option<Netlink>,
     asked: Option<Instant>,
     addresses: Vec<IpAddr>,
 }
 
-/// Addresses change seldom; who asks for one that is not known makes the kernel be asked again, at
-/// most this often.
+/// Shortest time between two queries of the machine's addresses. Addresses change seldom, so only a lookup of an
+/// unknown address causes a query.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl MachineHost {
@@ -462,7 +461,7 @@ impl MachineHost {
         }
     }
 
-    /// For a server: clients choose among the CPUs that it was given, and get no others.
+    /// Creates the host of a server. Clients may choose only among the CPUs that the server was given.
     fn for_strangers() -> Self {
         Self {
             cpus: wb_machine::cpu::allowed().ok(),
@@ -476,7 +475,7 @@ impl MachineHost {
 }
 
 impl MachineHost {
-    /// The interface that packets to this address and port leave by, and its speed.
+    /// Returns the interface by which packets to this address leave, and its speed.
     fn link_towards(&self, server: &str) -> Option<String> {
         let address: std::net::SocketAddr = server.parse().ok()?;
         let known = self.known();
@@ -534,7 +533,7 @@ impl Host for MachineHost {
         }
         if known.asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
             known.asked = Some(Instant::now());
-            // Where the kernel does not tell, nobody is turned away for it.
+            // If the kernel gives no answer, no client is refused.
             let Some(Ok(all)) = known.netlink.as_ref().map(Netlink::all_addresses) else {
                 return true;
             };

@@ -1,37 +1,38 @@
-//! Wishes of whoever looks on while a run goes on: less, more, nothing for a while.
+//! Rate changes that a program requests while a run continues: less, more, or a pause.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use wb_model::{Plan, load::LoadEnd, load::LoadRate};
 
-/// What is to change.
+/// Requested change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Steer {
-    /// Nothing new: no connections, no requests. Those that are open stay.
+    /// Start no new connections and no new requests. Open connections stay.
     Pause,
-    /// This share of the rate of the plan; also ends a pause.
+    /// Use this share of the planned rate. Also ends a pause.
     Rate(f64),
 }
 
-/// Where wishes wait for the run. Only clients of loads can follow them ([`Steering::is_followed_by`]).
+/// Holds a requested change until the run takes it. Only clients of loads can follow changes
+/// ([`Steering::is_followed_by`]).
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
     wish: Arc<Mutex<Option<Steer>>>,
 }
 
 impl Steering {
-    /// Asks for something; what was asked for before and not seen yet is forgotten.
+    /// Requests a change. It replaces a change that the run has not yet taken.
     pub fn ask(&self, wish: Steer) {
         *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = Some(wish);
     }
 
-    /// What was asked for since the last time.
+    /// Takes the change requested since the last call.
     pub(crate) fn take(&self) -> Option<Steer> {
         let mut wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
         wish.take()
     }
 
-    /// Whether all that sends in a run of this plan would follow.
+    /// Returns true if all senders in a run of this plan would follow changes.
     #[must_use]
     pub fn is_followed_by(plan: &Plan) -> bool {
         let clients = plan.loads.iter().any(|job| job.end == LoadEnd::Client);
@@ -44,7 +45,7 @@ impl Steering {
     }
 }
 
-/// A rate as it is wished.
+/// Returns the rate after a change.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -63,7 +64,7 @@ pub(crate) fn steered(planned: &LoadRate, wish: Steer) -> LoadRate {
             }
         }
         Steer::Rate(share) => {
-            // One is the least that is not none.
+            // One is the smallest rate that still sends.
             let of = |rate: Option<u64>| {
                 rate.map(|n| match n {
                     0 | LoadRate::MAX => n,

@@ -49,31 +49,31 @@ struct Direction {
     tx: Option<usize>,
     rx: Option<usize>,
     streams: Vec<StreamSpec>,
-    /// As in tags.
+    /// Number of the first flow, as in tags.
     first_flow: u32,
-    /// Flows with a tag, from the first on.
+    /// Number of flows with a tag, from the first flow on.
     flows: u32,
-    /// The run whose frames a direction without a sender receives.
+    /// Run that sends the received frames, if the direction has no sender.
     from: Option<Arc<OwnRun>>,
 }
 
-/// The flows of a run, as in tags.
+/// Flows of a run, as in tags.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunFlows {
-    /// `None` if the run only receives and was not told.
+    /// First flow; `None` if the run only receives and the plan does not name it.
     first: Option<u32>,
     count: u32,
 }
 
 impl RunFlows {
-    /// The number by which a flow is reported.
+    /// Returns the number by which a flow is reported.
     fn shown(self, flow: u32) -> u32 {
         let own = self.first.and_then(|first| flow.checked_sub(first));
         own.filter(|n| *n < self.count).unwrap_or(flow)
     }
 }
 
-/// Whether frames of a stream can be told apart by a tag.
+/// Returns true if a tag identifies the frames of a stream.
 fn is_tagged(stream: &Stream) -> bool {
     stream.tag != TagKind::None && stream.replay.is_none()
 }
@@ -87,7 +87,7 @@ pub(crate) struct Streams {
 /// Checks the streams of a plan against the machine and opens their ports.
 ///
 /// # Errors
-/// With the first thing that stands in the w; nothing is left open then.
+/// Returns the first problem found. Nothing stays open on error.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
     checks::check_joined(plan)?;
@@ -147,8 +147,8 @@ fn open_ports(
             Some(wire) => {
                 let packet = match used.sharing {
                     Sharing::Alone => packet_options(port, used),
-                    // Whose workers share CPUs wait for longer than a ring of blocks lasts, each of which is
-                    // handed over after its time, however little is in it.
+                    // Workers that share CPUs may wait for longer than a ring of blocks lasts: each block is handed
+                    // over after a fixed time, however few frames it contains.
                     _ => PacketOptions {
                         filter: crate::sharing::traffic_filter(plan, port)?,
                         rx_mode: RxMode::LowLatency,
@@ -174,14 +174,14 @@ fn open_ports(
 
 /// Time between the start order and the first frame, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
-/// A worker and where it belongs.
+/// A worker with its port.
 struct WorkerSlot {
     port: usize,
     queue: u32,
     cpu: Option<u32>,
-    /// The direction it sends for, as an index, if it does.
+    /// Index of the direction for which the worker sends, if any.
     sends: Option<usize>,
-    /// The direction it receives for, as an index, if it does.
+    /// Index of the direction for which the worker receives, if any.
     receives: Option<usize>,
     shared: Arc<SharedCounters>,
     outcome: Option<WorkerOutcome>,
@@ -216,24 +216,24 @@ pub(crate) struct Traffic {
     slots: Vec<WorkerSlot>,
     control: Arc<TrafficControl>,
     workers: Workers<WorkerOutcome>,
-    /// What ends the turns of ports that send by themselves.
+    /// Handles that stop the sending programs of live ports.
     halts: Vec<Arc<dyn Halt>>,
-    /// Their workers, by port.
+    /// Workers of live ports, by port.
     offloaded: Vec<Vec<OffloadedWorker>>,
-    /// What lets their frames in at the other ends of labs.
+    /// Programs that let frames in at the other ends of lab links.
     passages: Vec<wb_live::PassProgram>,
     live: Live,
     asked: Asked,
     stopping: bool,
-    /// When the residual frames have been awaited.
+    /// Time at which the wait for residual frames ends.
     drain_until: Option<u64>,
 }
 
 impl Traffic {
-    /// Finds the next hops of the streams: what is left to be done before they start.
+    /// Finds the next hops of the streams. This is the last step before the streams start.
     ///
     /// # Errors
-    /// When a neighbour does not answer.
+    /// Fails if a neighbour does not answer.
     pub(crate) fn resolve(
         plan: &mut Plan,
         streams: Streams,
@@ -264,7 +264,7 @@ impl Traffic {
         &self.plan.traffic
     }
 
-    /// The drivers that its streams go by: of the sending end and of the receiving one.
+    /// Names the drivers of a direction: of the sending end and of the receiving end.
     fn path_of(&self, direction: &Direction) -> String {
         let ends = [direction.tx, direction.rx].into_iter().flatten();
         let drivers: Vec<&str> = ends.map(|port| self.ports[port].facts.driver).collect();
@@ -272,7 +272,7 @@ impl Traffic {
     }
 }
 
-/// The longest a job may go on sending, ns; `None` without an end.
+/// Latest planned end of sending over all jobs, in ns; `None` if a job has no end.
 fn planned_end_ns(run: &Traffic) -> Option<u64> {
     let mut end = 0;
     for job in run.jobs() {
@@ -300,7 +300,7 @@ fn planned_end_ns(run: &Traffic) -> Option<u64> {
     Some(end)
 }
 
-/// How long receivers go on after the last frame was sent.
+/// Time that receivers continue after the last frame was sent, in ns.
 fn drain_ns(run: &Traffic) -> u64 {
     if run.slots.iter().all(|s| s.receives.is_none()) {
         return 0;
@@ -366,7 +366,7 @@ fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
             .iter()
             .filter_map(|s| s.replay.clone())
             .collect(),
-        // Who only receives takes either form of the tag.
+        // A direction that only receives accepts both forms of the tag.
         pktgen_flow: match direction.tx {
             Some(_) => pktgen.map(|s| s.first_flow - direction.first_flow),
             None => Some(PKTGEN_FLOW),
@@ -375,7 +375,7 @@ fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
     Receiver::for_lanes(&spec, lanes)
 }
 
-/// Runs a worker, in a loop compiled for its driver.
+/// Task that runs a worker, in a loop compiled for its driver.
 struct Run {
     worker: Worker,
     control: Arc<TrafficControl>,
@@ -396,15 +396,15 @@ impl OnQueue for Run {
     }
 }
 
-/// What a worker does, and with what.
+/// Work of a worker, with its resources.
 enum Work {
     Queue(Box<(AnyQueue, Worker)>),
-    /// The port does it.
+    /// The port itself does the work.
     Offload(Box<OffloadedWorker>),
 }
 
 impl Traffic {
-    /// What each queue of the ports does.
+    /// Assigns the work of each queue of the ports.
     fn assign(&mut self, cpus: &[Vec<u32>]) -> Result<Vec<Work>, StartError> {
         let mut work = Vec::new();
         for (port, cpus) in cpus.iter().enumerate() {
@@ -445,8 +445,8 @@ impl Traffic {
         Ok(work)
     }
 
-    /// When the last job that only receives is over; `Some(u64::MAX)` if one has no end, `None`
-    /// without such jobs.
+    /// Returns the time at which the last receive-only job is over; `Some(u64::MAX)` if such a job has no end, `None`
+    /// if there are no such jobs.
     fn receive_only_end(&self) -> Option<u64> {
         let receiving = self.jobs().iter().filter(|j| j.tx.is_none());
         let ends = receiving.map(|j| match j.duration {
@@ -456,11 +456,11 @@ impl Traffic {
         ends.max()
     }
 
-    /// When the residual frames have been awaited, once it is known.
+    /// Returns the time at which the wait for residual frames ends, once known.
     fn drain_end(&self, now: u64) -> Option<u64> {
         let sent_all = self.control.senders_running.load(Ordering::Acquire) == 0;
         let receivers = self.slots.iter().filter(|s| s.receives.is_some()).count();
-        // Files end by themselves.
+        // Files have an end.
         let exhausted =
             receivers > 0 && self.control.receivers_exhausted.load(Ordering::Acquire) == receivers;
         let received_all = exhausted || self.receive_only_end().is_none_or(|t| now >= t);
@@ -471,7 +471,7 @@ impl Traffic {
 
     fn finish(&self) {
         if !self.control.finish.load(Ordering::Relaxed) {
-            // What is stamped later is lost, whenever a worker gets to look.
+            // A frame with a later timestamp is lost, whenever a worker reads it.
             self.control.end_wall_ns.store(wall_ns(), Ordering::Release);
             self.control.finish.store(true, Ordering::Release);
         }
@@ -640,7 +640,7 @@ impl Engine for Traffic {
 }
 
 impl Traffic {
-    /// Of a single flow, all is told already.
+    /// Records each flow. A single flow needs no record, because the totals already show it.
     fn record_flows(&self, row: &mut Row<'_>) {
         let receivers = self.slots.iter().filter(|s| s.receives.is_some());
         let mut flows: Vec<FlowStats> = Vec::new();
@@ -660,14 +660,14 @@ impl Traffic {
     }
 }
 
-/// Takes down what a sender has done so far.
+/// Records the counters of a sender so far.
 fn seen_sent(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
     row.counter(of, "offered_frames", "frames", seen.offered_frames);
     row.counter(of, "offered_octets", "octets", seen.offered_octets);
     row.counter(of, "unsent_frames", "frames", seen.unsent_frames);
 }
 
-/// Takes down what a receiver has seen so far.
+/// Records the counters of a receiver so far.
 fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
     row.counter(of, "received_frames", "frames", seen.received_frames);
     row.counter(of, "received_octets", "octets", seen.received_octets);
@@ -677,7 +677,7 @@ fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
     row.counter(of, "latency_sum_ns", "ns", seen.latency_sum_ns);
 }
 
-/// What the snapshots are made of.
+/// State from which snapshots are made.
 #[derive(Default)]
 struct Live {
     start_ns: u64,
@@ -685,9 +685,9 @@ struct Live {
     sends: bool,
     receives: bool,
     both: bool,
-    /// Of the ports, by number.
+    /// Names of the ports, by number.
     names: Vec<String>,
-    /// No receiving port leaves what is not awaited to others unseen.
+    /// True if every receiving port counts foreign frames.
     counts_foreign: bool,
     last: CounterValues,
     last_ns: u64,
@@ -806,7 +806,7 @@ mod tests {
     use super::*;
     use crate::{Environment, Extras, View, prepare};
 
-    /// An account that keeps which threads began it.
+    /// Account that records which threads began it.
     #[derive(Clone, Default)]
     struct Account(Arc<Mutex<Vec<ThreadId>>>);
 
@@ -846,7 +846,7 @@ mod tests {
         }
     }
 
-    /// No thread of a worker may be late to begin one: another may send by then.
+    /// No worker thread may begin an account late: another worker may already send.
     #[test]
     fn accounts_begin_before_the_threads_of_their_workers() {
         let mut plan = Plan::default();
@@ -867,7 +867,7 @@ mod tests {
         let mut prepared = prepare(plan, &Environment::default(), Extras::default()).unwrap();
         let engine: &mut dyn Any = &mut *prepared.engines[0];
         let traffic: &mut Traffic = engine.downcast_mut().unwrap();
-        // As if the receiving port did it itself.
+        // Pretends that the receiving port is live.
         traffic.ports[1].facts.driver = Driver::Live.name();
         traffic.ports[1].queues.clear();
         let accounts = [Account::default(), Account::default()];

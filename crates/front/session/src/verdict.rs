@@ -21,19 +21,20 @@ use crate::{End, settle::signal_name};
 pub(crate) struct Evidence {
     /// Sums that do not add up.
     pub(crate) defect: Option<String>,
-    /// What a kind of job always promises, criteria or not, and did not keep.
+    /// Broken promise of a kind of job, which holds without criteria.
     pub(crate) broken: Option<String>,
-    /// Why every failed criterion may be the tester's doing, or why criteria held only because less was offered.
+    /// Reason why the tester may have caused every failed criterion, or why criteria held only because less was
+    /// offered.
     pub(crate) excuse: Option<String>,
-    /// Nothing arrived, no connection was established, or no request completed.
+    /// Reason why the run measured nothing: nothing arrived, no connection was established, or no request completed.
     pub(crate) nothing: Option<String>,
-    /// Less than 98 % of the intended load was offered.
+    /// Reason why less than 98 % of the intended load was offered.
     pub(crate) not_offered: Option<String>,
-    /// The plan has no end, so a signal is its planned end.
+    /// True if the plan has no end, so that a signal is its planned end.
     pub(crate) endless: bool,
-    /// The plan itself says what is right, as criteria do.
+    /// True if the plan itself contains goals, which act like criteria.
     pub(crate) has_goals: bool,
-    /// What ended the run early and in order, other than a signal.
+    /// Reason why the run ended early and in order, other than a signal.
     pub(crate) stopped: Option<String>,
     /// Result of a run that went well, in place of "no criteria were set".
     pub(crate) found: Option<String>,
@@ -73,7 +74,7 @@ pub(crate) fn verdict(
         None => what,
     };
     let void = evidence.nothing.or(evidence.not_offered);
-    // 4. A criterion with nothing to measure fails nobody where nothing was offered or nothing arrived.
+    // 4. A criterion without a measurement is not a failure if nothing was offered or nothing arrived.
     if let Some(failure) = failure {
         let is_blank = !unmet.is_empty() && unmet.iter().all(|c| c.measured.is_none());
         if evidence.excuse.is_none() && !(is_blank && void.is_some()) {
@@ -128,7 +129,7 @@ mod tests {
         Some(text.to_owned())
     }
 
-    /// One entry for each row of the table, and one for each pair of rows of which both match.
+    /// One entry for each row of the table, and one for each pair of rows that match together.
     #[test]
     fn the_first_row_that_matches_decides() {
         use Verdict::{Completed, Fail, Incomplete, Invalid, Pass};

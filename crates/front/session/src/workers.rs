@@ -1,5 +1,5 @@
-//! Worker threads of all engines: started, pinned, awaited, and missed when they panic, in one place; and
-//! the only choice between drivers.
+//! Worker threads of all engines: starts them, pins them, waits for them, and detects panics. The only choice between
+//! drivers is here too.
 
 use std::{
     sync::{
@@ -13,19 +13,19 @@ use wb_port::QueuePair;
 
 use crate::{StartError, bell::Alarm, ports::AnyQueue};
 
-/// Priority of workers: their rings overflow when a compiler has the CPU.
+/// Nice value of workers: without it, their rings overflow when a compiler has the CPU.
 const WORKER_NICE: i32 = -15;
 
-/// How often workers are asked for the outlines of their times, which takes them some microseconds: more often than
-/// timelines have moments.
+/// Interval at which workers are asked for the outlines of their times, in ns. A request costs a worker some
+/// microseconds. The interval is shorter than the interval of timelines.
 const ASK_NS: u64 = 40_000_000;
 
-/// When workers were last asked for the outlines of their times.
+/// Time of the last request for outlines, in ns.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(u64);
 
 impl Asked {
-    /// Whether they are to be asked now, and are then taken to be.
+    /// Returns true if a request is due, and notes the time of the request.
     pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.0) >= ASK_NS;
         if is_due {
@@ -35,16 +35,16 @@ impl Asked {
     }
 }
 
-/// What is done with a queue pair: compiled once for each driver.
+/// Operation on a queue pair, compiled once for each driver.
 pub(crate) trait OnQueue {
-    /// What comes of it.
+    /// Result of the operation.
     type Output;
-    /// Does it.
+    /// Runs the operation.
     fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output;
 }
 
 impl AnyQueue {
-    /// Hands the queue pair on, to code that knows its driver.
+    /// Passes the queue pair to code that knows its driver.
     pub(crate) fn give<T: OnQueue>(self, task: T) -> T::Output {
         match self {
             #[cfg(not(test))]
@@ -56,15 +56,15 @@ impl AnyQueue {
             #[cfg(not(test))]
             Self::File(pair) => task.on(pair),
             Self::Memory(pair) => task.on(pair),
-            // All loops once more for each driver would take longer to build than the rest of the crate.
+            // Compiling all loops again for each driver would take longer than building the rest of the crate.
             #[cfg(test)]
             _ => unreachable!("unit tests have ports in memory; drivers are tested from outside"),
         }
     }
 }
 
-/// Announces the end of the thread that holds it. A panic is a fault of the run: the controlling thread would else wait
-/// for the thread to the end of the run.
+/// Announces the end of its thread when dropped. A panic is a fault of the run: the controlling thread would otherwise
+/// wait for the thread until the end of the run.
 struct EndNotice {
     alarm: Arc<Alarm>,
     ended: Arc<AtomicBool>,
@@ -80,28 +80,28 @@ impl Drop for EndNotice {
     }
 }
 
-/// Gives the calling thread its CPU and its rank among the others.
+/// Pins the calling thread to its CPU and raises its priority.
 fn settle_worker(cpu: Option<u32>) {
     if let Some(cpu) = cpu {
-        // A worker that cannot be pinned still works; `doctor` says why it could not.
+        // A worker that cannot be pinned still works. `doctor` reports the reason.
         let _ = wb_machine::cpu::pin(cpu);
     }
-    // Ahead of whatever else the machine does; not permitted to everyone, and then left.
+    // Ahead of all other programs of the machine. If the priority is not permitted, it stays unchanged.
     let _ = wb_machine::cpu::set_nice(WORKER_NICE);
-    // Without it sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+    // Without this setting, sleeps end up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 /// The worker threads of an engine, in the order in which they were started.
 pub(crate) struct Workers<T> {
     threads: Vec<JoinHandle<T>>,
-    /// True for each thread that has nothing left to do. The kernel may know the thread for a moment longer.
+    /// True for each thread that has finished its work. The kernel may list the thread for a moment longer.
     ended: Vec<Arc<AtomicBool>>,
     alarm: Arc<Alarm>,
 }
 
 impl<T: Send + 'static> Workers<T> {
-    /// None yet. `alarm` is raised when one of them breaks, and its bell rings when one ends.
+    /// Creates an empty set. `alarm` is raised when a worker breaks, and its bell rings when a worker ends.
     pub(crate) fn new(alarm: &Arc<Alarm>) -> Self {
         Self {
             threads: Vec::new(),
@@ -110,11 +110,10 @@ impl<T: Send + 'static> Workers<T> {
         }
     }
 
-    /// Starts one more, on its CPU and ahead of others. `broke` tells from its outcome whether the run has
-    /// to end.
+    /// Starts a worker on its CPU with raised priority. `broke` decides from the outcome if the run has to end.
     ///
     /// # Errors
-    /// When the system gives no thread. Whoever started the others ends them.
+    /// Fails if the system starts no thread. The caller must then end the workers that already run.
     pub(crate) fn spawn(
         &mut self,
         name: String,
@@ -133,10 +132,10 @@ impl<T: Send + 'static> Workers<T> {
         })
     }
 
-    /// Starts one more that has no CPU of its own and no rank.
+    /// Starts a worker without a dedicated CPU and without raised priority.
     ///
     /// # Errors
-    /// As [`Workers::spawn`].
+    /// Returns the same errors as [`Workers::spawn`].
     pub(crate) fn spawn_plain(
         &mut self,
         name: String,
@@ -159,18 +158,18 @@ impl<T: Send + 'static> Workers<T> {
         Ok(())
     }
 
-    /// Whether this one has ended; those that were never started have.
+    /// Returns true if the worker has ended or was never started.
     pub(crate) fn is_over(&self, number: usize) -> bool {
         let ended = self.ended.get(number);
         ended.is_none_or(|ended| ended.load(Ordering::Acquire))
     }
 
-    /// Whether all have ended.
+    /// Returns true if all workers have ended.
     pub(crate) fn all_over(&self) -> bool {
         self.ended.iter().all(|ended| ended.load(Ordering::Acquire))
     }
 
-    /// Waits for all. `None` stands for one that panicked.
+    /// Waits for all workers. `None` stands for a worker that panicked.
     pub(crate) fn join(&mut self) -> Vec<Option<T>> {
         let threads = std::mem::take(&mut self.threads);
         self.ended.clear();

@@ -1,8 +1,8 @@
-//! Values over time as text: a line of bars, a chart of several lines, a bar that is full in part.
+//! Values over time as text: a line of bars, a chart of several lines, a progress bar.
 
 /// Eighths of a cell.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same for terminals that know ASCII only.
+/// Eighths of a cell for terminals that know ASCII only.
 const ASCII: [char; 9] = [' ', '.', '.', ':', ':', '-', '=', '+', '#'];
 
 fn eighth(part: f64, unicode: bool) -> char {
@@ -12,8 +12,8 @@ fn eighth(part: f64, unicode: bool) -> char {
     blocks[at]
 }
 
-/// The values in at most `width` groups of neighbours, each with the mean of what is known of it. Groups have the
-/// same size, but for the oldest, so a column stands for the same time throughout.
+/// The values in at most `width` groups of neighbours, each with the mean of its known values. Groups have the
+/// same size, except for the oldest, so a column stands for the same time throughout.
 pub(crate) fn grouped(values: &[Option<f64>], width: usize) -> Vec<Option<f64>> {
     let size = values.len().div_ceil(width.max(1)).max(1);
     let mut groups: Vec<Option<f64>> = values
@@ -35,12 +35,12 @@ pub(crate) fn largest(values: &[Option<f64>]) -> Option<f64> {
     known.reduce(f64::max).filter(|v| *v > 0.0)
 }
 
-/// The values as a line of bars, the newest at the right end; from zero to the largest.
+/// The values as a line of bars, scaled from zero to the largest, with the newest at the right end.
 pub(crate) fn spark(values: &[Option<f64>], width: usize, unicode: bool) -> String {
     chart(values, width, 1, unicode).pop().unwrap_or_default()
 }
 
-/// The values as lines of bars, from the top; the newest at the right end. A value that is not zero shows.
+/// The values as lines of bars, from the top, with the newest at the right end. A value above zero is always visible.
 pub(crate) fn chart(
     values: &[Option<f64>],
     width: usize,
@@ -68,7 +68,7 @@ pub(crate) fn chart(
     (0..height).map(line).collect()
 }
 
-/// A bar of `cells` cells of which a part is full. It is full only when all is done.
+/// A progress bar of `cells` cells. It is full only at the end.
 pub(crate) fn gauge(part: f64, cells: usize, unicode: bool) -> String {
     #[allow(
         clippy::cast_precision_loss,

@@ -1,4 +1,4 @@
-//! Puts a screen into a frame of any size.
+//! Draws a screen into a frame of any size.
 
 use ratatui_core::{
     buffer::Buffer,
@@ -16,15 +16,15 @@ use crate::{
     section::cut,
 };
 
-/// Columns below which nothing can be read.
+/// Minimum width in columns for a readable screen.
 pub const LEAST_WIDTH: u16 = 40;
-/// Lines below which nothing can be read.
+/// Minimum height in lines for a readable screen.
 pub const LEAST_HEIGHT: u16 = 8;
-/// From so many columns on there are two columns of sections.
+/// Minimum width for two columns of sections.
 const WIDE: usize = 150;
-/// A chart has at least so many lines, with its title and its axis.
+/// Minimum height of a chart in lines, with its title and its axis.
 const LEAST_CHART: usize = 6;
-/// And at most.
+/// Maximum height of a chart in lines.
 const MOST_CHART: usize = 14;
 
 /// Draws a screen.
@@ -81,7 +81,7 @@ const fn phase(screen: &Screen) -> &'static str {
     }
 }
 
-/// What runs, how far it is, and how long it will go on.
+/// Run, progress and remaining time.
 fn head(screen: &Screen, width: usize) -> Line<'static> {
     let color = screen.about.color;
     let name = format!(" wirebench {}", screen.about.title);
@@ -149,7 +149,7 @@ fn seconds(s: f64) -> String {
 
 fn tabs(screen: &Screen, width: usize) -> Line<'static> {
     let mut line = Line::default();
-    // Names where there is room for all of them.
+    // Names if there is room for all of them.
     let long: usize = screen.pages().iter().map(|p| p.name().len() + 4).sum();
     for (at, page) in screen.pages().iter().enumerate() {
         let own = *page == screen.page && !screen.help;
@@ -202,7 +202,7 @@ fn page(screen: &Screen, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut sides: Vec<Vec<Line<'static>>> = vec![Vec::new(); columns];
     let mut side = 0;
     for block in blocks {
-        // The right side begins when the left one has half of it, unless all fits beside charts.
+        // The right side begins when the left one has half of the lines, unless all fits alongside charts.
         let half = match charts.len() {
             0 => total.div_ceil(2),
             _ => height,
@@ -221,7 +221,7 @@ fn page(screen: &Screen, width: usize, height: usize) -> Vec<Line<'static>> {
         while height.saturating_sub(lines.len() + 1) >= LEAST_CHART {
             let Some(chart) = charts.next() else { break };
             let free = height - lines.len() - usize::from(!lines.is_empty());
-            // Another one has room beneath, or this one takes what there is.
+            // Another chart has room below, or this chart takes the remaining space.
             let share = match free / (charts.len() + 1) {
                 few if few < LEAST_CHART => free,
                 share => share,
@@ -248,14 +248,14 @@ fn page(screen: &Screen, width: usize, height: usize) -> Vec<Line<'static>> {
     window(lines, height, screen)
 }
 
-/// The part of the lines that the screen is at, and in its last line what is not shown.
+/// The visible part of the lines; the last line counts the hidden ones.
 fn window(lines: Vec<Line<'static>>, height: usize, screen: &Screen) -> Vec<Line<'static>> {
     if lines.len() <= height {
         return lines;
     }
     let shown = height - 1;
     let most = lines.len() - shown;
-    // Lists with the newest at the end are shown from their end, and `above` counts from there.
+    // Lists with the newest entry at the end are shown from their end, and `above` counts from there.
     let above = match screen.page {
         Page::Trials | Page::Messages if !screen.help => most - screen.above.min(most),
         _ => screen.above.min(most),
@@ -282,7 +282,7 @@ fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Li
     let most = (chart_of.write)(largest(&chart_of.values).unwrap_or(0.0));
     let margin = most.chars().count().max(4) + 3;
     let room = width.saturating_sub(margin + 1);
-    // The scale is that of what is drawn: means of neighbours, where there is no room for each.
+    // The scale is that of the drawn values: means of neighbours, if there is no room for each value.
     let groups = grouped(&chart_of.values, room);
     let most = (chart_of.write)(largest(&groups).unwrap_or(0.0));
     let axis = if unicode { "┤" } else { "|" };
@@ -310,7 +310,7 @@ fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Li
     let interval = screen.now.as_ref().map_or(0, |now| now.interval_ns);
     #[allow(clippy::cast_precision_loss)]
     let span = chart_of.values.len() as f64 * interval as f64 / 1e9;
-    // Under the column of the oldest value, unless that is too near to the newest.
+    // Below the column of the oldest value, unless that is too close to the newest.
     let (from, to) = (format!("-{}", seconds(span)), "now");
     let first = margin + room.saturating_sub(groups.len());
     let first = first.min(width.saturating_sub(from.len() + to.len() + 3));

@@ -1,23 +1,23 @@
-//! What the timeline of a run says of its ports, jobs and workers.
+//! Figures of ports, jobs and workers from the timeline of a run.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use wb_model::timeline::{Spread, Timeline};
 
-/// Moments that are kept of each figure.
+/// Number of moments kept for each figure.
 const KEPT: usize = 256;
 
-/// A figure at the last moments.
+/// History of a figure at the last moments.
 #[derive(Debug, Default)]
 struct Figure {
     counter: bool,
-    /// Of the first moment at which it was known.
+    /// Value at the first moment at which it was known.
     first: f64,
-    /// When, ns, and what.
+    /// Times in ns, and values.
     seen: VecDeque<(u64, f64)>,
 }
 
-/// All figures by whose they are and what they are called, in the order in which they came.
+/// All figures by owner and name, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     figures: BTreeMap<(String, String), Figure>,
@@ -27,9 +27,9 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Takes what is new in a timeline.
+    /// Adds the new moments of a timeline.
     pub(crate) fn take(&mut self, timeline: &Timeline) {
-        // A run within a run begins anew.
+        // A run within a run starts again.
         let last = timeline.at_ns.last().copied();
         if self.last_ns > last {
             *self = Self::default();
@@ -57,12 +57,12 @@ impl Figures {
         self.last_ns = last;
     }
 
-    /// How times so far are distributed.
+    /// Distribution of the times so far.
     pub(crate) fn spread(&self, of: &str, name: &str) -> Option<&Spread> {
         self.spreads.iter().find(|s| s.of == of && s.name == name)
     }
 
-    /// What it was at the moments that are kept.
+    /// Values at the kept moments.
     pub(crate) fn past(&self, of: &str, name: &str) -> Vec<Option<f64>> {
         let seen = self.get(of, name).into_iter().flat_map(|f| &f.seen);
         seen.map(|(_, value)| Some(*value)).collect()
@@ -72,7 +72,7 @@ impl Figures {
         self.figures.get(&(of.to_owned(), name.to_owned()))
     }
 
-    /// Those whose names begin so, each once.
+    /// Owners with this prefix, each once.
     pub(crate) fn owners(&self, start: &str) -> Vec<&str> {
         let mut owners: Vec<&str> = Vec::new();
         for (of, _) in &self.order {
@@ -83,31 +83,31 @@ impl Figures {
         owners
     }
 
-    /// The names of what is known of one.
+    /// Names of the known figures of an owner.
     pub(crate) fn names<'a>(&'a self, of: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.order.iter().filter(move |(owner, _)| owner == of);
         own.map(|(_, name)| name.as_str())
     }
 
-    /// What it was last; a counter since the run began.
+    /// Last value; for a counter, the count since the start of the run.
     pub(crate) fn last(&self, of: &str, name: &str) -> Option<f64> {
         let figure = self.get(of, name)?;
         let (_, value) = figure.seen.back()?;
         Some(*value)
     }
 
-    /// By how much a counter has grown since it was first seen.
+    /// Growth of a counter since its first value.
     pub(crate) fn grown(&self, of: &str, name: &str) -> Option<f64> {
         Some(self.last(of, name)? - self.get(of, name)?.first)
     }
 
-    /// What a counter has grown by per second in the last second or so.
+    /// Growth of a counter per second over the last second or so.
     pub(crate) fn rate(&self, of: &str, name: &str) -> Option<f64> {
         let (value, seconds) = self.step(of, name)?;
         Some(value / seconds)
     }
 
-    /// How much a counter has grown in the last second or so, and how many seconds these were.
+    /// Growth of a counter over the last second or so, and the length of that time in seconds.
     fn step(&self, of: &str, name: &str) -> Option<(f64, f64)> {
         const SPAN_NS: u64 = 900_000_000;
         let figure = self.get(of, name).filter(|f| f.counter)?;
@@ -121,20 +121,20 @@ impl Figures {
         (seconds > 0.0).then_some(((value - old).max(0.0), seconds))
     }
 
-    /// The mean of a time of which the number and the sum are counted, in the last second or so; ns.
+    /// Mean of a time, from its count and its sum, over the last second or so, in ns.
     pub(crate) fn mean(&self, of: &str, samples: &str, sum: &str) -> Option<f64> {
         let (count, _) = self.step(of, samples)?;
         let (sum, _) = self.step(of, sum)?;
         (count > 0.0).then(|| sum / count)
     }
 
-    /// The same of the whole run.
+    /// Mean of a time over the whole run, in ns.
     pub(crate) fn mean_of_all(&self, of: &str, samples: &str, sum: &str) -> Option<f64> {
         let count = self.last(of, samples).filter(|count| *count > 0.0)?;
         Some(self.last(of, sum)? / count)
     }
 
-    /// What a counter grew by per second from moment to moment.
+    /// Growth of a counter per second from moment to moment.
     pub(crate) fn rates(&self, of: &str, name: &str) -> Vec<Option<f64>> {
         let Some(figure) = self.get(of, name) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Bytes of a terminal as keys.
+//! Decodes bytes from a terminal as keys.
 
 /// A key that the screen knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub enum Key {
     Char(char),
     /// To the next page.
     Tab,
-    /// To the page before.
+    /// To the previous page.
     BackTab,
     /// A line up.
     Up,
@@ -17,22 +17,22 @@ pub enum Key {
     PageUp,
     /// A screen down.
     PageDown,
-    /// The escape key by itself.
+    /// The escape key alone.
     Escape,
 }
 
-/// Reads keys from bytes, which may come in pieces.
+/// Decodes keys from bytes, which may arrive in pieces.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// The beginning of a sequence.
+    /// The beginning of an incomplete sequence.
     begun: Vec<u8>,
 }
 
-/// Sequences are shorter than this.
+/// Maximum length of a sequence, in bytes (exclusive).
 const LONGEST: usize = 16;
 
 impl Keys {
-    /// The keys in these bytes, with what came before. What is no key of ours is passed over.
+    /// Returns the keys in these bytes, together with the earlier ones. Unknown sequences are skipped.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut keys = Vec::new();
         for byte in bytes {
@@ -73,7 +73,7 @@ impl Keys {
         keys
     }
 
-    /// No more bytes came for a moment: an escape by itself is a key.
+    /// Called when no more bytes came for a moment: returns a single escape as a key.
     pub fn rest(&mut self) -> Option<Key> {
         let begun = std::mem::take(&mut self.begun);
         (begun == [0x1b]).then_some(Key::Escape)

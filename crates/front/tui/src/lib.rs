@@ -1,8 +1,8 @@
-//! The live screen of a run, or of counters over time: what snapshots, the timeline and readings say, drawn on a
+//! The live screen of a run, or of counters over time: snapshots, the timeline and readings, drawn on a
 //! terminal of any size.
 //!
-//! Pure: [`Screen`] is fed with snapshots, figures and keys, [`draw`] puts it into a frame. It knows no terminal, no
-//! thread and no clock. What is not measured while a run goes on is not invented: the page says so.
+//! Pure: [`Screen`] is fed with snapshots, figures and keys, and [`draw`] draws it into a frame. The crate knows no
+//! terminal, no thread and no clock. A page states which figures are not measured during a run, and never invents them.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What each page shows.
+//! Contents of each page.
 
 use wb_model::{
     JobKind, Snapshot, Totals,
@@ -14,10 +14,10 @@ use wb_render::figures::{count, rate_bps, rate_pps, share, time_ns};
 
 use crate::{Page, Row, Screen, Section, Tone, suite};
 
-/// How a value is written.
+/// Formats a value.
 type Write = fn(f64) -> String;
 
-/// Values over time with a title, and how one of them is written.
+/// Values over time with a title and a format.
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) values: Vec<Option<f64>>,
@@ -37,8 +37,8 @@ pub(crate) fn text(text: impl Into<String>) -> Row {
     Row::Text(text.into(), Tone::Label)
 }
 
-/// How much speaks against a criterion for good, whatever comes. A share may yet fall, unless nothing is allowed; a
-/// rate may rise; what is lost may be under way. Of single jobs no snapshot tells.
+/// Evidence against a criterion that the rest of the run cannot undo. A share can still fall, unless zero is
+/// required; a rate can rise; lost frames may be in flight. Snapshots have no figures of single jobs.
 fn against(criterion: &Criterion, now: &Snapshot) -> Option<u64> {
     let nothing_is_allowed = criterion.bound == Bound::AtMost && criterion.limit.as_f64() == 0.0;
     if !nothing_is_allowed || criterion.job.is_some() {
@@ -47,7 +47,7 @@ fn against(criterion: &Criterion, now: &Snapshot) -> Option<u64> {
     let of = |kind| criterion.kind.is_none_or(|own| own == kind);
     let load = now.load.as_ref().filter(|_| of(JobKind::Load));
     let http = now.http.as_ref().filter(|_| of(JobKind::Http));
-    // Frames of loads are no frames of streams.
+    // Frames of loads are not frames of streams.
     let alone = now.load.is_none() && now.http.is_none();
     let frames = match criterion.kind {
         None => alone,
@@ -71,7 +71,7 @@ fn against(criterion: &Criterion, now: &Snapshot) -> Option<u64> {
     (n > 0).then_some(n)
 }
 
-/// A count of something that should not be.
+/// A count that should be zero.
 fn trouble(name: &str, n: Option<u64>, rest: impl IntoIterator<Item = String>) -> Option<Row> {
     let n = n?;
     let tone = if n == 0 { Tone::Plain } else { Tone::Bad };
@@ -94,7 +94,7 @@ impl Screen {
             Page::Workers => self.workers(),
             Page::Counters => self.counters(),
             Page::Trials => self.search_log(usize::MAX),
-            // Told above, and pages of counters.
+            // Shown above, and on pages of counters.
             _ => Vec::new(),
         }
     }
@@ -215,7 +215,7 @@ impl Screen {
             let shared = t.offered_frames.zip(n).filter(|(offered, _)| *offered > 0);
             shared.map(|(offered, n)| share(n, offered))
         };
-        // Lost once that is known; until then they may be under way.
+        // Lost frames once known; until then they may be in flight.
         let missing = match (t.lost_frames, now.missing_frames) {
             (Some(lost), _) => trouble("lost", Some(lost), of_offered(Some(lost))),
             (None, Some(n)) => Some(Row::of(
@@ -435,7 +435,7 @@ impl Screen {
         for (line, tone) in &self.trials[first..] {
             rows.push(match (line.starts_with(' '), tone) {
                 (false, _) => Row::Text(line.clone(), Tone::Warn),
-                // Most pass: what did not is to be seen.
+                // Most trials pass: the others are highlighted.
                 (true, Tone::Good) => Row::Text(line.trim().to_owned(), Tone::Plain),
                 (true, tone) => Row::Text(line.trim().to_owned(), *tone),
             });
@@ -446,7 +446,7 @@ impl Screen {
         vec![Section::new("Trials, the newest last", rows)]
     }
 
-    /// What the interfaces of the ports do.
+    /// Counters of the interfaces of the ports.
     fn ports(&self) -> Option<Section> {
         let mut rows = Vec::new();
         for of in self.figures.owners("port ") {
@@ -491,7 +491,7 @@ impl Screen {
         Some(Section::new("Ports, as their interfaces count", rows))
     }
 
-    /// Frames that an interface dropped since the run began, for whatever reason it names.
+    /// Frames that an interface dropped since the start of the run, for any reason.
     fn dropped(&self, of: &str) -> f64 {
         let names = self.figures.names(of);
         let own = names.filter(|name| name.contains("dropped") || name.contains("missed"));
@@ -587,7 +587,7 @@ impl Screen {
         sections
     }
 
-    /// Of each interval, and of all times so far with their histogram.
+    /// Percentiles of each interval, and of all times so far with their histogram.
     fn percentiles(&self) -> Vec<Section> {
         let write = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), time_ns);
         let (mut intervals, mut all, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
@@ -661,7 +661,7 @@ impl Screen {
         sections
     }
 
-    /// The first flows, where there are several.
+    /// The first flows, if there are several.
     fn flows(&self) -> Vec<Row> {
         let owners = self.figures.owners("flow ");
         if owners.is_empty() {
@@ -685,7 +685,7 @@ impl Screen {
         rows
     }
 
-    /// All figures of one: so far, per second, over time.
+    /// All figures of an owner: total, per second, over time.
     fn everything(&self, of: &str) -> Vec<Row> {
         let names = self.figures.names(of);
         names
@@ -805,7 +805,7 @@ impl Screen {
     }
 }
 
-/// What should not be, where it was.
+/// Rows of the counts that should be zero but are not.
 fn flaws(t: &Totals) -> Vec<Row> {
     let flaws = [
         ("duplicate", t.duplicate_frames),

@@ -1,4 +1,4 @@
-//! What the screen knows of a run, and what keys do to it.
+//! State of the screen of a run, and the effect of keys.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,61 +14,61 @@ use crate::{
     suite,
 };
 
-/// What is known of a run before it starts.
+/// Properties of a run that are known before it starts.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// What it is called: `trial`.
+    /// Name of the command: `trial`.
     pub title: String,
     /// Its ports: name and locator.
     pub ports: Vec<(String, String)>,
-    /// How long it is planned to go on, ns, where its snapshots do not tell.
+    /// Planned duration in ns, if its snapshots do not contain it.
     pub planned_ns: Option<u64>,
-    /// What it is judged by.
+    /// Criteria of the run.
     pub criteria: Vec<Criterion>,
-    /// Whether it searches by trials.
+    /// True if it searches by trials.
     pub searches: bool,
-    /// Why its rate cannot be changed while it runs, where it cannot.
+    /// Reason why its rate cannot be changed while it runs, if it cannot.
     pub fixed_rate: Option<String>,
-    /// It is about counters over time and no run: what is read.
+    /// Counters to show, for a screen of counters over time without a run.
     pub reading: Option<Reading>,
-    /// Whether the terminal has characters beyond ASCII.
+    /// True if the terminal has characters beyond ASCII.
     pub unicode: bool,
-    /// Whether colours are wanted.
+    /// True if colours are enabled.
     pub color: bool,
 }
 
 /// A page of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Page {
-    /// All in short.
+    /// A summary of everything.
     #[default]
     Overview,
-    /// How long things take.
+    /// Latency and other times.
     Times,
-    /// Job by job.
+    /// Figures by job.
     Jobs,
-    /// Worker by worker.
+    /// Figures by worker.
     Workers,
-    /// What interfaces and probes count.
+    /// Counters of interfaces and probes.
     Counters,
     /// The trials of a search.
     Trials,
-    /// What was said meanwhile.
+    /// Messages so far.
     Messages,
-    /// What each interface counted.
+    /// Counters of each interface.
     Interfaces,
-    /// What each CPU did for packets.
+    /// Packet processing of each CPU.
     Cpus,
     /// Interrupts of queues.
     Interrupts,
-    /// What drivers count.
+    /// Counters of drivers.
     Driver,
-    /// What probes of devices count.
+    /// Counters of device probes.
     Probes,
 }
 
 impl Page {
-    /// Those of a run, in the order of their keys.
+    /// Pages of a run, in the order of their keys.
     const OF_RUNS: [Self; 7] = [
         Self::Overview,
         Self::Times,
@@ -79,7 +79,7 @@ impl Page {
         Self::Messages,
     ];
 
-    /// Those of counters.
+    /// Pages of counters.
     const OF_COUNTERS: [Self; 7] = [
         Self::Overview,
         Self::Interfaces,
@@ -108,25 +108,25 @@ impl Page {
     }
 }
 
-/// What a key asks of the run.
+/// Request of a key to the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// An end in order, as by SIGINT.
+    /// Stop in order, as by SIGINT.
     Stop,
-    /// Nothing new until it is resumed.
+    /// Send nothing new until resumed.
     Pause,
-    /// This share of the rate that was planned; also after a pause.
+    /// This share of the planned rate; also ends a pause.
     Rate(f64),
 }
 
-/// Moments that are kept for lines of bars and charts.
+/// Number of moments kept for lines of bars and charts.
 pub(crate) const KEPT: usize = 600;
-/// Messages that are kept.
+/// Maximum number of kept messages.
 const MESSAGES: usize = 200;
-/// A key changes the rate by this share of it.
+/// Factor by which a key changes the rate.
 const STEP: f64 = 1.1;
 
-/// A run as the screen shows it.
+/// State of a run for the screen.
 #[derive(Debug, Default)]
 pub struct Screen {
     pub(crate) about: About,
@@ -135,7 +135,7 @@ pub struct Screen {
     pub(crate) since_ns: u64,
     pub(crate) past: BTreeMap<&'static str, VecDeque<Option<f64>>>,
     pub(crate) figures: Figures,
-    /// Trials of a search that have ended, and what it went on to, in a line each.
+    /// Ended trials of a search and its next step, in a line each.
     pub(crate) trials: Vec<(String, Tone)>,
     /// The largest load of the search so far.
     pub(crate) largest: f64,
@@ -146,9 +146,9 @@ pub struct Screen {
     pub(crate) status: Option<String>,
     pub(crate) stopping: bool,
     pub(crate) paused: bool,
-    /// Of the planned rate.
+    /// Share of the planned rate.
     pub(crate) rate: Option<f64>,
-    /// Lines that are above the screen.
+    /// Number of lines above the visible part.
     pub(crate) above: usize,
 }
 
@@ -162,7 +162,7 @@ impl Screen {
         }
     }
 
-    /// Takes a snapshot.
+    /// Adds a snapshot.
     pub fn take(&mut self, snapshot: &Snapshot) {
         if let Some(bench) = &snapshot.bench {
             let before = if bench.trial == 0 { 0.0 } else { self.largest };
@@ -171,7 +171,7 @@ impl Screen {
         if let Some(bench) = &snapshot.bench
             && (bench.trial == 0 || bench.ended.is_some())
         {
-            // About a trial, not of one: its figures are no measurement of this moment.
+            // A snapshot about a trial, not taken during one: its figures are no measurement of this moment.
             let line = wb_render::live::line(snapshot, usize::MAX, self.about.unicode);
             self.trials.push((line, suite::tone(bench)));
             let now = self
@@ -189,11 +189,11 @@ impl Screen {
             }
             past.push_back(value);
         };
-        // The last snapshot covers what is left of an interval, and a drain is no sample of the rate.
+        // The last snapshot covers the rest of an interval, and a drain is no sample of the rate.
         if s.phase != Phase::Done {
             note("tx", s.offered_pps);
             note("rx", s.received_pps);
-            // Loads and HTTP have means of their own.
+            // Loads and HTTP have separate means.
             let of_frames = s.load.is_none() && s.http.is_none() || s.missing_frames.is_some();
             note("latency", s.latency_mean_ns.filter(|_| of_frames));
             if let Some(load) = &s.load {
@@ -223,46 +223,46 @@ impl Screen {
         self.since_ns = 0;
     }
 
-    /// Takes what is new in the timeline of the run.
+    /// Adds the new moments of the timeline of the run.
     pub fn record(&mut self, timeline: &Timeline) {
         self.figures.take(timeline);
     }
 
-    /// When the last snapshot was of, since the start, ns.
+    /// Time of the last snapshot since the start, in ns.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
         self.now.as_ref().map_or(0, |now| now.elapsed_ns)
     }
 
-    /// Says how long ago the last snapshot came, ns.
+    /// Sets the time since the last snapshot, in ns.
     pub fn set_since(&mut self, ns: u64) {
         self.since_ns = ns;
     }
 
-    /// Takes a message, which may have several lines.
+    /// Adds a message, which may have several lines.
     pub fn say(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if self.messages.len() == MESSAGES {
                 self.messages.pop_front();
             }
-            // Whatever a message holds, it does not steer the terminal.
+            // Control characters in a message must not reach the terminal.
             let clean: String = line.chars().filter(|c| !c.is_control()).collect();
             self.messages.push_back(clean);
         }
     }
 
-    /// Says in the last line what became of a key.
+    /// Sets the last line, which reports the effect of a key.
     pub fn set_status(&mut self, text: impl Into<String>) {
         self.status = Some(text.into());
     }
 
-    /// How long it is planned to go on, where that was known before it starts.
+    /// Planned duration, if it was known before the start.
     #[must_use]
     pub fn planned(&self) -> Option<Duration> {
         self.about.planned_ns.map(Duration::from_nanos)
     }
 
-    /// The pages that there are.
+    /// The existing pages.
     pub(crate) const fn pages(&self) -> &'static [Page] {
         match self.about.reading {
             Some(_) => &Page::OF_COUNTERS,
@@ -270,13 +270,13 @@ impl Screen {
         }
     }
 
-    /// The page that is shown.
+    /// The visible page.
     #[must_use]
     pub const fn page(&self) -> Page {
         self.page
     }
 
-    /// Does what a key says; returns what it asks of the run.
+    /// Handles a key; returns the request to the run.
     pub fn press(&mut self, key: Key) -> Option<Action> {
         self.status = None;
         let all = self.pages();
@@ -323,7 +323,7 @@ impl Screen {
         (self.page, self.help, self.above) = (page, false, 0);
     }
 
-    /// Keys that change what is sent.
+    /// Handles keys that change the sent traffic.
     fn change(&mut self, key: Key) -> Option<Action> {
         if let Some(why) = &self.about.fixed_rate {
             let what = match key {
@@ -352,7 +352,7 @@ impl Screen {
                     Key::Char('-') => rate / STEP,
                     _ => rate * STEP,
                 };
-                // Ten steps up and down again are where they began.
+                // Ten steps up and ten down lead back to the start exactly.
                 let rate = if (rate - 1.0).abs() < 1e-6 { 1.0 } else { rate };
                 self.rate = Some(rate);
                 Action::Rate(rate)

@@ -1,4 +1,4 @@
-//! What pages are made of: rows of figures under a title.
+//! Sections of pages: rows of figures under a title.
 
 use ratatui_core::{
     style::{Color, Modifier, Style},
@@ -7,19 +7,19 @@ use ratatui_core::{
 
 use crate::bars;
 
-/// How a text is meant.
+/// Meaning of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Without emphasis.
     #[default]
     Plain,
-    /// A name beside a figure.
+    /// A name of a figure.
     Label,
-    /// Something that should not be.
+    /// A problem.
     Bad,
-    /// Something to look at.
+    /// A warning.
     Warn,
-    /// All is well.
+    /// A good result.
     Good,
 }
 
@@ -39,24 +39,24 @@ impl Tone {
 /// A line of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
-    /// Cells under those of the rows around it: the first to the left, the others to the right.
+    /// Cells aligned with the rows around: the first to the left, the others to the right.
     Cells(Vec<(String, Tone)>),
-    /// The same, and values over time in what room is left.
+    /// Cells, followed by values over time in the remaining room.
     Over(Vec<(String, Tone)>, Vec<Option<f64>>),
-    /// A sentence of which one line is enough.
+    /// A sentence that is cut to one line.
     Short(String, Tone),
     /// A sentence.
     Text(String, Tone),
 }
 
 impl Row {
-    /// A name and figures.
+    /// A row of a name and figures.
     #[must_use]
     pub fn of(name: &str, figures: impl IntoIterator<Item = String>) -> Self {
         Self::toned(name, figures, Tone::Plain)
     }
 
-    /// The same, meant as said.
+    /// A row of a name and figures with this meaning.
     #[must_use]
     pub fn toned(name: &str, figures: impl IntoIterator<Item = String>, tone: Tone) -> Self {
         let mut cells = vec![(name.to_owned(), Tone::Label)];
@@ -84,15 +84,15 @@ impl Row {
 /// Rows under a title.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// What it is about.
+    /// Title of the section.
     pub title: String,
-    /// What is known of it.
+    /// Rows of the section.
     pub rows: Vec<Row>,
 }
 
-/// A line of bars is at least so wide, or left out.
+/// Minimum width of a line of bars, which is left out if there is less room.
 const LEAST_BARS: usize = 8;
-/// And at most.
+/// Maximum width of a line of bars.
 const MOST_BARS: usize = 60;
 
 fn long(text: &str) -> usize {
@@ -109,7 +109,7 @@ impl Section {
         }
     }
 
-    /// Lines of at most `width` columns, the title first. Cells that find no room are left out, the last ones first.
+    /// Lines of at most `width` columns, the title first. Cells without room are left out, the last ones first.
     pub(crate) fn lines(&self, width: usize, unicode: bool, color: bool) -> Vec<Line<'static>> {
         let rule = if unicode { "─" } else { "-" };
         let title = format!(
@@ -140,7 +140,7 @@ impl Section {
                     let mut line = Line::default();
                     let mut used = 0;
                     for (at, ((text, tone), room)) in cells.iter().zip(&widths).enumerate() {
-                        // The name may be cut where it would leave no room for figures.
+                        // The name is cut if it would leave no room for figures.
                         let room = if at == 0 {
                             (*room).min(width.saturating_sub(2).max(12) / 2 + 8)
                         } else {
@@ -193,7 +193,7 @@ impl Section {
     }
 }
 
-/// A text in at most `width` columns, with a mark where something is left out.
+/// Cuts a text to at most `width` columns, with a mark if a part is left out.
 pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     if long(text) <= width {
         return text.to_owned();
@@ -212,7 +212,7 @@ pub(crate) fn cut(text: &str, width: usize, unicode: bool) -> String {
     short
 }
 
-/// A text in lines of at most `width` columns, broken at blanks where there are any.
+/// Wraps a text to lines of at most `width` columns, broken at blanks if there are any.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     if long(text) <= width {
@@ -235,7 +235,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
                 lines.push(String::new());
                 continue;
             }
-            // Longer than a line.
+            // A word longer than a line.
             let mut end = 0;
             for (at, character) in word.char_indices() {
                 let next = at + character.len_utf8();

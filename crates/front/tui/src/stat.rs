@@ -1,4 +1,4 @@
-//! Counters over time: what `stat` reads, in the place of a run.
+//! Counters over time, as read by `stat`, in place of a run.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,21 +20,21 @@ use crate::{
     screen::KEPT,
 };
 
-/// What is read beside interfaces and CPUs, and shown.
+/// Contents of a screen of counters, in addition to interfaces and CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Interfaces that counted nothing are left out.
+    /// True if interfaces that counted nothing are left out.
     pub omit_idle: bool,
-    /// Statistics that drivers name themselves.
+    /// True if driver-specific statistics are shown.
     pub driver: bool,
-    /// Interrupts of queues.
+    /// True if interrupts of queues are shown.
     pub interrupts: bool,
 }
 
-/// Packets a second of an interface, received and sent, interval by interval.
+/// Packets per second of an interface, received and sent, interval by interval.
 type Past = [VecDeque<Option<f64>>; 2];
 
-/// The last interval, all intervals, and what is kept of each.
+/// The last interval, all intervals, and the history of each.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     interval: StatDocument,
@@ -64,11 +64,11 @@ fn tone(n: u64) -> Tone {
 }
 
 impl Screen {
-    /// Takes an interval of counters, and all of them until now. Only for a screen that is about counters.
+    /// Adds an interval of counters, and the totals until now. Only for a screen of counters.
     pub fn count(&mut self, interval: StatDocument, whole: StatDocument) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let ns = |seconds: f64| (seconds * 1e9) as u64;
-        // Probes may be waited for after the reading, and the clock has gone on meanwhile: it does not go back.
+        // Probes may take some time after the reading, while the clock continues: it must not go back.
         let shown = self.elapsed_ns().saturating_add(self.since_ns);
         let at_ns = ns(whole.seconds).max(shown);
         let moment = Snapshot::at(at_ns, ns(interval.seconds), Phase::Running);
@@ -79,7 +79,7 @@ impl Screen {
         for interface in &interval.interfaces {
             let name = interface.renamed_from.as_ref().unwrap_or(&interface.name);
             let mut past = before.remove(name).unwrap_or_default();
-            // Its line says so for an interval only.
+            // The line of the interface reports it for one interval only.
             let news = match (&interface.renamed_from, interface.state) {
                 (Some(before), _) => Some(format!("was {before} before")),
                 (None, LinkState::Steady) => None,
@@ -179,7 +179,7 @@ impl Counted {
         all.filter(move |interface| !(omit_idle && is_idle(interface)))
     }
 
-    /// What an interface was in all, if it was there before.
+    /// Totals of an interface, if it existed before.
     fn in_all(&self, interface: &InterfaceStat) -> Option<&InterfaceStat> {
         let same = |i: &&InterfaceStat| (i.index, &i.name) == (interface.index, &interface.name);
         self.whole.interfaces.iter().find(same)
@@ -330,7 +330,7 @@ impl Counted {
         Some(Section::new("Path, since the start", rows))
     }
 
-    /// What a driver counted that should not be.
+    /// Counters of a driver that should be zero.
     fn trouble(&self) -> Option<Section> {
         let mut rows = Vec::new();
         for device in &self.whole.devices {
@@ -349,7 +349,7 @@ impl Counted {
         (!rows.is_empty()).then(|| Section::new("What drivers count, since the start", rows))
     }
 
-    /// What a driver's counter rose by in the last interval.
+    /// Rise of a driver's counter in the last interval.
     fn now_of(&self, device: &Device, group: Group, name: &str) -> u64 {
         let mut all = self.interval.devices.iter();
         let same = all.find(|d| d.interface == device.interface);
@@ -357,7 +357,7 @@ impl Counted {
         counters.and_then(|c| c.get(name)).copied().unwrap_or(0)
     }
 
-    /// All CPUs together, and those that lost something.
+    /// All CPUs together, and those that dropped something.
     fn cpus(&self) -> Option<Section> {
         let softnet = &self.interval.softnet;
         if softnet.cpus.is_empty() {
@@ -559,7 +559,7 @@ impl Counted {
     }
 }
 
-/// What an interval without rates is.
+/// State of an interface in an interval without rates.
 const fn state(interface: &InterfaceStat) -> &'static str {
     match interface.state {
         LinkState::New => "new",
@@ -569,7 +569,7 @@ const fn state(interface: &InterfaceStat) -> &'static str {
     }
 }
 
-/// What is missing, or came beyond what went in.
+/// A count with its sign.
 fn signed(n: i64) -> String {
     let sign = if n < 0 { "-" } else { "" };
     format!("{sign}{}", count(n.unsigned_abs()))

@@ -1,4 +1,4 @@
-//! A suite of tests while it runs: what is tried, and in which interval the result is.
+//! A running suite of tests: the current trial, and the interval that contains the result.
 
 use wb_model::bench::{BenchLive, EndedTrial, SuiteTrial, TrialOutcome};
 use wb_render::suite::{self, live};
@@ -7,10 +7,10 @@ use crate::{Row, Section, Tone};
 
 /// Cells of the bar of an interval.
 const CELLS: usize = 50;
-/// Trials that are shown beside the one that runs.
+/// Number of ended trials shown in addition to the running one.
 const LAST: usize = 5;
 
-/// How a trial that has ended is meant.
+/// Meaning of an ended trial.
 pub(crate) fn tone(bench: &BenchLive) -> Tone {
     match &bench.ended {
         None => Tone::Warn,
@@ -24,7 +24,7 @@ pub(crate) fn tone(bench: &BenchLive) -> Tone {
     }
 }
 
-/// The largest load that a snapshot knows of.
+/// The largest load in a snapshot.
 pub(crate) fn largest(bench: &BenchLive) -> f64 {
     let ended = bench.ended.as_ref().and_then(|ended| match ended {
         EndedTrial::Suite(trial) => Some(trial.intended),
@@ -35,7 +35,7 @@ pub(crate) fn largest(bench: &BenchLive) -> f64 {
     finite.fold(0.0, f64::max)
 }
 
-/// A bar from 0 to `top`: full where the result may be, with a mark at the load that is tried.
+/// A bar from 0 to `top`: full in the interval that can contain the result, with a mark at the current load.
 fn bar(bench: &BenchLive, top: f64, unicode: bool) -> Option<String> {
     if top <= 0.0 || bench.low.or(bench.high).is_none() {
         return None;
@@ -56,7 +56,7 @@ fn bar(bench: &BenchLive, top: f64, unicode: bool) -> Option<String> {
     Some(cells.collect())
 }
 
-/// What the test and the trial are, the interval that is left as figures and as a bar, and the time.
+/// Test and trial, the remaining interval as figures and as a bar, and the time.
 pub(crate) fn section(
     bench: &BenchLive,
     top: f64,
@@ -96,7 +96,7 @@ pub(crate) fn section(
         EndedTrial::Suite(trial) => Some(counts(trial)),
         EndedTrial::Lb(_) => None,
     }));
-    // Those of this test: titles are not indented.
+    // Trials of this test: titles are not indented.
     let own = trials
         .iter()
         .rev()
@@ -110,7 +110,7 @@ pub(crate) fn section(
     Section::new(&what, rows)
 }
 
-/// What was counted in a trial that has ended.
+/// Counters of an ended trial.
 fn counts(trial: &SuiteTrial) -> Row {
     let count = wb_render::figures::count;
     let lost = format!(

@@ -1,4 +1,4 @@
-//! Finds everything wrong with a plan, as far as the plan alone shows it.
+//! Checks of a load balancer benchmark, as far as they need only the plan.
 
 use super::{AddressRange, LbMetric, LbPlan, LbTest, ProbeKind, ProbePlan, Span};
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
     validate::{Findings, rules},
 };
 
-/// Bytes of the smallest Ethernet frame with FCS.
+/// Minimum Ethernet frame size with FCS, in bytes.
 const SMALLEST: u16 = 64;
-/// The largest that the plan may ask for; the port's MTU has its own say.
+/// Maximum frame size of a plan, in bytes; the MTU of the port may be smaller.
 const LARGEST: u16 = 9_216;
 
 impl LbPlan {
-    /// Everything wrong with it, each with its place.
+    /// Finds all problems of the benchmark, each with its place.
     pub(crate) fn check(&self, i_own_this_network: bool, found: &mut Findings) {
         for (place, ranges) in [
             ("client.hosts", &self.client.hosts),
@@ -64,10 +64,10 @@ impl LbPlan {
 }
 
 impl ProbePlan {
-    /// Whether it can be carried out, by itself.
+    /// Checks the benchmark alone.
     ///
     /// # Errors
-    /// With every problem found.
+    /// Returns every problem found.
     pub fn check(&self) -> Result<(), crate::PlanError> {
         let mut found = Findings::default();
         check_probe(self, "probe", &mut found);
@@ -90,7 +90,7 @@ pub(crate) fn check_probe(probe: &ProbePlan, place: &str, found: &mut Findings) 
             place, "counters and gauges are for kind command; the others are read as they are";
         probe.kind == ProbeKind::Ethtool && probe.interfaces.is_empty() && probe.command.is_none() =>
             place, "kind ethtool needs interfaces";
-        // They become words of a command line.
+        // Interface names become words of a command line.
         probe.interfaces.iter().any(|i| !is_word(i)) =>
             place, "interfaces are names of letters, digits and . _ - : @";
         probe.ssh.as_ref().is_some_and(|host| !is_word(host)) => place, "ssh is [USER@]HOST";

@@ -1,4 +1,4 @@
-//! What a benchmark of a load balancer found.
+//! Results of a load balancer benchmark.
 
 use std::collections::BTreeMap;
 
@@ -8,222 +8,222 @@ use serde::{Deserialize, Serialize};
 use super::{EndedTrial, LbMetric, SuiteTest, TrialPurpose};
 use crate::{lateness::Lateness, load::LoadTransport};
 
-/// How a benchmark goes.
+/// Progress of a running benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchLive {
-    /// What is searched, of a load balancer.
+    /// Metric being searched, of a load balancer benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<LbMetric>,
-    /// Which test is made, of a suite.
+    /// Test being run, of a suite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<SuiteTest>,
-    /// Frame size with FCS, of loads of frames: `64`, `imix`.
+    /// Frame size with FCS, for loads of frames: `64`, `imix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
-    /// Frames of a burst, where they come in bursts.
+    /// Frames per burst, if frames come in bursts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// Of services: whose step is made, and which: `voice CIR 25 %`.
+    /// Services: name of the service and of the step: `voice CIR 25 %`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The trial that runs or has just ended, counted from 1 in each search; 0 before the first.
+    /// Number of the trial that runs or has just ended, from 1 in each search; 0 before the first.
     pub trial: u32,
-    /// What the trial is for, of a suite.
+    /// Purpose of the trial, of a suite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<TrialPurpose>,
-    /// The load that is tried.
+    /// Load of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// Its unit: `fps`, `cps`, `connections`, `rps`; of bursts `frames`.
+    /// Unit of the load: `fps`, `cps`, `connections`, `rps`; for bursts `frames`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// The highest load that has held so far.
+    /// Highest load that has passed so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The least that has not.
+    /// Lowest load that has failed so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// The time that the rest will take, as far as it can be told, ns.
+    /// Estimated remaining time in ns, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ns: Option<u64>,
-    /// The trial that has just ended.
+    /// Trial that has just ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<EndedTrial>,
 }
 
-/// One limit.
+/// Result of one metric.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LbResult {
-    /// Which.
+    /// Metric.
     pub metric: LbMetric,
     /// TCP or UDP.
     pub transport: LoadTransport,
-    /// Frame size with FCS, of metrics of frames.
+    /// Frame size with FCS in bytes, for metrics of frames.
     pub size: Option<u16>,
-    /// Flows at a time, of metrics of frames.
+    /// Concurrent flows, for metrics of frames.
     pub flows: Option<u64>,
-    /// `pps`, `bps`, `cps` or `connections`.
+    /// Unit of the limit: `pps`, `bps`, `cps` or `connections`.
     pub unit: String,
-    /// The highest load that held, in that unit: `twoway-pps` counts both directions, `bps` is layer 2
-    /// with FCS. Absent: none did.
+    /// Highest load that passed, in `unit`: `twoway-pps` counts both directions, `bps` is layer 2 with FCS. Absent if
+    /// no load passed.
     pub limit: Option<f64>,
-    /// What kept it from being higher.
+    /// Reason why the limit is not higher.
     pub limited_by: LbLimit,
-    /// It held in a trial of full length too.
+    /// True if the limit passed a trial of full length.
     pub confirmed: bool,
-    /// Bits per second at layer 2 with FCS, both directions together, of metrics of frames.
+    /// Metrics of frames: bits per second at layer 2 with FCS, both directions together.
     pub l2_bps: Option<f64>,
-    /// The least load that did not hold, in `unit`.
+    /// Lowest load that failed, in `unit`.
     pub beyond: Option<f64>,
-    /// Seconds after which addresses and ports come again at this limit, of `cps`.
+    /// `cps`: time after which addresses and ports are reused at this limit, in seconds.
     pub reuse_s: Option<f64>,
     /// All trials, in order.
     pub trials: Vec<LbTrial>,
-    /// Which of them shows the limit.
+    /// Index of the trial that shows the limit.
     pub best_trial: Option<usize>,
-    /// Why there is no limit though the device may have one: the tester was late in every repetition of
-    /// a trial.
+    /// Reason why there is no limit although the device may have one: the tester was late in every repetition of a
+    /// trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<String>,
 }
 
-/// What kept a result from being higher.
+/// Reason why a result is not higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LbLimit {
-    /// The device gave way.
+    /// The device reached its limit.
     Device,
-    /// The tester could do no more: the device's limit is at least this.
+    /// The tester reached its limit: the device's limit is at least this value.
     Tester,
-    /// The plan asks for no more, or has no more addresses and ports: at least this.
+    /// The plan requests no more, or has no more addresses and ports: the device's limit is at least this value.
     Plan,
-    /// Trials or time ran out before it was narrowed down: at least this.
+    /// Trials or time ran out during the search: the device's limit is at least this value.
     Time,
 }
 
-/// What a trial was for.
+/// Purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LbPurpose {
-    /// To find the way.
+    /// Searches the limit.
     Search,
-    /// To prove the result.
+    /// Confirms the result.
     Confirm,
 }
 
-/// How a trial came out.
+/// Outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LbOutcome {
-    /// The device carried it.
+    /// Pass: the device carried the load.
     Held,
-    /// The device did not.
+    /// Fail: the device did not carry the load.
     Broke,
-    /// The tester could not offer all of it; what it offered was carried.
+    /// Void: the tester could not offer the whole load, and the device carried what was offered.
     Unoffered,
-    /// The tester could not receive it; nothing is known of the device.
+    /// Void: the tester could not receive the load.
     Unread,
-    /// The tester was late, which may be all that went wrong: void, and repeated.
+    /// Void, and repeated: the tester was late, which may explain the failure.
     Late,
-    /// A link of the tester was down, or the run ended early: void.
+    /// Void: a link of the tester was down, or the run ended early.
     Cut,
 }
 
-/// One trial.
+/// Result of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LbTrial {
-    /// What for.
+    /// Purpose of the trial.
     pub purpose: LbPurpose,
-    /// Frames per second in one direction, connections per second, or connections, that were asked for.
+    /// Intended load: frames per second in one direction, connections per second, or connections.
     pub asked: f64,
-    /// Those really offered.
+    /// Offered load as measured.
     pub offered: f64,
-    /// How it came out.
+    /// Outcome of the trial.
     pub outcome: LbOutcome,
-    /// Why, in a sentence.
+    /// Reason for the outcome, one sentence.
     pub reason: String,
-    /// How long the full rate was held, seconds.
+    /// Time at the full rate, in seconds.
     pub seconds: f64,
-    /// What we counted.
+    /// Counters of the tester.
     pub ours: LbOurs,
-    /// What the device counted.
+    /// Counters of the device.
     pub device: LbDeviceTrial,
-    /// How late the tester was.
+    /// Lateness of the tester.
     #[serde(default)]
     pub lateness: Lateness,
-    /// What else is to be known of it.
+    /// Further warnings about the trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What we counted in a trial. Frames: sent = received + lost + tester_dropped, for each direction and
-/// so for their sum.
+/// Counters of the tester in a trial. Frames: sent = received + lost + tester_dropped, for each direction and therefore
+/// for their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LbOurs {
     /// Frames sent by both sides.
     pub sent_frames: u64,
     /// Frames received by both sides.
     pub received_frames: u64,
-    /// Frames that did not come out of the device, towards the servers.
+    /// Frames towards the servers that did not leave the device.
     pub lost_frames: u64,
-    /// Frames that did not come out of the device, towards the clients.
+    /// Frames towards the clients that did not leave the device.
     pub lost_answer_frames: u64,
-    /// Frames that came to our ports and found no room there; never loss.
+    /// Frames dropped by the ports of the tester; never counted as loss of the device.
     pub tester_dropped_frames: u64,
-    /// Connections begun; attempted = completed + failed + open.
+    /// Connections started; attempted = completed + failed + open.
     pub attempted: u64,
-    /// Those with a finished handshake, or over UDP an answer.
+    /// Connections with a completed handshake; over UDP, with a response.
     pub established: u64,
-    /// Those closed after all that was to be exchanged.
+    /// Connections that exchanged all messages and were closed.
     pub completed: u64,
-    /// Those given up or refused.
+    /// Connections that timed out or were refused.
     pub failed: u64,
-    /// Those open at the end.
+    /// Connections open at the end.
     pub open: u64,
-    /// Most connections open at a time, at the end of the full rate.
+    /// Maximum number of concurrent connections, at the end of the full rate.
     pub held: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Connections or requests that were due and not sent.
+    /// Connections or requests that were due but not sent.
     pub unsent: u64,
     /// Requests sent.
     pub requests: u64,
-    /// Answers received.
+    /// Responses received.
     pub responses: u64,
-    /// From a request to its answer, 99th percentile, ns; where there are answers.
+    /// 99th percentile of the time from a request to its response, in ns; only if there are responses.
     pub p99_ns: Option<i64>,
-    /// Share of its time in which our busiest worker had something to do, 0 to 1.
+    /// Share of its time in which the busiest worker of the tester had work to do, 0 to 1.
     pub busy: f64,
 }
 
-/// What the device counted in a trial.
+/// Counters of the device in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LbDeviceTrial {
-    /// By how much its counters rose; names are PROBE.COUNTER. One that fell was reset and is left out.
+    /// Increase of its counters; names are PROBE.COUNTER. A counter that fell was reset and is omitted.
     pub rose: BTreeMap<String, u64>,
-    /// The highest values seen of those that rise and fall.
+    /// Maximum observed values of its gauges.
     pub peak: BTreeMap<String, u64>,
-    /// What it says in our words, where it says so.
+    /// Device counters with an equivalent counter of the tester.
     pub beside: BTreeMap<String, CounterPair>,
-    /// Readings during the trial, and how many failed.
+    /// Number of reads during the trial.
     pub readings: u32,
-    /// How many failed.
+    /// Number of reads that failed.
     pub failed_readings: u32,
 }
 
-/// A number of ours and the device's of the same.
+/// Equivalent counters of the tester and of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterPair {
-    /// Ours.
+    /// Counter of the tester.
     pub ours: u64,
-    /// The device's.
+    /// Counter of the device.
     pub device: u64,
-    /// Device's by ours; absent where ours is 0.
+    /// Ratio of device to tester; absent if the tester's counter is 0.
     pub ratio: Option<f64>,
 }
 
 impl CounterPair {
-    /// Of two numbers.
+    /// Creates a pair with its ratio.
     #[must_use]
     pub fn new(ours: u64, device: u64) -> Self {
         Self {
@@ -234,26 +234,26 @@ impl CounterPair {
     }
 }
 
-/// How a probe did.
+/// Results of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
-    /// The first word of its counters' names.
+    /// First word of the counter names.
     pub name: String,
-    /// What was run, and where.
+    /// Command, and where it ran.
     pub command: String,
-    /// How often it was read.
+    /// Number of reads.
     pub readings: u64,
-    /// How often that failed.
+    /// Number of reads that failed.
     pub failures: u64,
-    /// What the last failure was.
+    /// Error of the last failed read.
     pub last_failure: Option<String>,
-    /// Its counters before the first frame.
+    /// Counters before the first frame.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub before: BTreeMap<String, u64>,
-    /// Its counters after the last frame.
+    /// Counters after the last frame.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub after: BTreeMap<String, u64>,
-    /// The highest that each value had which rises and falls.
+    /// Maximum observed value of each gauge.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub highest: BTreeMap<String, u64>,
 }

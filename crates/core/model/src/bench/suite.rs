@@ -1,7 +1,7 @@
-//! The plan of a suite of tests: RFC 2544 and its kin on any device between our ports.
+//! Plan of a test suite: RFC 2544 and related tests on any device between the ports of the tester.
 //!
-//! The plan that holds the suite says what a trial is: its ports and jobs. The suite takes one of the jobs and
-//! changes its load, trial by trial; the other jobs run beside it, each time.
+//! The plan that holds the suite defines one trial: its ports and jobs. The suite changes the load of one job from
+//! trial to trial. The other jobs run unchanged in each trial.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -14,44 +14,44 @@ use crate::{
     units::{ParseUnitError, Rate, SizeModel, Span, parse_size, string_serde},
 };
 
-/// Which tests are made, of which load, at which sizes, and how long trials take.
+/// Tests to run, with the load, frame sizes and durations of trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuitePlan {
-    /// The tests, in this order.
+    /// Tests to run, in this order (default: the tests of RFC 2544).
     pub tests: Vec<SuiteTest>,
-    /// The load that is changed from trial to trial.
+    /// Quantity of the load that changes from trial to trial (default `frames`).
     pub of: Quantity,
-    /// The job whose load that is, by its name. Without it the first that has one.
+    /// Name of the job whose load changes. Default: the first job with such a load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Frame sizes with FCS, each a test of its own: a size, a range, `imix`, weights, or a genome of RFC 6985
-    /// (`7a4d1g`). Empty: those that the streams have. A size in which the frame does not fit is raised to the
-    /// smallest that does.
+    /// Frame sizes with FCS, with a separate test for each: a size, a range, `imix`, weights, or a genome of RFC 6985
+    /// (`7a4d1g`). Empty: the sizes of the streams. A size that is too small for the frame is raised to the smallest
+    /// size that fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<TestSize>,
-    /// IPv4 and IPv6 in one set of streams (RFC 5180): the shares of frames that are of IPv6, each a run of its own at each
-    /// size, named by it (`512 10% IPv6`). The job has streams of both; those of each share their part of the load as
-    /// their rates say. Empty: streams as they are.
+    /// Shares of IPv6 frames in a mix of IPv4 and IPv6 (RFC 5180). Each share is a separate run at each size, and its
+    /// name includes the share (`512 10% IPv6`). The job needs streams of both IP versions; the streams of each version
+    /// divide its part of the load in proportion to their rates. Empty: streams are used unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ipv6_shares: Vec<Share>,
-    /// No load above it is tried. Without it line rate or, where no wire sets one, what the tester was found to
-    /// offer.
+    /// Highest load to try. Default: line rate or, without a known line rate, the highest load that the tester was
+    /// found to offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Load>,
-    /// No load below it is tried.
+    /// Lowest load to try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Load>,
-    /// Whether to tell how much the tester can do by itself before the first test.
+    /// Measure the maximum load that the tester can offer before the first test (default true).
     pub ceiling: bool,
-    /// How a load is searched.
+    /// Parameters of the search for a load.
     pub search: SuiteSearch,
-    /// How long trials take.
+    /// Durations of trials.
     pub times: SuiteTimes,
     /// Latency (RFC 2544 section 26.2, RFC 8219 section 7.2).
     pub latency: LatencyTest,
-    /// Frame loss rate (RFC 2544 section 26.3): by what share of the maximum each load is less than the one
-    /// before; of the maximum forwarding rate (RFC 2889 section 5.6.1) by what share it is more. Up to 10 %.
+    /// Frame loss rate (RFC 2544 section 26.3): decrease from one load to the next, as a share of the maximum. Maximum
+    /// forwarding rate (RFC 2889 section 5.6.1): the increase. 0.1 % to 10 % (default 10 %).
     pub step: Share,
     /// Impact (RFC 5180).
     pub impact: ImpactTest,
@@ -61,72 +61,72 @@ pub struct SuitePlan {
     pub recovery: RecoveryTest,
     /// Reset (RFC 6201).
     pub reset: ResetTest,
-    /// Services, each with a test of its configuration and one of all together (ITU-T Y.1564).
+    /// Services, each with a configuration test, and one performance test of all together (ITU-T Y.1564).
     #[serde(rename = "service", skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
-    /// What else is there beside the frames of the test (RFC 2544 section 11), or how they come (section 21).
+    /// Additional conditions of the tests: extra frames (RFC 2544 section 11) or frames in bursts (section 21).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modifiers: Vec<Modifier>,
-    /// Modifier `bursts`: frames of a burst, a run each. Without it 16, 64, 256 and 1024.
+    /// Modifier `bursts`: frames per burst, with a separate run for each. Default: 16, 64, 256 and 1024.
     #[serde(skip_serializing_if = "are_usual_bursts")]
     pub burst_lengths: Vec<u32>,
-    /// Modifier `management`: whom it asks.
+    /// Modifier `management`: target and source of the queries.
     #[serde(skip_serializing_if = "is_usual")]
     pub management: ManagementPlan,
-    /// Modifier `filters`: conditions of the device's filter, 1 or 25; without it 1. The report lists
-    /// them.
+    /// Modifier `filters`: number of conditions of the device's filter, 1 or 25 (default 1). The report lists the
+    /// conditions.
     #[serde(skip_serializing_if = "is_one")]
     pub filter_conditions: u32,
     /// The device under test, for the report.
     pub device: SuiteDevice,
-    /// The operator has confirmed that nothing else is in this network (RFC 6815).
+    /// Confirms that nothing else is connected to this network (RFC 6815).
     #[serde(skip_serializing_if = "is_false")]
     pub isolated: bool,
-    /// What the times and limits come from, for the report: `fast`, `conformance` or nothing.
+    /// Preset of the times and limits, for the report: `fast`, `conformance` or empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preset: String,
 }
 
-/// Frames of bursts that RFC 2544 section 21 names.
+/// Burst lengths in frames that RFC 2544 section 21 names.
 pub const BURST_LENGTHS: [u32; 4] = [16, 64, 256, 1024];
 
-/// Numbers of conditions that RFC 2544 section 11.4 names.
+/// Numbers of filter conditions that RFC 2544 section 11.4 names.
 pub const FILTER_CONDITIONS: [u32; 2] = [1, 25];
 
-/// The preset of the times and limits of the standards ([`SuitePlan::conform`]).
+/// Preset with the times and limits of the standards ([`SuitePlan::conform`]).
 pub const CONFORMANCE: &str = "conformance";
 
-/// A test of a suite.
+/// Test of a suite.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SuiteTest {
-    /// The highest load without loss, by the search of the plan (RFC 2544 section 26.1).
+    /// Highest load without loss, found by the search of the plan (RFC 2544 section 26.1).
     Throughput,
-    /// The highest loads that meet goals, searched together by MLRsearch (RFC 9971).
+    /// Highest loads that meet goals, searched together with MLRsearch (RFC 9971).
     Ndr,
-    /// Delay and its variation, at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
+    /// Delay and its variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
     Latency,
-    /// What is lost at 100 %, 90 %, 80 % and so on (RFC 2544 section 26.3).
+    /// Frame loss at 100 %, 90 %, 80 % and so on (RFC 2544 section 26.3).
     Loss,
-    /// The highest forwarding rate, whatever is lost, between the throughput and the maximum (RFC 2889 section 5.6.1).
+    /// Highest forwarding rate regardless of loss, between the throughput and the maximum (RFC 2889 section 5.6.1).
     Mfr,
-    /// Loss and delay at shares of the maximum, with no limit searched: for frames that a device may not be fit to forward
-    /// at speed, as those with hop-by-hop options (RFC 5180).
+    /// Loss and delay at shares of the maximum, without a search: for frames that a device may not forward at full
+    /// speed, such as frames with hop-by-hop options (RFC 5180).
     Impact,
-    /// The longest burst without loss (RFC 9004).
+    /// Longest burst without loss (RFC 9004).
     B2b,
-    /// How long an overload is felt (RFC 2544 section 26.5).
+    /// Recovery time after an overload (RFC 2544 section 26.5).
     Recovery,
-    /// How long the device does not forward when it is reset (RFC 6201).
+    /// Time without forwarding after a reset of the device (RFC 6201).
     Reset,
     /// Activation of services (ITU-T Y.1564).
     Y1564,
 }
 
 impl SuiteTest {
-    /// All.
+    /// All tests.
     pub const ALL: [Self; 10] = [
         Self::Throughput,
         Self::Ndr,
@@ -139,7 +139,7 @@ impl SuiteTest {
         Self::Reset,
         Self::Y1564,
     ];
-    /// Those of RFC 2544, in its order.
+    /// Tests of RFC 2544, in its order.
     pub const RFC2544: [Self; 6] = [
         Self::Throughput,
         Self::Latency,
@@ -149,7 +149,7 @@ impl SuiteTest {
         Self::Reset,
     ];
 
-    /// The word in plans and options.
+    /// Name in plans and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -166,13 +166,15 @@ impl SuiteTest {
         }
     }
 
-    /// Whether it finds a limit of the device: the highest load that holds, or the highest forwarding rate.
+    /// Returns true if the test finds a limit of the device: the highest load that passes, or the highest forwarding
+    /// rate.
     #[must_use]
     pub const fn finds_limit(self) -> bool {
         matches!(self, Self::Throughput | Self::Ndr | Self::Mfr)
     }
 
-    /// Whether it needs the throughput of its size, which is searched first where no other test of the suite does.
+    /// Returns true if the test needs the throughput of its size. The throughput is searched first unless another test
+    /// of the suite finds it.
     #[must_use]
     pub const fn needs_throughput(self) -> bool {
         matches!(
@@ -196,7 +198,7 @@ impl FromStr for SuiteTest {
     }
 }
 
-/// What a load is counted in.
+/// Unit in which a load is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
@@ -205,17 +207,17 @@ pub enum Quantity {
     Frames,
     /// New connections per second of a load.
     Cps,
-    /// Connections of a load that are open at a time.
+    /// Concurrently open connections of a load.
     Cc,
     /// Requests per second of a load, or of a load of HTTP requests.
     Rps,
 }
 
 impl Quantity {
-    /// All.
+    /// All quantities.
     pub const ALL: [Self; 4] = [Self::Frames, Self::Cps, Self::Cc, Self::Rps];
 
-    /// The word in plans and options.
+    /// Name in plans and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -226,7 +228,7 @@ impl Quantity {
         }
     }
 
-    /// The unit of its values.
+    /// Unit of the values.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -247,13 +249,13 @@ impl FromStr for Quantity {
     }
 }
 
-/// A load as the user writes it: a rate of frames (`100kpps`, `1gbps`, `40%`), or a number of connections or
-/// requests (`20k`).
+/// Load as the user writes it: a rate of frames (`100kpps`, `1gbps`, `40%`), or a number of connections or requests
+/// (`20k`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// Of frames.
+    /// Rate of frames.
     Rate(Rate),
-    /// Frames, connections or requests per second, or connections.
+    /// Frames, connections or requests per second, or concurrent connections.
     Number(u64),
 }
 
@@ -282,12 +284,12 @@ string_serde!(
     "100kpps"
 );
 
-/// Frame sizes of one test, and how the user wrote them.
+/// Frame sizes of one test, with the user's notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestSize {
-    /// As written.
+    /// The user's notation.
     pub name: String,
-    /// The sizes.
+    /// Frame sizes.
     pub model: SizeModel,
 }
 
@@ -314,198 +316,205 @@ string_serde!(
     "64"
 );
 
-/// How a load is searched.
+/// Parameters of the search for a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuiteSearch {
-    /// How the throughput is searched.
+    /// Search method for the throughput (default `binary`).
     pub method: Method,
-    /// A load passes when no more than this share is lost (frames) or fails (connections, requests).
+    /// Share of frames lost, or of connections or requests failed, up to which a load passes, below 1 (default 0).
     pub loss: Share,
-    /// The search ends when the best load and the least that failed differ by no more than this share of the
-    /// latter.
+    /// Relative precision, 0.01 % to 50 %: the search ends when the highest load that passed and the lowest load that
+    /// failed differ by at most this share of the latter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Share>,
-    /// The same as a share of the largest load, as RFC 2544 tools do it. Without either: 0.5 % of the load.
+    /// Resolution as a share of the maximum load, as RFC 2544 tools define it, 0.01 % to 50 %. Default without
+    /// `precision` and `resolution`: 0.5 % of the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Share>,
-    /// Loss verification: a trial that fails is made again so often at most, and the first that passes makes the
-    /// load pass (ETSI GS NFV-TST 009 section 12.3).
+    /// Loss verification: maximum number of times that a failed trial is repeated, 0 to 100 (default 0). The load
+    /// passes with the first repetition that passes (ETSI GS NFV-TST 009 section 12.3).
     pub repeats: u32,
-    /// What `ndr` searches for. Empty: goals `ndr` and `pdr`.
+    /// Goals of `ndr`. Empty: `ndr` and `pdr`.
     #[serde(rename = "goal", skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalPlan>,
-    /// The search of one size ends after this time with what it has.
+    /// Time limit of the search at one size (default 20 min). The search then ends with its best result.
     pub budget: Span,
 }
 
-/// How a throughput is searched.
+/// Search method for the throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Halving (RFC 2544 section 26.1).
+    /// Binary search (RFC 2544 section 26.1).
     #[default]
     Binary,
-    /// By MLRsearch (RFC 9971) with one goal: the loss of the search.
+    /// MLRsearch (RFC 9971) with one goal: the loss of the search.
     Mlr,
 }
 
-/// A goal of MLRsearch (RFC 9971 section 4.6).
+/// Goal of MLRsearch (RFC 9971 section 4.6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GoalPlan {
-    /// What the report calls it.
+    /// Name in the report.
     pub name: String,
-    /// A trial of this length counts in full.
+    /// Duration of a full-length trial, at least 100 ms.
     pub final_duration: Span,
-    /// Trials at a load together last so long before it is decided at the latest.
+    /// Total duration of trials at one load after which the load is classified at the latest.
     pub duration_sum: Span,
-    /// A trial is low when no more than this share is lost.
+    /// Share of lost frames up to which a trial is a low-loss trial, below 1.
     pub loss: Share,
-    /// The share of the sum of durations in which more may be lost.
+    /// Share of the total duration in which trials may exceed the loss, below 1.
     pub exceed: Share,
-    /// The bounds differ by no more than this share of the upper one.
+    /// Maximum difference of the bounds, as a share of the upper bound, 0.01 % to 50 %.
     pub width: Share,
 }
 
-/// How long trials take.
+/// Durations of trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuiteTimes {
-    /// A trial that decides; RFC 2544 section 24 asks for 60 s.
+    /// Duration of a full-length trial, at least 100 ms (default 10 s; RFC 2544 section 24 asks for 60 s).
     pub trial: Span,
-    /// A trial that finds the way. Without it as long as one that decides.
+    /// Duration of a search trial, at least 100 ms. Default: the duration of a full-length trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Span>,
-    /// From nothing to the full rate before each trial; those frames are not counted.
+    /// Ramp-up time from zero to the full rate before each trial (default 500 ms). Frames of the ramp-up are not
+    /// counted.
     pub ramp: Span,
-    /// After a trial, for frames that are on their way.
+    /// Time after a trial to wait for frames in flight (default 500 ms).
     pub drain: Span,
-    /// Between two trials.
+    /// Pause between two trials (default 500 ms).
     pub settle: Span,
-    /// Whether a first trial wakes the device; what it shows is thrown away.
+    /// Run a warm-up trial first and discard its results (default true).
     pub warm_up: bool,
 }
 
-/// Delay and its variation.
+/// Parameters of the latency test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LatencyTest {
-    /// How long a stream is; 120 s by RFC 2544.
+    /// Duration of a stream, at least 100 ms (default 20 s; RFC 2544: 120 s).
     pub duration: Span,
-    /// Frames before this time are not measured; 60 s by RFC 2544.
+    /// Start of the measurement within the stream, less than `duration` (default 10 s; RFC 2544: 60 s). Earlier frames
+    /// are not measured.
     pub after: Span,
-    /// How often; 20 by RFC 2544.
+    /// Number of streams, 1 to 1000 (default 3; RFC 2544: 20).
     pub repetitions: u32,
-    /// Shares of the throughput.
+    /// Loads as shares of the throughput, each above 0 (default 10, 50, 90 and 100 %).
     pub loads: Vec<Share>,
 }
 
-/// Impact.
+/// Parameters of the impact test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImpactTest {
-    /// Shares of the maximum; 1, 10 and 50 % by RFC 5180.
+    /// Loads as shares of the maximum, each above 0 (default 1, 10 and 50 %, as in RFC 5180).
     pub loads: Vec<Share>,
 }
 
-/// Back-to-back frames.
+/// Parameters of the test of back-to-back frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstTest {
-    /// Searches, whose mean is the result; RFC 2544 says 50.
+    /// Number of searches, 1 to 1000; the result is their mean (default 10; RFC 2544: 50).
     pub searches: u32,
-    /// The longest burst, as the time it takes at the full rate; up to 30 s.
+    /// Longest burst, as its duration at the full rate, up to 30 s (default 2 s).
     pub longest: Span,
-    /// It ends when the longest burst without loss and the shortest with loss differ by so many frames.
+    /// Resolution in frames: the search ends when the longest burst without loss and the shortest burst with loss
+    /// differ by at most this number (default 1).
     pub resolution: u64,
 }
 
-/// System recovery.
+/// Parameters of the system recovery test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecoveryTest {
-    /// How long the overload lasts; RFC 2544 says at least 60 s.
+    /// Duration of the overload, at least 100 ms (default 10 s; RFC 2544: at least 60 s).
     pub overload: Span,
-    /// How long half of it lasts after that: up to here the device has to recover.
+    /// Duration of half the overload after it, at least 100 ms (default 10 s). The device must recover within this
+    /// time.
     pub half: Span,
-    /// How often.
+    /// Number of repetitions, 1 to 1000 (default 5).
     pub repetitions: u32,
 }
 
-/// Reset.
+/// Parameters of the reset test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResetTest {
-    /// The command that resets the device, by `sh -c`. Without it the test is not made.
+    /// Command that resets the device, run with `sh -c`. Without it, the test is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
-    /// What kind of reset that is, for the report: `hardware`, `software`, `power`, `link`.
+    /// Kind of reset, for the report: `hardware`, `software`, `power`, `link`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The load as a share of the largest; 0: 10 %.
+    /// Load as a share of the maximum; 0 means 10 %.
     #[serde(skip_serializing_if = "is_nothing")]
     pub load: Share,
-    /// How long it is waited for the device to forward again; 0: 30 s.
+    /// Maximum time to wait until the device forwards again, at least 100 ms; 0 means 30 s.
     #[serde(skip_serializing_if = "is_zero")]
     pub patience: Span,
 }
 
-/// A service of ITU-T Y.1564.
+/// Service of ITU-T Y.1564.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// What the report calls it.
+    /// Name in the report (default `service`).
     pub name: String,
-    /// The traffic job of the plan whose frames are those of this service, by its name. Without it that of the suite.
+    /// Name of the traffic job that sends the frames of this service. Default: the job of the suite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Committed information rate: `100mbps-l2`, with FCS, or `100mbps`, with preamble and gap too.
+    /// Committed information rate: `100mbps-l2` counts bytes with FCS, `100mbps` also counts preamble and gap.
     pub cir: Rate,
-    /// Excess information rate. 0: none.
+    /// Excess information rate; 0 means none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eir: Option<Rate>,
-    /// Longest frame delay (FTD).
+    /// Maximum frame delay (FTD).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Span>,
-    /// Largest frame delay variation (FDV), from the shortest to the longest delay of a step.
+    /// Maximum frame delay variation (FDV): the difference of the longest and the shortest delay of a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation: Option<Span>,
-    /// Largest frame loss ratio (FLR).
+    /// Maximum frame loss ratio (FLR); default 0.
     pub loss: Share,
-    /// Least availability (AVAIL) in the performance test, which is then 10 s long at least: the share of its time in
-    /// which the service is available. Ten seconds in a row in each of which more than half is lost end that, ten in
-    /// which no more is lost begin it again (ITU-T Y.1563).
+    /// Minimum availability (AVAIL) in the performance test, which must then last at least 10 s: the share of its time
+    /// in which the service is available. The service becomes unavailable with ten consecutive seconds in each of which
+    /// more than half of the frames are lost. It becomes available again with ten consecutive seconds without such loss
+    /// (ITU-T Y.1563).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability: Option<Share>,
-    /// How long a step of the configuration test is.
+    /// Duration of one step of the configuration test, at least 100 ms (default 10 s).
     pub step: Span,
-    /// How long the performance test is.
+    /// Duration of the performance test, at least 100 ms (default 15 min).
     pub performance: Span,
-    /// What a policer may let through beyond CIR and EIR, as a share of their sum.
+    /// Excess traffic that a policer may pass beyond CIR and EIR, as a share of their sum (default 1 %).
     pub tolerance: Share,
 }
 
-/// What else is there beside the frames of a test (RFC 2544 section 11), or how they come (section 21).
+/// Additional condition of a test: extra frames (RFC 2544 section 11) or frames in bursts (section 21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Modifier {
-    /// Every hundredth frame goes to all stations (section 11.1).
+    /// Every hundredth frame is a broadcast (section 11.1).
     Broadcast,
-    /// Frames come in bursts, and the least gap between two bursts is found: throughput and ndr are searched again for
-    /// each of `burst_lengths` (section 21).
+    /// Frames come in bursts, and the smallest gap between two bursts is searched: throughput and ndr are searched
+    /// again for each of `burst_lengths` (section 21).
     Bursts,
-    /// A query of SNMP to the device itself is the first frame of every second (section 11.2).
+    /// The first frame of every second is an SNMP query to the device itself (section 11.2).
     Management,
-    /// An update of RIPv2 is the first frame of the trial, and one more comes every 30 s: two tables in turn, of networks
-    /// that no test uses (section 11.3).
+    /// The first frame of the trial is a RIPv2 update, and another update follows every 30 s. Two tables alternate, of
+    /// networks that no test uses (section 11.3).
     Routing,
-    /// The device filters what it forwards, by `filter_conditions`; its operator has it do so (section 11.4).
+    /// The device filters forwarded frames with `filter_conditions` conditions, which its operator configures (section
+    /// 11.4).
     Filters,
 }
 
 impl Modifier {
-    /// All.
+    /// All modifiers.
     pub const ALL: [Self; 5] = [
         Self::Broadcast,
         Self::Bursts,
@@ -514,7 +523,7 @@ impl Modifier {
         Self::Filters,
     ];
 
-    /// The word in plans and options.
+    /// Name in plans and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -541,18 +550,19 @@ impl FromStr for Modifier {
     }
 }
 
-/// Queries of SNMPv2c for sysUpTime.0 (RFC 3418), one a second.
+/// SNMPv2c queries for sysUpTime.0 (RFC 3418), one per second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ManagementPlan {
-    /// The device's own address. Without it the gateway of the sending port, else the router's by the standards: the
-    /// first of the network of the stream's source (RFC 2544 appendix C.2.2, RFC 5180 section 5.1).
+    /// Address of the device itself. Default: the gateway of the sending port or, without a gateway, the router address
+    /// of the standards: the first address of the network of the stream's source (RFC 2544 appendix C.2.2, RFC 5180
+    /// section 5.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Whom the queries are from. Without it the first source of the stream.
+    /// Source address of the queries. Default: the first source address of the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// The community.
+    /// SNMP community (default `public`).
     pub community: String,
 }
 
@@ -570,12 +580,12 @@ impl Default for ManagementPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuiteDevice {
-    /// What the report calls it.
+    /// Name in the report (default `device`).
     pub name: String,
-    /// Its version.
+    /// Software version of the device.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// How it is configured.
+    /// Configuration of the device.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub configuration: String,
 }
@@ -706,7 +716,7 @@ impl Default for SuiteDevice {
 }
 
 impl GoalPlan {
-    /// A goal by its name: `ndr`, `pdr` (FD.io), `rfc2544`, `tst009`.
+    /// Returns the goal with this name: `ndr`, `pdr` (FD.io), `rfc2544`, `tst009`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let goal = |last: u64, sum: u64, loss: f64, exceed: f64| Self {
@@ -727,20 +737,19 @@ impl GoalPlan {
     }
 }
 
-/// What each test is made with: sizes, and the share of IPv6 where there are several.
+/// Parameters of one run of each test: frame sizes, and the share of IPv6 if the plan names shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteCase {
-    /// What the report calls it, where results have their sizes: `64`, `imix`, `512 10% IPv6`. Empty where the plan names
-    /// neither.
+    /// Name in the report: `64`, `imix`, `512 10% IPv6`. Empty if the plan names neither sizes nor shares.
     pub name: String,
-    /// Frame sizes; none: those of the streams.
+    /// Frame sizes; `None` for the sizes of the streams.
     pub size: Option<TestSize>,
-    /// The share of frames that are of IPv6; none: as the streams are.
+    /// Share of IPv6 frames; `None` for unchanged streams.
     pub ipv6_share: Option<Share>,
 }
 
 impl SuitePlan {
-    /// What each test is made with, one after the other.
+    /// Cases in which each test runs, in order.
     #[must_use]
     pub fn cases(&self) -> Vec<SuiteCase> {
         let or_none = |n: usize| if n == 0 { 1 } else { n };
@@ -763,7 +772,7 @@ impl SuitePlan {
         cases
     }
 
-    /// The goals of `ndr`.
+    /// Goals of `ndr`.
     #[must_use]
     pub fn goals(&self) -> Vec<GoalPlan> {
         match self.search.goals.as_slice() {
@@ -775,13 +784,13 @@ impl SuitePlan {
         }
     }
 
-    /// Whether something is beside the frames of the test, or how they come.
+    /// Returns true if the plan has this modifier.
     #[must_use]
     pub fn has(&self, modifier: Modifier) -> bool {
         self.modifiers.contains(&modifier)
     }
 
-    /// How frames come in the runs of a test: evenly, and in bursts of so many.
+    /// Runs of a test: evenly spaced frames, and bursts of each length in frames.
     #[must_use]
     pub fn bursts_of(&self, test: SuiteTest) -> Vec<Option<u32>> {
         let mut runs = vec![None];
@@ -791,7 +800,7 @@ impl SuitePlan {
         runs
     }
 
-    /// How long a trial that finds the way is.
+    /// Duration of a search trial.
     #[must_use]
     pub fn search_time(&self) -> Span {
         self.times.search.unwrap_or(self.times.trial)
@@ -799,7 +808,7 @@ impl SuitePlan {
 }
 
 impl Plan {
-    /// Its suite of tests, if it holds one.
+    /// Returns the test suite of the plan, if the plan holds one.
     #[must_use]
     pub fn suite(&self) -> Option<&SuitePlan> {
         match &self.procedure {
@@ -808,8 +817,8 @@ impl Plan {
         }
     }
 
-    /// What one trial of its suite is before the suite says how much is sent: its ports and jobs, without criteria,
-    /// which judge what the suite finds.
+    /// Returns the plan of one trial before the suite sets its load: ports and jobs, without criteria, which apply to
+    /// the results of the suite.
     #[must_use]
     pub fn trial(&self) -> Self {
         Self {

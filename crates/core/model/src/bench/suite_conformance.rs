@@ -1,4 +1,4 @@
-//! What the standards ask of a suite, and where a suite falls short of it.
+//! Requirements of the standards on a suite, and deviations of a suite from them.
 
 use super::{CONFORMANCE, Quantity, Share, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes};
 use crate::{
@@ -6,13 +6,13 @@ use crate::{
     units::Span,
 };
 
-/// RFC 2544 section 9: so many sizes at least.
+/// Minimum number of frame sizes (RFC 2544 section 9).
 const SIZES: usize = 5;
-/// Where a search ends, as a share of the largest load.
+/// Resolution of a search, as a share of the maximum load.
 const RESOLUTION: Share = Share(0.001);
 
 impl SuitePlan {
-    /// Takes the times, limits and repetitions of the standards.
+    /// Sets the times, limits and repetitions of the standards.
     pub fn conform(&mut self) {
         CONFORMANCE.clone_into(&mut self.preset);
         // RFC 2544 sections 23 and 24.
@@ -46,8 +46,8 @@ impl SuitePlan {
         };
     }
 
-    /// What of it falls short of [`Self::conform`], a few words each, as far as its tests need it: `trials of 5s, not
-    /// 60s`.
+    /// Returns the deviations from [`Self::conform`] that affect the tests of the suite, a few words each: `trials of
+    /// 5s, not 60s`.
     #[must_use]
     pub fn deviations(&self) -> Vec<String> {
         let mut standard = self.clone();
@@ -90,7 +90,7 @@ impl SuitePlan {
         );
         let (own, due) = (&self.recovery, &standard.recovery);
         fewer(recovery, "overloads", own.repetitions, due.repetitions);
-        // A mix and a single size are what was asked for; a list of sizes stands for all.
+        // A mix or a single size is an explicit request; a list of sizes represents all sizes.
         let sizes = self.sizes.len();
         if self.of == Quantity::Frames && (2..SIZES).contains(&sizes) {
             found.push(format!("{sizes} sizes, not {SIZES} at least"));
@@ -130,7 +130,7 @@ mod tests {
                 "searches less close than 0.1 % of the largest load"
             ]
         );
-        // Of what is not made nothing is short; what is longer is not short.
+        // Skipped tests cause no deviations, and longer times are not deviations.
         suite.tests = vec![SuiteTest::Loss];
         suite.times.trial = Span::from_secs(90);
         assert_eq!(suite.deviations(), [""; 0]);

@@ -1,4 +1,4 @@
-//! What a result of a suite has for a criterion.
+//! Values of a suite result for criteria.
 
 use super::{ImpactRow, LbMetric, Quantity, SuiteResult, SuiteTest};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Quantity {
-    /// What a criterion calls the limit of it, where that has a name of its own.
+    /// Returns the metric of the limit, if it has a dedicated name.
     #[must_use]
     pub const fn metric(self) -> Option<Metric> {
         match self {
@@ -20,11 +20,11 @@ impl Quantity {
 }
 
 impl SuiteResult {
-    /// Whether a metric is about results of this test.
+    /// Returns true if a metric applies to results of this test.
     #[must_use]
     pub fn is_about(&self, metric: &Metric) -> bool {
         let of_load = matches!(self.test, SuiteTest::Throughput | SuiteTest::Ndr);
-        // Whatever a goal is called: without loss is NDR.
+        // A goal without loss is NDR, regardless of its name.
         let allows_loss = self.loss_goal.is_some_and(|loss| loss > 0.0);
         match metric {
             Metric::Found(figure) => match figure {
@@ -42,8 +42,9 @@ impl SuiteResult {
         }
     }
 
-    /// What it has for a metric that is about it: loads in their unit or bits per second, times in ns, shares of 1.
-    /// Of delay the largest over all loads, of loss the largest of the curve. Absent where it was not measured.
+    /// Returns the value of a metric that applies to this test: loads in their unit or bits per second, times in ns,
+    /// shares of 1. For delay, the maximum over all loads; for loss, the maximum of the curve. `None` if it was not
+    /// measured.
     #[must_use]
     pub fn figure(&self, metric: &Metric) -> Option<f64> {
         if !self.is_about(metric) {
@@ -56,7 +57,7 @@ impl SuiteResult {
         }
     }
 
-    /// The same of each of its loads of which it is known, where a metric is about several.
+    /// Returns all known values, for a metric that covers several loads.
     #[must_use]
     pub fn known(&self, metric: &Metric) -> Vec<f64> {
         self.parts(metric).into_iter().flatten().collect()
@@ -66,7 +67,7 @@ impl SuiteResult {
         let share = |pct: Option<f64>| Some(pct? / 100.0);
         match (metric, self.test) {
             (Metric::Latency(stat), SuiteTest::Impact) => {
-                // What was not the device's loss is not its delay either.
+                // If the loss is unknown, the delay is not the device's either.
                 let of =
                     |row: &ImpactRow| value(&row.latency_ns, *stat).filter(|_| row.lost.is_some());
                 self.impact.iter().map(of).collect()
@@ -116,7 +117,7 @@ impl SuiteResult {
     }
 }
 
-/// The largest; none where one of them is missing: it may be the largest.
+/// Returns the maximum; `None` if a value is missing, because it may be the maximum.
 fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let values: Option<Vec<f64>> = values.into_iter().collect();
     values?.into_iter().reduce(f64::max)
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(figure(&result, "loss<=1%"), Some(0.25));
         result.curve.push(loss(None));
         assert_eq!(figure(&result, "loss<=1%"), None);
-        // What is known may be too much already.
+        // The known values may already exceed the limit.
         let criterion: Criterion = "loss<=1%".parse().unwrap();
         assert_eq!(result.known(&criterion.metric), [0.25, 0.0]);
 
@@ -228,7 +229,7 @@ mod tests {
             ..RecoveryResult::default()
         });
         assert_eq!(figure(&result, "recovery<=1s"), Some(0.5e9));
-        // One that did not recover is longer than any limit.
+        // A failed recovery exceeds any limit.
         result.recovery.as_mut().unwrap().seconds.push(None);
         assert_eq!(figure(&result, "recovery<=1s"), None);
     }
@@ -243,7 +244,7 @@ mod tests {
             ..BurstResult::default()
         });
         assert_eq!(figure(&result, "b2b>=1"), Some(3048.0));
-        // Stamps only where the link was down, and loss says nothing.
+        // Only timestamps, because the link was down and loss is meaningless.
         let mut result = of(SuiteTest::Reset);
         let (by_loss_s, by_stamps_s) = (Some(2.0), Some(3.0));
         result.reset = Some(ResetResult {

@@ -1,4 +1,4 @@
-//! What modifiers put beside the frames of a test: jobs of the trial's plan, without their times.
+//! Jobs that modifiers add to the frames of a test: part of the trial's plan, without their times.
 
 use std::{
     fmt,
@@ -15,24 +15,24 @@ use crate::{
     units::{AddressRange, Mac, PortRange, Span},
 };
 
-/// The name of the load that asks: that of the modifier.
+/// Name of the load that sends queries: the name of the modifier.
 pub const MANAGEMENT: &str = "management";
-/// The name of the load that sends updates of routes: that of the modifier.
+/// Name of the load that sends route updates: the name of the modifier.
 pub const ROUTING: &str = "routing";
-/// RFC 2453 section 3.9.1.
+/// UDP port of RIP (RFC 2453 section 3.9.1).
 const RIP_PORT: u16 = 520;
-/// From update to update (RFC 2453 section 3.8).
+/// Interval between route updates (RFC 2453 section 3.8).
 const UPDATE: Span = Span::from_secs(30);
-/// RFC 3417 section 2.
+/// UDP port of SNMP (RFC 3417 section 2).
 const SNMP_PORT: u16 = 161;
-/// From these ports; several, as each worker of a port has its own.
+/// Source ports of queries and updates; a range, because each worker of a port uses a separate port.
 const FROM_PORTS: PortRange = PortRange {
     first: 50_000,
     last: 50_063,
 };
 const SECOND: Span = Span::from_secs(1);
 
-/// The router by the standards: the first address of the network in which `source` is.
+/// Returns the router address of the standards: the first address of the network of `source`.
 fn router(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(source) => {
@@ -46,10 +46,10 @@ fn router(source: IpAddr) -> IpAddr {
     }
 }
 
-/// A condition of a filter of addresses. What none is about is denied.
+/// Condition of an address filter. Frames that match no condition are denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterCondition {
-    /// Whether what it is about is forwarded.
+    /// True if matching frames are forwarded.
     pub permit: bool,
     /// Source addresses.
     pub source: AddressRange,
@@ -64,9 +64,9 @@ impl fmt::Display for FilterCondition {
     }
 }
 
-/// The conditions of RFC 2544 section 11.4, for what goes from `source` to `destination`: one permits it; around it, half
-/// before and half after, the others deny pairs that nobody uses. The list of section 11.4.1 has the one that permits in
-/// the middle, though its text wants it last.
+/// Returns the conditions of RFC 2544 section 11.4 for frames from `source` to `destination`. One condition permits
+/// these frames. The others, half before and half after it, deny unused address pairs. The list of section 11.4.1 has
+/// the permitting condition in the middle, although its text requires it at the end.
 #[must_use]
 pub fn filter_conditions(
     conditions: u32,
@@ -97,8 +97,8 @@ pub fn filter_conditions(
 }
 
 impl SuitePlan {
-    /// What the device's filter consists of by modifier `filters`: those for the first direction; of streams that go
-    /// back too one more that permits them, at the end.
+    /// Conditions of the device's filter with modifier `filters`: those of the first direction. For bidirectional
+    /// streams, one more condition at the end permits the reverse direction.
     #[must_use]
     pub fn filters(&self, trial: &Plan) -> Vec<FilterCondition> {
         let (Some(stream), true) = (self.first_stream(trial), self.has(Modifier::Filters)) else {
@@ -116,13 +116,13 @@ impl SuitePlan {
         list
     }
 
-    /// The first stream of the job whose load is changed, where that is one of frames.
+    /// Returns the first stream of the job whose load changes, if it is a load of frames.
     fn first_stream<'a>(&self, trial: &'a Plan) -> Option<&'a Stream> {
         let job = self.traffic(trial).filter(|_| self.of == Quantity::Frames);
         job?.streams.first()
     }
 
-    /// The device's own address, as far as modifier `management` asks for it.
+    /// Returns the address of the device itself to which modifier `management` sends queries.
     #[must_use]
     pub fn managed(&self, trial: &Plan) -> Option<IpAddr> {
         let source = self.first_stream(trial)?.source().first();
@@ -134,7 +134,7 @@ impl SuitePlan {
         Some(known.unwrap_or_else(|| router(source)))
     }
 
-    /// The load that modifier `management` puts beside the frames of a test; its times are the trial's.
+    /// Returns the load that modifier `management` adds to a test; its times are the trial's.
     #[must_use]
     pub fn management_load(&self, trial: &Plan) -> Option<LoadJob> {
         if !self.has(Modifier::Management) {
@@ -161,7 +161,7 @@ impl SuitePlan {
                 ..LoadRate::default()
             },
             tcp: LoadTcp {
-                // What comes after the next query is no answer any more.
+                // A response after the next query does not count.
                 response_timeout: SECOND,
                 ..LoadTcp::default()
             },
@@ -169,7 +169,7 @@ impl SuitePlan {
         })
     }
 
-    /// The load that modifier `routing` puts beside the frames of a test; its times are the trial's.
+    /// Returns the load that modifier `routing` adds to a test; its times are the trial's.
     #[must_use]
     pub fn routing_load(&self, trial: &Plan) -> Option<LoadJob> {
         if !self.has(Modifier::Routing) {
@@ -179,7 +179,7 @@ impl SuitePlan {
         Some(LoadJob {
             name: ROUTING.to_owned(),
             port: self.traffic(trial)?.tx.clone()?,
-            // That of the group (RFC 1112 section 6.4).
+            // Hardware address of the multicast group (RFC 1112 section 6.4).
             gateway_mac: Some(Mac([0x01, 0x00, 0x5e, 0x00, 0x00, 0x09])),
             end: LoadEnd::Client,
             transport: LoadTransport::Udp,
@@ -201,7 +201,7 @@ impl SuitePlan {
         })
     }
 
-    /// A trial with all that modifiers put beside it.
+    /// Returns a trial with the jobs of all modifiers.
     #[must_use]
     pub fn with_modifiers(&self, trial: &Plan) -> Plan {
         let mut plan = trial.clone();
@@ -287,7 +287,7 @@ mod tests {
             json.unwrap(),
             r#"[{"permit":true,"source":"198.18.1.2","destination":"198.19.1.2"}]"#
         );
-        // What is sent is not denied.
+        // Sent frames are not denied.
         let wide = of(
             "dst = \"198.19.0.0-198.19.105.255\"",
             "filter_conditions = 25",

@@ -1,11 +1,11 @@
-//! What a result of a suite says of the device: verdict, criteria and all forms of a report go by it.
+//! Evaluation of suite results, used by verdict, criteria and all forms of a report.
 
 use super::{LbLimit, SuiteResult, SuiteTest, TrialOutcome, TrialPurpose};
 use crate::criteria::Metric;
 
 impl SuiteResult {
-    /// Returns how much was sent through the device and how much of that arrived, or found no room in our ports, over
-    /// all trials.
+    /// Returns the number of frames sent through the device, and the number that arrived or were dropped by the
+    /// tester's ports, over all trials.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
         let trials = self.trial_log.iter();
@@ -15,7 +15,7 @@ impl SuiteResult {
         })
     }
 
-    /// Whether the test found that the device does not do what it should.
+    /// Returns true if the device failed the test.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match self.test {
@@ -55,7 +55,7 @@ impl SuiteResult {
         }
     }
 
-    /// Whether it was to find something, and could not for want of trials that say something.
+    /// Returns true if the test has no result because it had no valid trials.
     #[must_use]
     pub fn is_unjudged(&self) -> bool {
         let no_limit = self.test.finds_limit() && self.limit.is_none();
@@ -68,7 +68,7 @@ impl SuiteResult {
         nothing || self.steps.iter().any(|step| step.void)
     }
 
-    /// Whether a part of it says nothing, as the tester could not make the trial.
+    /// Returns true if a part of the result is void because the tester could not run its trial.
     #[must_use]
     pub fn is_partly_void(&self) -> bool {
         self.steps.iter().any(|step| step.void)

@@ -1,4 +1,4 @@
-//! Finds everything wrong with a suite of tests, as far as the plan alone shows it.
+//! Checks of a test suite, as far as they need only the plan.
 
 use super::{
     FILTER_CONDITIONS, Load, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest,
@@ -10,23 +10,23 @@ use crate::{
     validate::{Findings, PlanError, PlanWarnings, rules},
 };
 
-/// The shortest trial: shorter ones are all beginning and end.
+/// Minimum trial time: start and end effects dominate shorter trials.
 const SHORTEST: Span = Span::from_millis(100);
-/// Ten seconds make a service unavailable (ITU-T Y.1563): of less nothing can be said.
+/// Minimum time for availability: a service becomes unavailable after ten seconds (ITU-T Y.1563).
 const LEAST_AVAILABILITY: Span = Span::from_secs(10);
-/// Frames of the bursts of modifier `bursts`, at most.
+/// Maximum burst length of modifier `bursts`, in frames.
 const LARGEST_BURST: u32 = 1 << 20;
-/// RFC 9004 section 5.4: longer bursts than this are no result.
+/// Maximum burst duration: longer bursts are no valid result (RFC 9004 section 5.4).
 const LONGEST_BURST: Span = Span::from_secs(30);
 
 impl SuitePlan {
-    /// The job of a plan whose load it changes, where that is one of frames.
+    /// Returns the traffic job of a plan whose load changes, if it is a load of frames.
     #[must_use]
     pub fn traffic<'a>(&self, plan: &'a Plan) -> Option<&'a TrafficJob> {
         self.traffic_index(plan).map(|n| &plan.traffic[n])
     }
 
-    /// Which of the traffic jobs that is.
+    /// Returns the index of that traffic job.
     #[must_use]
     pub fn traffic_index(&self, plan: &Plan) -> Option<usize> {
         let named = plan.job_names_of_trial(crate::JobKind::Traffic);
@@ -36,7 +36,7 @@ impl SuitePlan {
         })
     }
 
-    /// Which of the traffic jobs has the frames of a service.
+    /// Returns the index of the traffic job with the frames of a service.
     #[must_use]
     pub fn service_index(&self, plan: &Plan, service: &Service) -> Option<usize> {
         let Some(name) = &service.job else {
@@ -46,7 +46,7 @@ impl SuitePlan {
         named.iter().position(|own| own == name)
     }
 
-    /// Which of the loads is the one whose load it changes, where that is one of connections or requests.
+    /// Returns the index of the load that changes, if it is a load of connections or requests.
     #[must_use]
     pub fn load_index(&self, plan: &Plan) -> Option<usize> {
         let named = plan.job_names_of_trial(crate::JobKind::Load);
@@ -55,7 +55,7 @@ impl SuitePlan {
         })
     }
 
-    /// Which of the loads of HTTP requests that is.
+    /// Returns the index of the HTTP load that changes.
     #[must_use]
     pub fn http_index(&self, plan: &Plan) -> Option<usize> {
         let named = plan.job_names_of_trial(crate::JobKind::Http);
@@ -314,7 +314,7 @@ impl SuitePlan {
 }
 
 impl Plan {
-    /// Checks a plan with a suite: what a trial is made of by itself, then the suite.
+    /// Checks a plan with a suite: first the ports and jobs of a trial, then the suite.
     pub(crate) fn validate_suite(&self, suite: &SuitePlan) -> Result<PlanWarnings, PlanError> {
         let mut found = Findings::default();
         let trial = self.trial();
@@ -334,7 +334,7 @@ impl Plan {
                 "procedure.suite", "device: {name:?}: no control characters";
         }
         if found.problems.is_empty() && !suite.modifiers.is_empty() {
-            // What stands in the way of what modifiers put beside it.
+            // Checks conflicts with the jobs of modifiers.
             if let Err(PlanError(problems)) = suite.with_modifiers(&trial).validate() {
                 found.within("procedure.suite, modifiers", problems);
             }
@@ -347,7 +347,7 @@ impl Plan {
     }
 }
 
-/// Whether frames of a job can be told and counted.
+/// Checks that the frames of a job can be identified and counted.
 fn check_streams(job: &TrafficJob, found: &mut Findings) {
     let place = "procedure.suite";
     let replays = job.streams.iter().any(|s| s.replay.is_some());

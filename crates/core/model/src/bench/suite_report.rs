@@ -1,4 +1,4 @@
-//! What a suite of tests found.
+//! Results of a test suite.
 
 use std::collections::BTreeMap;
 
@@ -11,144 +11,142 @@ use crate::{
     report::{Summary, Verdict},
 };
 
-/// One result of a benchmark.
+/// Result of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BenchResult {
-    /// A limit of a load balancer.
+    /// Limit of a load balancer.
     Lb(Box<LbResult>),
-    /// A test of a suite at one frame size.
+    /// Test of a suite at one frame size.
     Suite(Box<SuiteResult>),
 }
 
-/// A trial that has just ended.
+/// Trial that has just ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EndedTrial {
-    /// Of a benchmark of a load balancer.
+    /// Trial of a load balancer benchmark.
     Lb(Box<LbTrial>),
-    /// Of a suite.
+    /// Trial of a suite.
     Suite(Box<SuiteTrial>),
 }
 
-/// One test at one frame size: what was found, how, and all trials.
+/// Result of one test at one frame size, with all trials.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteResult {
-    /// Which test.
+    /// Test.
     pub test: SuiteTest,
-    /// The goal of MLRsearch, by its name.
+    /// Name of the MLRsearch goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// What the load is.
+    /// Quantity of the load.
     pub of: Quantity,
-    /// The unit of loads: `fps`, `cps`, `connections` or `rps`.
+    /// Unit of loads: `fps`, `cps`, `connections` or `rps`.
     pub unit: String,
-    /// Frame sizes as the plan has them: `64`, `imix`; of loads that are no frames empty.
+    /// Frame sizes in the notation of the plan: `64`, `imix`; empty for loads other than frames.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,
-    /// The share of frames that are of IPv6, where there are runs with several: then `size` has it too (`512 10% IPv6`).
+    /// Share of IPv6 frames, for runs with several shares. Then `size` includes the share (`512 10% IPv6`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipv6_share: Option<f64>,
-    /// Modifier `bursts`: how its frames came, and the gap that was found.
+    /// Modifier `bursts`: length of the bursts, and the smallest gap found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstGap>,
-    /// Mean frame size with FCS, bytes.
+    /// Mean frame size with FCS, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_size: Option<f64>,
-    /// Directions in which frames go at the same time, each with the load that is told: 1 or 2.
+    /// Number of directions with concurrent traffic, 1 or 2. Each carries the reported load.
     pub directions: u32,
-    /// Frames per second that the link carries at this size (line rate ÷ ((size + 20) × 8)); absent where no wire
-    /// sets its speed.
+    /// Line rate in frames per second at this size (line rate ÷ ((size + 20) × 8)); absent if the line rate is unknown.
     pub theoretical_fps: Option<f64>,
-    /// The most that the tester was found to do by itself, in `unit`.
+    /// Maximum load that the tester was found to offer, in `unit`.
     pub tester_ceiling: Option<f64>,
-    /// The same of frames.
+    /// Maximum load that the tester was found to offer, in frames per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_ceiling_fps: Option<f64>,
-    /// The largest load that the search might try, in `unit`.
+    /// Highest load that the search may try, in `unit`.
     pub maximum: Option<f64>,
-    /// The highest load that held, in `unit` and in each direction; of `mfr` the highest forwarding rate. Absent: none
-    /// did, or the test finds none.
+    /// Highest load that passed, in `unit` and in each direction; for `mfr` the highest forwarding rate. Absent if no
+    /// load passed or the test finds no limit.
     pub limit: Option<f64>,
-    /// The same of frames: the throughput of RFC 1242 where the loss goal is 0.
+    /// Limit in frames per second: the throughput of RFC 1242 if the loss goal is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_fps: Option<f64>,
-    /// The same in bits per second with FCS.
+    /// Limit in bits per second with FCS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_l2_bps: Option<f64>,
-    /// The same with FCS, preamble and gap.
+    /// Limit in bits per second with FCS, preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_l1_bps: Option<f64>,
-    /// The loss ratio up to which a load passes.
+    /// Loss ratio up to which a load passes.
     pub loss_goal: Option<f64>,
-    /// The least load above it that did not hold, in `unit`.
+    /// Lowest load above the limit that failed, in `unit`.
     pub beyond: Option<f64>,
-    /// What kept it from being higher; absent for tests that find no limit.
+    /// Reason why the limit is not higher; absent for tests that find no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<LbLimit>,
-    /// The tester was the limit: the device's is at least this.
+    /// True if the tester was the limit: the device's limit is at least this value.
     pub tester_limit: bool,
-    /// It held in a trial of full length.
+    /// True if the limit passed a trial of full length.
     pub confirmed: bool,
-    /// Trials that were made, those that were void included. Of a goal those that were made for its sake and say
-    /// something of the device: all goals share them.
+    /// Number of trials, void trials included. For a goal: the valid trials that were made for it. All goals share the
+    /// results of all trials.
     pub trials: u32,
-    /// How long these trials were together, seconds.
+    /// Total duration of these trials, in seconds.
     pub trial_seconds: f64,
-    /// The test says nothing, and why: not applicable, not made, broken off.
+    /// Reason why the test has no result: not applicable, skipped or interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
-    /// It was ended before it had come to its end.
+    /// True if the test was stopped before its end.
     #[serde(default)]
     pub incomplete: bool,
-    /// How far results of repeated measurements of the same differ: (largest − smallest) ÷ mean, where some were
-    /// made. `bench compare` takes it for the repeatability.
+    /// Spread of repeated measurements: (largest − smallest) ÷ mean. `bench compare` uses it as the repeatability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
-    /// Of a mix of IPv4 and IPv6, what became of the frames of each in the trial at the limit.
+    /// Mix of IPv4 and IPv6: results of the frames of each version in the trial at the limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<FamilyFrames>,
-    /// What MLRsearch found.
+    /// Result of MLRsearch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlr: Option<MlrResult>,
-    /// Delay and its variation, a row for each load.
+    /// Delay and its variation, one row for each load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<LatencyRow>,
-    /// Loss by load, the largest first.
+    /// Loss by load, the highest load first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<LossRow>,
     /// Forwarding rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfr: Option<MfrResult>,
-    /// Loss and delay, a row for each load.
+    /// Loss and delay, one row for each load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impact: Vec<ImpactRow>,
-    /// Bursts.
+    /// Back-to-back frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstResult>,
-    /// Recovery.
+    /// System recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryResult>,
     /// Reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset: Option<ResetResult>,
-    /// Steps of a service.
+    /// Steps of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ServiceStep>,
-    /// What each service came to, all its steps together.
+    /// Result of each service over all its steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceResult>,
-    /// Modifier `filters`: the conditions that the device was to have, in order; the first that is about a frame decides,
-    /// and what none is about is denied.
+    /// Modifier `filters`: the conditions that the device must have, in order. The first condition that matches a frame
+    /// decides; a frame that matches none is denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<FilterCondition>,
-    /// Modifier `management`: the queries of all its trials.
+    /// Modifier `management`: queries of all trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
-    /// Modifier `routing`: the updates of all its trials.
+    /// Modifier `routing`: updates in all trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing_updates: Option<u64>,
-    /// What must be known to read it, a sentence each.
+    /// Notes for the interpretation of the result, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// All trials, in order.
@@ -156,7 +154,7 @@ pub struct SuiteResult {
 }
 
 impl SuiteResult {
-    /// A test that has not measured anything yet.
+    /// Creates the result of a test without measurements.
     #[must_use]
     pub fn new(test: SuiteTest, of: Quantity) -> Self {
         Self {
@@ -207,16 +205,16 @@ impl SuiteResult {
     }
 }
 
-/// Queries of SNMP to the device itself: sent = answered + errors + unanswered.
+/// SNMP queries to the device itself: sent = answered + errors + unanswered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Queries {
-    /// Sent.
+    /// Queries sent.
     pub sent: u64,
-    /// Answered with the request id of the query and a value.
+    /// Responses with a value and the request id of the query.
     pub answered: u64,
-    /// Answered with an error, or without a value.
+    /// Responses with an error, or without a value.
     pub errors: u64,
-    /// Not answered within a second, or by the end.
+    /// Queries without a response within one second, or by the end.
     pub unanswered: u64,
 }
 
@@ -229,65 +227,66 @@ impl std::ops::AddAssign for Queries {
     }
 }
 
-/// Frames in bursts, and how near to each other bursts may be (RFC 2544 section 21).
+/// Frames in bursts, and the smallest gap between bursts (RFC 2544 section 21).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstGap {
-    /// Frames of a burst.
+    /// Frames per burst.
     pub frames: u32,
-    /// Rate of the frames of a burst, frames per second: line rate, or what the tester was found to offer where that is
-    /// less. Absent where neither is known.
+    /// Rate of the frames of a burst in frames per second: line rate, or the maximum load of the tester if that is
+    /// lower. Absent if neither is known.
     pub burst_fps: Option<f64>,
-    /// From the first frame of a burst to the first of the next at the limit, us. Absent: no load held.
+    /// Time from the first frame of a burst to the first frame of the next at the limit, in us. Absent if no load
+    /// passed.
     pub period_us: Option<f64>,
-    /// From the end of a burst to the begin of the next at the limit, us: the period less frames ÷ `burst_fps`. 0: they
-    /// may follow each other without a pause.
+    /// Time from the end of a burst to the start of the next at the limit, in us: the period less frames ÷ `burst_fps`.
+    /// 0 if bursts may follow each other without a pause.
     pub gap_us: Option<f64>,
 }
 
-/// What a trial of a suite was for.
+/// Purpose of a trial of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialPurpose {
-    /// To find what the tester can do.
+    /// Measures the maximum load of the tester.
     Ceiling,
-    /// To wake the device; nothing is concluded from it.
+    /// Warms up the device; its results are discarded.
     WarmUp,
-    /// To find the way.
+    /// Searches the limit.
     Search,
-    /// To prove a result.
+    /// Confirms a result.
     Confirm,
-    /// To measure what the test is about: delay, loss at a load, a burst, recovery, reset, a step.
+    /// Measures delay, loss at a load, a burst, recovery, reset or a step of a service.
     Measure,
 }
 
-/// How a trial of a suite came out.
+/// Outcome of a trial of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialOutcome {
-    /// No more was lost than the goal allows.
+    /// The loss is within the goal.
     Pass,
-    /// More was.
+    /// The loss exceeds the goal.
     Fail,
-    /// Nothing was claimed of the loss: what came through is what was to be learned.
+    /// The trial has no loss goal: it only measures.
     Measured,
-    /// Void: the tester could not offer the load; what it offered was carried.
+    /// Void: the tester could not offer the load, and the device carried the load that it did offer.
     NotOffered,
-    /// Void: frames came to our ports and found no room there.
+    /// Void: the ports of the tester dropped received frames.
     NotRead,
-    /// Void: the tester was late, which may be all that went wrong.
+    /// Void: the tester was late, which may explain the failure.
     Late,
-    /// Void: a link was down, or the run was broken off.
+    /// Void: a link was down, or the run was interrupted.
     Cut,
 }
 
 impl TrialOutcome {
-    /// Whether it says something of the device.
+    /// Returns true if the trial is a valid measurement of the device.
     #[must_use]
     pub const fn is_valid(self) -> bool {
         matches!(self, Self::Pass | Self::Fail | Self::Measured)
     }
 
-    /// The word in JSON and tables.
+    /// Name in JSON and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -302,164 +301,163 @@ impl TrialOutcome {
     }
 }
 
-/// One trial of a suite. Frames: tx = (rx − dup) + lost, of both directions together; of connections and requests
-/// tx are those begun, rx those completed, lost those that failed.
+/// One trial of a suite. Frames: tx = (rx − dup) + lost, for both directions together. Connections and requests: tx
+/// counts started, rx completed and lost failed ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteTrial {
-    /// Its number in the test, from 1.
+    /// Number of the trial in the test, from 1.
     pub trial: u32,
-    /// What for.
+    /// Purpose of the trial.
     pub purpose: TrialPurpose,
-    /// Of services: whose step it is, and which: `voice CIR 25 %`.
+    /// Services: name of the service and of the step: `voice CIR 25 %`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub step: String,
-    /// Frame sizes as the plan has them.
+    /// Frame sizes in the notation of the plan.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,
-    /// The load that was asked for in each direction, in the unit of the test; of bursts their frames.
+    /// Intended load in each direction, in the unit of the test; for bursts their length in frames.
     pub intended: f64,
-    /// The same as a share of the maximum, per cent.
+    /// Intended load as a percentage of the maximum.
     pub intended_pct: Option<f64>,
-    /// The load that was really offered in each direction.
+    /// Offered load in each direction, as measured.
     pub offered: f64,
-    /// What came through in the time of the trial, in each direction.
+    /// Load that was received during the trial, in each direction.
     pub forwarded: f64,
-    /// How long it was offered, seconds; without ramp and drain.
+    /// Duration of the load in seconds, without ramp-up and drain.
     pub duration_s: f64,
-    /// Sent.
+    /// Frames sent.
     pub tx: u64,
-    /// Received, duplicates included.
+    /// Frames received, duplicates included.
     pub rx: u64,
-    /// Lost.
+    /// Frames lost.
     pub lost: u64,
-    /// Lost ÷ sent, not rounded. Of frames without those that found no room in our ports (`nic_drops`): the device lost
-    /// at least this.
+    /// Lost ÷ sent, not rounded. For frames without `nic_drops`: the device lost at least this share.
     pub loss_ratio: f64,
-    /// Received again.
+    /// Duplicates received.
     pub dup: u64,
-    /// Received after a later one (out of order).
+    /// Frames received after a later frame (out of order).
     pub ooo: u64,
-    /// Not ours.
+    /// Unexpected frames received.
     pub foreign: u64,
-    /// Asked for and not sent; never loss.
+    /// Frames intended but not sent; never counted as loss.
     pub unsent: u64,
-    /// Came to our ports and found no room there; never loss.
+    /// Frames dropped by the ports of the tester; never counted as loss of the device.
     pub nic_drops: u64,
-    /// Delay, ns.
+    /// Delay, in ns.
     pub latency_ns: Summary,
-    /// D(i) − D(i−1), signed, ns (RFC 3393).
+    /// Delay variation D(i) − D(i−1), signed, in ns (RFC 3393).
     pub ipdv_ns: Summary,
-    /// D(i) − smallest D, ns (RFC 5481).
+    /// Delay variation D(i) − smallest D, in ns (RFC 5481).
     pub pdv_ns: Summary,
-    /// The longest time in which nothing arrived, ns.
+    /// Longest time without a received frame, in ns.
     pub longest_silence_ns: Option<i64>,
-    /// How it came out.
+    /// Outcome of the trial.
     pub outcome: TrialOutcome,
-    /// Why, in a sentence.
+    /// Reason for the outcome, one sentence.
     pub reason: String,
-    /// Of a mix of IPv4 and IPv6, what became of the frames of each.
+    /// Mix of IPv4 and IPv6: results of the frames of each version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<FamilyFrames>,
-    /// By how much counters of the device and of our ports rose.
+    /// Increase of counters of the device and of the tester's ports.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rose: BTreeMap<String, u64>,
-    /// Modifier `management`: its queries.
+    /// Modifier `management`: queries of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
-    /// Modifier `routing`: updates of routes that were sent.
+    /// Modifier `routing`: route updates sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing_updates: Option<u64>,
-    /// How the jobs beside it did, a sentence each.
+    /// Results of the other jobs that ran in the trial, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// How late the tester was.
+    /// Lateness of the tester.
     #[serde(default)]
     pub lateness: Lateness,
-    /// What else is to be known of it.
+    /// Further warnings about the trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl SuiteTrial {
-    /// Frames that the device lost at the least: those that are missing, less those that our own ports dropped.
+    /// Minimum number of frames that the device lost: lost frames less the drops of the tester's own ports.
     #[must_use]
     pub const fn lost_by_device(&self) -> u64 {
         self.lost.saturating_sub(self.nic_drops)
     }
 }
 
-/// What MLRsearch found for one goal (RFC 9971).
+/// Result of MLRsearch for one goal (RFC 9971).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MlrResult {
-    /// The largest load that is a lower bound: `limit`.
+    /// Largest load that is a lower bound: `limit`.
     pub relevant_lower_bound: Option<f64>,
-    /// The smallest load that is an upper bound: `beyond`.
+    /// Smallest load that is an upper bound: `beyond`.
     pub relevant_upper_bound: Option<f64>,
-    /// (upper − lower) ÷ upper.
+    /// Relative width of the bounds: (upper − lower) ÷ upper.
     pub relative_width: Option<f64>,
-    /// The conditional throughput of the lower bound.
+    /// Conditional throughput of the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// Why the result is irregular: no upper or no lower bound was found.
+    /// Reason why the result is irregular: no upper or no lower bound was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irregular: Option<String>,
-    /// All loads, the smallest first.
+    /// All loads, the lowest first.
     #[serde(default)]
     pub loads: Vec<MlrLoad>,
 }
 
-/// What MLRsearch knows of one load for one goal; sums of durations in seconds.
+/// MLRsearch statistics of one load for one goal, with total durations in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MlrLoad {
-    /// The load.
+    /// Load.
     pub load: f64,
-    /// Trials at it.
+    /// Number of trials at the load.
     pub trials: u32,
-    /// Of trials of full length that met the loss ratio.
+    /// Total duration of full-length trials that met the loss ratio.
     pub low_full_s: f64,
-    /// Of those that did not.
+    /// Total duration of full-length trials that exceeded the loss ratio.
     pub high_full_s: f64,
-    /// Of short trials that met it.
+    /// Total duration of short trials that met the loss ratio.
     pub low_short_s: f64,
-    /// Of those that did not.
+    /// Total duration of short trials that exceeded the loss ratio.
     pub high_short_s: f64,
-    /// `lower`, `upper` or `undecided`.
+    /// Classification: `lower`, `upper` or `undecided`.
     pub class: String,
 }
 
 /// Delay at one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyRow {
-    /// The load as a share of the throughput.
+    /// Load as a share of the throughput.
     pub load: f64,
-    /// The load in the unit of the test.
+    /// Load in the unit of the test.
     pub offered: f64,
-    /// What is measured: store-and-forward, by stamps of both ends.
+    /// Definition of the delay: store-and-forward, with timestamps at both ends.
     pub definition: String,
-    /// Who took the stamps.
+    /// Source of the timestamps.
     pub stamp_source: String,
-    /// Streams that were measured.
+    /// Number of measured streams.
     pub repetitions: u32,
-    /// Median over the streams of their median: typical latency of RFC 8219, ns.
+    /// Typical latency of RFC 8219, in ns: median over the streams of their median.
     pub typical_ns: Option<f64>,
-    /// Median over the streams of their 99.9th percentile: worst-case latency of RFC 8219, ns.
+    /// Worst-case latency of RFC 8219, in ns: median over the streams of their 99.9th percentile.
     pub worst_ns: Option<f64>,
-    /// Delays of the stream whose median is the median of them all.
+    /// Delays of the stream with the median of all medians.
     pub latency_ns: Summary,
-    /// (largest − smallest) ÷ mean of the streams' medians; absent for one stream.
+    /// Spread of the streams' medians: (largest − smallest) ÷ mean; absent for one stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_spread: Option<f64>,
-    /// The same of their 99th percentiles.
+    /// Spread of the streams' 99th percentiles; absent for one stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_spread: Option<f64>,
-    /// Median over the streams of the 99.9th percentile of D(i) − smallest D, ns (RFC 5481, RFC 8219).
+    /// Median over the streams of the 99.9th percentile of D(i) − smallest D, in ns (RFC 5481, RFC 8219).
     pub pdv_ns: Option<f64>,
-    /// D(i) − D(i−1) of that stream (RFC 3393).
+    /// Delay variation D(i) − D(i−1) of the stream in `latency_ns` (RFC 3393).
     pub ipdv_ns: Summary,
     /// Frames lost at this load, in all streams.
     pub lost: u64,
 }
 
-/// A version of IP.
+/// Version of IP.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -472,7 +470,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// As it is written.
+    /// Usual name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -482,27 +480,27 @@ impl Family {
     }
 }
 
-/// What became of the frames of one IP version in a trial; tx = (rx − dup) + lost, of both directions together.
+/// Results of the frames of one IP version in a trial; tx = (rx − dup) + lost, for both directions together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FamilyFrames {
-    /// Which.
+    /// IP version.
     pub family: Family,
-    /// Offered in each direction, frames per second.
+    /// Offered load in each direction, in frames per second.
     pub offered_fps: f64,
-    /// What came through, in each direction, frames per second.
+    /// Received load in each direction, in frames per second.
     pub forwarded_fps: f64,
-    /// Sent.
+    /// Frames sent.
     pub tx: u64,
-    /// Received, duplicates included.
+    /// Frames received, duplicates included.
     pub rx: u64,
-    /// Lost.
+    /// Frames lost.
     pub lost: u64,
-    /// Received again.
+    /// Duplicates received.
     pub dup: u64,
 }
 
 impl FamilyFrames {
-    /// Lost ÷ sent.
+    /// Loss ratio: lost ÷ sent.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn loss_ratio(&self) -> f64 {
@@ -516,69 +514,69 @@ impl FamilyFrames {
 /// Loss at one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossRow {
-    /// The load as a share of the maximum, per cent.
+    /// Load as a percentage of the maximum.
     pub load_pct: f64,
-    /// The load in the unit of the test.
+    /// Load in the unit of the test.
     pub offered: f64,
-    /// Lost ÷ sent, per cent; absent where the trial says nothing of the device.
+    /// Loss in per cent: lost ÷ sent; absent if the trial is void.
     pub loss_pct: Option<f64>,
-    /// Of a mix of IPv4 and IPv6, what became of the frames of each.
+    /// Mix of IPv4 and IPv6: results of the frames of each version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<FamilyFrames>,
 }
 
-/// Forwarding rates above the throughput (RFC 2889 section 5.6.1, RFC 2285 section 3.6); rates and loads in each
+/// Forwarding rates above the throughput (RFC 2889 section 5.6.1, RFC 2285 section 3.6). Rates and loads are per
 /// direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MfrResult {
-    /// The highest forwarding rate (MFR), frames per second.
+    /// Maximum forwarding rate (MFR), in frames per second.
     pub rate_fps: f64,
-    /// The load at which it was seen, frames per second; of equals the least.
+    /// Lowest load with the maximum forwarding rate, in frames per second.
     pub load_fps: f64,
-    /// The same rate in bits per second with FCS, preamble and gap.
+    /// Maximum forwarding rate in bits per second with FCS, preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_l1_bps: Option<f64>,
-    /// The same with FCS.
+    /// Maximum forwarding rate in bits per second with FCS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_l2_bps: Option<f64>,
-    /// The forwarding rate at the maximum offered load (FRMOL), frames per second; absent where that trial says nothing.
+    /// Forwarding rate at the maximum offered load (FRMOL), in frames per second; absent if that trial is void.
     pub frmol_fps: Option<f64>,
-    /// The maximum offered load (MOL), frames per second.
+    /// Maximum offered load (MOL), in frames per second.
     pub max_offered_fps: Option<f64>,
-    /// All loads, the smallest first.
+    /// All loads, the lowest first.
     pub rows: Vec<MfrRow>,
 }
 
-/// The forwarding rate at one load.
+/// Forwarding rate at one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MfrRow {
-    /// The load as a share of the maximum, per cent.
+    /// Load as a percentage of the maximum.
     pub load_pct: f64,
-    /// What was really offered, frames per second.
+    /// Offered load as measured, in frames per second.
     pub offered_fps: f64,
-    /// What came through, frames per second; absent where the trial does not tell.
+    /// Forwarding rate in frames per second; absent if the trial is void.
     pub forwarded_fps: Option<f64>,
 }
 
-/// What frames at one load suffer; no limit follows from it.
+/// Loss and delay of frames at one load, without a limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImpactRow {
-    /// The load as a share of the maximum, per cent.
+    /// Load as a percentage of the maximum.
     pub load_pct: f64,
-    /// The load in each direction, frames per second.
+    /// Load in each direction, in frames per second.
     pub offered_fps: f64,
-    /// Sent, in both directions.
+    /// Frames sent in both directions.
     pub tx: u64,
-    /// Lost; absent where the trial says nothing of the device.
+    /// Frames lost; absent if the trial is void.
     pub lost: Option<u64>,
-    /// Lost ÷ sent, per cent, of frames that found no room in our ports none.
+    /// Loss in per cent: lost ÷ sent, without frames dropped by the tester's ports.
     pub loss_pct: Option<f64>,
-    /// Delay, ns; of two directions that in which it was longer.
+    /// Delay in ns; with two directions, of the direction with the longer delay.
     pub latency_ns: Summary,
-    /// By how much counters of the device and of our ports rose.
+    /// Increase of counters of the device and of the tester's ports.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rose: BTreeMap<String, u64>,
-    /// Why it says nothing of the device.
+    /// Reason why the trial is void; empty if it is valid.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub void: String,
 }
@@ -586,67 +584,69 @@ pub struct ImpactRow {
 /// Back-to-back frames (RFC 9004).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstResult {
-    /// The longest burst without loss of each search, frames.
+    /// Longest burst without loss of each search, in frames.
     pub lengths: Vec<u64>,
-    /// Their mean: the benchmark.
+    /// Benchmark: mean of the lengths.
     pub average: f64,
-    /// The shortest.
+    /// Minimum of the lengths.
     pub min: u64,
-    /// The longest.
+    /// Maximum of the lengths.
     pub max: u64,
-    /// Their standard deviation.
+    /// Standard deviation of the lengths.
     pub stddev: f64,
-    /// Frames between the longest that passed and the shortest that failed.
+    /// Maximum difference between the longest burst that passed and the shortest that failed, in frames.
     pub resolution: u64,
-    /// No longer burst was tried.
+    /// Longest burst that may be tried, in frames.
     pub longest: u64,
-    /// Rate of the frames of a burst, frames per second: line rate, or what the tester makes of it.
+    /// Rate of the frames of a burst, in frames per second: line rate, or the rate that the tester reaches.
     pub burst_fps: f64,
-    /// Throughput at this size, frames per second.
+    /// Throughput at this size, in frames per second.
     pub throughput_fps: Option<f64>,
-    /// Average ÷ rate, seconds.
+    /// Implied buffer time in seconds: average ÷ rate.
     pub implied_s: f64,
-    /// Implied × (1 − throughput ÷ rate), seconds (RFC 9004 section 6.4).
+    /// Corrected buffer time in seconds: implied × (1 − throughput ÷ rate) (RFC 9004 section 6.4).
     pub corrected_s: Option<f64>,
-    /// The buffer in frames: corrected × rate.
+    /// Buffer size in frames: corrected × rate.
     pub buffer_frames: Option<f64>,
 }
 
 /// System recovery (RFC 2544 section 26.5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryResult {
-    /// The overload, frames per second.
+    /// Overload, in frames per second.
     pub overload_fps: f64,
-    /// Half of it.
+    /// Half of the overload, in frames per second.
     pub half_fps: f64,
-    /// From the reduction to the last frame that was lost, seconds, of each repetition; none: it did not recover.
+    /// Time from the reduction of the load to the last lost frame for each repetition, in seconds; null if the device
+    /// did not recover.
     pub seconds: Vec<Option<f64>>,
-    /// The mean of those that recovered.
+    /// Mean of the repetitions that recovered.
     pub average_s: Option<f64>,
-    /// The shortest.
+    /// Minimum of the repetitions that recovered.
     pub min_s: Option<f64>,
-    /// The longest.
+    /// Maximum of the repetitions that recovered.
     pub max_s: Option<f64>,
 }
 
 /// Reset (RFC 6201).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetResult {
-    /// What kind of reset, as the plan has it.
+    /// Kind of reset, from the plan.
     pub kind: String,
-    /// The command.
+    /// Command that reset the device.
     pub trigger: String,
-    /// The load, frames per second.
+    /// Load, in frames per second.
     pub offered_fps: f64,
-    /// Frames lost for it; of two directions those of the one that lost more.
+    /// Frames lost due to the reset; with two directions, of the direction that lost more.
     #[serde(default)]
     pub lost: u64,
-    /// Lost ÷ load: the frame-loss method (section 4.1), seconds.
+    /// Reset time by the frame-loss method (section 4.1), in seconds: lost ÷ load.
     pub by_loss_s: Option<f64>,
-    /// From the last frame before to the first after it: the time-stamp method (section 4.1), seconds.
+    /// Reset time by the time-stamp method (section 4.1), in seconds: from the last frame before the reset to the first
+    /// after it.
     pub by_stamps_s: Option<f64>,
-    /// It did not forward again for as long as it was waited: how long nothing had come at the end, seconds. Then
-    /// there are no other times.
+    /// Time without a received frame at the end, in seconds, if the device did not forward again while the tester
+    /// waited. Then the two reset times are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_again_s: Option<f64>,
 }
@@ -654,49 +654,49 @@ pub struct ResetResult {
 /// One step of a service (ITU-T Y.1564).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceStep {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// `CIR 25 %`, `CIR + EIR`, `policing`, `performance`.
+    /// Name of the step: `CIR 25 %`, `CIR + EIR`, `policing`, `performance`.
     pub step: String,
-    /// Offered, layer 2 with FCS, bits per second.
+    /// Offered rate at layer 2 with FCS, in bits per second.
     pub offered_bps: f64,
-    /// Information rate received, layer 2 with FCS, bits per second.
+    /// Received information rate at layer 2 with FCS, in bits per second.
     pub received_bps: f64,
     /// Frame loss ratio.
     pub loss_ratio: f64,
-    /// Frame delay: mean, ns.
+    /// Mean frame delay, in ns.
     pub delay_ns: Option<f64>,
-    /// Frame delay: the longest, ns.
+    /// Maximum frame delay, in ns.
     pub delay_max_ns: Option<i64>,
-    /// Frame delay variation: longest less shortest, ns.
+    /// Frame delay variation, in ns: the longest less the shortest delay.
     pub variation_ns: Option<i64>,
-    /// How long it was, seconds; of one that was broken off, how long it had been.
+    /// Duration of the step in seconds; for an interrupted step, until the interruption.
     #[serde(default)]
     pub duration_s: f64,
-    /// Availability, of a performance test of 10 s at least: the share of its time in which the service was available.
+    /// Availability in a performance test of at least 10 s: share of its time in which the service was available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<f64>,
-    /// Whether it meets what the service promises.
+    /// True if the step meets the criteria of the service.
     pub passed: bool,
-    /// The trial says nothing of the device: it is neither met nor missed.
+    /// True if the trial is void: the criteria are neither met nor missed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
-    /// Why not, or that it does.
+    /// Reason for the result.
     pub reason: String,
 }
 
-/// What a service came to (ITU-T Y.1564): the verdict over all its steps.
+/// Verdict of a service over all its steps (ITU-T Y.1564).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceResult {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// `pass`: all steps show what it promises; `fail`: one does not; `invalid`: none fails, and one is void;
-    /// `incomplete`: none fails, and some were not made.
+    /// `pass`: all steps meet the criteria; `fail`: at least one does not; `invalid`: none fails, and at least one is
+    /// void; `incomplete`: none fails, and some were not run.
     pub verdict: Verdict,
-    /// Steps that were made.
+    /// Number of steps run.
     pub steps: u32,
-    /// Those of them that passed.
+    /// Number of steps that passed.
     pub passed: u32,
-    /// Why, in a sentence.
+    /// Reason for the verdict, one sentence.
     pub reason: String,
 }

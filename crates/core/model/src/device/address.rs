@@ -1,7 +1,7 @@
-//! IPv4 addresses as the original reads them, which is not how Rust's library does.
+//! IPv4 addresses, parsed as the kernel's packet generator does; Rust's library differs.
 
-/// An IPv4 text as a number. Nothing is refused: each of the first four parts is read as if all its
-/// characters were digits, and ORed into the word; missing parts are 0.
+/// Parses an IPv4 text as a number. No text is an error: each of the first four parts is read as if all its characters
+/// were digits, and ORed into the word; missing parts are 0.
 #[must_use]
 pub fn lax_ipv4(text: &str) -> u32 {
     let mut parts = text.split('.');

@@ -1,19 +1,19 @@
-//! The flags of a device: their bits, their names, and the order they are printed in.
+//! Flags of a device: their bits, their names, and the order in which they are printed.
 
-/// One flag.
+/// Flag of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// Its bit in `Result: OK: flags=0x…`.
+    /// Bit in `Result: OK: flags=0x…`.
     pub bit: u32,
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Other names it may be written by.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// What it does.
+    /// Description.
     pub doc: &'static str,
 }
 
-/// The flags of one device.
+/// Flags of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Flags(pub u32);
 
@@ -23,7 +23,7 @@ macro_rules! flags {
             $(#[doc = $doc] pub const $constant: u32 = $bit;)*
         }
 
-        /// Every flag, in the order of its bit, which is the order of printing.
+        /// All flags in the order of their bits, which is the order of printing.
         pub const FLAGS: &[Flag] = &[
             $(Flag { bit: $bit, name: $name, aliases: &[$($alias)?], doc: $doc },)*
         ];
@@ -53,7 +53,7 @@ flags! {
 }
 
 impl Flags {
-    /// Whether any of `bits` is set.
+    /// Returns true if any of `bits` is set.
     pub const fn has(self, bits: u32) -> bool {
         self.0 & bits != 0
     }
@@ -68,7 +68,7 @@ impl Flags {
     }
 }
 
-/// The flag of this name.
+/// Returns the flag with this name.
 pub fn find(name: &[u8]) -> Option<&'static Flag> {
     FLAGS
         .iter()

@@ -1,40 +1,39 @@
-//! What a device must know of the interface it sends on.
+//! Properties of an interface that a device needs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::units::Mac;
 
-/// What kind of link an interface is.
+/// Link type of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet frames.
     #[default]
     Ethernet,
-    /// The loopback interface.
+    /// Loopback interface.
     Loopback,
-    /// Anything else: devices cannot be made of it.
+    /// Other link types, which devices do not support.
     Other,
 }
 
-/// One network interface.
+/// Network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Whether it is set up.
+    /// True if the interface is up.
     pub up: bool,
-    /// What it carries.
+    /// Link type.
     pub link: Link,
-    /// Its own address.
+    /// Hardware address.
     pub mac: Mac,
-    /// Its first IPv4 address.
+    /// First IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// Its link-local IPv6 address, unless still tentative.
+    /// Link-local IPv6 address, unless still tentative.
     pub link_local: Option<Ipv6Addr>,
-    /// Transmit queues in use; 0 counts as 1.
+    /// Number of transmit queues in use; 0 counts as 1.
     pub tx_queues: u16,
-    /// Largest packet it carries, without the Ethernet header.
+    /// Maximum packet size in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Whether its kernel driver could send one packet several times. Asked only by
-    /// a strict dialect.
+    /// True if the kernel driver can send one packet several times. Needed by a strict dialect only.
     pub shares_packets: bool,
 }
 

@@ -1,26 +1,26 @@
-//! A mix of packet sizes by weight.
+//! Mix of packet sizes with weights.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most entries of a mix.
+/// Maximum number of entries of a mix.
 pub const MAX_ENTRIES: usize = 20;
 
-/// Bins that the weights are spread over.
+/// Number of bins that represent the weights.
 pub const BINS: usize = 100;
 
-/// One size of a mix.
+/// Size of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Bytes without FCS.
+    /// Size in bytes without FCS.
     pub size: u64,
-    /// How often, compared with the other entries.
+    /// Relative frequency.
     pub weight: u64,
 }
 
-/// Which entry each bin stands for: every entry but the last gets its share of the bins rounded
-/// down, the last gets the rest.
+/// Returns the entry of each bin: every entry except the last gets its share of the bins, rounded down, and the last
+/// gets the rest.
 pub fn bins(entries: &[Entry]) -> [u8; BINS] {
     let total: u128 = entries.iter().map(|e| u128::from(e.weight)).sum();
     let last = entries.len().saturating_sub(1);

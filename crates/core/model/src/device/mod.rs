@@ -1,7 +1,7 @@
-//! A packet device: the settings that the Linux packet generator has for one, as plain data.
+//! Packet device: the settings of one device of the Linux packet generator, as plain data.
 //!
-//! In the widths of the original, so that a value out of range wraps here as it does there. How the
-//! fields walk from packet to packet is not known here.
+//! The fields have the widths of the kernel's, so that a value out of range wraps here as it does there. This module
+//! does not define how fields step from packet to packet.
 
 mod address;
 pub mod flags;
@@ -24,11 +24,11 @@ use crate::units::{Mac, Rational};
 
 pub use address::lax_ipv4;
 
-/// Where packets go.
+/// Path of sent packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum XmitMode {
-    /// Straight to the driver.
+    /// Directly to the driver.
     #[default]
     StartXmit,
     /// Into the receive side of the interface.
@@ -37,20 +37,20 @@ pub enum XmitMode {
     QueueXmit,
 }
 
-/// The time between two transmit calls.
+/// Time between two transmit calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// As printed, in whole ns.
+    /// Printed value, in whole ns.
     pub shown_ns: u64,
-    /// As kept, in ns: `rate` and `ratep` rarely come out whole. 0 is full speed.
+    /// Exact value in ns: `rate` and `ratep` rarely result in whole ns. 0 is full speed.
     pub exact_ns: Rational,
 }
 
 impl Delay {
-    /// The value that means: never send.
+    /// Value for a device that never sends.
     pub const NEVER: u64 = u64::MAX;
 
-    /// A whole number of ns.
+    /// Creates a delay of whole ns.
     pub const fn whole(ns: u64) -> Self {
         Self {
             shown_ns: ns,
@@ -58,7 +58,7 @@ impl Delay {
         }
     }
 
-    /// `num / den` ns. What prints as 0 is full speed.
+    /// Creates a delay of `num / den` ns. A value that prints as 0 is full speed.
     pub fn fraction(num: u64, den: u64) -> Self {
         let shown_ns = num.checked_div(den).unwrap_or(0);
         if shown_ns == 0 {
@@ -70,12 +70,12 @@ impl Delay {
         }
     }
 
-    /// Whether nothing is ever to be sent.
+    /// Returns true if the device never sends.
     pub const fn is_never(self) -> bool {
         self.shown_ns == Self::NEVER
     }
 
-    /// When call number `call` (from 0) is due after the first, in ns.
+    /// Returns the time of call number `call` (from 0) after the first, in ns.
     pub fn due_ns(self, call: u64) -> u64 {
         let whole = u128::from(call) * u128::from(self.exact_ns.numerator())
             / u128::from(self.exact_ns.denominator());
@@ -83,21 +83,21 @@ impl Delay {
     }
 }
 
-/// One 802.1Q tag as configured.
+/// 802.1Q tag of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VlanTag {
-    /// The id; none: no tag.
+    /// VLAN id. Without it, the device adds no tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
     /// Priority, kept while the tag is off.
     pub priority: u8,
-    /// The bit after the priority, kept while the tag is off.
+    /// Bit after the priority (CFI), kept while the tag is off.
     pub cfi: u8,
 }
 
 impl VlanTag {
-    /// The 16 bits of tag control information, if the tag is on.
+    /// Returns the 16 bits of tag control information, if the tag is on.
     pub const fn tci(self) -> Option<u16> {
         match self.id {
             Some(id) => Some((self.priority as u16) << 13 | (self.cfi as u16) << 12 | id),
@@ -106,34 +106,34 @@ impl VlanTag {
     }
 }
 
-/// A device as the commands left it.
+/// Settings of a device after its commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeviceConfig {
-    /// The full name, tag after `@` included.
+    /// Full name, including the tag after `@`.
     pub name: String,
-    /// Packets to send; 0: for ever.
+    /// Number of packets to send; 0 means no limit.
     pub count: u64,
-    /// Smallest size in bytes without FCS; 0: not set yet.
+    /// Minimum size in bytes without FCS; 0 means not set yet.
     pub min_size: u32,
-    /// Largest size in bytes without FCS.
+    /// Maximum size in bytes without FCS.
     pub max_size: u32,
-    /// Mix of sizes, used where the sizes above are no range.
+    /// Mix of sizes, used if the sizes above are not a range.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub imix: Vec<Entry>,
-    /// Fragments that the payload is spread over in memory; no effect on bytes.
+    /// Number of memory fragments of the payload; no effect on the bytes.
     pub frags: i32,
-    /// Time between two transmit calls in ns: `5000`, `1000/3` or `never`; 0 is full speed.
+    /// Time between two transmit calls in ns: `5000`, `1000/3` or `never`; 0 means full speed.
     pub delay: Delay,
-    /// How often each built packet is sent.
+    /// Number of times that each built packet is sent.
     pub clone_skb: i32,
-    /// Packets of one transmit call.
+    /// Packets per transmit call.
     pub burst: i32,
-    /// Slots of the flow table.
+    /// Number of slots of the flow table.
     pub flows: u32,
-    /// Packets of one flow.
+    /// Packets per flow.
     pub flow_len: u32,
-    /// Security association, shown only.
+    /// Security parameter index, displayed only.
     pub spi: u32,
     /// First transmit queue.
     pub queue_min: u16,
@@ -145,11 +145,11 @@ pub struct DeviceConfig {
     pub dst_min: String,
     /// Highest IPv4 destination, as written.
     pub dst_max: String,
-    /// Lowest IPv4 source, as written; empty: of the interface.
+    /// Lowest IPv4 source, as written; empty means the address of the interface.
     pub src_min: String,
     /// Highest IPv4 source, as written.
     pub src_max: String,
-    /// IPv6 source; `::`: of the interface.
+    /// IPv6 source; `::` means the address of the interface.
     pub src6: Ipv6Addr,
     /// IPv6 destination.
     pub dst6: Ipv6Addr,
@@ -157,29 +157,29 @@ pub struct DeviceConfig {
     pub dst6_min: Ipv6Addr,
     /// Bits that may be set in a random IPv6 destination.
     pub dst6_max: Ipv6Addr,
-    /// Source address; none: of the interface.
+    /// Source hardware address. Default: the address of the interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub src_mac: Option<Mac>,
-    /// Destination address.
+    /// Destination hardware address.
     pub dst_mac: Mac,
-    /// Source addresses to walk through.
+    /// Number of source hardware addresses to step through.
     pub src_mac_count: i32,
-    /// Destination addresses to walk through.
+    /// Number of destination hardware addresses to step through.
     pub dst_mac_count: i32,
-    /// Lowest UDP source.
+    /// Lowest UDP source port.
     pub udp_src_min: u16,
-    /// Bound of the UDP source, itself never sent.
+    /// Exclusive upper bound of the UDP source port.
     pub udp_src_max: u16,
-    /// Lowest UDP destination.
+    /// Lowest UDP destination port.
     pub udp_dst_min: u16,
-    /// Bound of the UDP destination, itself never sent.
+    /// Exclusive upper bound of the UDP destination port.
     pub udp_dst_max: u16,
     /// MPLS words, topmost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<u32>,
-    /// Inner tag.
+    /// Inner VLAN tag.
     pub vlan: VlanTag,
-    /// Outer tag.
+    /// Outer VLAN tag.
     pub svlan: VlanTag,
     /// IPv4 type of service.
     pub tos: u8,
@@ -188,14 +188,14 @@ pub struct DeviceConfig {
     /// NUMA node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<i32>,
-    /// Where packets go: `start_xmit`, `netif_receive` or `queue_xmit`. In a plan the port's `way`
-    /// decides; this is what is shown.
+    /// Path of sent packets, for display: `start_xmit`, `netif_receive` or `queue_xmit`. In a plan, the port's `way`
+    /// determines the path.
     pub xmit_mode: XmitMode,
-    /// Names of flags with blanks between, such as `UDPCSUM SHARED`.
+    /// Names of flags, separated by blanks, such as `UDPCSUM SHARED`.
     pub flags: Flags,
-    /// How long to send, ns; 0: as long as `count` says. Whichever ends first wins.
+    /// Sending time in ns; 0 means no time limit. Sending ends at the first of `duration_ns` and `count`.
     pub duration_ns: u64,
-    /// How often `clear_counters` was written; a walker that sees it grow clears its own.
+    /// Number of times that `clear_counters` was written; a sender that sees an increase clears its counters.
     #[serde(skip)]
     pub clears: u64,
 }
@@ -207,14 +207,14 @@ impl Default for DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Smallest size that is accepted: Ethernet, IPv4 and UDP headers.
+    /// Minimum accepted size: Ethernet, IPv4 and UDP headers.
     pub const SMALLEST: u32 = 42;
-    /// Most flows.
+    /// Maximum number of flows.
     pub const MAX_FLOWS: u32 = 65_536;
-    /// Most labels.
+    /// Maximum number of MPLS labels.
     pub const MAX_LABELS: usize = 16;
 
-    /// A device that has just been added.
+    /// Creates the settings of a device that was just added.
     pub fn new(name: &str, defaults: &Defaults) -> Self {
         Self {
             name: name.to_owned(),
@@ -261,26 +261,26 @@ impl DeviceConfig {
         }
     }
 
-    /// Whether packets are IPv6.
+    /// Returns true if packets are IPv6.
     pub const fn is_ipv6(&self) -> bool {
         self.flags.has(Flags::IPV6)
     }
 
-    /// Bytes of labels and tags between Ethernet and IP headers.
+    /// Length of labels and tags between Ethernet and IP headers, in bytes.
     pub fn overhead(&self) -> u32 {
         4 * (self.labels.len() as u32
             + u32::from(self.vlan.id.is_some())
             + u32::from(self.svlan.id.is_some()))
     }
 
-    /// Bytes of a whole frame (without FCS) that was asked to have `size`.
+    /// Length of the frame (without FCS) for a requested `size`, in bytes.
     pub fn frame_len(&self, size: u32) -> u64 {
         let headers = 14 + self.overhead() + if self.is_ipv6() { 40 } else { 20 } + 8;
         u64::from(headers) + u64::from(size.saturating_sub(headers).max(16))
     }
 
-    /// Fills in what a start fills in for good: sizes never set, ranges turned round, queues that
-    /// the interface does not have. Gives what is worth a warning.
+    /// Applies the permanent changes of a start: sets a missing minimum size, raises a maximum size below the minimum,
+    /// and limits queues to those of the interface. Returns warnings.
     pub fn settle(&mut self, interface: &Interface) -> Vec<String> {
         let mut warnings = Vec::new();
         let last = interface.tx_queues.max(1) - 1;
@@ -303,12 +303,12 @@ impl DeviceConfig {
         warnings
     }
 
-    /// Whether the size comes from the mix.
+    /// Returns true if the size comes from the mix.
     pub fn uses_imix(&self) -> bool {
         self.min_size >= self.max_size && !self.imix.is_empty()
     }
 
-    /// The largest frame this configuration builds, in bytes without FCS.
+    /// Returns the largest frame of this configuration, in bytes without FCS.
     pub fn largest_frame(&self) -> u64 {
         if self.uses_imix() {
             let sizes = self.imix.iter().map(|e| e.size as u32);
@@ -317,15 +317,15 @@ impl DeviceConfig {
         self.frame_len(self.max_size.max(self.min_size))
     }
 
-    /// The largest frame that an interface of this MTU sends, in bytes without FCS: a VLAN tag is
-    /// allowed on top, and no IP packet is longer than its length field can say.
+    /// Returns the largest frame that an interface with this MTU sends, in bytes without FCS. A VLAN tag may be added
+    /// to the MTU, and an IP packet is at most as long as its length field allows.
     pub fn frame_limit(&self, mtu: u32) -> u64 {
         let tag = if self.vlan.id.is_some() { 4 } else { 0 };
         let packet = 65_535 + if self.is_ipv6() { 40 } else { 0 };
         (14 + tag + u64::from(mtu)).min(14 + u64::from(self.overhead()) + packet)
     }
 
-    /// The IPv4 source range: of the interface if none was written.
+    /// Returns the IPv4 source range; the address of the interface if none was written.
     pub fn source_range(&self, interface: &Interface) -> (u32, u32) {
         if self.src_min.is_empty() {
             let own = interface.ipv4.map_or(0, u32::from);
@@ -335,13 +335,13 @@ impl DeviceConfig {
         }
     }
 
-    /// The IPv4 destination range.
+    /// Returns the IPv4 destination range.
     pub fn destination_range(&self) -> (u32, u32) {
         (lax_ipv4(&self.dst_min), lax_ipv4(&self.dst_max))
     }
 }
 
-/// What a fresh device has, where the kernel module takes parameters for it.
+/// Defaults of a new device that are parameters of the kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// `pg_count_d`.

@@ -1,4 +1,4 @@
-//! The text forms of paces and flags.
+//! Text forms of delays and flags.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,5 @@
-//! HTTP loads over a port of the plan: what they are as loads of our own TCP, and what cannot be over it.
+//! HTTP loads over a port of the plan: their form as loads of the program's TCP, and features that are unavailable over
+//! it.
 
 use std::net::IpAddr;
 
@@ -11,15 +12,15 @@ use crate::{
     validate::{Findings, rules},
 };
 
-/// A time that no run reaches.
+/// Time longer than any run.
 const ENDLESS: Span = Span::from_nanos(u64::MAX / 4);
-/// The longest that answers are awaited after the end.
+/// Maximum time to wait for responses after the end.
 const LONGEST_DRAIN: Span = Span::from_secs(60);
-/// Requests of a connection that are counted, at most.
+/// Maximum number of counted requests per connection.
 const MOST_PER_CONNECTION: u32 = 65_534;
 
 impl HttpJob {
-    /// Where its connections go over a port.
+    /// Returns the servers of its connections over a port.
     fn destinations(&self) -> Result<(Vec<AddressRange>, u16), String> {
         let url: HttpUrl = self.url.parse()?;
         let port = url.port_or_default();
@@ -45,8 +46,8 @@ impl HttpJob {
         Ok((all.map(AddressRange::single).collect(), port))
     }
 
-    /// The same connections as a load of the port that it names; none where it names none, or where they
-    /// cannot go. What is asked is not part of it.
+    /// Returns the same connections as a load of the named port. Returns `None` without a port, or if the servers are
+    /// invalid. Requests are not part of it.
     #[must_use]
     pub fn as_load(&self) -> Option<LoadJob> {
         let port = self.port.clone()?;
@@ -83,7 +84,7 @@ impl HttpJob {
         Some(load)
     }
 
-    /// What cannot be over a port.
+    /// Checks for features that are unavailable over a port.
     pub(super) fn check_port(&self, found: &mut Findings) {
         if self.port.is_none() {
             return;
@@ -109,7 +110,7 @@ impl HttpJob {
             found.problem("url", what);
             return;
         }
-        // They are found here already, with the words of loads.
+        // The loads' own checks report these problems here already.
         let own = ["clients", "servers", "rate.cc"];
         for problem in self.as_load().iter().flat_map(LoadJob::problems) {
             let place = match problem.place.as_str() {
@@ -125,7 +126,8 @@ impl HttpJob {
 }
 
 impl Plan {
-    /// The plan with the HTTP loads over ports as loads, behind its own: what becomes of its ports.
+    /// Returns the plan with HTTP loads over ports added as loads after its other loads, which determines the use of
+    /// its ports.
     #[must_use]
     pub fn carried(&self) -> Self {
         let mut plan = self.clone();
@@ -135,7 +137,7 @@ impl Plan {
         plan
     }
 
-    /// What HTTP loads over ports have wrong together.
+    /// Checks the HTTP loads over ports together.
     pub(crate) fn check_carried(&self, found: &mut Findings) {
         let over = |job: &&HttpJob| job.port.is_some();
         let n = self.http_jobs.iter().filter(over).count();

@@ -1,21 +1,21 @@
-//! Whether an answer is what it must be, found out while it comes: nothing is kept of it but what may still decide.
+//! Checks a response against its conditions while it arrives. Only data that may still decide is kept.
 
 use super::HttpCheck;
 
-/// A line of a head that is longer is none that a check asks for.
+/// Longest header line that a condition can match.
 const LONGEST_LINE: usize = 1 << 16;
-/// So much of a body is told.
+/// Number of bytes of a body that a message shows.
 const BEGIN: usize = 60;
 
-/// What was seen of an answer so far.
+/// State of a response that is being checked.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The beginning of a line of the head.
+    /// Start of a header line.
     line: Vec<u8>,
     header: Header,
-    /// The beginning of the body.
+    /// Start of the body.
     begin: Vec<u8>,
-    /// The last bytes of the body, which may be the beginning of what is looked for.
+    /// Last bytes of the body, which may be the start of the wanted text.
     tail: Vec<u8>,
     has_body: bool,
 }
@@ -24,13 +24,13 @@ pub struct Seen {
 enum Header {
     #[default]
     None,
-    /// With another value, the first of them.
+    /// First other value of the header.
     Other(String),
     Found,
 }
 
 impl Seen {
-    /// Before an answer.
+    /// Resets the state before a response.
     pub fn clear(&mut self) {
         self.line.clear();
         self.header = Header::None;
@@ -40,7 +40,7 @@ impl Seen {
     }
 }
 
-/// What is asked of an answer, ready to compare.
+/// Conditions on a response, prepared for comparison.
 #[derive(Debug)]
 pub struct Judge {
     status: Vec<u16>,
@@ -49,7 +49,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Of what a plan says.
+    /// Creates the conditions from those of a plan.
     #[must_use]
     pub fn new(check: &HttpCheck) -> Self {
         Self {
@@ -62,13 +62,13 @@ impl Judge {
         }
     }
 
-    /// Whether heads and bodies have to be shown to it.
+    /// Returns true if the conditions need headers and bodies.
     #[must_use]
     pub fn looks(&self) -> bool {
         self.body.is_some() || self.header.is_some()
     }
 
-    /// Looks at the next bytes of a head.
+    /// Processes the next bytes of the header section.
     pub fn head(&self, seen: &mut Seen, bytes: &[u8]) {
         let Some((name, value)) = &self.header else {
             return;
@@ -93,7 +93,7 @@ impl Judge {
         }
     }
 
-    /// Looks at the next bytes of a body.
+    /// Processes the next bytes of a body.
     pub fn body(&self, seen: &mut Seen, bytes: &[u8]) {
         let Some(wanted) = &self.body else {
             return;
@@ -110,7 +110,7 @@ impl Judge {
         seen.tail.drain(..past);
     }
 
-    /// What is wrong with an answer of which all was seen.
+    /// Returns the first unmet condition after a complete response.
     #[must_use]
     pub fn fault(&self, status: u16, seen: &Seen) -> Option<String> {
         if !self.status.is_empty() && !self.status.contains(&status) {
@@ -140,11 +140,11 @@ impl Judge {
 mod tests {
     use super::*;
 
-    /// What is wrong, if head and body come in pieces of so many bytes.
+    /// Returns the unmet condition if header section and body arrive in pieces of `piece` bytes.
     fn fault(check: &HttpCheck, piece: usize) -> String {
         let judge = Judge::new(check);
         let mut seen = Seen::default();
-        // Of the answer before.
+        // Part of the previous response.
         judge.head(&mut seen, b"HTTP/1.1 200 OK\r\nX-B: 1\r\nX-A");
         judge.body(&mut seen, b"bye he");
         seen.clear();

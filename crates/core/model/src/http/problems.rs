@@ -1,4 +1,4 @@
-//! Finds everything wrong with an HTTP load, as far as the job alone shows it.
+//! Checks of one HTTP load, as far as they need only the job.
 
 use super::{HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme, TlsVersion};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     validate::{Findings, PlanProblem, rules},
 };
 
-/// Headers about a connection, RFC 9113 section 8.2.2.
+/// Connection-specific headers (RFC 9113 section 8.2.2).
 const ONLY_HTTP1: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
 
-/// A token of RFC 9110 section 5.6.2.
+/// Returns true for a token of RFC 9110 section 5.6.2.
 fn is_token(text: &str) -> bool {
     let ok = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
     !text.is_empty() && text.bytes().all(ok)
@@ -30,7 +30,7 @@ fn check_headers(place: &str, headers: &[String], found: &mut Findings) {
 }
 
 impl HttpJob {
-    /// Everything wrong with this job; places are its keys.
+    /// Returns all problems of this job; places are its keys.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();

@@ -1,4 +1,4 @@
-//! What became of HTTP loads: the part of a report, and of a snapshot, that they have.
+//! Results of HTTP loads in reports and snapshots.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{lateness::Lateness, report::Summary};
 
-/// The HTTP loads of a run.
+/// HTTP loads of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpReport {
-    /// Each job, in order.
+    /// Results of each job, in order.
     pub jobs: Vec<HttpJobReport>,
-    /// SYN segments that the kernel sent again during the run, for all programs of the network namespace; null over
-    /// `--port`. Times to connect include the wait.
+    /// SYN segments that the kernel retransmitted during the run, for all programs of the network namespace; null over
+    /// `--port`. Connection times include the wait.
     #[serde(default)]
     pub repeated_syns: Option<u64>,
 }
 
-/// Requests and connections, each counted once: `sent = completed + failed + in_flight`,
-/// `attempted = established + refused + connecting`, `established + warm_up_connections = closed + broken + open`.
+/// Requests and connections, each counted once: `sent = completed + failed + in_flight`, `attempted = established +
+/// refused + connecting`, `established + warm_up_connections = closed + broken + open`.
 #[derive(
     Clone,
     Copy,
@@ -36,58 +36,58 @@ pub struct HttpReport {
     JsonSchema,
 )]
 pub struct HttpTotals {
-    /// Requests whose first byte was handed over.
+    /// Requests that were at least partly passed to the transport.
     pub sent: u64,
-    /// Requests with a whole answer that is as it must be.
+    /// Requests with a complete response that meets all conditions.
     pub completed: u64,
-    /// Requests that were due and never sent: no connection was free, or the time was over.
+    /// Requests that were due but never sent: no connection was free, or the time was over.
     pub unsent: u64,
-    /// Requests that ended without such an answer, by cause.
+    /// Requests that ended without such a response, by cause.
     pub failed: HttpFailures,
-    /// Requests without an answer when the run was over.
+    /// Requests without a response at the end of the run.
     pub in_flight: u64,
-    /// Requests asked again over another connection, because the server said that it had not processed them
-    /// (HTTP/2, HTTP/3). `sent` has each once.
+    /// Requests repeated over another connection because the server reported that it had not processed them (HTTP/2,
+    /// HTTP/3). `sent` counts each request once.
     #[serde(default)]
     pub retried: u64,
-    /// Requests of the warm-up, which none of the others have.
+    /// Requests of the warm-up, which all other counts exclude.
     pub warm_up: u64,
-    /// Completed answers with a status of 400 or more.
+    /// Completed responses with a status of 400 or more.
     pub error_responses: u64,
-    /// Connections begun.
+    /// Connections started.
     pub attempted_connections: u64,
-    /// Connections that were made, with TLS where it is asked for.
+    /// Connections established, including TLS if it is used.
     pub established_connections: u64,
-    /// Connections that could not be made, by cause.
+    /// Connections that could not be established, by cause.
     pub refused_connections: HttpFailures,
-    /// Connections not yet made when the run was over.
+    /// Connections not yet established at the end of the run.
     pub connecting: u64,
-    /// Connections of the warm-up that were open at its end: `closed`, `broken` and `open` have them, `established`
-    /// has not.
+    /// Connections of the warm-up that were open at its end: included in `closed`, `broken` and `open`, but not in
+    /// `established`.
     #[serde(default)]
     pub warm_up_connections: u64,
-    /// Connections that ended in order, by either end.
+    /// Connections that either end closed in order.
     pub closed_connections: u64,
-    /// Connections that ended in the middle of something.
+    /// Connections that ended during an exchange.
     pub broken_connections: u64,
-    /// Connections open when the run was over.
+    /// Connections open at the end of the run.
     pub open_connections: u64,
     /// Bytes of requests, before TLS.
     pub sent_bytes: u64,
-    /// Bytes of answers, after TLS.
+    /// Bytes of responses, after TLS.
     pub received_bytes: u64,
-    /// Of these, bytes of bodies, without the marks of chunks.
+    /// Part of the received bytes in bodies, without chunk framing.
     pub body_bytes: u64,
 }
 
 impl HttpTotals {
     /// Subtracts connections and bytes that were counted by the end of the warm-up. Requests of the warm-up are not
-    /// among them.
+    /// part of these counts.
     #[must_use]
     pub fn without_warm_up(self, then: &Self) -> Self {
         let refused = then.refused_connections;
         Self {
-            // Connections that were being made belong to the time after it.
+            // Connections that were not yet established count after the warm-up.
             attempted_connections: self.attempted_connections
                 - then.established_connections
                 - refused.sum(),
@@ -105,7 +105,7 @@ impl HttpTotals {
         }
     }
 
-    /// Whether all is counted once.
+    /// Returns true if every request and connection is counted once.
     #[must_use]
     pub const fn adds_up(&self) -> bool {
         self.sent == self.completed + self.failed.sum() + self.in_flight
@@ -116,7 +116,7 @@ impl HttpTotals {
     }
 }
 
-/// What went wrong, by cause.
+/// Failures by cause.
 #[derive(
     Clone,
     Copy,
@@ -132,49 +132,49 @@ impl HttpTotals {
     JsonSchema,
 )]
 pub struct HttpFailures {
-    /// No connection: nobody listens there.
+    /// No connection: the server's port refused it.
     pub refused: u64,
-    /// No connection: the socket of the file system does not exist.
+    /// No connection: the Unix domain socket does not exist.
     #[serde(default)]
     pub no_socket: u64,
-    /// No address, port or descriptor of ours was left.
+    /// No local address, port or descriptor was left.
     pub exhausted: u64,
     /// The TLS handshake failed, or a record could not be read.
     pub tls: u64,
-    /// It took longer than `timeout`.
+    /// Time above `timeout`.
     pub timeout: u64,
-    /// A connection took longer than `connect_timeout` to be made.
+    /// Connection setup took longer than `connect_timeout`.
     #[serde(default)]
     pub connect_timeout: u64,
-    /// The first byte of the answer took longer than `first_byte_timeout`.
+    /// The first byte of the response took longer than `first_byte_timeout`.
     #[serde(default)]
     pub first_byte_timeout: u64,
-    /// Nothing came for as long as the server lets a connection be silent (HTTP/3).
+    /// The connection was silent for longer than the server allows (HTTP/3).
     #[serde(default)]
     pub idle_timeout: u64,
-    /// The server speaks no version of QUIC that we do (HTTP/3).
+    /// Server and tester have no common version of QUIC (HTTP/3).
     #[serde(default)]
     pub version: u64,
     /// The server reset the connection.
     pub reset: u64,
-    /// The server closed the connection before the answer was whole.
+    /// The server closed the connection before the response was complete.
     pub closed: u64,
-    /// What came is no HTTP.
+    /// The response is not valid HTTP.
     pub malformed: u64,
     /// The server reset the request's stream (HTTP/2, HTTP/3); `http2.resets` or `http3.resets` has the codes.
     #[serde(default)]
     pub stream_reset: u64,
-    /// The server went away and said that it had not looked at the request (HTTP/2, HTTP/3).
+    /// The server closed the connection and reported that it had not processed the request (HTTP/2, HTTP/3).
     #[serde(default)]
     pub unprocessed: u64,
-    /// The answer is not what `check` asks for.
+    /// The response does not meet the conditions of `check`.
     pub check: u64,
-    /// The script broke, or another error of the system.
+    /// The script failed, or another system error occurred.
     pub other: u64,
 }
 
 impl HttpFailures {
-    /// All of them.
+    /// Returns the sum of all causes.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.refused
@@ -195,7 +195,7 @@ impl HttpFailures {
             + self.other
     }
 
-    /// Each cause in words, with its count.
+    /// Returns the name and the count of each cause.
     #[must_use]
     pub const fn by_cause(&self) -> [(&'static str, u64); 16] {
         [
@@ -219,121 +219,123 @@ impl HttpFailures {
     }
 }
 
-/// One job.
+/// Results of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpJobReport {
     /// Name from the plan, or `http 1`.
     pub name: String,
-    /// Where it went.
+    /// URL of the requests.
     pub url: String,
-    /// The addresses behind it that were used.
+    /// Addresses of the server that were used.
     pub addresses: Vec<String>,
-    /// Requests and connections.
+    /// Request and connection counts.
     pub totals: HttpTotals,
-    /// Time in which requests were begun, without the warm-up, ns.
+    /// Time in which requests were started, without the warm-up, in ns.
     pub duration_ns: u64,
-    /// Completed requests per second of that time.
+    /// Completed requests per second over that time.
     pub requests_per_second: f64,
-    /// Connections established per second of that time.
+    /// Connections established per second over that time.
     pub connections_per_second: f64,
-    /// Bits of answers per second of that time.
+    /// Bits of responses per second over that time.
     pub received_bps: f64,
-    /// From when a request was due to the last byte of its answer, ns; the same as `since_due_ns`. Without a rate a
-    /// request is due when it is sent.
+    /// Time from the scheduled start of a request to the last byte of its response, in ns; equal to `since_due_ns`.
+    /// Without a rate, requests are scheduled when they are sent.
     pub latency_ns: Summary,
-    /// From when a request was due to the last byte of its answer, ns.
+    /// Time from the scheduled start of a request to the last byte of its response, in ns.
     #[serde(default)]
     pub since_due_ns: Summary,
-    /// From when a request was sent to the last byte of its answer, ns.
+    /// Time from a request to the last byte of its response, in ns.
     #[serde(default)]
     pub since_sent_ns: Summary,
-    /// From when a request was sent to the last byte of its answer, where that is another time.
+    /// Time from a request to the last byte of its response, in ns; only if it differs from `latency_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ns: Option<Summary>,
-    /// From when a request was sent to the first byte of its answer.
+    /// Time from a request to the first byte of its response, in ns.
     pub first_byte_ns: Summary,
-    /// From the first packet to an established connection: TCP's, or QUIC's with its TLS.
+    /// Time from the first packet to an established connection, in ns: TCP, or QUIC with its TLS handshake.
     pub connect_ns: Summary,
-    /// What TLS did.
+    /// TLS statistics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTlsReport>,
-    /// What HTTP/2 did.
+    /// HTTP/2 statistics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http2: Option<Http2Report>,
-    /// What HTTP/3 and QUIC did.
+    /// HTTP/3 and QUIC statistics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http3: Option<Http3Report>,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<String, u64>,
-    /// `latency_ns` by class of status: `2xx`, `3xx`, `4xx`, `5xx`, as far as any came.
+    /// `latency_ns` by class of status: `2xx`, `3xx`, `4xx`, `5xx`, for classes that occurred.
     #[serde(default)]
     pub classes: BTreeMap<String, Summary>,
-    /// Each request of the set.
+    /// Results of each request of the set.
     pub requests: Vec<HttpRequestReport>,
-    /// Each thread.
+    /// Results of each thread.
     pub threads: Vec<HttpThreadReport>,
-    /// What was wrong with the first answer that `check` refused, or that was no HTTP.
+    /// Error of the first response that did not meet `check` or was not valid HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
-    /// How many different bodies came, by request, where digests were asked for.
+    /// Number of distinct bodies, by request, if digests were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<String>,
-    /// Times and rates with nothing rounded, where they were asked for.
+    /// Times and rates without rounding, if requested.
     #[serde(skip)]
     pub exact: Option<ExactTimes>,
 }
 
-/// What TLS did.
+/// TLS statistics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpTlsReport {
-    /// Versions and ciphers that were agreed on, with how many connections did.
+    /// Negotiated versions and ciphers, with the number of connections.
     pub agreed: BTreeMap<String, u64>,
-    /// Whole handshakes.
+    /// Full handshakes.
     pub full_handshakes: u64,
-    /// Handshakes that took up an earlier session.
+    /// Handshakes that resumed an earlier session.
     pub resumed_handshakes: u64,
-    /// From an established TCP connection to the end of the handshake; with HTTP/3 both are one, `connect_ns`.
+    /// Time from an established TCP connection to the end of the handshake, in ns; with HTTP/3 both are one,
+    /// `connect_ns`.
     pub handshake_ns: Summary,
 }
 
-/// What HTTP/2 did.
+/// HTTP/2 statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Http2Report {
-    /// Streams at a time that were asked for.
+    /// Requested number of concurrent streams.
     pub streams: u32,
-    /// The fewest that the server allowed a connection (SETTINGS_MAX_CONCURRENT_STREAMS), if it said so.
+    /// Minimum number of streams that the server allowed on a connection (SETTINGS_MAX_CONCURRENT_STREAMS), if it sent
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_streams: Option<u32>,
-    /// The most that were under way on a connection.
+    /// Maximum number of concurrent streams on a connection.
     pub most_streams: u32,
     /// Streams that the server reset, by code.
     pub resets: BTreeMap<String, u64>,
-    /// Connections on which the server said that it goes away, by code.
+    /// Connections on which the server sent GOAWAY, by code.
     pub goaways: BTreeMap<String, u64>,
-    /// Requests that we cancelled because they took longer than `timeout`.
+    /// Requests cancelled because they took longer than `timeout`.
     pub cancelled: u64,
 }
 
-/// What HTTP/3 and QUIC did.
+/// HTTP/3 and QUIC statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Http3Report {
-    /// Streams at a time that were asked for.
+    /// Requested number of concurrent streams.
     pub streams: u32,
-    /// The most that were under way on a connection.
+    /// Maximum number of concurrent streams on a connection.
     pub most_streams: u32,
-    /// How often a connection had to wait because the server allowed no more streams.
+    /// Number of times that a connection waited because the server allowed no more streams.
     pub stream_waits: u64,
     /// Streams that the server reset, by code.
     pub resets: BTreeMap<String, u64>,
-    /// Connections on which the server said that it goes away (GOAWAY).
+    /// Connections on which the server sent GOAWAY.
     pub goaways: u64,
     /// Connections that the server closed, by code.
     pub closes: BTreeMap<String, u64>,
-    /// Requests that we cancelled because they took too long.
+    /// Requests cancelled because they took too long.
     pub cancelled: u64,
     /// QUIC packets sent.
     pub sent_packets: u64,
-    /// Of these, packets that QUIC counted as lost.
+    /// Part of the sent packets that QUIC counted as lost.
     pub lost_packets: u64,
     /// UDP datagrams sent.
     pub sent_datagrams: u64,
@@ -341,67 +343,67 @@ pub struct Http3Report {
     pub received_datagrams: u64,
 }
 
-/// A request of the set.
+/// Results of one request of the set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpRequestReport {
-    /// Its name.
+    /// Name of the request.
     pub name: String,
-    /// How many were sent.
+    /// Number of requests sent.
     pub sent: u64,
-    /// How many have a whole answer.
+    /// Number of requests with a complete response.
     pub completed: u64,
-    /// How many failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// As that of the job.
+    /// Latency in ns, as in the job.
     pub latency_ns: Summary,
 }
 
-/// A thread.
+/// Results of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpThreadReport {
-    /// Its connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Its requests and connections.
+    /// Request and connection counts.
     pub totals: HttpTotals,
-    /// CPU time it has used, ns.
+    /// CPU time used, in ns.
     pub cpu_ns: u64,
-    /// How late it was.
+    /// Lateness of the thread.
     pub lateness: Lateness,
 }
 
-/// Times in whole microseconds, and rates, each with how often it came.
+/// Times in whole microseconds, and rates, each with its frequency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExactTimes {
-    /// Times of answers, µs.
+    /// Response times, in µs.
     pub latency_us: Vec<(u64, u64)>,
-    /// Answers per second, of each thread in each tenth of a second.
+    /// Responses per second of each thread in each tenth of a second.
     pub rates: Vec<(u64, u64)>,
-    /// Answers that took longer than `timeout`, of which there is no time.
+    /// Responses that took longer than `timeout`; they have no time.
     pub timeouts: u64,
-    /// Errors as wrk counts them: connect, read, write.
+    /// Errors in wrk's categories: connect, read, write.
     pub errors: [u64; 3],
-    /// All answers, interim ones too.
+    /// All responses, including interim responses.
     pub responses: u64,
-    /// Those with a status above 399.
+    /// Responses with a status above 399.
     pub status_errors: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// From the start of the threads to the end of the last, µs.
+    /// Time from the start of the threads to the end of the last, in µs.
     pub elapsed_us: u64,
 }
 
-/// How HTTP loads go.
+/// Current figures of running HTTP loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpLive {
     /// Requests completed in the interval, per second.
     pub requests_per_second: f64,
-    /// Connections established in it, per second.
+    /// Connections established in the interval, per second.
     pub connections_per_second: f64,
-    /// Bits of answers in it, per second.
+    /// Bits of responses in the interval, per second.
     pub received_bps: f64,
-    /// Mean time of the answers in it, ns.
+    /// Mean time of the responses in the interval, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_mean_ns: Option<f64>,
-    /// So far.
+    /// Counts since the start.
     pub totals: HttpTotals,
 }

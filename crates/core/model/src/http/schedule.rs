@@ -1,26 +1,26 @@
-//! When requests are due. The time of the k-th follows from k, so nothing drifts. The end of a stage is not part of it:
-//! a rate R for a time T has R·T requests.
+//! Schedule of requests. The time of request k is computed from k, so that errors do not accumulate. A stage excludes
+//! its end: a rate R for a time T has R·T requests.
 
 use wb_wire::SplitMix64;
 
 use super::{Arrivals, HttpStage};
 
-/// A stage; times in ns since the start, `before` requests are due by its beginning.
+/// Stage of the schedule; times in ns since the start. `before` is the number of requests due before its start.
 #[derive(Clone, Copy, Debug)]
 struct Stage {
     start: f64,
     length: f64,
-    /// Requests per ns at the beginning and at the end.
+    /// Rate in requests per ns at the start and at the end.
     from: f64,
     to: f64,
     before: f64,
 }
 
 impl Stage {
-    /// Requests due `x` ns after its beginning.
+    /// Number of requests due in the first `x` ns of the stage.
     fn area(&self, x: f64) -> f64 {
         match self.slope() {
-            // Also of a stage without end.
+            // This applies to a stage without end, too.
             0.0 => self.from * x,
             slope => self.from * x + slope * x * x / 2.0,
         }
@@ -33,36 +33,37 @@ impl Stage {
         }
     }
 
-    /// When request number `next` is due, ns since the start of the schedule; `None` if a later stage has it.
+    /// Returns the time of request number `next`, in ns since the start of the schedule; `None` if it belongs to a
+    /// later stage.
     fn due(&self, next: f64) -> Option<u64> {
-        // Rounded, or a request of the last nanosecond would fall before the end of the stage.
+        // Rounded; otherwise a request of the last nanosecond would fall before the end of the stage.
         let x = self.when((next - self.before).max(0.0)).round();
         let within = x < self.length && (self.from > 0.0 || self.to > 0.0);
-        // A time that is due is below 2^63.
+        // The time of a due request is below 2^63.
         within.then_some((self.start + x) as u64)
     }
 
-    /// When so many are due, counted from its beginning: the smaller root of the parabola, in a form that loses
-    /// no digits where the slope is small.
+    /// Returns the time after which `count` requests are due, from the start of the stage: the smaller root of the
+    /// parabola, in a form that keeps precision for small slopes.
     fn when(&self, count: f64) -> f64 {
         let root = (self.from * self.from + 2.0 * self.slope() * count)
             .max(0.0)
             .sqrt();
         match self.from + root {
             sum if sum > 0.0 => 2.0 * count / sum,
-            // The first of a rate that rises from nothing is due at once.
+            // The first request of a rate that rises from 0 is due immediately.
             _ if count <= 0.0 => 0.0,
             _ => self.length,
         }
     }
 }
 
-/// The requests of one of several threads.
+/// Requests of one of several threads.
 #[derive(Debug)]
 pub struct Schedule {
     stages: Vec<Stage>,
     at: usize,
-    /// In units of requests of all threads.
+    /// In requests of all threads.
     next: f64,
     step: f64,
     arrivals: Option<SplitMix64>,
@@ -70,8 +71,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Thread `index` of `count`. Requests k with k mod `count` = `index` are its own; with independent arrivals
-    /// it has as large a share.
+    /// Creates the schedule of thread `index` of `count`. It has the requests k with k mod `count` = `index`; with
+    /// independent arrivals, an equal share of the requests.
     #[must_use]
     pub fn new(
         stages: &[HttpStage],
@@ -113,13 +114,13 @@ impl Schedule {
         schedule
     }
 
-    /// When the next is due, ns since the start; `u64::MAX` if none is.
+    /// Time of the next request, in ns since the start; `u64::MAX` if there is none.
     #[must_use]
     pub const fn due(&self) -> u64 {
         self.due
     }
 
-    /// The next one is dealt with.
+    /// Removes the next request.
     pub fn take(&mut self) {
         self.pass();
         self.find();
@@ -136,8 +137,8 @@ impl Schedule {
         };
     }
 
-    /// When request number `count` of all threads is due at a uniform rate, counted from 0; ns since the start.
-    /// `u64::MAX` if the stages end before.
+    /// Returns the time of request number `count` of all threads at a uniform rate, counted from 0, in ns since the
+    /// start. `u64::MAX` if the stages end before it.
     #[must_use]
     pub fn nominal(&self, count: u64) -> u64 {
         #[allow(clippy::cast_precision_loss)]

@@ -1,4 +1,4 @@
-//! Addresses of servers, with zones.
+//! Server addresses with zones.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::plain_zone;
 
-/// `IP:PORT`. The zone of an IPv6 address is a number or the name of an interface (`[fe80::1%eth0]:80`).
+/// Server address, `IP:PORT`. The zone of an IPv6 address is a number or the name of an interface
+/// (`[fe80::1%eth0]:80`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServerAddress {
-    /// The address, without a zone that is a name.
+    /// Address, without a zone that is a name.
     pub address: SocketAddr,
-    /// The interface of a zone that is a name.
+    /// Interface of a zone that is a name.
     pub interface: Option<String>,
 }
 

@@ -1,31 +1,31 @@
-//! Addresses of resources, as far as a load needs them.
+//! URLs, as far as a load needs them.
 
 use std::{fmt, str::FromStr};
 
-/// How a server is spoken to.
+/// Scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Plain.
+    /// Plain HTTP.
     Http,
-    /// By TLS.
+    /// HTTP over TLS.
     Https,
 }
 
-/// `SCHEME://[USER@]HOST[:PORT][PATH]`.
+/// URL: `SCHEME://[USER@]HOST[:PORT][PATH]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
-    /// Plain or by TLS.
+    /// Scheme.
     pub scheme: Scheme,
-    /// Name or address, an IPv6 address without its brackets but with its zone (`fe80::1%eth0`).
+    /// Name or address; for an IPv6 address without its brackets but with its zone (`fe80::1%eth0`).
     pub host: String,
-    /// The port, if it is given.
+    /// Port, if given.
     pub port: Option<u16>,
     /// Path and query without the fragment; `/` if there is none.
     pub target: String,
 }
 
 impl HttpUrl {
-    /// The port, or that of the scheme.
+    /// Returns the port, or the default port of the scheme.
     #[must_use]
     pub const fn port_or_default(&self) -> u16 {
         match (self.port, self.scheme) {
@@ -35,7 +35,7 @@ impl HttpUrl {
         }
     }
 
-    /// The host as servers know it: a zone means something on this machine alone (RFC 6874 section 4).
+    /// Returns the host without its zone, which has a meaning on this machine only (RFC 6874 section 4).
     #[must_use]
     pub fn known_host(&self) -> &str {
         self.host.split('%').next().unwrap_or_default()
@@ -139,7 +139,7 @@ impl FromStr for HttpUrl {
     }
 }
 
-/// A host with its zone as the system takes it: `%25` of RFC 6874 is `%`.
+/// Returns a host with its zone in the system's notation: `%25` of RFC 6874 becomes `%`.
 #[must_use]
 pub fn plain_zone(host: &str) -> String {
     match host.split_once("%25") {

@@ -1,4 +1,4 @@
-//! Finds everything wrong with a job of stateful load, as far as the job alone shows it.
+//! Checks of one job of stateful load, as far as they need only the job.
 
 use super::{
     HttpRequest, LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadTransport, Vxlan,
@@ -12,23 +12,23 @@ use crate::{
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
 const LONGEST_DATAGRAM: u32 = 65_507;
 
-/// Of SNMP; RFC 3584 has no limit, agents have.
+/// Maximum length of an SNMP community; RFC 3584 sets no limit, but agents do.
 const LONGEST_COMMUNITY: usize = 255;
 
-/// Whether loads measure what a criterion judges.
+/// Returns true if the loads measure the metric of a criterion.
 pub(crate) fn measures(jobs: &[LoadJob], metric: &Metric) -> bool {
     let asks = |job: &&LoadJob| job.is_client() && !job.flood;
     let is_http = |job: &LoadJob| !job.is_udp() && job.reading == LoadReading::Http;
     let mut asking = jobs.iter().filter(asks);
     let mut clients = jobs.iter().filter(|job| job.is_client()).peekable();
     match metric {
-        // A flood waits for nothing, so nothing of it fails; nor does a server of UDP know its clients.
+        // A flood does not wait, so its requests cannot fail. A UDP server does not know its clients.
         Metric::Failed => match clients.peek() {
             Some(_) => asking.next().is_some(),
             None => jobs.iter().any(|job| !job.is_udp()),
         },
         Metric::Unsent => clients.next().is_some(),
-        // Of TCP connections, `failed` tells it.
+        // For TCP connections, `failed` covers this.
         Metric::Loss | Metric::Lost | Metric::Duplicates => asking.any(LoadJob::is_udp),
         Metric::Errors | Metric::Http(_) => asking.any(is_http),
         Metric::Connect(_) => clients.any(|job| !job.is_udp()),
@@ -42,8 +42,8 @@ pub(crate) fn measures(jobs: &[LoadJob], metric: &Metric) -> bool {
 }
 
 impl LoadJob {
-    /// Everything wrong with this job; places are its keys, such as `tcp.window`. Whether its port
-    /// exists and has enough workers is the plan's to say.
+    /// Returns all problems of this job; places are its keys, such as `tcp.window`. The plan checks that the port
+    /// exists and has enough workers.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();
@@ -84,7 +84,7 @@ impl LoadJob {
                 );
             }
         }
-        // A server is never its own client, so there it does no harm.
+        // A server is never its own client, so overlaps are harmless there.
         for client in self.clients.iter().filter(|_| self.is_client()) {
             if let Some(server) = self.servers.iter().find(|s| overlap(s, client)) {
                 found.problem(
@@ -246,7 +246,7 @@ impl LoadJob {
         }
     }
 
-    /// Combinations of both addresses and ports.
+    /// Number of combinations of both addresses and ports.
     #[must_use]
     pub fn tuples(&self) -> u128 {
         let count = |ranges: &[AddressRange]| {
@@ -272,7 +272,7 @@ impl LoadJob {
 
     fn check_shape(&self, found: &mut Findings) {
         let shape = &self.shape;
-        // A server without an end answers until it is stopped.
+        // A server without a duration answers until it is stopped.
         rules! { found:
             self.is_client() && shape.duration == Span::default() => "shape.duration", "it is 0";
             shape.drain > Span::from_secs(60) => "shape.drain", "{}; at most 1m", shape.drain;
@@ -298,7 +298,7 @@ impl LoadJob {
     }
 }
 
-/// Whether both hold an address.
+/// Returns true if the ranges have a common address.
 fn overlap(a: &AddressRange, b: &AddressRange) -> bool {
     a.contains(b.first()) || b.contains(a.first())
 }
@@ -326,7 +326,7 @@ fn check_path(place: &str, path: &str, found: &mut Findings) {
     rules! { found: path.is_empty() => place, "the path of its file is empty"; }
 }
 
-/// RFC 9112 section 3: a request line has a method, a target and blanks between them only.
+/// Checks an HTTP request line: RFC 9112 section 3 allows a method, a target and only the blanks between them.
 fn check_http(request: &HttpRequest, found: &mut Findings) {
     let visible = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
     rules! { found:
@@ -440,7 +440,7 @@ mod tests {
         flood(&mut job);
         job.vxlan = tunnel(1, "198.19.0.1");
         assert_eq!(job.problems(), []);
-        // Whoever comes.
+        // Any client.
         let mut job = server();
         job.clients.clear();
         job.transport = LoadTransport::Udp;
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(job.problems(), []);
     }
 
-    /// A place, and what puts a problem there.
+    /// Place of a problem, and the change that causes it.
     type Spoilt = (&'static str, fn(&mut LoadJob));
 
     const CLIENTS: &[Spoilt] = &[

@@ -1,4 +1,4 @@
-//! What became of connections: the part of a report, and of a snapshot, that loads have.
+//! Results of loads in reports and snapshots.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +11,47 @@ use crate::{
     report::{Summary, Totals},
 };
 
-/// Connections, counted each once: attempted = completed + failed + open.
+/// Connection counts; each connection counts once: attempted = completed + failed + open.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, derive_more::Add,
 )]
 pub struct ConnectionTotals {
-    /// Connections begun: SYN or first datagram sent; server: SYN accepted.
+    /// Connections started: SYN or first datagram sent; server: SYN accepted.
     pub attempted_connections: u64,
-    /// Those with a finished handshake; over UDP those with an answer.
+    /// Connections with a completed handshake; over UDP, connections with a response.
     pub established_connections: u64,
-    /// Those with all that was to be exchanged, and closed.
+    /// Connections that exchanged all messages and were closed.
     pub completed_connections: u64,
-    /// Those given up, refused, or ended by an error.
+    /// Connections that timed out, were refused, or ended with an error.
     pub failed_connections: u64,
-    /// Those open at the end.
+    /// Connections open at the end.
     pub open_connections: u64,
     /// Requests sent by a client, received by a server.
     pub requests: u64,
     /// Responses received by a client, sent by a server.
     pub responses: u64,
-    /// UDP client: requests that were not answered in time.
+    /// UDP client: requests without a response in time.
     #[serde(default)]
     pub lost_requests: u64,
-    /// UDP client: requests that wait for their answers.
+    /// UDP client: requests that wait for their responses.
     #[serde(default)]
     pub in_flight_requests: u64,
-    /// UDP client with `flood`: requests whose answers nobody waits for.
+    /// UDP client with `flood`: requests that expect no response.
     #[serde(default)]
     pub unawaited_requests: u64,
-    /// UDP client: answers to requests that had been given up as lost.
+    /// UDP client: responses to requests that already counted as lost.
     #[serde(default)]
     pub late_responses: u64,
-    /// UDP client: answers to requests that had been answered.
+    /// UDP client: responses to requests that already had a response.
     #[serde(default)]
     pub duplicate_responses: u64,
-    /// Of the responses, those of HTTP with a status of 400 or more.
+    /// Part of the responses with an HTTP status of 400 or more.
     #[serde(default)]
     pub error_responses: u64,
 }
 
 impl ConnectionTotals {
-    /// Whether every request of UDP clients is accounted for.
+    /// Returns true if every request of UDP clients is accounted for.
     #[must_use]
     pub const fn requests_add_up(&self) -> bool {
         self.requests
@@ -61,118 +61,118 @@ impl ConnectionTotals {
                 + self.unawaited_requests
     }
 
-    /// Whether every connection is accounted for.
+    /// Returns true if every connection is accounted for.
     #[must_use]
     pub const fn adds_up(&self) -> bool {
         self.attempted_connections
             == self.completed_connections + self.failed_connections + self.open_connections
     }
 
-    /// Field by field sum.
+    /// Returns the sum of each field.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         *self + *other
     }
 }
 
-/// The loads of a run.
+/// Loads of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadReport {
-    /// Each end of each job.
+    /// Results of each end of each job.
     pub jobs: Vec<LoadJobReport>,
 }
 
-/// A route of a server.
+/// Results of a route of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadRouteReport {
-    /// Its path; `404` has all that no other has.
+    /// Path of the route; `404` counts the requests that match no route.
     pub path: String,
-    /// Its status.
+    /// HTTP status of the route.
     pub status: u16,
-    /// How often it was answered.
+    /// Number of responses.
     pub answers: u64,
 }
 
-/// One end of connections at one port.
+/// Results of one end of connections at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadJobReport {
     /// Name from the plan, or `client 1`, `server 1`.
     pub name: String,
     /// Port name.
     pub port: String,
-    /// Which end.
+    /// End of the connections.
     pub end: LoadEnd,
     /// TCP or UDP.
     pub transport: LoadTransport,
-    /// Its connections.
+    /// Connection counts.
     pub totals: ConnectionTotals,
-    /// Its frames: sent are `offered_frames`, of the load `received_frames`.
+    /// Frame counts: `offered_frames` are sent frames, `received_frames` are received frames of the load.
     pub frames: Totals,
-    /// Connections that were due and not begun; never failures.
+    /// Connections that were due but not started; never counted as failures.
     pub unsent_connections: u64,
-    /// Requests that were due on open connections and not sent, because the tester was late.
+    /// Requests that were due on open connections but not sent because the tester was late.
     #[serde(default)]
     pub unsent_requests: u64,
-    /// Requests that were due and not sent because every connection waited for an answer: the far end was
-    /// the limit.
+    /// Requests that were due but not sent because every connection waited for a response: the far end was the limit.
     #[serde(default)]
     pub waited_requests: u64,
-    /// Of the unsent connections, because every combination of addresses and ports was in use.
+    /// Part of the unsent connections: every combination of addresses and ports was in use.
     pub no_tuple: u64,
     /// Failed connections by cause; their sum is `totals.failed_connections`.
     pub failures: BTreeMap<String, u64>,
-    /// Everything that was counted and is not 0, by name.
+    /// All counters that are not 0, by name.
     pub counters: BTreeMap<String, u64>,
-    /// Combinations of addresses and ports, of all workers.
+    /// Number of combinations of addresses and ports, over all workers.
     pub tuples: u64,
-    /// From SYN to SYN-ACK; client.
+    /// Client: time from SYN to SYN-ACK, in ns.
     pub connect_ns: Summary,
-    /// From a request to the first byte of its answer; client.
+    /// Client: time from a request to the first byte of its response, in ns.
     pub first_byte_ns: Summary,
-    /// From when a request was sent to the last byte of its answer; client.
+    /// Client: time from a request to the last byte of its response, in ns.
     pub request_ns: Summary,
-    /// From when it was due to the last byte of its answer; client, where a rate or an interval says when
-    /// that is.
+    /// Client: time from the scheduled start of a request to the last byte of its response, in ns; only with a rate or
+    /// an interval.
     #[serde(default)]
     pub request_due_ns: Summary,
-    /// From when a request was sent to the last byte of its answer, ns; the same as `request_ns`.
+    /// Time from a request to the last byte of its response, in ns; equal to `request_ns`.
     #[serde(default)]
     pub since_sent_ns: Summary,
-    /// From when a request was due to the last byte of its answer, ns. Without a rate or an interval a request is
-    /// due when it is sent.
+    /// Time from the scheduled start of a request to the last byte of its response, in ns. Without a rate or an
+    /// interval, requests are scheduled when they are sent.
     #[serde(default)]
     pub since_due_ns: Summary,
-    /// Some answers over UDP did not tell their requests, so the order decided and times are estimates.
+    /// True if some UDP responses did not identify their requests. Responses are then matched by order, and times are
+    /// estimates.
     #[serde(default)]
     pub latency_is_estimate: bool,
-    /// The phases, in order.
+    /// Phases, in order.
     pub phases: Vec<LoadPhaseReport>,
-    /// Of a server with routes, its answers by route; their sum is its responses.
+    /// Server with routes: responses by route; their sum is the number of responses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<LoadRouteReport>,
-    /// Each worker.
+    /// Results of each worker.
     pub workers: Vec<LoadWorkerReport>,
-    /// How often the link went down, and for how many ns.
+    /// Number of times that the link went down.
     pub link_downs: u64,
-    /// For how long, in ns.
+    /// Total time that the link was down, in ns.
     pub link_down_ns: u64,
 }
 
-/// One phase: `wait`, `ramp`, `steady` or `drain`; `ready` before the start of a server's clients. A server has the
-/// phases of its clients where these belong to the same run. Else its `steady` is from the first frame of the load to
-/// the last, as it may have waited for its clients, or stayed when they had gone.
+/// Results of one phase: `wait`, `ramp`, `steady` or `drain`; `ready` before the start of a server's clients. A server
+/// has the phases of its clients if they belong to the same run. Otherwise its `steady` phase is the time from the
+/// first to the last frame of the load, because the server may run before and after its clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPhaseReport {
-    /// Which.
+    /// Name of the phase.
     pub phase: String,
-    /// When it began, in ns since the start.
+    /// Start of the phase, in ns since the start of the run.
     pub from_ns: u64,
-    /// When it ended.
+    /// End of the phase, in ns since the start of the run.
     pub to_ns: u64,
-    /// What happened in it; `open_connections` is how many were open at its end, so attempted =
-    /// completed + failed + (open now - open before).
+    /// Counts of the phase; `open_connections` is the number of open connections at its end, so attempted = completed +
+    /// failed + (open now - open before).
     pub totals: ConnectionTotals,
-    /// Connections that were due and not begun.
+    /// Connections that were due but not started.
     pub unsent_connections: u64,
     /// New connections per second.
     pub cps: f64,
@@ -184,33 +184,33 @@ pub struct LoadPhaseReport {
     pub rx_pps: f64,
     /// Bits sent per second, layer 2 with FCS.
     pub tx_bps: f64,
-    /// Bits received per second, layer 2 with FCS.
+    /// Bits of the load received per second, layer 2 with FCS.
     pub rx_bps: f64,
 }
 
-/// One worker.
+/// Results of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadWorkerReport {
     /// Queue of the port.
     pub queue: u32,
-    /// CPU it was pinned to, if any.
+    /// CPU of the worker, if pinned.
     pub cpu: Option<u32>,
-    /// Its connections.
+    /// Connection counts.
     pub totals: ConnectionTotals,
     /// Frames sent.
     pub tx_frames: u64,
     /// Frames of the load received.
     pub rx_frames: u64,
-    /// Share of its time in which there was something to do, 0 to 1.
+    /// Share of its time with work to do, 0 to 1.
     pub busy: f64,
-    /// The longest time between two looks at the port, in ns.
+    /// Maximum time between two polls of the port, in ns.
     pub longest_turn_ns: u64,
-    /// How late it was.
+    /// Lateness of the worker.
     #[serde(default)]
     pub lateness: Lateness,
 }
 
-/// Where a load is.
+/// Stage of a load.
 #[derive(
     Clone,
     Copy,
@@ -227,23 +227,23 @@ pub struct LoadWorkerReport {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum LoadStage {
-    /// Not begun; servers answer already.
+    /// Not started; servers already answer.
     #[default]
     Ready,
-    /// Nothing is opened yet.
+    /// No connections are opened yet.
     Wait,
-    /// The rate rises.
+    /// Ramp-up of the rate.
     Ramp,
-    /// The duration.
+    /// Measured duration.
     Steady,
-    /// Nothing more is opened.
+    /// No more connections are opened.
     Drain,
-    /// Over.
+    /// Ended.
     Done,
 }
 
 impl LoadStage {
-    /// The name in reports: `ready`, `wait`, `ramp`, `steady`, `drain`, `done`.
+    /// Name in reports: `ready`, `wait`, `ramp`, `steady`, `drain`, `done`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -257,12 +257,12 @@ impl LoadStage {
     }
 }
 
-/// Connections in a snapshot: of all clients, or, without clients, of all servers.
+/// Connection figures of a snapshot: of all clients or, without clients, of all servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadLive {
-    /// Where it is.
+    /// Current stage.
     pub phase: LoadStage,
-    /// Counts so far.
+    /// Counts since the start.
     pub totals: ConnectionTotals,
     /// New connections per second in the interval.
     pub attempted_cps: f64,
@@ -274,6 +274,6 @@ pub struct LoadLive {
     pub failed_cps: f64,
     /// Requests per second in the interval.
     pub rps: f64,
-    /// Mean time from a request to the end of its answer in the interval, ns.
+    /// Mean time from a request to the end of its response in the interval, in ns.
     pub request_mean_ns: Option<f64>,
 }

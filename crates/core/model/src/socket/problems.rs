@@ -1,4 +1,4 @@
-//! Finds everything wrong with a socket test, as far as the job alone shows it.
+//! Checks of one socket test, as far as they need only the job.
 
 use super::{
     Confidence, SendBy, SocketJob, SocketProtocol, SocketServerJob, SocketSide, SocketTest,
@@ -8,18 +8,18 @@ use crate::{
     validate::{Findings, PlanProblem, rules},
 };
 
-/// The least request or response by datagram that has room for its number.
+/// Minimum size in bytes of a datagram request or response with a number.
 pub const NUMBERED_BYTES: u32 = 8;
 
 /// Payload of the longest datagram: 65535 bytes less the headers of IPv4 and UDP.
 const LONGEST_DATAGRAM: u32 = 65_507;
-/// Largest message, request or response.
+/// Maximum size of a message, request or response, in bytes.
 const LARGEST_MESSAGE: u32 = 1 << 30;
-/// Bytes of the tag in a datagram.
+/// Length of the tag in a datagram, in bytes.
 const TAG: u32 = 18;
 
 impl SocketJob {
-    /// Everything wrong with this job; places are its keys, such as `local.send_size`.
+    /// Returns all problems of this job; places are its keys, such as `local.send_size`.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();
@@ -120,7 +120,7 @@ impl SocketJob {
                     "rate",
                     "it is for rr and for datagrams that are sent; pacing_bps is for streams of bytes";
             }
-            // A lost datagram would shift the answers of all that follow.
+            // After a lost datagram, every later response would be matched to the wrong request.
             let least = self.request_size.min(self.response_size);
             rules! { found:
                 self.test == SocketTest::Rr && datagrams && least < NUMBERED_BYTES =>
@@ -167,7 +167,7 @@ fn check_confidence(confidence: &Confidence, found: &mut Findings) {
 }
 
 impl SocketServerJob {
-    /// Everything wrong with this job.
+    /// Returns all problems of this job.
     #[must_use]
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut found = Findings::default();

@@ -1,4 +1,4 @@
-//! What became of socket tests: the part of a report, and of a snapshot, that they have.
+//! Results of socket tests in reports and snapshots.
 
 use std::collections::BTreeMap;
 
@@ -8,91 +8,91 @@ use serde::{Deserialize, Serialize};
 use super::{SocketProtocol, SocketTest};
 use crate::report::Summary;
 
-/// The socket tests of a run.
+/// Socket tests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketReport {
-    /// Each test, in order. One that failed has what it measured until then.
+    /// Tests in order. A failed test has the results until its failure.
     pub jobs: Vec<SocketJobReport>,
-    /// The server, if this was one.
+    /// Server, if the run was a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<SocketServerReport>,
 }
 
-/// One test.
+/// Results of one test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketJobReport {
     /// Name from the plan, or `test 1`.
     pub name: String,
-    /// What varies in a sweep: parameter and value.
+    /// Sweep: varied parameters with their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub point: Vec<(String, String)>,
-    /// What was exchanged.
+    /// Test type.
     pub test: SocketTest,
-    /// Over what.
+    /// Transport protocol.
     pub protocol: SocketProtocol,
     /// Address and port of the server's control connection.
     pub server: String,
-    /// Name of the server by the resolver.
+    /// Name of the server from the resolver.
     pub server_name: String,
-    /// Our address on the control connection.
+    /// Local address of the control connection.
     pub client: String,
-    /// Address and port the data went to, of the first stream in the last iteration.
+    /// Server address and port of the data connection, for the first stream of the last iteration.
     pub data_server: String,
-    /// Address and port of this end.
+    /// Local address and port of the data connection.
     pub data_client: String,
-    /// The interface towards the server and its speed, where it has one: `eth0 1 Gbit/s`.
+    /// Interface towards the server and its speed, if known: `eth0 1 Gbit/s`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub link: String,
-    /// Whether the server is ours and granted what was asked for.
+    /// True if the server is wirebench and accepted the extensions that were requested.
     pub extended: bool,
     /// Means over the iterations.
     pub result: SocketFigures,
-    /// Each iteration.
+    /// Results of each iteration.
     pub iterations: Vec<SocketFigures>,
-    /// How well the means are known, if it was asked for.
+    /// Confidence intervals of the means, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<ConfidenceReport>,
-    /// This end in the last iteration; sums over the streams.
+    /// Local end in the last iteration; sums over the streams.
     pub local: SocketEndReport,
-    /// The server's end.
+    /// Remote end in the last iteration; sums over the streams.
     pub remote: SocketEndReport,
-    /// Largest segment of the data connection (TCP_MAXSEG).
+    /// Maximum segment size of the data connection in bytes (TCP_MAXSEG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment_bytes: Option<u32>,
-    /// Time of an operation over all iterations: a transaction; a connection with what went over
-    /// it; a send or receive call of a stream. From when it was due, where a rate was asked for.
+    /// Duration of an operation over all iterations, in ns: a transaction; a connection with its data; a send or
+    /// receive call of a stream. With a requested rate, from the scheduled time.
     pub latency_ns: Summary,
-    /// 95th percentile, beside those of the summary.
+    /// 95th percentile of the duration, in ns, in addition to the percentiles of the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_p95_ns: Option<i64>,
-    /// Without `load_streams`, that is before them: the same on the idle path.
+    /// Duration of an operation on the idle path, before `load_streams` start, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_latency_ns: Option<Summary>,
-    /// Throughput of the streams that loaded the path.
+    /// Throughput of the streams that loaded the path, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_bps: Option<f64>,
-    /// Datagrams by their numbers.
+    /// Datagram counts, from their sequence numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
-    /// Each stream of the last iteration.
+    /// Results of each stream in the last iteration.
     #[serde(default)]
     pub streams: Vec<SocketStreamReport>,
-    /// How evenly the streams shared: (Σx)² ÷ (n·Σx²) (Jain), 1 is even.
+    /// Fairness between the streams: (Σx)² ÷ (n·Σx²) (Jain), 1 for equal shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<f64>,
-    /// Each interval of the last iteration, if it was asked for.
+    /// Results of each interval of the last iteration, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<SocketInterval>,
-    /// What ended it before its time. What was measured until then stands.
+    /// Error that ended the test early. Results until then remain valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<SocketFailure>,
-    /// What the reader must know, a sentence each.
+    /// Warnings for the interpretation of the figures, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl SocketJobReport {
-    /// Segments sent again, by the end that sends: of streams both ways, by both.
+    /// Returns the segments that the sending end retransmitted; for streams in both directions, the sum of both ends.
     #[must_use]
     pub fn retransmissions(&self) -> Option<u64> {
         let (here, there) = (self.local.retransmissions, self.remote.retransmissions);
@@ -104,63 +104,63 @@ impl SocketJobReport {
     }
 }
 
-/// Figures of an iteration, or their means.
+/// Results of an iteration, or their means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketFigures {
-    /// From before the first operation until the connection was taken down, as the client saw it,
-    /// s; less what was omitted.
+    /// Elapsed time in s, from before the first operation until the connection was closed, measured by the client and
+    /// without the omitted time.
     pub elapsed_s: f64,
-    /// The result of a stream: bytes the receiver got ÷ elapsed, in bits per second. Of the others:
-    /// requests and responses. Several streams: their sum in the time that all were running.
+    /// Throughput in bits per second: for a stream, bytes received by the receiver ÷ elapsed; for other tests, requests
+    /// and responses. With several streams: their sum over the time in which all were running.
     pub throughput_bps: f64,
-    /// Streams of `both`: the way from the server.
+    /// Streams of `both`: throughput from the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse_bps: Option<f64>,
-    /// Bytes this end sent ÷ elapsed, bits per second.
+    /// Bytes sent by this end ÷ elapsed, in bits per second.
     pub sent_bps: f64,
-    /// Transactions ÷ elapsed.
+    /// Transactions ÷ elapsed time.
     pub transactions_per_second: f64,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// How busy this end's CPUs were, if it was measured.
+    /// CPU utilization of this end, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_cpu: Option<CpuUse>,
-    /// The server's.
+    /// CPU utilization of the server, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_cpu: Option<CpuUse>,
-    /// CPU time of this end, µs for a KiB of a stream or for a transaction.
+    /// CPU time of this end, in µs per KiB of a stream or per transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_service_demand: Option<f64>,
-    /// The server's.
+    /// CPU time of the server, in µs per KiB of a stream or per transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_service_demand: Option<f64>,
 }
 
-/// How busy the CPUs of a host were, percent of all of them.
+/// CPU utilization of a host, in percent of all its CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuUse {
-    /// 100 − idle.
+    /// Total utilization: 100 − idle.
     pub total: f64,
-    /// In user mode, niced included.
+    /// User mode, niced processes included.
     pub user: f64,
-    /// In the kernel.
+    /// Kernel mode.
     pub system: f64,
-    /// Idle while a disk was awaited.
+    /// Idle while waiting for a disk.
     pub iowait: f64,
-    /// In interrupts.
+    /// Interrupts.
     pub irq: f64,
-    /// In soft interrupts.
+    /// Soft interrupts.
     pub softirq: f64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// The busiest one.
+    /// Number of the busiest CPU.
     pub peak_cpu: i32,
-    /// How busy that was.
+    /// Utilization of the busiest CPU.
     pub peak: f64,
 }
 
 impl CpuUse {
-    /// All that is a percentage.
+    /// Returns all fields that are percentages.
     pub fn shares_mut(&mut self) -> [&mut f64; 7] {
         [
             &mut self.total,
@@ -174,45 +174,45 @@ impl CpuUse {
     }
 }
 
-/// How well the means are known.
+/// Confidence intervals of the means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfidenceReport {
-    /// Level, percent.
+    /// Confidence level in percent.
     pub level: u8,
-    /// Width asked for, percent of the mean.
+    /// Requested width in percent of the mean.
     pub width: f64,
-    /// Whether it was reached.
+    /// True if the requested width was reached.
     pub reached: bool,
-    /// Width of the interval of the result, percent of the mean.
+    /// Width of the interval of the result, in percent of the mean.
     pub result: f64,
-    /// Of the local CPU use; 0 where it was not measured.
+    /// Width of the interval of the local CPU utilization; 0 if not measured.
     pub local_cpu: f64,
-    /// Of the server's.
+    /// Width of the interval of the server's CPU utilization; 0 if not measured.
     pub remote_cpu: f64,
 }
 
 /// One end of the data connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketEndReport {
-    /// SO_SNDBUF: asked for, at the start, at the end.
+    /// SO_SNDBUF in bytes: requested, at the start, at the end.
     pub send_buffer: [Option<u32>; 3],
-    /// SO_RCVBUF: asked for, at the start, at the end.
+    /// SO_RCVBUF in bytes: requested, at the start, at the end.
     pub receive_buffer: [Option<u32>; 3],
-    /// Bytes of a send of a stream in use.
+    /// Bytes per send call of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_size: Option<u32>,
-    /// Bytes of a receive of a stream in use.
+    /// Bytes per receive call of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_size: Option<u32>,
-    /// Buffers used in turn for sends.
+    /// Number of send buffers used in turn.
     pub send_width: u32,
-    /// For receives.
+    /// Number of receive buffers used in turn.
     pub receive_width: u32,
-    /// Successful send calls; datagrams where they go in batches.
+    /// Successful send calls; for batched datagrams, the number of datagrams.
     pub send_calls: u64,
     /// Successful receive calls.
     pub receive_calls: u64,
-    /// Sends refused for want of room (ENOBUFS, ENOMEM).
+    /// Sends that failed because no buffer was available (ENOBUFS, ENOMEM).
     pub failed_sends: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
@@ -222,7 +222,7 @@ pub struct SocketEndReport {
     pub no_delay: bool,
     /// Congestion control in effect; empty if there is none.
     pub congestion: String,
-    /// Segments sent again.
+    /// Retransmitted segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmissions: Option<u64>,
     /// SO_PRIORITY in effect.
@@ -231,37 +231,36 @@ pub struct SocketEndReport {
     /// TOS in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tos: Option<i32>,
-    /// Burst of paced sending that the end accepted.
+    /// Accepted burst length of paced sending.
     pub burst: u32,
-    /// From burst to burst, µs.
+    /// Interval between bursts, in µs.
     pub burst_interval_us: u32,
-    /// Zero copy: sends that were completed, by how: `zero-copy`, `copied`.
+    /// Zero copy: completed sends, by method: `zero-copy`, `copied`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub completions: BTreeMap<String, u64>,
-    /// TCP's own figures at the end of the last iteration, of the first stream.
+    /// TCP_INFO of the first stream at the end of the last iteration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSample>,
-    /// What of all this belongs to the time of `omit`, where this end tells.
+    /// Part of these counts that falls into the time of `omit`, if this end reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<SocketOmitted>,
 }
 
-/// What was done in the time of `omit`: it is in the counts of an end or a stream, and in no rate, time
-/// or interval.
+/// Counts of the time of `omit`. The counts of an end or a stream include it; rates, times and intervals do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketOmitted {
-    /// Bytes, sent and received together.
+    /// Bytes sent and received.
     pub bytes: u64,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Calls, sends and receives together; null if the end does not tell.
+    /// Send and receive calls; null if the end does not report it.
     pub calls: Option<u64>,
-    /// Segments sent again; null if the end does not tell.
+    /// Retransmitted segments; null if the end does not report it.
     pub retransmissions: Option<u64>,
 }
 
 impl SocketOmitted {
-    /// Of two streams together.
+    /// Returns the sum of two streams.
     #[must_use]
     pub fn and(self, more: Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -274,58 +273,58 @@ impl SocketOmitted {
     }
 }
 
-/// TCP's own figures of a connection (TCP_INFO).
+/// TCP metrics of a connection (TCP_INFO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TcpSample {
-    /// Smoothed round trip, µs.
+    /// Smoothed round-trip time, in µs.
     pub rtt_us: u32,
-    /// Its mean deviation, µs.
+    /// Mean deviation of the round-trip time, in µs.
     pub rtt_var_us: u32,
-    /// Least round trip, µs.
+    /// Minimum round-trip time, in µs.
     pub min_rtt_us: u32,
-    /// Congestion window, segments.
+    /// Congestion window, in segments.
     pub cwnd: u32,
-    /// Slow start threshold, segments.
+    /// Slow start threshold, in segments.
     pub ssthresh: u32,
-    /// Segments sent again so far.
+    /// Segments retransmitted since the start.
     pub retransmissions: u32,
-    /// Segments that are thought lost now.
+    /// Segments currently considered lost.
     pub lost: u32,
-    /// Distance of reordering, segments.
+    /// Reordering distance, in segments.
     pub reordering: u32,
-    /// Segment size, bytes.
+    /// Segment size, in bytes.
     pub mss: u32,
-    /// Path MTU, bytes.
+    /// Path MTU, in bytes.
     pub path_mtu: u32,
-    /// Retransmission timeout, µs.
+    /// Retransmission timeout, in µs.
     pub rto_us: u32,
-    /// Delayed acknowledgement timeout, µs.
+    /// Delayed acknowledgement timeout, in µs.
     pub ato_us: u32,
     /// Slow start threshold of the receiver.
     pub receive_ssthresh: u32,
-    /// Pacing rate, bits per second.
+    /// Pacing rate, in bits per second.
     pub pacing_bps: u64,
-    /// Delivery rate, bits per second.
+    /// Delivery rate, in bits per second.
     pub delivery_bps: u64,
-    /// Bytes acknowledged so far.
+    /// Bytes acknowledged since the start.
     pub bytes_acked: u64,
-    /// Bytes received so far.
+    /// Bytes received since the start.
     pub bytes_received: u64,
     /// Bytes not sent yet.
     pub not_sent: u32,
-    /// Time with data to send, µs.
+    /// Time with data to send, in µs.
     pub busy_us: u64,
-    /// Of it, limited by the peer's window, µs.
+    /// Part of the busy time limited by the peer's window, in µs.
     pub receiver_limited_us: u64,
-    /// Of it, limited by our buffer, µs.
+    /// Part of the busy time limited by the send buffer, in µs.
     pub buffer_limited_us: u64,
-    /// Round trip as the receiver sees it, µs.
+    /// Round-trip time estimate of the receiver, in µs.
     pub receive_rtt_us: u32,
-    /// Space the receiver aims at, bytes.
+    /// Target size of the receive buffer, in bytes.
     pub receive_space: u32,
 }
 
-/// Datagrams of a stream by their numbers.
+/// Datagram counts of a stream, from the sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatagramReport {
     /// Datagrams sent.
@@ -334,119 +333,120 @@ pub struct DatagramReport {
     pub received: u64,
     /// sent − (received − duplicate).
     pub lost: u64,
-    /// Arrived again.
+    /// Duplicate datagrams.
     pub duplicate: u64,
-    /// Arrived after a later one (RFC 4689).
+    /// Datagrams that arrived after a later one (RFC 4689).
     pub reordered: u64,
-    /// Without our tag.
+    /// Datagrams without a tag of the test.
     pub foreign: u64,
-    /// RFC 3550 jitter at the end, ns.
+    /// RFC 3550 jitter at the end, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_rfc3550_ns: Option<f64>,
-    /// One-way delay. Between two hosts it contains the difference of their clocks.
+    /// One-way delay, in ns. Between two hosts it includes the offset of their clocks.
     pub one_way_ns: Summary,
 }
 
-/// One of several parallel streams.
+/// Results of one of several parallel streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketStreamReport {
-    /// `up`, `down`, `rr`, …: which way, and a number from 1.
+    /// Direction and a number from 1: `up`, `down`, `rr`, …
     pub name: String,
-    /// Throughput in the time that all streams were running, bits per second.
+    /// Throughput over the time in which all streams were running, in bits per second.
     pub throughput_bps: f64,
-    /// Transactions per second in that time.
+    /// Transactions per second over that time.
     pub transactions_per_second: f64,
-    /// Bytes this end sent.
+    /// Bytes sent by this end.
     pub bytes_sent: u64,
-    /// Bytes this end received.
+    /// Bytes received by this end.
     pub bytes_received: u64,
-    /// Bytes the server sent, as it says.
+    /// Bytes sent by the server, as the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_bytes_sent: Option<u64>,
-    /// Bytes the server received, as it says.
+    /// Bytes received by the server, as the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_bytes_received: Option<u64>,
-    /// Segments sent again: by this end, or of a stream that comes from the server, by the server.
+    /// Segments retransmitted by the sending end: this end, or the server for a stream from the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmissions: Option<u64>,
-    /// TCP's own figures at the end, of the same end.
+    /// TCP_INFO of the sending end at the end of the test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSample>,
-    /// What the numbers in datagrams told.
+    /// Datagram counts, from the sequence numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramReport>,
-    /// Time of an operation.
+    /// Duration of an operation, in ns.
     pub latency_ns: Summary,
-    /// What of its counts belongs to the time of `omit`, at this end.
+    /// Part of its counts that falls into the time of `omit`, at this end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<SocketOmitted>,
-    /// At the server, if it tells.
+    /// Part of its counts that falls into the time of `omit`, at the server, if the server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_omitted: Option<SocketOmitted>,
 }
 
-/// What happened in an interval.
+/// Results of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketInterval {
-    /// Begin, s since the start of the iteration.
+    /// Start of the interval, in s since the start of the iteration.
     pub from_s: f64,
-    /// End.
+    /// End of the interval, in s since the start of the iteration.
     pub to_s: f64,
-    /// Wall clock at its end, s since 1970.
+    /// Wall clock at the end of the interval, in s since 1970.
     pub ended_s: f64,
     /// Bytes (sent or received by this end) or transactions.
     pub units: u64,
-    /// Bits per second, of streams: what arrived; of a TCP sender what was acknowledged.
+    /// Streams: received bits per second; for a TCP sender, acknowledged bits per second.
     pub throughput_bps: f64,
-    /// Of it, what went to the server. Null if no stream goes that way.
+    /// Part of the throughput towards the server, in bits per second. Null if no stream has this direction.
     #[serde(default)]
     pub up_bps: Option<f64>,
-    /// What came from the server.
+    /// Part of the throughput from the server, in bits per second. Null if no stream has this direction.
     #[serde(default)]
     pub down_bps: Option<f64>,
-    /// Of the others.
+    /// Transactions per second of all other tests.
     pub transactions_per_second: f64,
-    /// Time of an operation in this interval, where it was asked for.
+    /// Duration of an operation in this interval, in ns; only if requested.
     pub latency_ns: Summary,
-    /// Each stream's TCP at the end of it.
+    /// TCP_INFO of each stream at the end of the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpSample>,
-    /// Each stream, in the order of the report's `streams`.
+    /// Results of each stream, in the order of the report's `streams`.
     #[serde(default)]
     pub streams: Vec<SocketIntervalStream>,
 }
 
-/// What one stream did in an interval, as far as this end knows: null is what only the other end could
-/// tell, and does not while the test runs.
+/// Results of one stream in an interval, as far as this end knows them. A field is null if only the other end knows the
+/// value, which it does not send during the test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketIntervalStream {
-    /// As in the report's `streams`: `up 1`. Those that only load the path begin with `load`.
+    /// Name as in the report's `streams`: `up 1`. Names of streams that only load the path begin with `load`.
     pub name: String,
-    /// Which way its data goes.
+    /// Direction of the data.
     pub direction: SocketDirection,
     /// Bytes (sent or received by this end) or transactions.
     pub units: u64,
-    /// Bits per second of a stream: what arrived; of a TCP sender what was acknowledged; of a sender of
-    /// datagrams what was sent.
+    /// Streams: received bits per second; for a TCP sender, acknowledged bits per second; for a sender of datagrams,
+    /// sent bits per second.
     pub throughput_bps: f64,
-    /// Of the others.
+    /// Transactions per second of all other tests.
     pub transactions_per_second: f64,
-    /// Segments that this end sent again. Null where the server sends, and without TCP.
+    /// Segments retransmitted by this end. Null if the server sends, and without TCP.
     pub retransmissions: Option<u64>,
-    /// Congestion window of this end at the end of it, segments. Null as above.
+    /// Congestion window of this end at the end of the interval, in segments. Null if the server sends, and without
+    /// TCP.
     pub cwnd: Option<u32>,
-    /// Smoothed round trip at the end of it, µs. Null as above.
+    /// Smoothed round-trip time at the end of the interval, in µs. Null if the server sends, and without TCP.
     pub rtt_us: Option<u32>,
-    /// Datagrams of a stream that this end sent or received, duplicates included.
+    /// Datagrams that this end sent or received, duplicates included.
     pub datagrams: Option<u64>,
-    /// Datagrams with numbers that this end found missing, less those of earlier intervals that
-    /// came after all: so it may be negative. Null where none came, and where the server receives.
+    /// Numbered datagrams that this end found missing, less those of earlier intervals that arrived after all; it may
+    /// therefore be negative. Null if none arrived, and if the server receives.
     pub lost: Option<i64>,
-    /// Their RFC 3550 jitter at the end of it, ns. Null as `lost`.
+    /// RFC 3550 jitter of the datagrams at the end of the interval, in ns. Null in the same cases as `lost`.
     pub jitter_rfc3550_ns: Option<f64>,
 }
 
-/// Which way the data of a stream goes.
+/// Direction of the data of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SocketDirection {
@@ -454,58 +454,58 @@ pub enum SocketDirection {
     Up,
     /// From the server.
     Down,
-    /// Both ways: requests and responses, and connections.
+    /// Both directions: requests and responses, and connections.
     #[default]
     Both,
 }
 
-/// What ended a test before its time.
+/// Error that ended a test early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketFailure {
-    /// Where it happened.
+    /// Stage of the test in which the error occurred.
     pub stage: SocketStage,
-    /// What, in a line.
+    /// Error message, one line.
     pub what: String,
-    /// Number of the system's error, ours or the server's, if there is one.
+    /// System error number of this end or of the server, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
 }
 
-/// A part of a test.
+/// Stage of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SocketStage {
-    /// Name of the server, or of our end.
+    /// Name resolution of the server or of the local end.
     Resolve,
-    /// The control connection could not be made.
+    /// Setup of the control connection.
     Connect,
-    /// The server refused the test, or could not do it.
+    /// The server refused the test or could not run it.
     Remote,
-    /// The control connection ended or said what cannot be understood.
+    /// The control connection ended or carried an invalid message.
     Control,
-    /// Our own socket could not be made as asked.
+    /// Setup of the local socket with the requested options.
     Socket,
-    /// The data connection.
+    /// Data connection.
     Data,
 }
 
-/// What a server did.
+/// Counts of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketServerReport {
     /// Control connections accepted.
     pub clients: u64,
-    /// Turned away, because there were as many as allowed.
+    /// Connections rejected because the limit was reached.
     pub turned_away: u64,
-    /// Data connections that came from others than the client of a test, closed.
+    /// Data connections closed because they came from an address other than the client of a test.
     #[serde(default)]
     pub strangers: u64,
-    /// Ended because they said nothing for too long, or nothing that can be understood.
+    /// Connections closed because they were silent for too long or sent invalid messages.
     pub given_up: u64,
-    /// Without the passphrase.
+    /// Connections without the passphrase.
     pub unauthorised: u64,
-    /// Tests begun.
+    /// Tests started.
     pub tests: u64,
-    /// Tests whose results were sent.
+    /// Tests with results that were sent to the client.
     pub completed: u64,
     /// Tests that failed.
     pub failed: u64,
@@ -515,25 +515,25 @@ pub struct SocketServerReport {
     pub bytes_sent: u64,
 }
 
-/// A socket test while it runs.
+/// State of a running socket test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketLive {
-    /// Which job, from 0.
+    /// Number of the job, from 0.
     pub job: u32,
-    /// Jobs in all.
+    /// Total number of jobs.
     pub jobs: u32,
-    /// Which iteration, from 1.
+    /// Number of the iteration, from 1.
     pub iteration: u32,
     /// Bytes or transactions in the interval.
     pub units: u64,
-    /// Whether the units are transactions.
+    /// True if the units are transactions.
     pub transactions: bool,
-    /// Length of the interval, s.
+    /// Length of the interval, in s.
     pub interval_s: f64,
-    /// Wall clock at its end, s since 1970.
+    /// Wall clock at the end of the interval, in s since 1970.
     pub ended_s: f64,
     /// Bytes or transactions of the iteration.
     pub total: u64,
-    /// Clients that are connected, of a server.
+    /// Server: number of connected clients.
     pub clients: u64,
 }

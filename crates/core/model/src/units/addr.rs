@@ -1,4 +1,4 @@
-//! IP addresses and UDP/TCP ports: one, a range, or a prefix.
+//! IP addresses and UDP/TCP ports: a single one, a range, or a prefix.
 
 use std::{
     fmt,
@@ -8,11 +8,10 @@ use std::{
 
 use super::{ParseUnitError, string_serde};
 
-/// One address, `first-last`, or a prefix, all of one family.
+/// Single address, range `first-last`, or prefix, all of one family.
 ///
-/// A prefix stands for its hosts: without the network and broadcast address for IPv4 prefixes
-/// shorter than /31, and without the subnet-router anycast address (all host bits 0) for IPv6
-/// prefixes shorter than /127.
+/// A prefix stands for its hosts: without the network and broadcast address for IPv4 prefixes shorter than /31, and
+/// without the subnet-router anycast address (all host bits 0) for IPv6 prefixes shorter than /127.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
@@ -29,14 +28,14 @@ fn to_number(addr: IpAddr) -> u128 {
 
 fn from_number(like: IpAddr, n: u128) -> IpAddr {
     match like {
-        // The value came from 32-bit addresses, so the upper bits are 0.
+        // The value was computed from 32-bit addresses, so the upper bits are 0.
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(n as u32)),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(n)),
     }
 }
 
 impl AddressRange {
-    /// One address.
+    /// Creates a range of one address.
     #[must_use]
     pub const fn single(addr: IpAddr) -> Self {
         Self {
@@ -46,7 +45,7 @@ impl AddressRange {
         }
     }
 
-    /// From `first` to `last`. None if they are of two families or the wrong way round.
+    /// Creates a range from `first` to `last`. `None` if they belong to two families or are in reverse order.
     #[must_use]
     pub fn between(first: IpAddr, last: IpAddr) -> Option<Self> {
         let fits = first.is_ipv4() == last.is_ipv4() && to_number(first) <= to_number(last);
@@ -69,25 +68,25 @@ impl AddressRange {
         self.last
     }
 
-    /// Whether it is IPv6.
+    /// Returns true for IPv6.
     #[must_use]
     pub const fn is_ipv6(&self) -> bool {
         self.first.is_ipv6()
     }
 
-    /// How many addresses it holds; saturates at `u128::MAX`.
+    /// Number of addresses; saturates at `u128::MAX`.
     #[must_use]
     pub fn count(&self) -> u128 {
         (to_number(self.last) - to_number(self.first)).saturating_add(1)
     }
 
-    /// The `i`-th address, counted from 0 and round again past the end.
+    /// Returns the `i`-th address, counted from 0. It wraps around after the last address.
     #[must_use]
     pub fn nth(&self, i: u128) -> IpAddr {
         from_number(self.first, to_number(self.first) + i % self.count())
     }
 
-    /// Whether `addr` lies in it.
+    /// Returns true if the range contains `addr`.
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
         addr.is_ipv6() == self.is_ipv6()
@@ -157,7 +156,7 @@ string_serde!(
     "198.18.1.2"
 );
 
-/// UDP or TCP ports: one or `first-last`.
+/// UDP or TCP ports: a single port or `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     /// First port.
@@ -167,7 +166,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// One port.
+    /// Creates a range of one port.
     #[must_use]
     pub const fn single(port: u16) -> Self {
         Self {
@@ -176,13 +175,13 @@ impl PortRange {
         }
     }
 
-    /// How many ports it holds.
+    /// Number of ports.
     #[must_use]
     pub fn count(self) -> u32 {
         u32::from(self.last) - u32::from(self.first) + 1
     }
 
-    /// The `i`-th port, counted from 0 and round again past the end.
+    /// Returns the `i`-th port, counted from 0. It wraps around after the last port.
     #[must_use]
     pub fn nth(self, i: u32) -> u16 {
         // The sum stays within first..=last, which are 16-bit numbers.

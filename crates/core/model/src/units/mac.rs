@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use super::{ParseUnitError, string_serde};
 
-/// A MAC address as the user writes it, `02:00:00:00:00:01`.
+/// MAC address as the user writes it, `02:00:00:00:00:01`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Mac(pub [u8; 6]);
 
@@ -18,7 +18,7 @@ impl FromStr for Mac {
         for byte in &mut bytes {
             let part = parts
                 .next()
-                // from_str_radix would take a sign.
+                // from_str_radix would accept a sign.
                 .filter(|p| (1..=2).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_hexdigit()))
                 .ok_or_else(error)?;
             *byte = u8::from_str_radix(part, 16).map_err(|_| error())?;

@@ -1,4 +1,4 @@
-//! Quantities as the user writes them: parsed once, exactly, and printed so that they parse again.
+//! Quantities as the user writes them: parsed exactly, and printed in a form that parses again.
 
 mod addr;
 mod mac;
@@ -14,18 +14,18 @@ pub use rational::Rational;
 pub use size::{FrameSize, IMIX, MAX_MIX_WEIGHT, SizeModel, parse_size};
 pub use span::Span;
 
-/// A value that the user wrote could not be read.
+/// Error of a value that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {expected}")]
 pub struct ParseUnitError {
-    /// What was written.
+    /// Text of the user.
     pub text: String,
-    /// What is allowed, as the rest of a sentence that begins "is not".
+    /// Allowed values, as the rest of a sentence that begins "is not".
     pub expected: String,
 }
 
 impl ParseUnitError {
-    /// An error for `text`, where `expected` completes "… is not …".
+    /// Creates an error for `text`; `expected` completes "… is not …".
     pub fn new(text: impl Into<String>, expected: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -34,7 +34,7 @@ impl ParseUnitError {
     }
 }
 
-/// Serde and schema for a type that is written as a string (or a bare number, where that parses).
+/// Implements serde and the schema for a type that is written as a string (or a bare number, if that parses).
 macro_rules! string_serde {
     ($type:ty, $title:literal, $description:literal, $example:literal) => {
         impl serde::Serialize for $type {

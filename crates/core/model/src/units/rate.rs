@@ -4,10 +4,10 @@ use std::{fmt, str::FromStr};
 
 use super::{ParseUnitError, Rational, string_serde};
 
-/// A load as the user asks for it.
+/// Load in the user's notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rate {
-    /// As fast as the port takes frames.
+    /// Maximum rate at which the port accepts frames.
     #[default]
     Max,
     /// Frames per second.
@@ -16,7 +16,7 @@ pub enum Rate {
     L1(Rational),
     /// Bits per second at layer 2: the frame size, FCS included.
     L2(Rational),
-    /// Per cent of the line rate.
+    /// Percentage of the line rate.
     Percent(Rational),
 }
 
@@ -24,9 +24,8 @@ pub enum Rate {
 pub const WIRE_OVERHEAD: u32 = 20;
 
 impl Rate {
-    /// Frames per second for frames of mean size `mean_size` (with FCS) on a line of `line` bits
-    /// per second. `None` for [`Rate::Max`], for a percentage without a line rate, and when the
-    /// exact fraction does not fit.
+    /// Returns the frames per second for frames of mean size `mean_size` (with FCS) on a line of `line` bits per
+    /// second. `None` for [`Rate::Max`], for a percentage without a line rate, and if the exact fraction does not fit.
     #[must_use]
     pub fn frames_per_second(self, mean_size: Rational, line: Option<u64>) -> Option<Rational> {
         let bits = |extra: u32| {
@@ -100,7 +99,7 @@ impl FromStr for Rate {
     }
 }
 
-/// The value in the largest unit that leaves at most three places after the point.
+/// Writes the value in the largest unit that needs at most three decimal places.
 fn scaled(f: &mut fmt::Formatter<'_>, value: Rational, unit: &str) -> fmt::Result {
     let fits = |scale: u64| {
         value.numerator() / value.denominator() >= scale
@@ -138,10 +137,10 @@ string_serde!(
     "100kpps"
 );
 
-/// A whole number that may be written with k, m or g for thousands: `20k`, `1.5m`.
+/// Parses a whole number with an optional suffix k, m or g for thousands: `20k`, `1.5m`.
 ///
 /// # Errors
-/// When the text is no number, is not whole, or does not fit.
+/// Returns an error if the text is not a number, is not whole, or does not fit.
 pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
     parse_number(text)
         .ok()
@@ -150,10 +149,10 @@ pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
         .ok_or_else(|| ParseUnitError::new(text, "a whole number, also with k, m or g: 20k, 1.5m"))
 }
 
-/// A number that may be written with k, m or g for thousands: `0.5`, `20k`, `1.5m`.
+/// Parses a number with an optional suffix k, m or g for thousands: `0.5`, `20k`, `1.5m`.
 ///
 /// # Errors
-/// When the text is no number or does not fit.
+/// Returns an error if the text is not a number or does not fit.
 pub fn parse_number(text: &str) -> Result<Rational, ParseUnitError> {
     let error = || ParseUnitError::new(text, "a number, also with k, m or g: 0.5, 20k, 1.5m");
     let lower = text.trim().to_ascii_lowercase();

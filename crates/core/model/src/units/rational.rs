@@ -1,8 +1,8 @@
-//! Exact non-negative fractions, because a rate that is rounded drifts.
+//! Exact non-negative fractions, because rounding errors of rates accumulate.
 
 use std::fmt;
 
-/// A fraction of two 64-bit numbers in lowest terms.
+/// Fraction of two 64-bit numbers in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rational {
     num: u64,
@@ -20,7 +20,7 @@ impl Rational {
     /// Zero.
     pub const ZERO: Self = Self { num: 0, den: 1 };
 
-    /// `num / den`, reduced. `None` when `den` is 0 or the reduced parts do not fit 64 bits.
+    /// Creates `num / den`, reduced. `None` if `den` is 0 or the reduced parts do not fit 64 bits.
     #[must_use]
     pub fn new(num: u128, den: u128) -> Option<Self> {
         if den == 0 {
@@ -33,37 +33,37 @@ impl Rational {
         })
     }
 
-    /// A whole number.
+    /// Creates a whole number.
     #[must_use]
     pub const fn whole(n: u64) -> Self {
         Self { num: n, den: 1 }
     }
 
-    /// The upper part.
+    /// Numerator.
     #[must_use]
     pub const fn numerator(self) -> u64 {
         self.num
     }
 
-    /// The lower part, never 0.
+    /// Denominator, never 0.
     #[must_use]
     pub const fn denominator(self) -> u64 {
         self.den
     }
 
-    /// Whether it is 0.
+    /// Returns true for 0.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.num == 0
     }
 
-    /// The nearest floating-point number, for display and statistics only.
+    /// Nearest floating-point number, for display and statistics only.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         self.num as f64 / self.den as f64
     }
 
-    /// Product, `None` when it does not fit.
+    /// Product; `None` if it does not fit.
     #[must_use]
     pub fn times(self, other: Self) -> Option<Self> {
         Self::new(
@@ -72,7 +72,7 @@ impl Rational {
         )
     }
 
-    /// Quotient, `None` when `other` is 0 or the result does not fit.
+    /// Quotient; `None` if `other` is 0 or the result does not fit.
     #[must_use]
     pub fn over(self, other: Self) -> Option<Self> {
         Self::new(
@@ -81,7 +81,7 @@ impl Rational {
         )
     }
 
-    /// Reads a decimal number without sign: `12`, `1.25`, `.5`.
+    /// Parses a decimal number without sign: `12`, `1.25`, `.5`.
     pub(crate) fn parse_decimal(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         if whole.is_empty() && fraction.is_empty()
@@ -109,7 +109,7 @@ impl Rational {
 }
 
 impl fmt::Display for Rational {
-    /// A decimal where one exists within 18 places, else `a/b`.
+    /// Writes a decimal if one exists within 18 places, otherwise `a/b`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.num / self.den;
         let mut rest = u128::from(self.num % self.den);

@@ -1,22 +1,22 @@
-//! Frame sizes, always with the 4-byte FCS: one, a range, or a weighted mix.
+//! Frame sizes, always with the 4-byte FCS: a single size, a range, or a weighted mix.
 
 use std::{fmt, str::FromStr};
 
 use super::{ParseUnitError, Rational, string_serde};
 
-/// A frame size in bytes, FCS included: 64 to 16,384.
+/// Frame size in bytes, FCS included, 64 to 16,384.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameSize(u32);
 
 impl FrameSize {
-    /// The smallest frame of Ethernet (IEEE 802.3).
+    /// Minimum frame size of Ethernet (IEEE 802.3).
     pub const MIN: Self = Self(64);
-    /// The largest frame taken here: jumbo frames as NICs offer them.
+    /// Maximum supported frame size: jumbo frames as NICs support them.
     pub const MAX: Self = Self(16_384);
-    /// The frame check sequence, in every size and in no length in memory.
+    /// Length of the frame check sequence in bytes: part of every frame size, but not of lengths in memory.
     pub const FCS: u32 = 4;
 
-    /// A size, if it is in range.
+    /// Creates a size, if it is in range.
     #[must_use]
     pub const fn new(size: u32) -> Option<Self> {
         if size >= Self::MIN.0 && size <= Self::MAX.0 {
@@ -26,13 +26,13 @@ impl FrameSize {
         }
     }
 
-    /// Bytes with FCS.
+    /// Size in bytes with FCS.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Bytes in memory or in a capture file: without FCS.
+    /// Length in memory or in a capture file, in bytes without FCS.
     #[must_use]
     pub const fn len_without_fcs(self) -> usize {
         (self.0 - Self::FCS) as usize
@@ -64,16 +64,16 @@ string_serde!(
     "64"
 );
 
-/// Which sizes a stream's frames have.
+/// Sizes of a stream's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeModel {
-    /// All the same.
+    /// Equal sizes.
     Fixed(FrameSize),
-    /// Each size of the range once, from both ends in turn (64, 1500, 65, 1499 and so on), then again: each two have the
-    /// mean of the range.
+    /// Each size of the range once, alternating from both ends (64, 1500, 65, 1499 and so on), then again. Each pair
+    /// has the mean of the range.
     Range(FrameSize, FrameSize),
-    /// Sizes with weights: every run of as many frames as the weights add up to has exactly these
-    /// shares, in an order given by the seed.
+    /// Sizes with weights: every sequence of as many frames as the sum of the weights has exactly these shares, in an
+    /// order determined by the seed.
     Mix(Vec<(FrameSize, u32)>),
 }
 
@@ -81,7 +81,7 @@ pub enum SizeModel {
 /// list a genome).
 pub const IMIX: [(u32, u32); 3] = [(64, 7), (570, 4), (1518, 1)];
 
-/// Largest sum of the weights of a mix.
+/// Maximum sum of the weights of a mix.
 pub const MAX_MIX_WEIGHT: u32 = 65_536;
 
 impl SizeModel {
@@ -94,7 +94,7 @@ impl SizeModel {
         )
     }
 
-    /// Smallest size that occurs.
+    /// Smallest size.
     #[must_use]
     pub fn smallest(&self) -> FrameSize {
         match self {
@@ -103,7 +103,7 @@ impl SizeModel {
         }
     }
 
-    /// Largest size that occurs.
+    /// Largest size.
     #[must_use]
     pub fn largest(&self) -> FrameSize {
         match self {
@@ -194,11 +194,11 @@ const GENOME: [(char, u32); 10] = [
     ('j', 16_000),
 ];
 
-/// Frame sizes of a test: what [`SizeModel`] reads, or a genome of RFC 6985, `aaaaaaaddddg` or in short `7a4d1g`.
-/// How often each size occurs is that of the genome; the order comes from the seed, as the RFC allows.
+/// Frame sizes of a test: the notations of [`SizeModel`], or a genome of RFC 6985, `aaaaaaaddddg` or in short `7a4d1g`.
+/// The genome determines the frequency of each size, and the seed determines the order, as the RFC allows.
 ///
 /// # Errors
-/// When it is neither.
+/// Returns an error if the text is neither.
 pub fn parse_size(text: &str) -> Result<SizeModel, ParseUnitError> {
     let letters = text.trim_end().ends_with(|c: char| c.is_ascii_lowercase());
     if !letters || text.trim().eq_ignore_ascii_case("imix") {

@@ -1,27 +1,27 @@
-//! Lengths of time: `10s`, `200ms`, `300us`, `5m`.
+//! Durations: `10s`, `200ms`, `300us`, `5m`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use super::{ParseUnitError, Rational, string_serde};
 
-/// A length of time, exact to the nanosecond.
+/// Duration, exact to the nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// From whole nanoseconds.
+    /// Creates a duration of whole nanoseconds.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(Duration::from_nanos(ns))
     }
 
-    /// From whole seconds.
+    /// Creates a duration of whole seconds.
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(Duration::from_secs(s))
     }
 
-    /// From whole milliseconds.
+    /// Creates a duration of whole milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(Duration::from_millis(ms))
@@ -82,7 +82,7 @@ impl fmt::Display for Span {
         if nanos == 0 {
             return f.write_str("0s");
         }
-        // Minutes and hours only where they are whole; a second and a half stays "1.5s".
+        // Minutes and hours only if the value is whole; one and a half seconds stay "1.5s".
         let (name, scale) = UNITS
             .iter()
             .find(|(_, scale)| nanos.is_multiple_of(*scale))

@@ -1,17 +1,17 @@
-//! The options that were typed, for commands that read a file instead of them.
+//! Options given on the command line, checked by commands that read a file instead.
 
 use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, Command, parser::ValueSource};
 
-/// Options that stand on the command line, of the innermost command.
+/// Options given on the command line of the innermost subcommand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    /// The id of each in its declaration, and how it is written.
+    /// Declared id of each option and the option as written.
     options: Vec<(String, String)>,
 }
 
 impl Given {
-    /// Reads them from what was parsed; positional arguments are left out.
+    /// Collects the options from the parsed matches, without positional arguments.
     pub(crate) fn new(mut command: &Command, mut matches: &ArgMatches) -> Self {
         while let Some((name, below)) = matches.subcommand() {
             let Some(inner) = command.find_subcommand(name) else {
@@ -34,7 +34,7 @@ impl Given {
         }
     }
 
-    /// Refuses the options that `declares` holds for.
+    /// Refuses the options for which `declares` returns true.
     fn refuse(&self, why: &str, declares: impl Fn(&str) -> bool) -> Result<()> {
         let refused = self.options.iter().filter(|(id, _)| declares(id));
         let refused: Vec<&str> = refused.map(|(_, written)| written.as_str()).collect();
@@ -44,10 +44,10 @@ impl Given {
         Ok(())
     }
 
-    /// Refuses every option of the group `A` but those with the ids `except`.
+    /// Refuses every option of the group `A` except the ids in `except`.
     ///
     /// # Errors
-    /// Names all of them, and why.
+    /// Names all refused options and the reason.
     pub(crate) fn refuse_of<A: Args>(&self, except: &[&str], why: &str) -> Result<()> {
         let ids = ids::<A>();
         self.refuse(why, |id| {
@@ -55,16 +55,16 @@ impl Given {
         })
     }
 
-    /// Refuses every option with an id that is not among `allowed`.
+    /// Refuses every option with an id that is not in `allowed`.
     ///
     /// # Errors
-    /// Names all of them, and why.
+    /// Names all refused options and the reason.
     pub(crate) fn refuse_all_but(&self, allowed: &[String], why: &str) -> Result<()> {
         self.refuse(why, |id| !allowed.iter().any(|own| own == id))
     }
 }
 
-/// The ids of all options that a group declares.
+/// Returns the ids of all options that a group declares.
 pub(crate) fn ids<A: Args>() -> Vec<String> {
     let command = A::augment_args(Command::new("group"));
     let ids = command.get_arguments().map(|arg| arg.get_id().to_string());

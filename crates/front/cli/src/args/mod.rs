@@ -1,5 +1,5 @@
-//! What was typed, and the plan it means. Each option is declared once, here; help, completion,
-//! man page and errors all come from the declaration.
+//! Command line options and the plan that they describe. Each option is declared once, here; help, completion, man
+//! page and errors are derived from the declaration.
 
 mod given;
 mod output;

@@ -7,23 +7,23 @@ use wb_model::{Criterion, Plan, criteria, units::Span};
 
 use crate::{commands::report, metrics::MetricsArgs, run::check_writable};
 
-/// How results are shown, what is judged, and what is allowed.
+/// Options for output, criteria and safety.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output and judgement")]
 pub(crate) struct OutputArgs {
     /// Print the report as one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print each snapshot as a line of JSON on standard output while it runs.
+    /// Print each snapshot as one line of JSON on standard output during the run.
     #[arg(long)]
     pub(crate) live_json: bool,
-    /// Print totals and rates as CSV, a line for each job.
+    /// Print totals and rates as CSV, one line per job.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
+    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv).
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Also write criteria and results as JUnit XML, which builds and their servers read.
+    /// Also write criteria and results as JUnit XML for CI systems.
     #[arg(long, value_name = "FILE.xml")]
     pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
@@ -31,60 +31,60 @@ pub(crate) struct OutputArgs {
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long)]
     pub(crate) print_plan: bool,
-    /// Say more: ports, queues, per-flow and per-worker tables in full.
+    /// Print more: ports, queues, and full tables of flows and workers.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// No live lines, and no screen.
+    /// Print no live lines and open no screen.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Live lines instead of the screen that a terminal gets.
+    /// Print live lines instead of the full-screen view of a terminal.
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Time between live lines. Default: 1s.
+    /// Interval between live lines [default: 1s].
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<Span>,
-    /// Fail (exit code 1) when more than this share is lost: 0, 0.1%, 0.001.
+    /// Fail (exit code 1) if the loss exceeds this share: 0, 0.1% or 0.001.
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_loss: Option<String>,
-    /// Fail (exit code 1) when one of these does not hold: loss<=0.1%, p99<=500us, cps>=20k, with <= or >=.
-    /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99,
-    /// p999, p9999, max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open,
-    /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; of one job: web.p99<=5ms.
-    /// Of benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps, 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; in
-    /// several sizes the worst decides, of one: 64.throughput>=1m.
+    /// Fail (exit code 1) if a criterion does not hold: loss<=0.1%, p99<=500us, cps>=20k, with <= or >=. Shares:
+    /// loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99, p999, p9999, max,
+    /// also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open, probe.COUNTER. With several kinds
+    /// of jobs: load.p99<=5ms; for one job: web.p99<=5ms. Benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps,
+    /// 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; with several sizes the worst decides; for one size:
+    /// 64.throughput>=1m.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
-    /// Where all random choices come from. Default: 1.
+    /// Seed of all random choices [default: 1].
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Allow destinations outside the benchmark ranges, and interfaces with the default route.
+    /// Allow destinations outside the benchmark ranges and interfaces with the default route.
     #[arg(long)]
     pub(crate) i_own_this_network: bool,
 }
 
-/// The 98 % rule.
+/// Option for the minimum share of the intended load (98 %).
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output and judgement")]
 pub(crate) struct UnsentArgs {
-    /// Accept a run that offered less than 98 % of its intended load; without it, such a run is invalid (exit code 3).
+    /// Accept a run that offered less than 98 % of its intended load, instead of exit code 3 (invalid).
     #[arg(long)]
     allow_unsent: bool,
 }
 
 impl UnsentArgs {
-    /// Changes the plan accordingly.
+    /// Sets the option in the plan.
     pub(crate) const fn apply(self, plan: &mut Plan) {
         plan.allow_unsent |= self.allow_unsent;
     }
 }
 
 impl OutputArgs {
-    /// Whether there may be a screen.
+    /// Returns true if the options permit a screen.
     pub(crate) const fn has_screen(&self) -> bool {
         !(self.quiet || self.plain || self.json || self.csv || self.live_json)
     }
 
-    /// Puts what concerns the plan into it.
+    /// Applies the options to the plan and checks the output paths.
     pub(crate) fn apply(&self, plan: &mut Plan) -> anyhow::Result<()> {
         if let Some(interval) = self.interval {
             plan.interval = interval;

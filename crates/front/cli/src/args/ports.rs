@@ -1,4 +1,4 @@
-//! Options of ports and of the time a run takes.
+//! Options for ports and for the duration of a run.
 
 use clap::Args;
 use wb_model::{
@@ -7,38 +7,38 @@ use wb_model::{
     units::{AddressRange, Span},
 };
 
-/// When sending begins and ends.
+/// Duration and timing of sending.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Time")]
 pub(crate) struct TrafficArgs {
-    /// How long to send (default 10s, unless --count is given).
+    /// Time to send [default: 10s unless --count is given].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Frames to send; the first of --duration and --count to end wins.
+    /// Number of frames to send; with --duration, the run ends at the limit reached first.
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     count: Option<u64>,
-    /// How long to go on receiving after the last frame was sent.
+    /// Time to keep receiving after the last frame was sent.
     #[arg(long, value_name = "TIME", default_value = "200ms")]
     drain: Span,
-    /// Rise from 0 to the full rate in this time first; those frames are not counted.
+    /// Ramp-up time from 0 to the full rate; frames sent in it are not counted.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     ramp: Span,
-    /// A stalled sender makes up for at most this much; what is older stays unsent.
+    /// Longest stall that a sender makes up for; older frames stay unsent.
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     catch_up: Span,
-    /// Measure the time between departures too.
+    /// Also measure the time between departures.
     #[arg(long)]
     departures: bool,
-    /// Number of the first flow in test tags, by which the run knows its own frames [default: random].
+    /// Number of the first flow in test tags, which identify the frames of a run [default: random].
     #[arg(long, value_name = "N")]
     pub(crate) first_flow: Option<u32>,
 }
 
-/// Sent for when neither a duration nor a count is given.
+/// Duration if neither a duration nor a count is given.
 const DEFAULT_DURATION: Span = Span::from_secs(10);
 
 impl TrafficArgs {
-    /// The job without ports and streams.
+    /// Returns the job without ports and streams.
     pub(crate) fn job(&self) -> TrafficJob {
         TrafficJob {
             duration: self
@@ -54,17 +54,17 @@ impl TrafficArgs {
     }
 }
 
-/// Options of the sending port.
+/// Options for the sending port.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct TransmitArgs {
-    /// Sending workers, each with a queue to send by.
+    /// Number of sending workers, each with its own transmit queue.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: u32,
-    /// CPUs for the workers, sending ones first: 2,3 or 2-5. Default: chosen by the program.
+    /// CPUs for the workers, sending workers first: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
-    /// Next hop of everything that is sent. Default: the destination itself, else the route of the host.
+    /// Next hop of all sent frames [default: the destination, else the router of the host's routes].
     #[arg(long, value_name = "ADDR")]
     pub(crate) gateway: Option<std::net::IpAddr>,
     /// XDP mode of the ports: auto, zero-copy, native, generic.
@@ -72,21 +72,21 @@ pub(crate) struct TransmitArgs {
     pub(crate) xdp_mode: XdpMode,
 }
 
-/// Largest receive ring that can be asked for; the kernel takes a ring in one piece of address space.
+/// Largest accepted receive ring, in MiB; the kernel maps a ring in one piece of address space.
 const MAX_RING_MIB: u64 = 4_095;
 
-/// Options of the receiving port.
+/// Options for the receiving port.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct ReceiveArgs {
-    /// Receiving workers; they share out the queues of the port.
+    /// Number of receiving workers, which share the queues of the port.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) rx_workers: u32,
-    /// Addresses that the receiving port answers for (ARP, neighbour discovery, echo), besides the
-    /// destinations of the streams. May be given several times.
+    /// Additional address, besides the stream destinations, that the receiving port answers for (ARP, neighbour
+    /// discovery, echo); repeatable.
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Vec<AddressRange>,
-    /// Receive ring of the packet driver in MiB, for each worker. Default: chosen by the program.
+    /// Receive ring of the packet driver per worker, 1 to 4095 MiB [default: chosen by the program].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_RING_MIB))]
     pub(crate) ring: Option<u64>,
 }
@@ -102,7 +102,7 @@ pub(crate) fn xdp_mode(text: &str) -> Result<XdpMode, String> {
 }
 
 impl TransmitArgs {
-    /// The CPUs named, in order.
+    /// Returns the CPUs of `--cpus`, in order.
     pub(crate) fn cpu_list(&self) -> anyhow::Result<Vec<u32>> {
         match &self.cpus {
             None => Ok(Vec::new()),
@@ -112,7 +112,7 @@ impl TransmitArgs {
         }
     }
 
-    /// The sending port with its share of the CPUs.
+    /// Returns the sending port, with its CPUs removed from `cpus`.
     pub(crate) fn port(&self, locator: Locator, cpus: &mut Vec<u32>) -> anyhow::Result<PortPlan> {
         Ok(PortPlan {
             workers: self.workers,
@@ -125,7 +125,7 @@ impl TransmitArgs {
 }
 
 impl ReceiveArgs {
-    /// The receiving port with its share of the CPUs.
+    /// Returns the receiving port, with its CPUs removed from `cpus`.
     pub(crate) fn port(
         &self,
         locator: Locator,
@@ -143,7 +143,7 @@ impl ReceiveArgs {
     }
 }
 
-/// As many CPUs as there are workers; none where no CPU is left, and the program chooses.
+/// Removes one CPU per worker from `cpus`. Returns an empty list if `cpus` is empty; the program then chooses.
 pub(crate) fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
     let (left, workers) = (cpus.len(), workers as usize);
     if left > 0 && left < workers {

@@ -1,4 +1,4 @@
-//! How packets are printed: tcpdump's options, for every command that prints packets.
+//! Print options of tcpdump, shared by all commands that print packets.
 
 use clap::{ArgAction, Args};
 use wb_tcpdump::print::{self, DumpForm, TimeForm};
@@ -7,49 +7,49 @@ use wb_tcpdump::print::{self, DumpForm, TimeForm};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Printing")]
 pub(crate) struct PrintArgs {
-    /// Addresses and ports stay numbers: always so, this is accepted for scripts.
+    /// Print addresses and ports as numbers; always the case, accepted for compatibility.
     #[arg(short = 'n', action = ArgAction::Count)]
     numeric: u8,
-    /// No names are printed, so these have nothing to change.
+    /// Accepted without effect: names are never printed.
     #[arg(short = 'N', hide = true)]
     bare_names: bool,
     #[arg(short = 'f', hide = true)]
     foreign_numeric: bool,
-    /// The link header too.
+    /// Also print the link header.
     #[arg(short = 'e')]
     link_header: bool,
-    /// -t no time, -tt seconds since 1970, -ttt since the previous packet, -tttt with the date,
-    /// -ttttt since the first packet.
+    /// Time format: none (-t), seconds since 1970 (-tt), since the previous packet (-ttt), with the date (-tttt),
+    /// since the first packet (-ttttt).
     #[arg(short = 't', action = ArgAction::Count)]
     time: u8,
-    /// The bytes in hexadecimal; -xx with the link header.
+    /// Print the bytes in hexadecimal; -xx includes the link header.
     #[arg(short = 'x', action = ArgAction::Count)]
     hex: u8,
-    /// The bytes in hexadecimal and as text; -XX with the link header.
+    /// Print the bytes in hexadecimal and as text; -XX includes the link header.
     #[arg(short = 'X', action = ArgAction::Count)]
     hex_and_text: u8,
-    /// The bytes as text; -AA with the link header.
+    /// Print the bytes as text; -AA includes the link header.
     #[arg(short = 'A', action = ArgAction::Count)]
     text: u8,
-    /// The packet's number first.
+    /// Print the packet number first.
     #[arg(short = '#', long)]
     number: bool,
-    /// TCP sequence numbers as they are on the wire.
+    /// Print TCP sequence numbers as sent, not relative to the first.
     #[arg(short = 'S', long)]
     absolute_tcp_sequence_numbers: bool,
-    /// Checksums are not looked at, as with -v they are.
+    /// Do not verify checksums, which -v would do.
     #[arg(short = 'K', long)]
     dont_verify_checksums: bool,
-    /// Write each line at once.
+    /// Flush the output after each line.
     #[arg(short = 'l')]
     pub(crate) line_buffered: bool,
 }
 
 impl PrintArgs {
-    /// What the printer is told; `verbose` is how many times -v.
+    /// Returns the options of the printer; `verbose` is the number of -v.
     ///
     /// # Errors
-    /// More of an option than there is meaning.
+    /// If an option is repeated more often than it has meanings.
     pub(crate) fn options(
         &self,
         verbose: u8,
@@ -87,7 +87,7 @@ impl PrintArgs {
         })
     }
 
-    /// The same options as words for tcpdump.
+    /// Returns the same options as arguments for tcpdump.
     pub(crate) fn words(&self, verbose: u8, quiet: bool, nano: bool) -> Vec<String> {
         let mut letters = String::new();
         for (letter, times) in [
@@ -115,7 +115,7 @@ impl PrintArgs {
         words
     }
 
-    /// What there is of them for tshark.
+    /// Returns the options that tshark also has, as arguments for tshark.
     pub(crate) fn words_for_tshark(&self, verbose: u8) -> Vec<String> {
         let bytes = self.hex > 0 || self.hex_and_text > 0;
         let words = [

@@ -1,18 +1,18 @@
-//! tcpdump's options that a command does not have: each is refused with one line that says why.
+//! tcpdump options that a command does not have. Each is refused with one line that gives the reason.
 
 use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// Letter, long name, whether a value follows, and the answer.
+/// Letter, long name, true if a value follows, and the answer.
 pub(crate) type Row = (char, &'static str, bool, &'static str);
 
-/// What a command refuses.
+/// Options that a command refuses.
 pub(crate) trait Table {
     const ROWS: &'static [Row];
 }
 
-/// What no command of ours does with packets, and what to use instead.
+/// Options that all wirebench commands refuse, and what to use instead.
 pub(crate) const DISSECTION: [Row; 5] = [
     (
         'E',
@@ -46,7 +46,7 @@ pub(crate) const DISSECTION: [Row; 5] = [
     ),
 ];
 
-/// None of the options that are refused, or the answer to the first one.
+/// Parser of the refused options. Holds the answer to the first one, if any was given.
 pub(crate) struct Refused<T>(Option<String>, PhantomData<T>);
 
 impl<T> std::fmt::Debug for Refused<T> {
@@ -57,7 +57,7 @@ impl<T> std::fmt::Debug for Refused<T> {
 
 impl<T> Refused<T> {
     /// # Errors
-    /// The answer to what was refused.
+    /// The answer to the refused option.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         match &self.0 {
             Some(answer) => anyhow::bail!("{answer}"),

@@ -6,69 +6,68 @@ use wb_model::{
     units::Span,
 };
 
-/// What netperf's own options cannot say. They stand before netperf's.
+/// Options that netperf does not have. They precede netperf's own options.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Beyond netperf")]
 pub(crate) struct SocketArgs {
-    /// Streams both ways at once.
+    /// Send in both directions at once.
     #[arg(long, conflicts_with = "reverse")]
     bidir: bool,
-    /// The stream comes from the server.
+    /// Send from the server to this end.
     #[arg(long)]
     reverse: bool,
-    /// Leave this time after the start out of all figures.
+    /// Initial time excluded from all results.
     #[arg(long, value_name = "TIME")]
     omit: Option<Span>,
-    /// Requests or datagrams per second of each stream, on a fixed schedule; latency counts from when
-    /// they were due. Requests by datagram carry a number then: 8 bytes each way unless -r says more.
+    /// Requests or datagrams per second of each stream, sent on a fixed schedule; latency counts from the scheduled
+    /// time. Datagram requests then carry a number: 8 bytes in each direction unless -r is larger.
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     rate: Option<u64>,
-    /// Bits per second that TCP or UDP may send at most, each stream (SO_MAX_PACING_RATE): 100m, or
-    /// LOCAL,REMOTE.
+    /// Maximum bits per second of each TCP or UDP stream (SO_MAX_PACING_RATE): 100m, or LOCAL,REMOTE.
     #[arg(long, value_name = "RATE")]
     pacing: Option<Pair>,
-    /// How data leaves: copy, write, sendfile, msg (MSG_ZEROCOPY), uring (registered buffers, zero copy).
+    /// Send method: copy, write, sendfile, msg (MSG_ZEROCOPY) or uring (registered buffers, zero copy).
     #[arg(long, value_name = "HOW")]
     zerocopy: Option<SendHow>,
-    /// How data is taken at this end: copy, splice, discard (the kernel drops it, uncopied).
+    /// Receive method at this end: copy, splice, or discard (dropped in the kernel, uncopied).
     #[arg(long, value_name = "HOW")]
     receive: Option<ReceiveHow>,
-    /// Hand over this many datagrams at a time (sendmmsg).
+    /// Number of datagrams per system call (sendmmsg).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     batch: Option<u32>,
-    /// Hand over this many datagrams as one, which the kernel or the NIC cuts (UDP_SEGMENT).
+    /// Number of datagrams handed over as one, which the kernel or the NIC splits (UDP_SEGMENT).
     #[arg(long, value_name = "N", conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(1..=128))]
     gso: Option<u32>,
-    /// Take several datagrams as one (UDP_GRO), at both ends.
+    /// Receive several datagrams as one (UDP_GRO), at both ends.
     #[arg(long)]
     gro: bool,
-    /// Look for what comes without sleeping; a CPU is busy all the time at each end.
+    /// Poll for incoming data instead of sleeping; keeps one CPU busy at each end.
     #[arg(long)]
     busy_poll: bool,
-    /// Multipath TCP (RFC 8684).
+    /// Use Multipath TCP (RFC 8684).
     #[arg(long)]
     mptcp: bool,
-    /// Numbers and times in datagrams: loss, order, one-way delay, jitter. Needs our server.
+    /// Number and time-stamp datagrams for loss, order, one-way delay and jitter; needs `wirebench netserver`.
     #[arg(long)]
     track: bool,
-    /// Keep the time of each operation: percentiles in the report.
+    /// Record the latency of each operation; adds percentiles to the report.
     #[arg(long)]
     latency: bool,
-    /// Streams that load the path while requests are timed; first without them, then with them.
+    /// Number of streams that load the path while requests are timed, first without and then with load.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     load_streams: Option<u32>,
-    /// CPUs of the threads here, or LOCAL,REMOTE.
+    /// CPUs of the threads at this end, or LOCAL,REMOTE.
     #[arg(long, value_name = "CPU")]
     cpu: Option<Pair>,
-    /// The time of the first connection's set-up does not count.
+    /// Exclude the set-up time of the first connection.
     #[arg(long)]
     exclude_connect: bool,
-    /// Ask for nothing that only our own server can do.
+    /// Use only features that the original netserver has.
     #[arg(long)]
     as_netperf: bool,
 }
 
-/// One value, or one for each end.
+/// One value for this end, or one value for each end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) local: Option<String>,
@@ -110,7 +109,7 @@ enum ReceiveHow {
     Discard,
 }
 
-/// Bits per second: `100m`, `100mbps`, `1g`.
+/// Parses bits per second: `100m`, `100mbps`, `1g`.
 fn bits(option: &str, text: &str) -> anyhow::Result<u64> {
     let number = text
         .to_ascii_lowercase()
@@ -127,14 +126,14 @@ fn cpu(text: &str) -> anyhow::Result<u32> {
 }
 
 impl SocketArgs {
-    /// Whether nothing was asked for.
+    /// Returns true if no option was given.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         let mut job = SocketJob::default();
         self.apply(&mut job).is_ok() && job == SocketJob::default()
     }
 
-    /// Puts what was typed into a job.
+    /// Applies the options to a job.
     pub(crate) fn apply(&self, job: &mut SocketJob) -> anyhow::Result<()> {
         let stream = matches!(job.test, SocketTest::Send | SocketTest::Receive);
         if (self.bidir || self.reverse) && !stream {
@@ -154,13 +153,13 @@ impl SocketArgs {
         if let Some(rate) = self.rate {
             // Rates above 2^53 do not occur.
             job.rate = Some(rate as f64);
-            // Requests that follow before the response has come would wait for it (RFC 1122 4.2.3.4).
+            // Without it, a request sent before the previous response would be delayed (RFC 1122, 4.2.3.4).
             job.options.no_delay |= job.test == SocketTest::Rr;
             if job.test == SocketTest::Rr
                 && job.protocol.is_datagram()
                 && (job.request_size, job.response_size) == (1, 1)
             {
-                // Room for a number, by which an answer finds its request.
+                // The number matches a response to its request.
                 (job.request_size, job.response_size) = (NUMBERED_BYTES, NUMBERED_BYTES);
             }
         }

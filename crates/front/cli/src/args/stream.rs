@@ -1,4 +1,4 @@
-//! The options of a stream, shared by `trial`, `tx` and plans.
+//! Options for streams, shared by `trial`, `tx` and plans.
 
 use clap::{Args, ValueEnum};
 use wb_model::{
@@ -11,102 +11,99 @@ use wb_model::{
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Frames")]
 pub(crate) struct StreamArgs {
-    /// Frame size with FCS: 64, a range 64-1518, imix, or weights 64:7,570:4,1518:1.
-    /// Default: the smallest in which headers and tag fit, at least 64.
+    /// Frame size with FCS: 64, a range 64-1518, imix, or weights 64:7,570:4,1518:1 [default: the smallest that holds
+    /// headers and tag, at least 64].
     #[arg(long, value_name = "SIZE")]
     size: Option<SizeModel>,
-    /// Rate over all workers: 100kpps, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
+    /// Rate of all workers together: 100kpps, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
     #[arg(long, value_name = "RATE", default_value = "max")]
     rate: Rate,
-    /// Instead of a rate: this many frames back to back, every --gap.
+    /// Send bursts of this many back-to-back frames, one every --gap, instead of a rate.
     #[arg(long, value_name = "N", requires = "gap", conflicts_with = "rate")]
     burst: Option<u32>,
-    /// Time from the first frame of a burst to the first of the next.
+    /// Time from the first frame of a burst to the first frame of the next.
     #[arg(long, value_name = "TIME", requires = "burst")]
     gap: Option<Span>,
     #[command(flatten)]
     frames: FrameArgs,
-    /// Send the frames of this pcap or pcapng file as they are, from the beginning again until
-    /// --duration or --count ends it.
+    /// Replay this pcap or pcapng file unmodified, repeated until --duration or --count is reached.
     #[arg(long, value_name = "FILE", conflicts_with_all = MADE)]
     replay: Option<String>,
-    /// Speed of a replay against the recording (1: as recorded). Without it --rate counts.
+    /// Replay speed relative to the recording (1: as recorded) [default: paced by --rate].
     #[arg(long, value_name = "X", requires = "replay", conflicts_with = "rate")]
     speed: Option<f64>,
-    /// One more stream with its own options, "size=1518 rate=10kpps vlan=7 …" (keys as in plan
-    /// files; what is not given is as in the options above). The options above then describe
-    /// only what the streams have in common. May be given several times.
+    /// Add a stream, "size=1518 rate=10kpps vlan=7 …" (keys as in plan files); repeatable. The options above then set
+    /// the values that the streams do not give.
     #[arg(long = "stream", value_name = "KEYS")]
     streams: Vec<String>,
 }
 
-/// What frames carry, whatever their sizes and rate.
+/// Headers and payload of frames, independent of size and rate.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Frames")]
 pub(crate) struct FrameArgs {
-    /// Flows, each with its own 5-tuple, used in turn. Default: one for each combination of the
-    /// ranges given.
+    /// Number of flows, each with its own 5-tuple, used in turn [default: one per combination of the given ranges].
     #[arg(long, value_name = "N", value_parser = count)]
     flows: Option<u32>,
-    /// What the frames carry.
+    /// Protocol of the frames.
     #[arg(long, value_name = "PROTO", default_value = "udp")]
     proto: ProtoArg,
-    /// IPv6 (2001:2:0:1::2 to 2001:2:0:8001::2 unless given).
+    /// Send IPv6 (default addresses 2001:2:0:1::2 and 2001:2:0:8001::2).
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Source addresses: one, a range A-B, or a prefix. Default: 198.18.1.2.
+    /// Source addresses: one, a range A-B, or a prefix [default: 198.18.1.2].
     #[arg(long, value_name = "ADDR")]
     src: Option<AddressRange>,
-    /// Destination addresses: one, a range A-B, or a prefix. Default: 198.19.1.2.
+    /// Destination addresses: one, a range A-B, or a prefix [default: 198.19.1.2].
     #[arg(long, value_name = "ADDR")]
     dst: Option<AddressRange>,
-    /// Source ports: one or a range. Default: 49184.
+    /// Source ports: one or a range [default: 49184].
     #[arg(long, value_name = "PORT")]
     sport: Option<PortRange>,
-    /// Destination ports: one or a range. Default: 7.
+    /// Destination ports: one or a range [default: 7].
     #[arg(long, value_name = "PORT")]
     dport: Option<PortRange>,
-    /// Source hardware address (default: the port's).
+    /// Source hardware address [default: address of the port].
     #[arg(long, value_name = "MAC")]
     src_mac: Option<Mac>,
-    /// Destination hardware address (default: asked for by ARP or neighbour discovery).
+    /// Destination hardware address [default: resolved by ARP or neighbour discovery].
     #[arg(long, value_name = "MAC")]
     dst_mac: Option<Mac>,
-    /// VLAN ids, outermost first; ID or ID:PRIORITY. The last is 802.1Q, those outside 802.1ad.
+    /// VLAN ids, outermost first: ID or ID:PRIORITY. The last tag is 802.1Q, outer tags are 802.1ad.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     vlan: Vec<VlanSpec>,
     /// MPLS labels, topmost first.
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
     mpls: Vec<u32>,
-    /// IPv6 extension headers, in their order: hop-by-hop, routing, fragment, destination. They ask for nothing (RFC
-    /// 5180).
+    /// IPv6 extension headers, in order: hop-by-hop, routing, fragment, destination; without options that require an
+    /// action (RFC 5180).
     #[arg(long, value_name = "EXTENSION", value_delimiter = ',')]
     ext: Vec<Extension>,
     /// IPv4 type of service or IPv6 traffic class, 0 to 255.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
     tos: u8,
-    /// IPv4 time to live or IPv6 hop limit. Default: 64.
+    /// IPv4 time to live or IPv6 hop limit [default: 64].
     #[arg(long, value_name = "N")]
     ttl: Option<u8>,
-    /// TCP flags as a number (0x10 is ACK, 0x02 SYN). Default: 0x10.
+    /// TCP flags as a number (0x10 is ACK, 0x02 SYN) [default: 0x10].
     #[arg(long, value_name = "N", value_parser = byte)]
     tcp_flags: Option<u8>,
-    /// Ethernet type of --proto raw. Default: 0x88b5.
+    /// EtherType of --proto raw [default: 0x88b5].
     #[arg(long, value_name = "N", value_parser = word)]
     ethertype: Option<u16>,
-    /// Payload after headers and tag: hex digits, repeated. Default: zeros.
+    /// Payload after headers and tag: hex digits, repeated [default: zeros].
     #[arg(long, value_name = "HEX")]
     payload: Option<HexBytes>,
-    /// Field that changes from frame to frame, FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B,
-    /// then ,step=N and ,mask=0x.. if wanted. May be given several times.
+    /// Field that varies between frames: FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B, optionally followed by
+    /// ,step=N and ,mask=0x..; repeatable.
     #[arg(long, value_name = "MODIFIER")]
     vary: Vec<Vary>,
-    /// The tag behind the last header.
+    /// Test tag behind the last header.
     #[arg(long, value_name = "TAG", default_value = "wirebench")]
     tag: TagArg,
 }
 
-/// Options of frames that are made here; those of a recording are sent as they are.
+/// Options for generated frames. A replay sends recorded frames unmodified.
 const MADE: [&str; 20] = [
     "size",
     "flows",
@@ -146,11 +143,11 @@ enum ProtoArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TagArg {
-    /// Flow, sequence and time: everything can be measured
+    /// Flow, sequence and time: allows all measurements
     Wirebench,
     /// The header of the Linux packet generator
     Pktgen,
-    /// None: frames can only be counted
+    /// No tag: frames can only be counted
     None,
 }
 
@@ -174,18 +171,18 @@ fn word(text: &str) -> Result<u16, String> {
 }
 
 impl FrameArgs {
-    /// Whether a time to live was given.
+    /// Returns true if a time to live was given.
     pub(crate) const fn has_ttl(&self) -> bool {
         self.ttl.is_some()
     }
 
-    /// Whether the frames are of IPv6.
+    /// Returns true if the frames are IPv6.
     pub(crate) fn is_ipv6(&self) -> bool {
         let is = |addresses: Option<AddressRange>| addresses.is_some_and(|a| a.is_ipv6());
         self.ipv6 || is(self.src) || is(self.dst)
     }
 
-    /// A stream of such frames.
+    /// Returns a stream of these frames.
     pub(crate) fn stream(&self) -> Stream {
         Stream {
             flows: self.flows,
@@ -238,7 +235,7 @@ impl StreamArgs {
         }
     }
 
-    /// The streams that were asked for.
+    /// Returns the streams that the options describe.
     pub(crate) fn streams(&self) -> anyhow::Result<Vec<Stream>> {
         if self.streams.is_empty() {
             return Ok(vec![self.common()]);
@@ -250,13 +247,13 @@ impl StreamArgs {
     }
 }
 
-/// A number of flows: `65536`, `500k`.
+/// Parses a number of flows: `65536`, `500k`.
 pub(crate) fn count(text: &str) -> Result<u32, String> {
     let n = wb_model::units::parse_count(text).map_err(|e| e.to_string())?;
     u32::try_from(n).map_err(|_| format!("{n} is more than {}", u32::MAX))
 }
 
-/// A stream with some keys of a plan file given as `key=value` words.
+/// Overlays a stream with plan file keys given as `key=value` words.
 fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     let wrong = |what: String| anyhow::anyhow!("--stream {text:?}: {what}");
     let mut table = toml::Table::try_from(common).map_err(|e| wrong(e.to_string()))?;

@@ -24,15 +24,15 @@ use self::suite::{
 };
 use crate::{args::OutputArgs, run::run_plan};
 
-/// Measure a device: RFC 2544 and its kin, NDR and PDR, services, the limits of load balancers.
+/// Benchmark a device: RFC 2544 and related tests, NDR and PDR, Y.1564 services, load balancers.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench lab up router --limit 50mbit\n  \
     wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --sizes 64,1518 --criteria 'ndr>=1mpps'\n  \
     wirebench bench ndr --tx eth2 --rx eth3 --print-plan >ndr.toml; wirebench run ndr.toml\n\n\
-    These tests overload the device on purpose, so they belong in a network of their own (RFC 6815). Where a service \
-    is in use, take y1564 out of hours, or measure delay at a low rate: wirebench trial --rate 100pps.")]
+    These tests overload the device on purpose, so use them only in an isolated network (RFC 6815). For a service in \
+    use, run y1564 out of hours, or measure delay at a low rate: wirebench trial --rate 100pps.")]
 pub(crate) enum BenchCommand {
     /// RFC 2544: throughput, latency, loss, back-to-back frames, recovery, reset.
     #[command(after_help = "Examples:\n  \
@@ -44,92 +44,92 @@ pub(crate) enum BenchCommand {
         wirebench bench rfc2544 --tx eth2 --rx eth3 --criteria '64.throughput>=1m,p99<=500us'\n\n\
         It overloads the device: for an isolated network (RFC 6815). With a live service use y1564 out of hours.")]
     Rfc2544(Box<Rfc2544Args>),
-    /// The highest loads that meet goals of loss, searched together by MLRsearch (RFC 9971): NDR and PDR.
+    /// Highest loads that meet loss goals (NDR and PDR), found together by MLRsearch (RFC 9971).
     #[command(after_help = "Examples:\n  \
         wirebench bench ndr --tx wb-router-a/a0 --rx wb-router-b/b0 --fast\n  \
         wirebench bench ndr --tx eth2 --rx eth3 --goals ndr,tst009 --sizes 64,1518\n  \
         wirebench bench ndr examples/bench/cps-ndr.toml --of cps --criteria 'ndr>=20k'\n\n\
-        Sizes are 64, where a device has most to do, and imix, what networks carry, unless others are named.")]
+        Default sizes: 64, the highest load for a device, and imix, a typical traffic mix.")]
     Ndr(Box<GoalArgs>),
-    /// The same as `ndr` with goal pdr alone: the highest load of which a small share is lost.
+    /// Highest load with a small loss share: `ndr` with goal pdr only.
     #[command(after_help = "Examples:\n  \
         wirebench bench pdr --tx wb-router-a/a0 --rx wb-router-b/b0 --loss 0.1%")]
     Pdr(Box<GoalArgs>),
-    /// The share that is lost at 100 %, 90 %, 80 % … of the maximum (RFC 2544 section 26.3).
+    /// Loss ratio at 100 %, 90 %, 80 % … of the maximum (RFC 2544 section 26.3).
     #[command(after_help = "Examples:\n  \
         wirebench bench loss --tx wb-router-a/a0 --rx wb-router-b/b0 --sizes 64 --step 5%\n  \
         wirebench bench loss --tx eth2 --rx eth3 --max 40kpps --criteria 'loss<=0.1%'")]
     Loss(Box<LossArgs>),
-    /// The highest forwarding rate (MFR), whatever is lost, from the throughput up to the maximum, and that at the maximum
-    /// (FRMOL; RFC 2889 section 5.6.1).
+    /// Maximum forwarding rate (MFR) with any loss, searched from the throughput to the maximum load, and the
+    /// forwarding rate at the maximum load (FRMOL; RFC 2889 section 5.6.1).
     #[command(after_help = "Examples:\n  \
         wirebench bench mfr --tx wb-router-a/a0 --rx wb-router-b/b0 --fast --sizes 64,1518\n  \
         wirebench bench mfr --tx eth2 --rx eth3 --bidir --step 5% --criteria 'mfr>=1mpps'")]
     Mfr(Box<ForwardingArgs>),
-    /// Loss and delay at 1, 10 and 50 % of the maximum, with no throughput claimed: for frames that a device takes its
-    /// slow path for, as those with hop-by-hop options (RFC 5180).
+    /// Loss and delay at 1, 10 and 50 % of the maximum, without a throughput search: for frames on the slow path of a
+    /// device, such as frames with hop-by-hop options (RFC 5180).
     #[command(after_help = "Examples:\n  \
         wirebench bench impact --tx wb-router-a/a0 --rx wb-router-b/b0 -6 --ext hop-by-hop --fast\n  \
         wirebench bench impact --tx eth2 --rx eth3 -6 --ext hop-by-hop --loads 1%,5% --criteria 'loss<=0'")]
     Impact(Box<ImpactArgs>),
-    /// Delay and its variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
+    /// Delay and delay variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
     #[command(after_help = "Examples:\n  \
         wirebench bench latency --tx wb-router-a/a0 --rx wb-router-b/b0 --latency-load 50%,90%\n  \
         wirebench bench latency --tx eth2 --rx eth3 --sizes 64 --max 10kpps --criteria 'p99<=500us'")]
     Latency(Box<LatencyTestArgs>),
-    /// The longest burst without loss, and the buffer that it implies (RFC 9004).
+    /// Longest burst without loss, and the buffer size derived from it (RFC 9004).
     #[command(after_help = "Examples:\n  \
         wirebench bench b2b --tx wb-router-a/a0 --rx wb-router-b/b0 --sizes 64 --n 50")]
     B2b(Box<BurstArgs>),
-    /// How long an overload is felt after it has ended (RFC 2544 section 26.5).
+    /// Recovery time after an overload (RFC 2544 section 26.5).
     #[command(after_help = "Examples:\n  \
         wirebench bench recovery --tx wb-router-a/a0 --rx wb-router-b/b0 --criteria 'recovery<=1s'")]
     Recovery(Box<BurstArgs>),
-    /// How long the device does not forward when it is reset (RFC 6201).
+    /// Forwarding outage during a reset of the device (RFC 6201).
     #[command(after_help = "Examples:\n  \
         wirebench bench reset --tx wb-router-a/a0 --rx wb-router-b/b0 --reset-kind link \\\n      \
         --trigger 'ip -n wb-router-dut link set db down; sleep 2; ip -n wb-router-dut link set db up'")]
     Reset(Box<ResetTestArgs>),
-    /// Activation of an Ethernet service: its configuration step by step, then its performance (ITU-T Y.1564).
+    /// Activation test of an Ethernet service: configuration in steps, then performance (ITU-T Y.1564).
     #[command(after_help = "Examples:\n  \
         wirebench bench y1564 --tx wb-router-a/a0 --rx wb-router-b/b0 --cir 20mbps-l2 --eir 10mbps-l2\n  \
         wirebench bench y1564 examples/bench/services.toml --fast --junit result.xml\n\n\
-        It loads a service with what it promises and little more, so it is the test for a line that is to go live.")]
+        The load is close to the promised rates, so this is the test before a line goes live.")]
     Y1564(Box<ServiceArgs>),
     Lb(Box<LbArgs>),
     Compare(compare::CompareArgs),
 }
 
-/// The six limits of a load balancer: one-way and two-way packet rate, bit rate, new connections per
-/// second, open connections, and one elephant flow, with the device's own counters beside ours.
+/// Six limits of a load balancer: one-way and two-way packet rate, bit rate, new connections per second, open
+/// connections, and one elephant flow, with the device's own counters.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench lab up balancer\n  \
     wirebench bench lb --lab balancer\n  \
-    wirebench bench lb --lab balancer --print-plan >lb.toml      a plan to begin with\n  \
+    wirebench bench lb --lab balancer --print-plan >lb.toml      print a plan to start from\n  \
     wirebench bench lb lb.toml --json >limits.json\n  \
     wirebench bench lb lb.toml --only cps,cc --confirm 60s\n\n\
-    Exit codes: 0 every search found a limit; 1 one found none; 3 the tester was the limit of all; 4 a fault.")]
+    Exit codes: 0 all searches found a limit; 1 a search found none; 3 the tester limited all of them; 4 a fault.")]
 pub(crate) struct LbArgs {
-    /// The plan (TOML).
+    /// Plan file (TOML).
     #[arg(value_name = "PLAN.toml", required_unless_present = "lab")]
     file: Option<PathBuf>,
-    /// Make the plan for a lab `balancer` that is up.
+    /// Create the plan for a running lab of kind `balancer`.
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     lab: Option<String>,
-    /// Only these: oneway-pps, twoway-pps, bps, cps, cc, elephant.
+    /// Metrics to measure: oneway-pps, twoway-pps, bps, cps, cc, elephant [default: all of the plan].
     #[arg(long, value_name = "METRIC", value_delimiter = ',')]
     only: Vec<LbMetric>,
-    /// Length of a trial of the search.
+    /// Length of a search trial.
     #[arg(long, value_name = "TIME")]
     trial: Option<Span>,
     /// Length of the trial that confirms a result.
     #[arg(long, value_name = "TIME")]
     confirm: Option<Span>,
-    /// All tests together take about this long at most.
+    /// Approximate limit for the duration of all tests together.
     #[arg(long, value_name = "TIME")]
     budget: Option<Span>,
-    /// No load above it is tried, whatever the metric: frames or connections per second, connections.
+    /// Highest load to try, for every metric: frames or connections per second, or connections.
     #[arg(long, value_name = "N")]
     max: Option<Count>,
     #[command(flatten)]
@@ -154,7 +154,7 @@ impl LbArgs {
         Ok(plan)
     }
 
-    /// Puts what was said on the command line in place of what the plan says.
+    /// Overrides the plan with the command line options.
     fn apply(&self, plan: &mut LbPlan) {
         for (time, told) in [
             (&mut plan.times.trial, self.trial),
@@ -166,7 +166,7 @@ impl LbArgs {
         if !self.only.is_empty() {
             let mut tests = plan.tests();
             tests.retain(|test| self.only.contains(&test.metric));
-            // What the plan leaves out can be asked for all the same.
+            // An option can request metrics that the plan leaves out.
             let missing = |m: &&LbMetric| !tests.iter().any(|t| t.metric == **m);
             let missing: Vec<LbTest> = self
                 .only

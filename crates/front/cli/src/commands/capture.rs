@@ -1,4 +1,4 @@
-//! `wirebench capture`: frames into files, without losing one; in the words of tcpdump.
+//! `wirebench capture`: lossless capture into files, with the command line of tcpdump.
 
 mod lines;
 mod output;
@@ -42,64 +42,63 @@ use crate::{
     stdout::stdout,
 };
 
-/// Capture frames into a file, losing none, or say exactly how many and where.
+/// Capture frames into a file without loss, or report exactly where and how many were lost.
 ///
-/// It takes tcpdump's command line, in any order. Without -w frames are printed as tcpdump prints them,
-/// addresses and ports as numbers: Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE,
-/// VXLAN, ESP; what TCP and UDP carry is not taken apart (-X shows the bytes, `read --as tcpdump` and
-/// `read --decode` more).
+/// Accepts the command line of tcpdump, in any order. Without -w, frames are printed as by tcpdump, with numeric
+/// addresses and ports: Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE, VXLAN, ESP. Payloads
+/// of TCP and UDP are not decoded; -X shows their bytes, `read --as tcpdump` and `read --decode` more.
 #[derive(Args, Debug)]
 #[command(version, disable_version_flag = true)]
-// As getopt_long(3): the last of two holds, and a long option may be cut short.
+// As with getopt_long(3), the last of two options applies, and a long option may be abbreviated.
 #[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
     wirebench capture -i eth2 -w trace.pcapng\n  \
     wirebench capture -i wb-pair-b/b0 -w out.pcap -C 100 -W 10 udp port 9\n  \
-    wirebench capture -nni eth2 -e 'tcp port 80 or arp'         prints, as tcpdump would\n  \
+    wirebench capture -nni eth2 -e 'tcp port 80 or arp'         print frames as tcpdump does\n  \
     wirebench capture -i eth2 -i eth3 -s 128 --duration 60s --count\n  \
-    wirebench capture --self-test --with tcpdump --hogs 2       the experiment, in a lab")]
+    wirebench capture --self-test --with tcpdump --hogs 2       measure losses in a lab")]
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
     port: port::PortArgs,
     #[command(flatten)]
     output: output::OutputArgs,
-    /// Bytes of each frame to keep; 0 is 262144.
+    /// Bytes of each frame to keep; 0 means 262144.
     #[arg(
         short = 's',
         long = "snapshot-length",
         value_name = "N",
         default_value_t = 0,
-        help_heading = "What is captured"
+        help_heading = "Capture"
     )]
     snap_len: u32,
-    /// End after so many frames.
-    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "What is captured")]
+    /// Stop after this many frames.
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Capture")]
     most: Option<u64>,
-    /// Count frames, and print none.
+    /// Count frames without printing them.
     #[arg(long, help_heading = "Printing")]
     count: bool,
-    /// Print frames although they go into a file. What has to wait for a slow reader of the lines is not
-    /// printed, and counted; the file has it.
+    /// Also print frames that are written to a file. Lines that a slow reader holds up are dropped and counted; the
+    /// file stays complete.
     #[arg(long, help_heading = "Printing")]
     print: bool,
-    /// End after this time.
-    #[arg(long, value_name = "TIME", help_heading = "What is captured")]
+    /// Stop after this time.
+    #[arg(long, value_name = "TIME", help_heading = "Capture")]
     duration: Option<Span>,
-    /// Frames that arrive (in), leave (out), or both (inout).
-    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "What is captured")]
+    /// Frames to capture: incoming (in), outgoing (out), or both (inout).
+    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "Capture")]
     direction: Direction,
-    /// Do not receive frames for other addresses (no promiscuous mode).
-    #[arg(short = 'p', long, help_heading = "What is captured")]
+    /// Do not use promiscuous mode, which receives frames for other addresses.
+    #[arg(short = 'p', long, help_heading = "Capture")]
     no_promiscuous_mode: bool,
-    /// Read the filter from this file; that on the command line is not used then.
-    #[arg(short = 'F', value_name = "FILE", help_heading = "What is captured")]
+    /// Read the filter from this file instead of the command line.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Capture")]
     filter_file: Option<PathBuf>,
-    /// Read this file instead: the same as `wirebench read`.
+    /// Read this file instead, as `wirebench read` does.
     #[arg(
         short = 'r',
         long,
         value_name = "FILE",
-        help_heading = "What is captured"
+        help_heading = "Capture"
     )]
     read: Vec<PathBuf>,
     #[command(flatten)]
@@ -108,16 +107,16 @@ pub(crate) struct CaptureArgs {
     printing: PrintArgs,
     #[command(flatten)]
     refused: Refused<Capturing>,
-    /// Fail (exit code 1) when more than this share is lost: 0, 0.1%. Default 0.
+    /// Fail (exit code 1) if the loss exceeds this share: 0 or 0.1% [default: 0].
     #[arg(long, value_name = "SHARE", help_heading = "Output and judgement")]
     max_loss: Option<String>,
-    /// Write the counters to this file each second, as JSON; it is replaced whole.
+    /// Write the counters to this file as JSON once per second; the file is replaced atomically.
     #[arg(long, value_name = "FILE", help_heading = "Output and judgement")]
     stats_file: Option<PathBuf>,
-    /// Print the filter as instructions and end; twice as C, three times as numbers.
+    /// Print the compiled filter and exit; -dd prints C, -ddd numbers.
     #[arg(short = 'd', action = ArgAction::Count, help_heading = "Instead of capturing")]
     dump: u8,
-    /// List the interfaces and end.
+    /// List the interfaces and exit.
     #[arg(
         short = 'D',
         long = "list-interfaces",
@@ -127,18 +126,18 @@ pub(crate) struct CaptureArgs {
     /// Print the report as one JSON document on standard output.
     #[arg(long, help_heading = "Output and judgement")]
     json: bool,
-    /// Print each snapshot as a line of JSON on standard output while it runs.
+    /// Print each snapshot as one line of JSON on standard output during the run.
     #[arg(long, help_heading = "Output and judgement")]
     live_json: bool,
     /// Print totals and rates as CSV.
     #[arg(long, help_heading = "Output and judgement")]
     csv: bool,
-    /// Also write the report as one page with plots (FILE.html), as Markdown (FILE.md) or figures (FILE.csv).
+    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv).
     #[arg(long, value_name = "FILE", help_heading = "Output and judgement")]
     report: Option<PathBuf>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Fail (exit code 1) when one of these does not hold: lost<=10, loss<=0.1%. Without one nothing may be lost.
+    /// Fail (exit code 1) if a criterion does not hold: lost<=10, loss<=0.1% [default: no loss allowed].
     #[arg(
         long,
         value_name = "CRITERION",
@@ -149,16 +148,16 @@ pub(crate) struct CaptureArgs {
     /// Print the plan (TOML) instead of running it; `wirebench run` accepts it.
     #[arg(long, help_heading = "Output and judgement")]
     print_plan: bool,
-    /// More of each frame that is printed, up to -vvv; else more of the ports.
+    /// Print more of each frame, up to -vvv; without printed frames, more about the ports.
     #[arg(short, long, action = ArgAction::Count, help_heading = "Output and judgement")]
     verbose: u8,
-    /// Less of each frame that is printed; no live lines.
+    /// Print less of each frame, and no live lines.
     #[arg(short, long, help_heading = "Output and judgement")]
     quiet: bool,
-    /// Live lines instead of the screen that a terminal gets.
+    /// Print live lines instead of the full-screen view of a terminal.
     #[arg(long, help_heading = "Output and judgement")]
     plain: bool,
-    /// Time between live lines.
+    /// Interval between live lines.
     #[arg(
         long,
         value_name = "TIME",
@@ -166,20 +165,20 @@ pub(crate) struct CaptureArgs {
         help_heading = "Output and judgement"
     )]
     interval: Span,
-    /// Show in a lab what is lost on a busy machine, by us (with --xdp also by AF_XDP) and by others.
+    /// Measure in a lab what a busy machine loses, with wirebench (with --xdp also by AF_XDP) and with other tools.
     #[arg(long, conflicts_with_all = ["interfaces", "write", "filter", "most", "duration", "print_plan", "stats_file"], help_heading = "Instead of capturing")]
     self_test: bool,
     #[command(flatten)]
     test: super::selftest::SelfTestArgs,
-    /// Print the version and end.
+    /// Print the version and exit.
     #[arg(long, action = ArgAction::Version, help_heading = "Instead of capturing")]
     version: Option<bool>,
-    /// Which frames, in the language of pcap-filter(7).
+    /// Filter expression, in the language of pcap-filter(7).
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
 
-/// What a capture refuses.
+/// Options that a capture refuses.
 struct Capturing;
 
 impl Table for Capturing {
@@ -209,18 +208,18 @@ fn direction(text: &str) -> Result<Direction, String> {
 }
 
 impl CaptureArgs {
-    /// Whether it is not a capture at all but reads files.
+    /// Returns true if the command line reads files instead of capturing.
     pub(crate) fn reads_a_file(&self) -> bool {
         !self.read.is_empty()
     }
 
-    /// Whether frames are printed.
+    /// Returns true if frames are printed.
     fn prints(&self) -> bool {
         let document = self.json || self.csv || self.live_json;
         self.print || !(self.output.write.is_some() || self.count || document)
     }
 
-    /// What goes to standard output beside frames.
+    /// Checks for refused options, an unwritable report, and several outputs on standard output.
     fn check(&self) -> Result<()> {
         self.refused.check()?;
         if let Some(path) = self.report.as_deref().filter(|_| !self.print_plan) {
@@ -265,7 +264,7 @@ impl CaptureArgs {
         }
     }
 
-    /// What prints the frames of this plan.
+    /// Returns the printer of the frames of a plan.
     fn lines(&self, plan: &Plan) -> Result<Lines> {
         let nano = self.tcpdump_options.nano();
         let options = self.printing.options(self.verbose, self.quiet, nano)?;
@@ -274,7 +273,7 @@ impl CaptureArgs {
         Lines::new(options, names, self.printing.line_buffered).map_err(|e| not_written(&e).into())
     }
 
-    /// The plan, and what there is to say of it.
+    /// Returns the plan and messages about it.
     fn plan(&self) -> Result<(Plan, Vec<String>)> {
         let (locators, mut notes) = self.port.locators()?;
         if self.filter_file.is_some() && !self.filter.is_empty() {
@@ -321,7 +320,7 @@ pub(crate) fn run(args: &CaptureArgs, given: &Given) -> Result<u8> {
     if args.self_test {
         return super::selftest::run(&args.test, args.port.xdp, args.quiet, args.json);
     }
-    // clap does not ask for --self-test beside an option that excludes it.
+    // clap does not enforce `requires` for an option that conflicts with --self-test.
     given.refuse_of::<super::selftest::SelfTestArgs>(&[], "only with --self-test")?;
     args.check()?;
     if args.list {
@@ -373,7 +372,7 @@ pub(crate) fn run(args: &CaptureArgs, given: &Given) -> Result<u8> {
     )
 }
 
-/// What is shown of a capture, and where.
+/// Output of a capture.
 pub(crate) struct Shown {
     pub(crate) verbose: bool,
     pub(crate) quiet: bool,
@@ -384,13 +383,13 @@ pub(crate) struct Shown {
     pub(crate) report: Option<PathBuf>,
     pub(crate) metrics: MetricsArgs,
     pub(crate) stats_file: Option<PathBuf>,
-    /// What prints the frames; without it none is printed.
+    /// Printer of the frames, if frames are printed.
     pub(crate) lines: Option<Lines>,
 }
 
 type Sink = Box<dyn FrameSink>;
 
-/// What takes the frames to print them, and where lines go beside files the end of that.
+/// Returns the sink that prints frames and, if frames also go to files, the reading end of the printed lines.
 fn sink(plan: &Plan, lines: Option<Lines>) -> Result<(Option<Sink>, Option<Printing>)> {
     let into_files = plan.captures.iter().any(|job| job.output.is_some());
     Ok(match lines {
@@ -403,7 +402,7 @@ fn sink(plan: &Plan, lines: Option<Lines>) -> Result<(Option<Sink>, Option<Print
     })
 }
 
-/// Runs a plan that captures; the result is the exit code.
+/// Runs a capture plan. Returns the exit code.
 pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let environment = Environment {
         signals: Signals::install_for_capture()?,
@@ -441,7 +440,8 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     let report = &finished.report;
     write_page(report, shown.report.as_deref());
     drop(teller);
-    // First, so that whoever waits for the last line finds it; but the account is told whatever becomes of it.
+    // Written first, so that a process that waits for the last line finds the file. The account is printed even if
+    // this fails.
     let saved = match &shown.stats_file {
         Some(path) => replace(
             path,
@@ -476,7 +476,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     Ok(exit_code(&finished))
 }
 
-/// Returns the exit code. As with tcpdump, a signal is the end of a capture that has no other, and no error.
+/// Returns the exit code. As with tcpdump, a signal is the normal end of an unlimited capture and no error.
 fn exit_code(finished: &wb_session::Finished) -> u8 {
     use wb_model::Verdict;
     match (&finished.end, finished.report.verdict) {
@@ -487,7 +487,7 @@ fn exit_code(finished: &wb_session::Finished) -> u8 {
     }
 }
 
-/// The names of the interfaces, in order.
+/// Returns the names of the interfaces, in order.
 fn interfaces(prepared: &Prepared) -> String {
     let plan = prepared.plan();
     let place = |name: &String| {
@@ -498,7 +498,7 @@ fn interfaces(prepared: &Prepared) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Tells in tcpdump's words how a capture goes.
+/// Observer that reports the progress of a capture in tcpdump's words.
 struct Teller<'a> {
     live: Live,
     names: String,
@@ -561,7 +561,7 @@ fn captured(counters: &CaptureSnapshot) -> u64 {
     }
 }
 
-/// tcpdump's closing lines, then ours.
+/// Returns tcpdump's closing lines, followed by those of wirebench.
 pub(crate) fn end_lines(report: &Report, faulted: bool) -> String {
     let Some(c) = &report.capture else {
         return String::new();
@@ -587,14 +587,14 @@ pub(crate) fn end_lines(report: &Report, faulted: bool) -> String {
         queue_drops: c.queue_drop_frames,
         printed: report.plan.captures.iter().all(|job| job.output.is_none()) && c.buffers > 0,
         interface_drops: c.interface_drop_frames,
-        // A write that failed is in the account.
+        // A failed write is part of the account.
         faulted: faulted && c.write_error.is_none(),
     }
     .line();
     text
 }
 
-/// What the live lines compare with.
+/// Previous values of the live lines.
 #[derive(Default)]
 struct Last {
     read: u64,
@@ -635,7 +635,7 @@ impl Last {
     }
 }
 
-/// Writes a file so that a reader sees the old or the new one, never a part.
+/// Replaces a file atomically: a reader sees the old or the new contents, never a part.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");

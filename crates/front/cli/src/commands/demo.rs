@@ -1,7 +1,7 @@
-//! `wirebench demo`: the guided tour. No hardware, no arguments, less than a minute.
+//! `wirebench demo`: guided tour without hardware or arguments, in less than a minute.
 //!
-//! Each step is a function that brings up its lab, runs its trials and leaves its results in the
-//! [`Tour`]; a new step is one more function and one line in [`run`].
+//! Each step is a function that brings up its lab, runs its trials and stores its results in the [`Tour`]. A new step
+//! is one more function and one line in [`run`].
 
 use std::path::PathBuf;
 
@@ -26,11 +26,11 @@ use crate::{
     say::say_in_passing,
 };
 
-/// The guided tour: trials through a kernel router and through an impairing device, in a lab.
+/// Run a guided tour: trials through a kernel router and an impairing device, in a lab.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  wirebench demo")]
 pub(crate) struct DemoArgs {
-    /// Where the reports of all trials go, as one JSON document.
+    /// File for the reports of all trials, as one JSON document.
     #[arg(
         short,
         long,
@@ -38,25 +38,25 @@ pub(crate) struct DemoArgs {
         default_value = "wirebench-demo.json"
     )]
     output: PathBuf,
-    /// Where the page goes that compares the trials, with plots: FILE.html, FILE.md or FILE.csv.
+    /// File for the comparison page with plots: FILE.html, FILE.md or FILE.csv.
     #[arg(long, value_name = "FILE", default_value = "wirebench-demo.html")]
     report: PathBuf,
     /// Print the reports (JSON) on standard output instead of tables.
     #[arg(long)]
     json: bool,
-    /// No live lines.
+    /// Print no live lines.
     #[arg(short, long)]
     quiet: bool,
 }
 
 /// Length of a trial.
 const TRIAL: Span = Span::from_secs(3);
-/// The fixed rate of step (a), pps.
+/// Fixed rate of step (a), in packets per second.
 const FIXED: u64 = 20_000;
-/// The rate through the impairing device, pps.
+/// Rate through the impairing device, in packets per second.
 const IMPAIRED: u64 = 50_000;
 
-/// What the demo asks the device to do.
+/// Returns the impairments of the demo.
 fn impairment() -> ImpairOptions {
     ImpairOptions {
         delay_ns: 300_000,
@@ -67,20 +67,20 @@ fn impairment() -> ImpairOptions {
     }
 }
 
-/// What the tour has seen so far.
+/// Results of the tour so far.
 struct Tour<'a> {
     args: &'a DemoArgs,
     signals: Signals,
     steps: Vec<Value>,
-    /// The same for the page.
+    /// Runs for the comparison page.
     runs: Vec<Run>,
-    /// The highest received rate of a trial without loss, pps.
+    /// Highest received rate of a trial without loss, in packets per second.
     carried: Option<f64>,
-    /// What did not come out as it must.
+    /// Results that differ from the expected ones.
     wrong: Vec<String>,
 }
 
-/// Why the tour ends early.
+/// Early end of the tour by a signal.
 struct Interrupted(u8);
 
 type Step<T> = Result<std::result::Result<T, Interrupted>>;
@@ -189,8 +189,8 @@ fn pps(n: u64) -> Rate {
     Rate::Pps(Rational::whole(n))
 }
 
-/// (a) 64- and 1518-byte frames through the kernel router, at full speed and at a fixed rate;
-/// (b) latency at a tenth of what it carried without loss.
+/// (a) 64- and 1518-byte frames through the kernel router, at full speed and at a fixed rate; (b) latency at a tenth
+/// of the rate received without loss.
 fn router(tour: &mut Tour<'_>) -> Step<()> {
     let options = LabOptions {
         name: Some(format!("demo-{}", std::process::id())),
@@ -267,7 +267,7 @@ fn router(tour: &mut Tour<'_>) -> Step<()> {
     Ok(Ok(()))
 }
 
-/// (c) what the impairing device was told to do, what it did, and what was measured.
+/// (c) Configured, actual and measured impairments of the impairing device.
 fn impaired(tour: &mut Tour<'_>) -> Step<()> {
     let injected = impairment();
     let options = LabOptions {
@@ -331,10 +331,10 @@ fn impaired(tour: &mut Tour<'_>) -> Step<()> {
     Ok(Ok(()))
 }
 
-/// The device's counters on the way from a to b, once it is at rest.
+/// Returns the device's counters from a to b, once no frame is in flight.
 fn counters(lab: &Lab) -> Result<DirectionCounters> {
     let mut last = None;
-    // It publishes every 50 ms; two equal readings with nothing inside are its last word.
+    // The device publishes every 50 ms. Two equal readings without frames in flight are final.
     for _ in 0..40 {
         std::thread::sleep(std::time::Duration::from_millis(60));
         let now = lab
@@ -362,7 +362,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         carried: None,
         wrong: Vec::new(),
     };
-    // What an earlier demo left behind when it was killed.
+    // Removes the remains of an earlier demo that was killed.
     let _ = wb_testbed::sweep(&wb_testbed::SweepScope {
         force: false,
         only: Some("demo".to_owned()),
@@ -409,7 +409,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     };
     let file = args.output.display();
     if let Err(e) = written {
-        // Half a document is worse than none.
+        // An incomplete document must not remain.
         let _ = std::fs::remove_file(&args.output);
         tour.say(&summary);
         return Err(Fault(format!("cannot write the report to {file}: {e}")).into());

@@ -1,4 +1,4 @@
-//! `wirebench doctor`: what this host and interface can do, and what would make it better.
+//! `wirebench doctor`: abilities and limits of this host and interface, and how to improve them.
 
 use std::path::Path;
 
@@ -18,26 +18,25 @@ use crate::{
     say::say,
 };
 
-/// What this host and interface can do, what limits it, and the command that would fix it.
+/// Check the abilities and limits of this host and interface, and print the commands that fix problems.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json --describe\n\n\
         Exit code: 1 if a problem was found, 0 otherwise.\n\
-        On an interface that nothing uses, doctor attaches an XDP program that passes every frame, and removes it again; \
-        some cards reset their link for it."
+        On an unused interface, doctor briefly attaches an XDP program that passes every frame; some cards reset \
+        their link for it."
 )]
 pub(crate) struct DoctorArgs {
-    /// The port to look at; without it the host only.
+    /// Port to check [default: the host only].
     #[arg(value_name = "PORT")]
     port: Option<Locator>,
-    /// Put right what killed runs have left behind: offloads that were switched off for a capture, control folders
-    /// without their daemon.
+    /// Repair the remains of killed runs: offloads disabled for a capture, control folders without a daemon.
     #[arg(long)]
     repair: bool,
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// Add the facts that the findings follow from to the JSON.
+    /// Add the facts behind the findings to the JSON.
     #[arg(long, requires = "json")]
     describe: bool,
 }
@@ -49,7 +48,7 @@ pub(crate) struct DoctorDocument<'a> {
     schema: &'static str,
     /// Findings, in the order of the text.
     findings: &'a [Finding],
-    /// The facts that the findings about the interface follow from; with `--describe`.
+    /// Facts behind the findings about the interface; with `--describe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a Description>,
 }
@@ -112,12 +111,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
     Ok(exit_code(&findings))
 }
 
-/// 1 if a problem stands.
+/// Returns 1 if a problem remains.
 fn exit_code(findings: &[Finding]) -> u8 {
     u8::from(findings.iter().any(|f| f.level == Level::Problem))
 }
 
-/// Takes control folders of killed processes away, and says so.
+/// Removes the control folders of killed processes and reports them.
 fn repair_folders() -> Result<()> {
     for dir in wb_fuse::dead_folders()? {
         match wb_fuse::remove_dead(&dir) {

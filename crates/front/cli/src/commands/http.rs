@@ -1,4 +1,4 @@
-//! `wirebench http`: requests to HTTP servers.
+//! `wirebench http`: load for HTTP servers.
 
 use std::path::PathBuf;
 
@@ -21,28 +21,27 @@ use crate::{
     run::run_plan,
 };
 
-/// Load HTTP servers over sockets of the kernel, or by our own TCP over a port: as fast as answers come, or at a rate, with the time
-/// that requests waited in their latency.
+/// Load HTTP servers over kernel sockets or wirebench's own TCP, as fast as possible or at a fixed rate (open loop).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench http http://web.lab/                          10 connections for 10 s\n  \
     wirebench http -c 100 -t 2 --rate 20k -d 30s http://web.lab/\n  \
     wirebench http --stages 0:50k:30s,50k:50k:60s --criteria 'p99<=5ms,failed<=0' https://web.lab/\n  \
-    wirebench http --close -c 200 http://web.lab/           a connection for each request\n  \
+    wirebench http --close -c 200 http://web.lab/           a new connection for every request\n  \
     wirebench http -m POST -b id=1 -H 'X-A: b' http://web.lab/login\n  \
-    wirebench http http://web.lab/a http://web.lab/b        both in turn\n  \
-    wirebench http --http2 --streams 10 https://web.lab/    10 streams of each connection at a time\n  \
+    wirebench http http://web.lab/a http://web.lab/b        both URLs in turn\n  \
+    wirebench http --http2 --streams 10 https://web.lab/    10 concurrent streams per connection\n  \
     wirebench http --http3 --streams 10 https://web.lab/    the same over QUIC\n  \
     wirebench http --port eth2 --source 198.18.1.2-198.18.1.99 -c 10k http://198.19.1.2/\n  \
     wirebench http examples/http/mixed.toml --json")]
 pub(crate) struct HttpArgs {
-    /// Where requests go; several of one server in turn. Or a plan.
+    /// URLs to request, or a plan file; several URLs of one server are used in turn.
     #[arg(value_name = "URL|PLAN.toml", required = true)]
     urls: Vec<String>,
-    /// Connections kept open.
+    /// Number of connections kept open.
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted, help_heading = "Connections")]
     connections: u64,
-    /// Threads, each with connections of its own; with --port its workers.
+    /// Number of threads, each with its own connections; with --port number of workers.
     #[arg(
         short,
         long,
@@ -51,34 +50,34 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     threads: u32,
-    /// Duration of the run, warm-up included. Default 10s without --requests and --stages.
+    /// Duration of the run including warm-up [default: 10s unless --requests or --stages is given].
     #[arg(short, long, value_name = "TIME", help_heading = "Rate and time")]
     duration: Option<Span>,
-    /// Exactly so many requests instead.
+    /// Exact number of requests, instead of a duration.
     #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration", help_heading = "Rate and time")]
     requests: Option<u64>,
-    /// Warm-up: requests of this first part of the duration are not counted.
+    /// Warm-up time at the start of the duration, excluded from the results.
     #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
     warm_up: Option<Span>,
-    /// Requests per second, on a schedule: what waits for a connection has its waiting in the latency.
+    /// Requests per second, on a fixed schedule; latency includes the wait for a connection.
     #[arg(long, value_name = "N", value_parser = rate, help_heading = "Rate and time")]
     rate: Option<f64>,
-    /// A rate that changes: FROM:TO:TIME, one stage after another.
+    /// Rate stages FROM:TO:TIME, run in order.
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage, conflicts_with = "rate", help_heading = "Rate and time")]
     stages: Vec<HttpStage>,
-    /// Requests of a rate come as those of many independent users do.
+    /// Use Poisson arrivals instead of evenly spaced requests.
     #[arg(long, help_heading = "Rate and time")]
     poisson: bool,
-    /// Give up requests that found no connection for so long; they count as unsent.
+    /// Maximum wait for a connection; requests that wait longer count as unsent.
     #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
     patience: Option<Span>,
-    /// HTTP/2: by the TLS handshake (ALPN), or taken for granted where there is none.
+    /// Use HTTP/2, negotiated by ALPN with TLS and assumed without TLS.
     #[arg(long, help_heading = "Connections")]
     http2: bool,
-    /// HTTP/3: over QUIC, to https alone.
+    /// Use HTTP/3 over QUIC; https only.
     #[arg(long, conflicts_with = "http2", help_heading = "Connections")]
     http3: bool,
-    /// Of HTTP/2 and HTTP/3: requests under way on a connection at a time, as far as the server allows.
+    /// Concurrent requests per HTTP/2 or HTTP/3 connection, within the limit of the server.
     #[arg(
         long,
         value_name = "N",
@@ -86,7 +85,7 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     streams: u32,
-    /// Of HTTP/1.1: requests under way on a connection at a time.
+    /// Pipelined requests per HTTP/1.1 connection.
     #[arg(
         long,
         value_name = "N",
@@ -94,10 +93,10 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     pipeline: u32,
-    /// A connection for each request.
+    /// Open a new connection for every request.
     #[arg(long, help_heading = "Connections")]
     close: bool,
-    /// Requests after which a connection is replaced.
+    /// Number of requests after which a connection is replaced.
     #[arg(
         long,
         value_name = "N",
@@ -105,7 +104,7 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     per_connection: Option<u32>,
-    /// Longest time for a connection, and for an answer.
+    /// Time limit for a connection, and for a response.
     #[arg(
         long,
         value_name = "TIME",
@@ -113,13 +112,13 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     timeout: Span,
-    /// Longest time for a connection with its TLS or QUIC handshake. Default: that of --timeout.
+    /// Time limit for a connection including its TLS or QUIC handshake [default: as --timeout].
     #[arg(long, value_name = "TIME", help_heading = "Connections")]
     connect_timeout: Option<Span>,
-    /// Longest time from when a request is sent to the first byte of its answer. Default: that of --timeout.
+    /// Time limit from a sent request to the first byte of the response [default: as --timeout].
     #[arg(long, value_name = "TIME", help_heading = "Connections")]
     first_byte_timeout: Option<Span>,
-    /// GET, POST, ...
+    /// HTTP method: GET, POST, ...
     #[arg(
         short,
         long,
@@ -128,7 +127,7 @@ pub(crate) struct HttpArgs {
         help_heading = "Requests"
     )]
     method: String,
-    /// A header of all requests, `Name: value`.
+    /// Header of all requests, `Name: value`.
     #[arg(
         short = 'H',
         long = "header",
@@ -136,10 +135,10 @@ pub(crate) struct HttpArgs {
         help_heading = "Requests"
     )]
     headers: Vec<String>,
-    /// The body.
+    /// Request body.
     #[arg(short, long, value_name = "TEXT", help_heading = "Requests")]
     body: Option<String>,
-    /// A file that is the body.
+    /// File with the request body.
     #[arg(
         long,
         value_name = "FILE",
@@ -147,31 +146,31 @@ pub(crate) struct HttpArgs {
         help_heading = "Requests"
     )]
     body_file: Option<String>,
-    /// A CSV file of values for {{NAME}} in paths, headers and body; the first line has the names.
+    /// CSV file with values for {{NAME}} in paths, headers and body; the first line has the names.
     #[arg(long, value_name = "FILE", help_heading = "Requests")]
     data: Option<String>,
-    /// TLS version. Default: both.
+    /// TLS version [default: both].
     #[arg(long, value_name = "1.2|1.3", value_parser = tls_version, help_heading = "TLS")]
     tls_version: Option<TlsVersion>,
-    /// A full handshake for each connection.
+    /// Use a full handshake for every connection, without session resumption.
     #[arg(long, help_heading = "TLS")]
     no_resume: bool,
-    /// Check certificates.
+    /// Verify server certificates.
     #[arg(long, help_heading = "TLS")]
     verify: bool,
-    /// Check certificates against these authorities (PEM). Default: those of the system, with --verify.
+    /// Verify certificates against these authorities (PEM) [default: system authorities, with --verify].
     #[arg(long, visible_alias = "ca", value_name = "FILE", help_heading = "TLS")]
     authorities: Option<String>,
-    /// Certificate of the client (PEM), with its chain.
+    /// Client certificate (PEM), with its chain.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     cert: Option<String>,
-    /// Private key of the client's certificate (PEM). Default: in the file of --cert.
+    /// Private key of the client certificate (PEM) [default: in the file of --cert].
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     key: Option<String>,
-    /// Name to ask for in the handshake (SNI). Default: the URL's host.
+    /// Server name in the handshake (SNI) [default: host of the URL].
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     server_name: Option<String>,
-    /// Connect to these addresses in turn, wherever the URL's name leads; port 0 is the URL's.
+    /// Connect to these addresses in turn instead of resolving the URL's host; port 0: port of the URL.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -179,10 +178,10 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     connect_to: Vec<ServerAddress>,
-    /// Connect to this socket of the file system.
+    /// Connect to this Unix socket.
     #[arg(long, value_name = "PATH", help_heading = "Connections")]
     unix: Option<String>,
-    /// Addresses that connections come from, in turn: one, FIRST-LAST, or a prefix. Default: chosen by the system.
+    /// Source addresses of connections, used in turn: one, FIRST-LAST, or a prefix [default: chosen by the system].
     #[arg(
         long,
         value_name = "ADDRESSES",
@@ -190,45 +189,45 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     source: Vec<AddressRange>,
-    /// By our own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; from --source, or
-    /// 198.18.1.2.
-    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "By our own TCP")]
+    /// Use wirebench's own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; source addresses
+    /// from --source [default: 198.18.1.2].
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "wirebench TCP")]
     port: Option<Locator>,
-    /// Next hop of everything sent over it. Default: as the host's routes say.
+    /// Next hop of all frames sent over --port [default: from the host's routes].
     #[arg(
         long,
         value_name = "ADDR",
         requires = "port",
-        help_heading = "By our own TCP"
+        help_heading = "wirebench TCP"
     )]
     gateway: Option<std::net::IpAddr>,
-    /// CPUs for its workers: 2,3 or 2-5. Default: chosen by the program.
+    /// CPUs for the workers of --port: 2,3 or 2-5 [default: chosen by the program].
     #[arg(
         long,
         value_name = "LIST",
         requires = "port",
-        help_heading = "By our own TCP"
+        help_heading = "wirebench TCP"
     )]
     cpus: Option<String>,
-    /// Its XDP mode: auto, zero-copy, native, generic.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "By our own TCP")]
+    /// XDP mode of --port: auto, zero-copy, native, generic.
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "wirebench TCP")]
     xdp_mode: XdpMode,
-    /// An answer with another status has failed.
+    /// Expected status; a response with another status has failed.
     #[arg(
         long,
         value_name = "STATUS",
         value_delimiter = ',',
-        help_heading = "Answers that have failed"
+        help_heading = "Response checks"
     )]
     expect_status: Vec<u16>,
-    /// An answer whose body does not hold this has failed.
-    #[arg(long, value_name = "TEXT", help_heading = "Answers that have failed")]
+    /// Expected text in the body; a response without it has failed.
+    #[arg(long, value_name = "TEXT", help_heading = "Response checks")]
     expect_body: Option<String>,
-    /// An answer without this header has failed: `Name` or `Name: value`.
-    #[arg(long, value_name = "HEADER", help_heading = "Answers that have failed")]
+    /// Expected header, `Name` or `Name: value`; a response without it has failed.
+    #[arg(long, value_name = "HEADER", help_heading = "Response checks")]
     expect_header: Option<String>,
-    /// List the SHA-256 of all different bodies.
-    #[arg(long, help_heading = "Answers that have failed")]
+    /// List the SHA-256 digests of all distinct bodies.
+    #[arg(long, help_heading = "Response checks")]
     digest: bool,
     #[command(flatten)]
     unsent: UnsentArgs,
@@ -361,7 +360,7 @@ impl HttpArgs {
     }
 }
 
-/// What the plan calls the port of --port.
+/// Name of the port of --port in the plan.
 const PORT: &str = "client";
 
 impl HttpArgs {

@@ -22,7 +22,7 @@ use wb_testbed::{
 
 use crate::{run::print, say::say};
 
-/// Bring up, look at and take down labs: namespaces and links with a device under test.
+/// Manage labs: network namespaces and links, with or without a device under test.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench lab up pair\n  \
@@ -34,12 +34,12 @@ use crate::{run::print, say::say};
     wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0\n  \
     wirebench lab ls; wirebench lab down --all")]
 pub(crate) enum LabCommand {
-    /// Bring up a lab; it stays until it is taken down.
+    /// Bring up a lab, which stays until it is taken down.
     #[command(after_help = "Examples:\n  \
         wirebench lab up pair --queues 4\n  \
         wirebench lab up impair --as slow --delay 10ms --rate 10mbit --both --hosts")]
     Up(UpArgs),
-    /// Take down one lab, or all that nobody uses any more.
+    /// Take down one lab, or all unused labs.
     #[command(after_help = "Examples:\n  wirebench lab down pair\n  wirebench lab down --all")]
     Down(DownArgs),
     /// List labs with their ports, addresses and the counters of impairing devices.
@@ -48,7 +48,7 @@ pub(crate) enum LabCommand {
     /// Run a command in a node (a network namespace) of a lab.
     #[command(after_help = "Example:\n  wirebench lab exec wb-pair-b tcpdump -ni b0")]
     Exec(ExecArgs),
-    /// Bring up a lab, run a command beside it, take the lab down. Works without root.
+    /// Bring up a lab, run a command, and take the lab down; works without root.
     #[command(after_help = "Example:\n  \
         wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0 --rate 10kpps")]
     Run(RunArgs),
@@ -56,22 +56,22 @@ pub(crate) enum LabCommand {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
-    /// wb-pair-a/a0 and wb-pair-b/b0, joined by a wire
+    /// wb-pair-a/a0 and wb-pair-b/b0, connected by a link
     Pair,
     /// a kernel router between wb-router-a/a0 and wb-router-b/b0
     Router,
-    /// our impairing bridge between wb-impair-a/a0 and wb-impair-b/b0
+    /// wirebench's impairing bridge between wb-impair-a/a0 and wb-impair-b/b0
     Impair,
-    /// connections from wb-balancer-client/c0 are spread over servers at wb-balancer-server/s0
+    /// balancer that spreads connections from wb-balancer-client/c0 over servers at wb-balancer-server/s0
     Balancer,
 }
 
-/// How the balancer works.
+/// Implementation of the balancer.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
     /// the kernel translates addresses (nftables)
     Dnat,
-    /// haproxy ends each connection and opens another
+    /// haproxy terminates each connection and opens another one
     Haproxy,
 }
 
@@ -86,72 +86,72 @@ impl Kind {
     }
 }
 
-/// What a lab looks like.
+/// Options for the topology of a lab.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TopologyArgs {
-    /// The topology.
+    /// Topology of the lab.
     kind: Kind,
-    /// Name of the lab instead of its kind's; nodes are wb-NAME-a and so on.
+    /// Name of the lab [default: name of the topology]; nodes are wb-NAME-a and so on.
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// MTU of all links. Default: 1500.
+    /// MTU of all links [default: 1500].
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
-    /// pair, router, impair: the ends are hosts: their kernels have the addresses, for programs with
-    /// sockets (netserver, curl).
+    /// pair, router, impair: assign the addresses to the kernels of both ends, for programs with sockets (netserver,
+    /// curl).
     #[arg(long)]
     hosts: bool,
-    /// pair: wires between the nodes (a0-b0, a1-b1, …). Default: 1.
+    /// pair: number of links between the nodes (a0-b0, a1-b1, …) [default: 1].
     #[arg(long, value_name = "N")]
     links: Option<u32>,
-    /// pair, router, balancer: queues of each port, the device's too. Default: 1.
+    /// pair, router, balancer: queues per port, including the device's ports [default: 1].
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
-    /// router: what it lets through towards node b, in bit/s without FCS (tbf): 100mbit.
+    /// router: rate limit towards node b, in bit/s without FCS (tbf): 100mbit.
     #[arg(long, value_name = "BITS", value_parser = bits)]
     limit: Option<u64>,
-    /// router: conditions of a filter (nftables) that permits what a trial sends by default, and nothing else: 1, or 25
-    /// of which 24 deny pairs that nobody uses (RFC 2544 section 11.4). Default: it forwards all.
+    /// router: filter conditions (nftables) that permit only the default traffic of a trial: 1, or 25, of which 24
+    /// deny unused address pairs (RFC 2544 section 11.4) [default: no filter].
     #[arg(long, value_name = "N", value_parser = conditions)]
     filters: Option<u32>,
-    /// impair: time from arrival to departure. With fewer than four CPUs frames leave in groups, each
-    /// up to 7.5 us early or late. Default: 0s.
+    /// impair: delay from arrival to departure. With fewer than four CPUs frames leave in groups, each frame up to
+    /// 7.5 us early or late [default: 0s].
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
-    /// impair: how much the delay may differ, either way; order is kept. Default: 0s.
+    /// impair: maximum deviation from the delay, in both directions; order is kept [default: 0s].
     #[arg(long, value_name = "TIME", requires = "delay")]
     jitter: Option<Span>,
-    /// impair: share of the frames that are lost. Default: 0.
+    /// impair: share of lost frames [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "loss_every")]
     loss: Option<f64>,
-    /// impair: lose exactly each N-th frame.
+    /// impair: lose exactly every N-th frame.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     loss_every: Option<u64>,
-    /// impair: share of the frames that leave twice. Default: 0.
+    /// impair: share of duplicated frames [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     duplicate: Option<f64>,
-    /// impair: share of the frames that are held until later ones have left. Default: 0.
+    /// impair: share of frames that are held back until later frames have left [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<f64>,
-    /// impair: how many later frames a held one waits for. Default 3.
+    /// impair: number of later frames that a held frame waits for [default: 3].
     #[arg(long, value_name = "N", requires = "reorder")]
     reorder_depth: Option<u32>,
-    /// impair: bits per second it lets through, without FCS.
+    /// impair: rate limit in bits per second, without FCS.
     #[arg(long, value_name = "BITS", value_parser = bits)]
     rate: Option<u64>,
-    /// impair: treat the way from b to a alike.
+    /// impair: also impair the direction from b to a.
     #[arg(long)]
     both: bool,
-    /// impair: treat every packet of TCP and UDP, not only test frames; for loads. --hosts implies it.
+    /// impair: impair all TCP and UDP packets, not only test frames; for loads; implied by --hosts.
     #[arg(long)]
     all: bool,
-    /// impair: where its random choices come from. Default: 1.
+    /// impair: seed of the random choices [default: 1].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// balancer: server addresses that connections are spread over, of each family. Default 2.
+    /// balancer: number of server addresses per address family [default: 2].
     #[arg(long, value_name = "N")]
     backends: Option<u32>,
-    /// balancer: how it works. Default dnat.
+    /// balancer: implementation [default: dnat].
     #[arg(long)]
     mode: Option<Mode>,
 }
@@ -170,7 +170,7 @@ fn conditions(text: &str) -> Result<u32, String> {
     known.ok_or_else(|| "1 or 25 conditions (RFC 2544 section 11.4)".to_owned())
 }
 
-/// The conditions of a filter for what a trial sends by default, of each family.
+/// Returns the filter conditions for the default traffic of a trial, per address family.
 fn filters(conditions: u32) -> Vec<Filter> {
     let families = [false, true].into_iter().flat_map(|ipv6| {
         let stream = Stream {
@@ -191,18 +191,18 @@ fn filters(conditions: u32) -> Vec<Filter> {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum LabDocument<'a> {
-    /// All labs, of `lab ls --json`.
+    /// All labs: `lab ls --json`.
     Ls(Versioned<&'a LabList>),
-    /// One lab, of `lab up --json`.
+    /// One lab: `lab up --json`.
     Up(Versioned<&'a LabStatus>),
 }
 
-/// Contents of a document, after its version.
+/// Contents of a document with its schema version.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Versioned<T> {
     /// `wirebench.labs/1`.
     schema: &'static str,
-    /// The contents.
+    /// Contents of the document.
     #[serde(flatten)]
     contents: T,
 }
@@ -256,7 +256,7 @@ impl TopologyArgs {
             reorder_depth: self.reorder_depth.unwrap_or(none.reorder_depth),
             rate_bps: self.rate,
             both: self.both,
-            // Hosts send nothing else.
+            // Hosts send no test frames.
             all: self.all || self.hosts && matches!(self.kind, Kind::Impair),
             seed: self.seed.unwrap_or(none.seed),
         };
@@ -298,7 +298,7 @@ impl TopologyArgs {
 pub(crate) struct UpArgs {
     #[command(flatten)]
     topology: TopologyArgs,
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -306,13 +306,13 @@ pub(crate) struct UpArgs {
 /// Options of `lab down`.
 #[derive(Args, Debug)]
 pub(crate) struct DownArgs {
-    /// The lab.
+    /// Name of the lab.
     #[arg(value_name = "NAME", required_unless_present = "all")]
     name: Option<String>,
-    /// All labs that nobody uses any more, and what a crash left behind.
+    /// Take down all unused labs and the remains of crashes.
     #[arg(long, conflicts_with = "name")]
     all: bool,
-    /// Also a lab that a run uses, and with --all those whose owner is alive.
+    /// Also take down a lab in use; with --all also labs with a living owner.
     #[arg(long)]
     force: bool,
 }
@@ -320,7 +320,7 @@ pub(crate) struct DownArgs {
 /// Options of `lab ls`.
 #[derive(Args, Debug)]
 pub(crate) struct LsArgs {
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -328,9 +328,9 @@ pub(crate) struct LsArgs {
 /// Options of `lab exec`.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
-    /// The node: wb-pair-a.
+    /// Node of a lab, such as wb-pair-a.
     node: String,
-    /// The command.
+    /// Command to run.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<String>,
 }
@@ -340,19 +340,19 @@ pub(crate) struct ExecArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     topology: TopologyArgs,
-    /// The command, after --.
+    /// Command to run, after --.
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-/// The impairing device, started by `lab up impair`.
+/// Impairing device, started by `lab up impair`.
 #[derive(Args, Debug)]
 pub(crate) struct ImpairDeviceArgs {
-    /// File with its orders.
+    /// File with the configuration of the device.
     file: std::path::PathBuf,
 }
 
-/// Becomes root of a user namespace where this user may not make labs. Before any thread starts.
+/// Becomes root of a user namespace if the user may not create labs. Must run before any thread starts.
 pub(crate) fn gain_privileges() -> Result<bool> {
     let privileges = Privileges::of_this_process();
     if privileges.has(Capability::NetAdmin) && privileges.has(Capability::SysAdmin) {
@@ -455,7 +455,7 @@ fn down(args: &DownArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// A lab as text: its ports, what to type, and what an impairing device did.
+/// Returns the description of a lab: ports, useful commands, and counters of an impairing device.
 fn describe(lab: &LabStatus) -> String {
     let mut text = format!("lab {} ({}) is {}\n", lab.name, lab.kind, lab.state);
     let mut ports = Table::new()
@@ -526,7 +526,7 @@ fn describe(lab: &LabStatus) -> String {
     text
 }
 
-/// What a broken lab lacks, and what to do about it.
+/// Returns the missing parts of a broken lab, and how to fix it.
 fn broken(lab: &LabStatus) -> String {
     let mut missing: Vec<String> = lab
         .nodes
@@ -550,7 +550,7 @@ fn broken(lab: &LabStatus) -> String {
     )
 }
 
-/// What an impairing device did, both ways.
+/// Returns the counters of an impairing device for both directions.
 pub(crate) fn device_table(counters: &DeviceCounters) -> Table {
     let mut table = Table::new()
         .left("way")

@@ -1,4 +1,4 @@
-//! `wirebench linerate`: what a link can carry.
+//! `wirebench linerate`: theoretical frame rates of links.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::run::{print, width};
 
-/// Theoretical frame rates after RFC 5180 appendix A, for any speeds and sizes.
+/// Print theoretical frame rates according to RFC 5180 appendix A, for any speeds and sizes.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench linerate\n  \
@@ -18,19 +18,19 @@ pub(crate) struct LinerateArgs {
     /// Link speeds: 100m, 2.5g, 10gbps, 400G.
     #[arg(value_name = "SPEED", value_parser = wb_render::linerate::parse_speed)]
     speeds: Vec<u64>,
-    /// Frame sizes with FCS. Default: those of RFC 2544.
+    /// Frame sizes with FCS [default: sizes of RFC 2544].
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=65535))]
     size: Vec<u32>,
-    /// Also the time of one frame on the wire.
+    /// Also print the time of one frame on the wire.
     #[arg(long)]
     times: bool,
-    /// JSON instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// CSV instead of a table.
+    /// Print CSV instead of a table.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Also a page with plots.
+    /// Also write a page with plots.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }

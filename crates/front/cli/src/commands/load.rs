@@ -1,4 +1,4 @@
-//! `wirebench load`: connections by the million, opened, held, answered and closed.
+//! `wirebench load`: opens, holds, answers and closes millions of connections.
 
 mod dperf;
 mod native;
@@ -24,9 +24,9 @@ use crate::{
     screen::{Live, Watched},
 };
 
-/// Load a device with connections: clients, servers, or both ends at once.
+/// Load a device with connections: as client, as server, or as both ends.
 ///
-/// With dperf's configuration files, as they are, or with options.
+/// Takes unmodified configuration files of dperf, or options.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench lab up pair\n  \
@@ -34,10 +34,10 @@ use crate::{
     wirebench load --server eth3 --servers 198.19.1.2 --answer http:1024      until Ctrl-C\n  \
     wirebench load --client eth2 --udp --cc 1000 --every 100ms --duration 60s --json\n  \
     wirebench load server.conf --port 0000:1b:00.0=eth3 --format dperf\n  \
-    wirebench load client.conf --check --strict      what dperf itself would say\n  \
-    wirebench load --ctl /run/load.sock rate cps=20k      another rate for a load with --control")]
+    wirebench load client.conf --check --strict      check by dperf's own rules\n  \
+    wirebench load --ctl /run/load.sock rate cps=20k      change the rate of a load with --control")]
 pub(crate) struct LoadArgs {
-    /// Configurations of dperf; those of both ends may run at once. With --ctl: what to say.
+    /// Configuration files of dperf, of one or both ends. With --ctl: the command to send.
     #[arg(value_name = "FILE.conf")]
     files: Vec<String>,
     #[command(flatten)]
@@ -46,13 +46,13 @@ pub(crate) struct LoadArgs {
     native: native::NativeArgs,
     #[command(flatten)]
     change: ChangeArgs,
-    /// What is printed: our report, or dperf's lines each second.
+    /// Output format: the wirebench report, or dperf's lines once per second.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
-    /// Listen here (a local socket) for another rate while it runs.
+    /// Accept rate changes during the run on this local socket.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Talk to a load that listens there: rate KEY=NUMBER …, show, stop.
+    /// Send a command to the load that listens on this socket: rate KEY=NUMBER …, show or stop.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["client", "server", "control"])]
     ctl: Option<PathBuf>,
     #[command(flatten)]
@@ -61,17 +61,17 @@ pub(crate) struct LoadArgs {
     output: OutputArgs,
 }
 
-/// What can be said over a file too.
+/// Options that also override configuration files.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Load")]
 struct ChangeArgs {
-    /// New connections per second (10k, 1.5m), or max: as fast as possible with --cc connections open.
+    /// New connections per second (10k, 1.5m), or max: as many as possible with --cc open connections.
     #[arg(long, value_name = "N", value_parser = count_or_max)]
     cps: Option<u64>,
-    /// Connections open at a time.
+    /// Number of concurrent connections.
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     cc: Option<u64>,
-    /// Requests per second, over all open connections, or max: each as soon as an answer has come.
+    /// Requests per second over all connections, or max: the next request right after each response.
     #[arg(long, value_name = "N", value_parser = count_or_max)]
     rps: Option<u64>,
     /// Datagrams per second (UDP).
@@ -80,19 +80,19 @@ struct ChangeArgs {
     /// Bits per second, layer 2 (UDP).
     #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
     bps: Option<u64>,
-    /// Time from request to request of a connection.
+    /// Interval between the requests of a connection.
     #[arg(long, value_name = "TIME")]
     every: Option<wb_model::units::Span>,
-    /// Nothing is opened before this time.
+    /// Delay before the first connection is opened.
     #[arg(long, value_name = "TIME")]
     wait: Option<wb_model::units::Span>,
-    /// From nothing to the full rate in this time, before the duration begins.
+    /// Ramp-up time to the full rate, before the duration begins.
     #[arg(long, value_name = "TIME")]
     ramp: Option<wb_model::units::Span>,
-    /// How long at the full rate (default 10s; a server alone: until Ctrl-C).
+    /// Time at the full rate [default: 10s; for a server alone until Ctrl-C].
     #[arg(long, value_name = "TIME")]
     duration: Option<wb_model::units::Span>,
-    /// After it, for connections to end. Default: 4s.
+    /// Time for connections to end after the duration [default: 4s].
     #[arg(long, value_name = "TIME")]
     drain: Option<wb_model::units::Span>,
 }
@@ -103,7 +103,7 @@ enum Format {
     Dperf,
 }
 
-/// A number, or `max`.
+/// Parses a number or `max`.
 fn count_or_max(text: &str) -> Result<u64, wb_model::units::ParseUnitError> {
     match text {
         "max" => Ok(wb_model::load::LoadRate::MAX),
@@ -112,7 +112,7 @@ fn count_or_max(text: &str) -> Result<u64, wb_model::units::ParseUnitError> {
 }
 
 impl ChangeArgs {
-    /// Puts what was said in place of what the plan says. Rates are of all clients together.
+    /// Overrides the plan with the command line options. Rates apply to all clients together.
     ///
     /// # Errors
     /// If a rate is given and no job is a client.
@@ -206,15 +206,15 @@ pub(crate) fn run(args: &LoadArgs, given: &Given) -> Result<u8> {
     run_load(plan, &shown, base, args.control.clone(), printer)
 }
 
-/// How a run is shown.
+/// Output options of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) output: &'a OutputArgs,
-    /// In dperf's lines.
+    /// Print dperf's lines.
     pub(crate) as_dperf: bool,
 }
 
-/// `text`, a JSON document, with what dperf calls its figures.
+/// Adds dperf's figures to a JSON document.
 fn with_compat(text: &str, block: Option<&StatisticsBlock>) -> Result<String> {
     let Some(block) = block else {
         return Ok(text.to_owned());
@@ -224,7 +224,7 @@ fn with_compat(text: &str, block: Option<&StatisticsBlock>) -> Result<String> {
     Ok(value.to_string())
 }
 
-/// Runs a plan of loads as the output options say; the result is the exit code.
+/// Runs a load plan with the output options. Returns the exit code.
 pub(crate) fn run_load(
     mut plan: Plan,
     shown: &Shown<'_>,
@@ -256,7 +256,7 @@ pub(crate) fn run_load(
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {
             let line = wb_render::json::snapshot(&kind, &view.snapshot);
-            // A snapshot is JSON; it can be read again.
+            // A snapshot is valid JSON, so parsing it again cannot fail.
             print(&with_compat(&line, block.as_ref()).unwrap_or(line));
         } else if shown.as_dperf {
             if let (Some(printer), Some(block)) = (&printer, &block) {
@@ -288,7 +288,7 @@ pub(crate) fn run_load(
     delivered?;
     let code = finished.exit_code();
     if code == 3 && crate::alias::is_link("dperf") {
-        // It has no such code.
+        // dperf has no such exit code.
         say(format_args!(
             "wirebench: invalid: {}",
             finished.report.reason
@@ -298,7 +298,7 @@ pub(crate) fn run_load(
     Ok(code)
 }
 
-/// Says a line to a running load and prints what it answers.
+/// Sends a command to a running load and prints the response.
 fn talk(path: &std::path::Path, line: &str) -> Result<u8> {
     let place = path.display();
     let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {

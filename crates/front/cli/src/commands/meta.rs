@@ -1,4 +1,4 @@
-//! What is made from the declarations: completions, the man page, the reference of plan keys.
+//! Output generated from declarations: completions, man page, reference of plan keys.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  wirebench completions bash > /etc/bash_completion.d/wirebench")]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Name of the shell.
     shell: Shell,
 }
 
@@ -55,22 +55,22 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Result<u8> {
     Ok(0)
 }
 
-/// Print the JSON schema of what is read or written.
+/// Print the JSON schema of an input or output format.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench schema report > report.schema.json\n  \
     wirebench schema plan | jq '.properties | keys'")]
 pub(crate) struct SchemaArgs {
-    /// Of what.
+    /// Format to describe.
     document: Document,
 }
 
-/// What has a schema.
+/// Formats with a schema.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Document {
     /// Plans of `wirebench run`.
     Plan,
-    /// What --json prints.
+    /// Reports of --json.
     #[value(alias = "bench-report")]
     Report,
     /// A line of --live-json.
@@ -105,7 +105,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The reference of all plan keys as Markdown, from the types' own comments.
+/// Returns the reference of all plan keys as Markdown, from the doc comments of the types.
 pub(crate) fn plan_reference() -> String {
     let schema = serde_json::to_value(schemars::schema_for!(Plan)).expect("a schema is JSON");
     let mut text = String::from(
@@ -189,7 +189,7 @@ fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
             ""
         };
         let default = match &property["default"] {
-            // The keys of a table have defaults of their own.
+            // The keys of a table have their own defaults.
             Value::Null | Value::Object(_) => String::new(),
             Value::String(s) if s.is_empty() => String::new(),
             Value::Array(a) if a.is_empty() => String::new(),
@@ -203,7 +203,7 @@ fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
     }
 }
 
-/// What a property holds, in a word.
+/// Returns the kind of value of a property, in a word.
 fn kind(property: &Value) -> String {
     if let Some(reference) = property["$ref"].as_str() {
         return reference.rsplit('/').next().unwrap_or("").to_owned();

@@ -1,4 +1,4 @@
-//! `wirebench netperf`: netperf's command line, and what it cannot say before it.
+//! `wirebench netperf`: netperf's command line, preceded by additional options.
 
 use std::io::Write;
 
@@ -20,10 +20,10 @@ use crate::{
     stdout::stdout,
 };
 
-/// Socket tests by netperf's command line, against its netserver or ours, with its text.
+/// Run socket tests with netperf's command line and output, against either netserver.
 ///
-/// Our own options stand before `--`, netperf's after it; without options of ours `--` may be left
-/// out. A link named netperf takes netperf's words only.
+/// wirebench options come before `--`, netperf's options after it; without wirebench options `--` may be omitted. A
+/// link named netperf accepts only netperf's options.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench netperf -H 198.18.1.2 -t TCP_RR -l 5\n  \
@@ -33,7 +33,7 @@ use crate::{
     wirebench netperf -h                            netperf's own options\n  \
     ln -s $(command -v wirebench) netperf; ./netperf -H 198.18.1.2")]
 pub(crate) struct NetperfArgs {
-    /// Parallel streams, each with a thread and connections of its own, begun together.
+    /// Number of parallel streams, each with its own thread and connections, started together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     streams: Option<u32>,
     /// Congestion control of this end, or LOCAL,REMOTE.
@@ -41,17 +41,17 @@ pub(crate) struct NetperfArgs {
     congestion: Option<Pair>,
     #[command(flatten)]
     socket: SocketArgs,
-    /// Print exactly what netperf 2.7 prints, its mistakes too, and ask the server for nothing else.
+    /// Print exactly what netperf 2.7 prints, including its bugs, and use no server extensions.
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
     output: OutputArgs,
-    /// netperf's options.
+    /// Options of netperf.
     #[arg(value_name = "NETPERF", last = true)]
     words: Vec<String>,
 }
 
-/// Prints what the tool says, each text where it says it.
+/// Prints the output of the tool to the stream that the tool uses.
 fn tell(ending: &ProgramExit) -> Result<u8> {
     if !ending.stderr.is_empty() {
         say_as_is(&ending.stderr);
@@ -60,7 +60,7 @@ fn tell(ending: &ProgramExit) -> Result<u8> {
     Ok(ending.status)
 }
 
-/// The text as it is, without a line end of ours.
+/// Prints a text unchanged, without an additional line end.
 pub(crate) fn write_all(text: &str) -> Result<()> {
     let bytes = text.as_bytes();
     match stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush())) {
@@ -138,7 +138,7 @@ fn refused(refusal: &wb_netperf::NetperfRefusal) -> Result<u8> {
     Ok(u8::try_from(refusal.code).unwrap_or(255))
 }
 
-/// Bytes that nobody else has drawn.
+/// Returns 16 bytes unique to this test: random, or from time and process id if no random source is readable.
 fn drawn() -> [u8; 16] {
     let mut bytes = [0; 16];
     let read = std::fs::File::open("/dev/urandom")
@@ -201,7 +201,7 @@ fn measure(
             ));
         } else if show.demo && !machine {
             let text = wb_netperf::interim(show, job, live, intervals);
-            // A reader that went away hears the results as little; the test goes on.
+            // A closed output does not stop the test.
             let _ = write_all(&text);
             intervals += 1;
         }
@@ -260,13 +260,13 @@ fn measure(
         ));
     }
     if live_json {
-        // What the lines before come to.
+        // Summary of the lines above.
         print(&wb_render::json::report_line(&finished.report));
         return Ok(exit_code(ending.status, finished.exit_code()));
     }
     let status = tell(&ending)?;
     if let Some(back) = report.result.reverse_bps.filter(|_| status == 0) {
-        // netperf has no test both ways, so its table has no place for it.
+        // netperf has no bidirectional test, so its table has no column for one.
         write_all(&format!(
             "{:.2} 10^6bits/s came from the server at the same time\n",
             back / 1e6
@@ -275,14 +275,14 @@ fn measure(
     Ok(exit_code(status, finished.exit_code()))
 }
 
-/// CPUs of this end, as counted or as told by `-n`.
+/// Returns the number of CPUs of this end, as counted or as given by `-n`.
 fn local_cpus(command: &NetperfCommand) -> u32 {
     let counted = std::thread::available_parallelism().map(|n| n.get());
     let counted = counted.ok().and_then(|n| u32::try_from(n).ok());
     counted.or(command.cpus).unwrap_or(1)
 }
 
-/// Returns the tool's own code if the test failed; else 1 if a criterion did not hold, and 3 if the run is invalid and
+/// Returns the tool's own code if the test failed; else 1 if a criterion did not hold, or 3 if the run is invalid and
 /// was not started by a link with the tool's name. A signal ends a test in order, and the tool's code for that is 0.
 fn exit_code(tool: u8, ours: u8) -> u8 {
     match (tool, ours) {
@@ -292,7 +292,7 @@ fn exit_code(tool: u8, ours: u8) -> u8 {
     }
 }
 
-/// Warnings about what only our own options asked for; netperf's text has no place for them.
+/// Returns the warnings about wirebench options, which have no place in netperf's output.
 fn beyond<'a>(job: &SocketJob, report: &'a SocketJobReport) -> &'a [String] {
     match job.control.plain {
         true => &[],

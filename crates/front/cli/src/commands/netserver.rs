@@ -1,4 +1,4 @@
-//! `wirebench netserver`: serves clients of socket tests, the original's and ours.
+//! `wirebench netserver`: server for socket tests of netperf and wirebench.
 
 use std::{
     io::Read,
@@ -20,43 +20,43 @@ use crate::{
     say::{say, say_as_is},
 };
 
-/// Set for the process that serves in the background, so that it does not go there again.
+/// Set in the environment of the background process, which must not start another one.
 const IN_BACKGROUND: &str = "WIREBENCH_NETSERVER_BACKGROUND";
 
-/// Serve socket tests: netserver's command line, for netperf's clients and ours.
+/// Serve socket tests of netperf and wirebench, with netserver's command line.
 ///
-/// Our own options stand before `--`, netserver's after it; without options of ours `--` may be left out. Without -D it
-/// goes to the background, as netserver does.
+/// wirebench options come before `--`, netserver's options after it; without wirebench options `--` may be omitted.
+/// Without -D the server moves to the background, as netserver does.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench netserver -D                          in the foreground, port 12865\n  \
     wirebench netserver -D -L 198.18.1.2 -p 4444 -Z secret\n  \
-    wirebench netserver --clients 16 -- -D          at most 16 at a time\n  \
+    wirebench netserver --clients 16 -- -D          at most 16 clients at a time\n  \
     wirebench netserver -h                          netserver's own options\n  \
     ln -s $(command -v wirebench) netserver; ./netserver -D")]
 pub(crate) struct NetserverArgs {
-    /// Clients at a time; those beyond are turned away at once (default 1024).
+    /// Maximum number of clients; further clients are rejected at once [default: 1024].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Option<u32>,
-    /// Clients at a time from one address, or from one /64 of IPv6 (default 512).
+    /// Maximum number of clients per address, or per IPv6 /64 [default: 512].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients_per_address: Option<u32>,
-    /// Control connections that begin no test end after this time (default 60s).
+    /// Time after which a control connection without a test is closed [default: 60s].
     #[arg(long, value_name = "TIME")]
     idle: Option<wb_model::units::Span>,
-    /// Serve at addresses too that no interface of this machine has.
+    /// Also serve at addresses that no interface of this machine has.
     #[arg(long)]
     any_address: bool,
-    /// Take data of tests from any address, not from the client's alone: for clients whose data goes
-    /// over another network than their control connection.
+    /// Accept test data from any address, not only from the client's, for clients that send data over another network
+    /// than their control connection.
     #[arg(long)]
     any_source: bool,
-    /// Become this user when it listens; root becomes nobody without it, and stays root with `root`.
+    /// Switch to this user once listening [default: nobody if started by root]; `root` keeps root.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
-    /// netserver's options.
+    /// Options of netserver.
     #[arg(value_name = "NETSERVER", last = true)]
     words: Vec<String>,
 }
@@ -104,13 +104,14 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         return Ok(finished.exit_code());
     }
     if child {
-        // A signal from the terminal that started it shall not reach it. It is no group's leader.
+        // A new session: signals of the starting terminal must not reach the server. The process is no group leader,
+        // so this works.
         let _ = rustix::process::setsid();
     }
     if !command.foreground && !child {
         return to_background(&command);
     }
-    // Who looks for netserver finds it, whatever the file is called.
+    // Process lists show netserver, whatever the name of the file.
     let _ = rustix::thread::set_name(c"netserver");
     let server = match prepare(plan, &environment(args)?, Extras::default()) {
         Ok(server) => server,
@@ -119,7 +120,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     if child {
         let_go()?;
     }
-    // A document on standard output stands there alone.
+    // A document on standard output must be the only output there.
     if !child && !args.output.json && !args.output.live_json && !args.output.csv {
         write_all(&wb_netperf::start_line(&command))?;
     }
@@ -145,7 +146,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     Ok(finished.exit_code())
 }
 
-/// Signals, and metrics where they are asked for, in the process that serves.
+/// Returns the signals of the serving process and starts metrics if requested.
 fn environment(args: &NetserverArgs) -> Result<Environment> {
     let signals = Signals::install()?;
     metrics::serve(&args.output.metrics, &signals)?;
@@ -161,7 +162,7 @@ fn cannot(command: &wb_netperf::ServerCommand, error: &wb_session::StartError) -
     Ok(1)
 }
 
-/// The control connection on standard input, where a super-server started us with one.
+/// Returns the control connection on standard input if a super-server such as inetd started the program.
 fn inherited(command: &wb_netperf::ServerCommand) -> Option<TcpStream> {
     if command.stand_alone {
         return None;
@@ -174,10 +175,10 @@ fn inherited(command: &wb_netperf::ServerCommand) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// What the server in the background says, to the one who started it, when it listens.
+/// Message of the background server to its parent process, once it listens.
 const LISTENS: &[u8] = b"listens\n";
 
-/// Says that we listen to whoever started us in the background, and lets go of what is its.
+/// Reports to the parent process that the server listens, and releases the inherited output.
 fn let_go() -> Result<()> {
     let null = std::fs::OpenOptions::new()
         .read(true)
@@ -190,8 +191,8 @@ fn let_go() -> Result<()> {
     Ok(())
 }
 
-/// Starts the same command again, without a terminal, and leaves it behind when it listens: whoever
-/// comes after us can connect. If it cannot, it says why, where we would.
+/// Starts the same command again without a terminal and returns once it listens, so that clients can connect. If the
+/// start fails, prints the error of the background process.
 fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
     let program = std::env::current_exe().context("cannot find the program to go on with")?;
     let words: Vec<_> = std::env::args_os().collect();
@@ -205,7 +206,7 @@ fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
         .context("cannot go to the background; give -D to stay in the foreground")?;
     let mut said = Vec::new();
     if let Some(mut out) = child.stdout.take() {
-        // To its end: it lets go of its output when it listens.
+        // Ends when the background process closes its output, after it listens.
         let _ = out.read_to_end(&mut said);
     }
     if said == LISTENS {

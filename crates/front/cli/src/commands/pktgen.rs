@@ -1,4 +1,4 @@
-//! `wirebench pktgen`: the control files of the Linux packet generator, and its scripts.
+//! `wirebench pktgen`: control files of the Linux packet generator, and its scripts.
 
 use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
@@ -32,7 +32,7 @@ use crate::{
     say::say,
 };
 
-/// The Linux packet generator's control files and scripts (pktgen), with its receiver (pgrx).
+/// Provide the control files of the Linux packet generator (pktgen) and its receiver (pgrx), and run its scripts.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench pktgen run --netns wb-pair-a ./pktgen_sample01_simple.sh -i a0 -m 02:00:00:00:00:02\n  \
@@ -45,64 +45,63 @@ pub(crate) enum PktgenCommand {
     Commands(CommandsArgs),
 }
 
-/// How a folder is set up.
+/// Options for a control folder.
 #[derive(Args, Debug)]
 struct FolderArgs {
-    /// Network namespace whose interfaces are used. Default: this one.
+    /// Network namespace of the interfaces [default: the current one].
     #[arg(long, value_name = "NODE")]
     netns: Option<String>,
-    /// Driver to send with: live (the kernel makes the packets), xdp or packet. Default: the best that works.
+    /// Driver for sending: live (the kernel generates the packets), xdp or packet [default: the best available].
     #[arg(long, value_name = "DRIVER", value_parser = driver)]
     driver: Option<Driver>,
-    /// How the time stands in packets: kernel (us, wall clock) or osta (ns, steady clock).
+    /// Time format in packets: kernel (us, wall clock) or osta (ns, monotonic clock).
     #[arg(long, value_name = "FORM", default_value = "kernel", value_parser = time_form)]
     time: TimeForm,
-    /// Whose receiver pgrx is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
+    /// Variant of the receiver pgrx: osta (2014, jitter of latency) or osta36 (2012, jitter of arrivals).
     #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
     pgrx: ReceiverDialect,
-    /// Where random fields come from; the same seed sends the same packets.
+    /// Seed of random fields; the same seed sends the same packets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Default of `count` (module parameter of the kernel's).
+    /// Default of `count` (parameter of the kernel module).
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pg_count_d: u64,
-    /// Default of `delay`, ns (module parameter of the kernel's).
+    /// Default of `delay` in ns (parameter of the kernel module).
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pg_delay_d: u64,
-    /// Default of `clone_skb` (module parameter of the kernel's).
+    /// Default of `clone_skb` (parameter of the kernel module).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pg_clone_skb_d: i32,
-    /// Refuse clones and bursts where the kernel does, on virtual interfaces.
+    /// Refuse clones and bursts on virtual interfaces, as the kernel does.
     #[arg(long)]
     strict: bool,
-    /// Say more on standard error.
+    /// Print more on standard error.
     #[arg(short, long)]
     verbose: bool,
-    /// Send also to addresses outside the benchmark and private ranges, and out of interfaces that lead to the default route: the network is yours.
+    /// Allow destinations outside the benchmark and private ranges and interfaces with the default route.
     #[arg(long)]
     i_own_this_network: bool,
 }
 
 /// Mount the control files on a folder.
 ///
-/// The files are those of /proc/net/pktgen: pgctrl, one kpktgend_N for each CPU, one for each
-/// device, and pgrx. Files that the kernel never had can be read too: DEVICE.result.json,
-/// result.json (the last run), pgrx.json, plan.toml (for `wirebench run`), live.
+/// Provides the files of /proc/net/pktgen: pgctrl, one kpktgend_N per CPU, one file per device, and pgrx. Additional
+/// files: DEVICE.result.json, result.json (the last run), pgrx.json, plan.toml (for `wirebench run`), live.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench pktgen mount /tmp/pktgen                     in the foreground, until Ctrl-C\n  \
     wirebench pktgen mount /tmp/pktgen --daemon --netns wb-pair-a\n  \
     echo \"add_device eth2@0\" > /tmp/pktgen/kpktgend_0; cat /tmp/pktgen/eth2@0")]
 pub(crate) struct MountArgs {
-    /// The folder; it must exist.
+    /// Mount point; an existing folder.
     dir: PathBuf,
-    /// Go on in the background, and end this command when the files are there.
+    /// Run in the background; the command returns once the files are available.
     #[arg(long)]
     daemon: bool,
-    /// What the daemon has to say (warnings, faults) goes to the end of this file.
+    /// File to which the daemon appends its warnings and errors.
     #[arg(long, value_name = "FILE", requires = "daemon")]
     log: Option<PathBuf>,
-    /// Process that waits for the files; what is said before goes to it.
+    /// Log file of the daemon; set by --daemon for the background process.
     #[arg(long, hide = true, value_name = "FILE")]
     daemon_of: Option<PathBuf>,
     #[command(flatten)]
@@ -111,32 +110,32 @@ pub(crate) struct MountArgs {
     metrics: MetricsArgs,
 }
 
-/// Take the control files away, of a living daemon or a dead one.
+/// Unmount the control files of a running or killed daemon.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  wirebench pktgen umount /tmp/pktgen")]
 pub(crate) struct UmountArgs {
-    /// The folder.
+    /// Mount point.
     dir: PathBuf,
 }
 
-/// Run a script that was written for the kernel's packet generator, unmodified.
+/// Run an unmodified script for the kernel's packet generator.
 ///
-/// The script sees the control files at /proc/net/pktgen; nobody else does, and they are gone when
-/// it ends, however it ends. The exit code is the script's.
+/// Only the script sees the control files at /proc/net/pktgen, and they disappear when the script ends. The exit code
+/// is the script's.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench pktgen run --netns wb-pair-a ./pktgen_sample01_simple.sh -i a0 -m 02:00:00:00:00:02\n  \
     wirebench pktgen run --report run.json ./mytest.sh\n  \
-    wirebench pktgen run bash                              a shell to try things in")]
+    wirebench pktgen run bash                              an interactive shell")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     folder: FolderArgs,
-    /// Write the report of the last run to this file, as JSON.
+    /// Write the report of the last run to this file as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// The script or program, and its arguments.
+    /// Script or program, with its arguments.
     #[arg(
         value_name = "SCRIPT",
         required = true,
@@ -146,10 +145,9 @@ pub(crate) struct RunArgs {
     script: Vec<String>,
 }
 
-/// Receive as pgrx does, without a folder: from an interface or a capture file.
+/// Receive as pgrx does, without a control folder: from an interface or a capture file.
 ///
-/// The text is that of the file pgrx. Without --duration it goes on until Ctrl-C, or to the end of
-/// a file.
+/// Prints the text of the pgrx file. Without --duration it runs until Ctrl-C, or to the end of a file.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench pktgen watch -i wb-pair-b/b0 --mode time --duration 10s\n  \
@@ -158,19 +156,19 @@ pub(crate) struct WatchArgs {
     /// Receiving port.
     #[arg(short, long, value_name = "PORT")]
     interface: Locator,
-    /// What is measured: counter, basic or time.
+    /// Measurement: counter, basic or time.
     #[arg(long, value_name = "MODE", default_value = "basic", value_parser = mode)]
     mode: Mode,
-    /// Columns to parse instead of lines to read.
+    /// Print columns for scripts instead of lines for people.
     #[arg(long)]
     script: bool,
-    /// Whose receiver it is: osta (2014, jitter of latency) or osta36 (2012, of arrivals).
+    /// Variant of the receiver pgrx: osta (2014, jitter of latency) or osta36 (2012, jitter of arrivals).
     #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
     pgrx: ReceiverDialect,
-    /// How long.
+    /// Duration of the measurement.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Leave the packets to the host too, instead of consuming them.
+    /// Also pass the packets to the host instead of consuming them.
     #[arg(long)]
     pass: bool,
     #[command(flatten)]
@@ -262,7 +260,7 @@ pub(crate) fn run(command: PktgenCommand) -> Result<u8> {
     }
 }
 
-/// How often the waiting thread looks whether it is over.
+/// Interval at which a waiting thread checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn mount(args: &MountArgs) -> Result<u8> {
@@ -279,11 +277,11 @@ fn mount(args: &MountArgs) -> Result<u8> {
         ),
         None => None,
     };
-    // Behind all else that can fail: a daemon that did not come up has one line to say why.
+    // Follows all other steps that can fail, so that a daemon that does not start reports one line with the reason.
     metrics::serve(&args.metrics, &signals)?;
     if let Some(log) = &log {
         say(UP);
-        // Whoever started it goes away now, and its end of the pipe with it.
+        // The parent process ends now, and its end of the pipe closes.
         rustix::stdio::dup2_stderr(log).context("cannot say anything any more")?;
     }
     say(format_args!(
@@ -304,14 +302,14 @@ fn mount(args: &MountArgs) -> Result<u8> {
     Ok(signal.map_or(0, |n| u8::try_from(128 + n).unwrap_or(130)))
 }
 
-/// Last line of a daemon to the process that started it. The end of the pipe proves nothing, because a daemon that ends
-/// closes it too, a moment before it can be waited for.
+/// Last line that a daemon sends to its parent process. A closed pipe is no proof of success, because a failing
+/// daemon also closes it shortly before it can be waited for.
 const UP: &str = "up";
 
-/// Longest that a daemon may take to come up.
+/// Maximum start-up time of a daemon.
 const COMING_UP: Duration = Duration::from_secs(10);
 
-/// The arguments of this process, for the daemon.
+/// Returns the arguments for the daemon process.
 fn daemon_args(args: &MountArgs) -> Vec<std::ffi::OsString> {
     let mut list: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(at) = list.iter().position(|a| a == "--log") {
@@ -324,7 +322,7 @@ fn daemon_args(args: &MountArgs) -> Vec<std::ffi::OsString> {
 }
 
 fn daemon(args: &MountArgs) -> Result<u8> {
-    // What can be said is said here: the daemon has nobody to say it to.
+    // Checked here, because the daemon has no terminal for errors.
     drop(args.folder.service()?);
     let dir = std::path::absolute(&args.dir)?;
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -334,7 +332,7 @@ fn daemon(args: &MountArgs) -> Result<u8> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // Ctrl-C in this terminal is not for it.
+        // Ctrl-C in this terminal must not reach the daemon.
         .process_group(0);
     let mut child = command.spawn().context("cannot start the daemon")?;
     let mut pipe = child.stderr.take().context("the daemon has no pipe")?;
@@ -359,7 +357,7 @@ fn daemon(args: &MountArgs) -> Result<u8> {
             dir.display(),
             child.id()
         ));
-        // Where it serves metrics.
+        // Address of the metrics server.
         lines.into_iter().for_each(say);
         return Ok(0);
     }
@@ -374,7 +372,7 @@ fn script(args: &RunArgs) -> Result<u8> {
     if let Some(path) = &args.report {
         check_writable(path)?;
     }
-    // Ctrl-C is for the script: it decides what comes then.
+    // Ctrl-C is left to the script, which decides how to react.
     let signals = Signals::install()?;
     metrics::serve(&args.metrics, &signals)?;
     let service = args.folder.service()?;
@@ -407,7 +405,7 @@ fn script(args: &RunArgs) -> Result<u8> {
                 return Err(error).context("cannot wait for the script");
             }
         }
-        // SIGTERM comes to this process alone, SIGINT from the terminal to both.
+        // SIGTERM reaches only this process, SIGINT from the terminal reaches both.
         if signals.received().is_some_and(|n| n != libc_sigint()) || signals.hurry() {
             service.interrupt();
             let _ = child.kill();
@@ -432,14 +430,14 @@ fn script(args: &RunArgs) -> Result<u8> {
     })
 }
 
-/// The module of the kernel that scripts load before they use its files.
+/// Kernel module that scripts load before they use its files.
 const MODULE: ShownModule = ShownModule {
     name: "pktgen",
     version: "2.75",
     on_removal: "echo reset > /proc/net/pktgen/pgctrl",
 };
 
-/// Warns if a script has ended before the work that it began: the files are gone with the script.
+/// Warns if a script ended before the work that it started; the files disappear with the script.
 fn warn_of_what_goes_on(service: &Service, mounts: &PrivateMounts) {
     let what = if service.is_running() {
         "the script ended while its devices were sending, which stopped them"
@@ -453,8 +451,8 @@ fn warn_of_what_goes_on(service: &Service, mounts: &PrivateMounts) {
     ));
 }
 
-/// Starts a program or, as shells do, a script without `#!`, which the kernel takes for no program. The loaders of
-/// modules in `programs` come before those of the machine.
+/// Starts a program or, as shells do, a script without `#!`, which the kernel refuses to execute. The module loaders
+/// in `programs` take precedence over those of the system.
 fn spawn_as_shells_do(
     mounts: &PrivateMounts,
     programs: &Path,
@@ -472,7 +470,7 @@ fn spawn_as_shells_do(
     };
     let spawned = mounts.spawn(command(&words[0], &words[1..]));
     match spawned {
-        // By a shell that knows the words of the scripts that people have, where there is one.
+        // Prefers bash, because existing scripts use its syntax.
         Err(error) if error.raw_os_error() == Some(ENOEXEC) => ["/bin/bash", "/bin/sh"]
             .iter()
             .find_map(|shell| mounts.spawn(command(shell, words)).ok())

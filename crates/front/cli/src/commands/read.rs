@@ -1,6 +1,6 @@
 //! `wirebench read`: prints, counts, verifies, slices, converts and merges capture files.
 //!
-//! Everything streams: memory is bounded whatever the files hold.
+//! All processing is streaming: memory use does not depend on the size of the files.
 
 mod filter;
 mod foreign;
@@ -51,11 +51,11 @@ use crate::{
 
 /// Read capture files: print as tcpdump does, count, slice, merge, convert, verify, repair.
 ///
-/// Files are pcap or pcapng, plain or packed by zstd, lz4 or gzip; what they are is told by their
-/// content. Several files are merged by time. The filter is in the language of pcap and begins with
-/// the first word that names no file. A single plain file is printed by tcpdump if it is installed. Otherwise
-/// Ethernet, VLAN, MPLS, ARP, STP, IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE, VXLAN, ESP are printed; what TCP and
-/// UDP carry is not taken apart: --as tcpdump and --decode do.
+/// Reads pcap and pcapng, uncompressed or compressed with zstd, lz4 or gzip, detected by content. Several files are
+/// merged by time. The filter uses the language of pcap-filter(7) and begins with the first word that names no file.
+/// A single uncompressed file is printed by tcpdump if it is installed. Otherwise Ethernet, VLAN, MPLS, ARP, STP,
+/// IPv4, IPv6, ICMP, IGMP, TCP, UDP, GRE, VXLAN, ESP are printed; payloads of TCP and UDP are decoded only with --as
+/// tcpdump and --decode.
 #[derive(Args, Debug)]
 #[command(args_override_self = true, infer_long_args = true)]
 #[command(after_help = "Examples:\n  \
@@ -68,46 +68,46 @@ use crate::{
     wirebench read lan.pcapng -w slice.pcap --from +10 --to +20 -s 96\n  \
     wirebench read --verify --sent 600000 test.pcapng\n  \
     wirebench read --repair cut.pcapng -w whole.pcapng\n\n\
-    Exit codes: 0 all is well, 1 a file is damaged or --verify misses something, 2 bad input,\n\
-    4 reading or writing failed on the way.")]
+    Exit codes: 0 success, 1 a file is damaged or --verify found losses, 2 bad input,\n\
+    4 reading or writing failed.")]
 pub(crate) struct ReadArgs {
-    /// Files, `-` for standard input; then the filter.
+    /// Files (`-` for standard input), followed by the filter.
     #[arg(value_name = "FILE|FILTER")]
     words: Vec<String>,
-    /// A file; all other words then are the filter.
+    /// File to read; all other words then form the filter.
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<PathBuf>,
-    /// A file with the filter.
+    /// Read the filter from this file.
     #[arg(short = 'F', value_name = "FILE")]
     filter_file: Option<PathBuf>,
 
     #[command(flatten)]
     printing: PrintArgs,
-    /// Less of each protocol.
+    /// Print less of each protocol.
     #[arg(short = 'q', help_heading = "Printing")]
     quiet: bool,
-    /// More of each protocol; up to -vvv.
+    /// Print more of each protocol, up to -vvv.
     #[arg(short = 'v', action = clap::ArgAction::Count, help_heading = "Printing")]
     verbose: u8,
-    /// Microseconds: when printing the default, of a pcap file that is written too.
+    /// Use microseconds, the default for printing; also for a written pcap file.
     #[arg(long, conflicts_with = "nano", help_heading = "Printing")]
     micro: bool,
-    /// Nanoseconds: of a file that is written the default, when printing too.
+    /// Use nanoseconds, the default for written files; also for printing.
     #[arg(long, help_heading = "Printing")]
     nano: bool,
-    /// The same as --micro or --nano.
+    /// Time stamp precision, as with --micro or --nano.
     #[arg(long, value_name = "micro|nano", conflicts_with_all = ["micro", "nano"], value_parser = ["micro", "nano"], help_heading = "Printing")]
     time_stamp_precision: Option<String>,
 
-    /// Who prints: tcpdump, which knows DNS, DHCP, HTTP and a hundred more protocols, or wirebench [default: tcpdump
-    /// for a single plain file if it is installed and nothing but -c and a filter selects packets].
+    /// Program that prints: tcpdump, which decodes DNS, DHCP, HTTP and a hundred more protocols, or wirebench
+    /// [default: tcpdump for a single uncompressed file if it is installed and only -c and a filter select packets].
     #[arg(long = "as", value_name = "PROGRAM", value_enum, conflicts_with_all = ["write", "task"], help_heading = "Printing")]
     print_as: Option<Foreign>,
-    /// Have tshark print, where it is installed; with -v all fields of each packet, with -x its bytes.
+    /// Print with tshark, if installed; with -v all fields of each packet, with -x its bytes.
     #[arg(long, conflicts_with_all = ["write", "task", "print_as"], help_heading = "Printing")]
     decode: bool,
 
-    /// End after so many packets.
+    /// Stop after this many packets.
     #[arg(
         short = 'c',
         long = "first",
@@ -115,16 +115,16 @@ pub(crate) struct ReadArgs {
         help_heading = "Selecting"
     )]
     first: Option<u64>,
-    /// Leave out so many packets first.
+    /// Number of packets to skip first.
     #[arg(long, value_name = "N", help_heading = "Selecting")]
     skip: Option<u64>,
-    /// Packets from this time on: RFC 3339, seconds since 1970, or +TIME after the first packet.
+    /// Start at this time: RFC 3339, seconds since 1970, or +TIME after the first packet.
     #[arg(long, value_name = "TIME", help_heading = "Selecting")]
     from: Option<Moment>,
-    /// Packets before this time.
+    /// Stop before this time.
     #[arg(long, value_name = "TIME", help_heading = "Selecting")]
     to: Option<Moment>,
-    /// Put packets in the order of their stamps, as far as the window reaches (1s).
+    /// Sort packets by time stamp within a window [default window: 1s].
     #[arg(long, value_name = "WINDOW", num_args = 0..=1, require_equals = true, default_missing_value = "1s", help_heading = "Selecting")]
     reorder: Option<Span>,
 
@@ -136,10 +136,10 @@ pub(crate) struct ReadArgs {
         help_heading = "Writing"
     )]
     write: Option<PathBuf>,
-    /// Format to write (default: pcap for a name that ends in .pcap or .cap, otherwise pcapng).
+    /// File format to write [default: pcap for names ending in .pcap or .cap, otherwise pcapng].
     #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
     format: Option<FileFormat>,
-    /// The same as --format pcap.
+    /// Write pcap, as with --format pcap.
     #[arg(
         short = 'P',
         requires = "write",
@@ -147,10 +147,10 @@ pub(crate) struct ReadArgs {
         help_heading = "Writing"
     )]
     pcap: bool,
-    /// Pack what is written (default: as the name says by .zst, .lz4 or .gz).
+    /// Compression of the output [default: by file name .zst, .lz4 or .gz].
     #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
     compress: Option<Compression>,
-    /// Keep so many bytes of each packet that is written; 0 is all.
+    /// Bytes to keep of each written packet; 0 means all.
     #[arg(
         short = 's',
         long = "snapshot-length",
@@ -158,32 +158,32 @@ pub(crate) struct ReadArgs {
         help_heading = "Writing"
     )]
     snapshot_length: Option<usize>,
-    /// Print the packets that are written, too.
+    /// Also print the packets that are written.
     #[arg(long, help_heading = "Writing")]
     print: bool,
-    /// Write each packet at once.
+    /// Flush the output after each packet.
     #[arg(short = 'U', help_heading = "Writing")]
     packet_buffered: bool,
 
-    /// Only count the packets.
+    /// Print only the number of packets.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     count: bool,
-    /// What each file holds: format, interfaces, packets, bytes, times, losses it tells of.
+    /// Describe each file: format, interfaces, packets, bytes, times, recorded losses.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     info: bool,
-    /// Look for the test tags of this program and of pktgen: missing, duplicate, reordered packets.
+    /// Check the test tags of wirebench and pktgen for missing, duplicate and reordered packets.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     verify: bool,
-    /// Keep what is whole of a file that ends within a record: in a copy (-w COPY) or --in-place.
+    /// Keep the complete records of a truncated file, in a copy (-w COPY) or --in-place.
     #[arg(long, group = "task", help_heading = "Instead of printing")]
     repair: bool,
-    /// With --repair: cut each file itself behind its last whole record; a whole file stays as it is.
+    /// With --repair: truncate each file after its last complete record; a complete file is unchanged.
     #[arg(long, requires = "repair", help_heading = "Instead of printing")]
     in_place: bool,
-    /// Print the program of the filter; -dd as C, -ddd as numbers.
+    /// Print the compiled filter; -dd prints C, -ddd numbers.
     #[arg(short = 'd', action = clap::ArgAction::Count, group = "task", help_heading = "Instead of printing")]
     dump_filter: u8,
-    /// With --verify: how many frames of each stream were sent, so that its ends count too.
+    /// With --verify: number of frames sent per stream, so that losses at its ends also count.
     #[arg(
         long,
         value_name = "N",
@@ -191,11 +191,11 @@ pub(crate) struct ReadArgs {
         help_heading = "Instead of printing"
     )]
     sent: Option<u64>,
-    /// --count, --info and --verify as JSON; alone it is that of --info.
+    /// Print --count, --info or --verify as JSON [default: --info].
     #[arg(long, help_heading = "Instead of printing")]
     json: bool,
 
-    /// Words of tcpdump that change nothing here: user, link type, list of link types, mesh headers.
+    /// Options of tcpdump without effect here: user, link type, list of link types, mesh headers.
     #[arg(short = 'Z', long = "relinquish-privileges", hide = true)]
     user: Option<String>,
     #[arg(short = 'y', long = "linktype", hide = true)]
@@ -282,13 +282,13 @@ fn read(args: &ReadArgs) -> Result<u8> {
 }
 
 impl ReadArgs {
-    /// The files and the filter.
+    /// Splits the words into files and the filter.
     fn words(&self) -> Result<(Vec<PathBuf>, String)> {
         let mut files = self.read.clone();
         let mut words = &self.words[..];
         if files.is_empty() {
             let is_file = |word: &String| word == "-" || Path::new(word).exists();
-            // The first word is a file even if there is none of that name: the error then says so.
+            // The first word is a file even if no such file exists, for a clear error message.
             let count = words
                 .iter()
                 .skip(1)
@@ -376,12 +376,12 @@ impl ReadArgs {
         Ok(())
     }
 
-    /// Returns true if the contents of files are described.
+    /// Returns true if file contents are described.
     const fn shows_info(&self) -> bool {
         self.info || self.json && !self.count && !self.verify
     }
 
-    /// Returns true if packets are printed, and selected by nothing that tcpdump does not know.
+    /// Returns true if packets are printed and only selected by means that tcpdump also has.
     fn prints_plainly(&self) -> bool {
         let prints = self.write.is_none() && !self.count && !self.verify;
         let selects = self.skip.is_some()
@@ -392,14 +392,14 @@ impl ReadArgs {
         prints && !selects && self.print_as.is_none() && !self.decode
     }
 
-    /// Who prints the packets instead of us.
+    /// Returns the external program that prints the packets, if any.
     fn foreign(&self) -> Option<Foreign> {
         self.print_as
             .filter(|program| *program != Foreign::Wirebench)
             .or_else(|| self.decode.then_some(Foreign::Tshark))
     }
 
-    /// Whether some packets are left out.
+    /// Returns true if some packets are omitted.
     fn selects(&self, expression: &str) -> bool {
         !expression.is_empty()
             || self.first.is_some()
@@ -437,20 +437,20 @@ impl ReadArgs {
     }
 }
 
-/// A word of a filter has no such ending.
+/// Returns true if a word has the extension of a capture file, which no filter word has.
 fn looks_like_a_file(word: &str) -> bool {
     [".pcap", ".pcapng", ".cap", ".zst", ".lz4", ".gz"]
         .iter()
         .any(|ending| word.ends_with(ending))
 }
 
-/// Where selected packets go.
+/// Destinations of selected packets.
 struct Targets {
     counted: u64,
     verify: Option<Verify>,
     show: Option<Show>,
     write: Option<Writer>,
-    /// Prints what is written.
+    /// External program that prints the packets.
     foreign: Option<foreign::Running>,
 }
 
@@ -505,12 +505,12 @@ impl Targets {
     }
 }
 
-/// The way of packets from the input to the targets.
+/// Path of packets from the input to the targets.
 struct Reading {
     filter: Option<Filter>,
     from: Option<Moment>,
     to: Option<Moment>,
-    /// The stamp of the first packet of all.
+    /// Time stamp of the very first packet, in ns.
     first_ns: Option<u64>,
     reorder: Option<Reorder>,
     skip: u64,
@@ -560,7 +560,7 @@ impl Reading {
         }
     }
 
-    /// Passes on what the window need not hold any more.
+    /// Passes on the packets that have left the reorder window.
     fn ordered(&mut self, input: &Input) -> Result<ControlFlow<()>> {
         while let Some(packet) = self.reorder.as_mut().and_then(Reorder::pop) {
             if self.pass(&packet, input)?.is_break() {
@@ -585,7 +585,7 @@ impl Reading {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Ends what was begun and says what is to be said; the exit code.
+    /// Finishes all outputs and prints the summary. Returns the exit code.
     fn finish(self, input: &Input, args: &ReadArgs, selects: bool) -> Result<u8> {
         let mut code = 0;
         let targets = self.targets;
@@ -593,7 +593,7 @@ impl Reading {
             show.flush()?;
         }
         if let Some(write) = targets.write {
-            // What an interface counted is not true of a part of its packets.
+            // Interface counters do not apply to a selection of packets.
             let statistics = if selects {
                 Vec::new()
             } else {
@@ -662,7 +662,7 @@ fn tell_order(reorder: &Reorder) {
     }
 }
 
-/// tcpdump's line about each file.
+/// Prints tcpdump's line about each file.
 fn tell_files(input: &Input) {
     for (name, interface) in input.files() {
         let Some(interface) = interface else { continue };
@@ -680,7 +680,7 @@ fn tell_files(input: &Input) {
     }
 }
 
-/// Says why a file could not be read to its end; the exit code that follows.
+/// Prints why a file could not be read to its end. Returns the exit code.
 fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
     let name = &source.name;
     let can_be_cut = matches!(trouble, Trouble::Damaged(_))
@@ -700,7 +700,7 @@ fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
     }
 }
 
-/// Who read our standard output has gone: no fault, but nothing is left to do.
+/// Error for a closed standard output, which ends the command without a message.
 #[derive(Debug)]
 struct ClosedPipe;
 
@@ -712,7 +712,7 @@ impl fmt::Display for ClosedPipe {
 
 impl std::error::Error for ClosedPipe {}
 
-/// What became of writing to a file, `-` for standard output.
+/// Converts the result of writing to a file, or to standard output if the name is `-`.
 fn written(result: io::Result<()>, name: &str) -> Result<()> {
     match result {
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! `wirebench report`: what a run has written as JSON, as a page to hand over.
+//! `wirebench report`: report page from the JSON of runs.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     say::say,
 };
 
-/// Make a page of a run's report, or compare runs: plots and tables in one file that needs no network.
+/// Create a self-contained page with plots and tables from the report of a run, or compare runs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 100kpps --json >a.json; wirebench report a.json\n  \
@@ -26,25 +26,25 @@ use crate::{
     wirebench report a.json --markdown\n  \
     wirebench report a.json -o a.csv --plots pictures")]
 pub(crate) struct ReportArgs {
-    /// Reports as `--json` prints them; - reads standard input. Of several, the first is what the others are
-    /// compared with.
+    /// Reports as printed by `--json`; - reads standard input. The first report is the baseline for the others.
     #[arg(value_name = "RUN.json", required = true)]
     runs: Vec<PathBuf>,
-    /// Where it goes: FILE.html, FILE.md or FILE.csv. Default: the name of the first run with .html, here.
+    /// Output file: FILE.html, FILE.md or FILE.csv [default: name of the first run with .html, in the current
+    /// folder].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print Markdown on standard output instead.
     #[arg(long, conflicts_with = "output")]
     markdown: bool,
-    /// Also draw each plot as a file of its own (SVG) in this folder, which is made.
+    /// Also write each plot as a separate SVG file to this folder, which is created.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Speed of the links, where ports tell none: for the theoretical maximum.
+    /// Link speed for the theoretical maximum, if a port does not report one.
     #[arg(long, value_name = "SPEED", value_parser = wb_render::linerate::parse_speed)]
     link_speed: Option<u64>,
 }
 
-/// What a file of a report holds.
+/// Format of a report file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Html,
@@ -72,7 +72,7 @@ impl Form {
     }
 }
 
-/// Checks before a run that its report can be written there at the end.
+/// Checks before a run that its report can be written at the end.
 pub(crate) fn check(path: &Path) -> Result<()> {
     Form::of(path).context("--report")?;
     check_writable(path).context("--report")
@@ -81,7 +81,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 /// Writes the report of runs that have just ended.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub(crate) fn write(runs: &[Run], path: &Path) -> Result<(), Fault> {
     let fault = |e: &dyn std::fmt::Display| Fault(format!("cannot write {}: {e}", path.display()));
     let form = Form::of(path).map_err(|e| fault(&e))?;
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Takes this for the speed of links that tell none, or one in name only.
+/// Sets the speed of links that report none or only a nominal one.
 #[allow(clippy::cast_precision_loss)]
 fn assume(report: &mut Report, speed: u64) {
     for port in &mut report.ports {
@@ -149,7 +149,7 @@ fn assume(report: &mut Report, speed: u64) {
         (rates.line_rate_pps, rates.offered_l2_bps, rates.offered_pps)
         && pps > 0.0
     {
-        // Bits of a frame on the wire, with preamble and gap.
+        // Bits of a frame on the wire, including preamble and gap.
         rates.line_rate_pps = Some(speed as f64 / (bps / pps + 160.0));
     }
 }
@@ -162,7 +162,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
             .is_some_and(|(a, b)| a == b)
 }
 
-/// The name of a file without its end; of the second of that name with a number.
+/// Returns the file name without its extension, numbered if the name is taken.
 fn name_of(path: &Path, others: &[Run]) -> String {
     let stem = match path.as_os_str().to_str() {
         Some("-") => "standard input".to_owned(),
@@ -177,10 +177,10 @@ fn name_of(path: &Path, others: &[Run]) -> String {
     names.find(|name| !taken(name)).unwrap_or(stem)
 }
 
-/// The report in a file; behind the lines of `--live-json` it is the last document.
+/// Reads the report of a file. After lines of `--live-json`, the report is the last document.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// If the file cannot be read or is no report.
 pub(crate) fn read(path: &Path) -> Result<Report> {
     let place = match path.as_os_str().to_str() {
         Some("-") => "standard input".to_owned(),
@@ -211,13 +211,13 @@ pub(crate) fn read(path: &Path) -> Result<Report> {
         .map_err(|e| anyhow::anyhow!("{place}: not a report of this version: {e}"))
 }
 
-/// Each plot as a file of its own.
+/// Writes each plot to a separate file.
 fn draw(document: &Document, folder: &Path) -> Result<()> {
     let cannot = || format!("cannot write to {}", folder.display());
     fs::create_dir_all(folder).with_context(cannot)?;
     let mut names: Vec<String> = Vec::new();
     for plot in document.plots() {
-        // Names are made of those of jobs and probes, which may hold anything.
+        // Names derive from those of jobs and probes, which may contain any character.
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || c == '-' {
                 c

@@ -1,4 +1,4 @@
-//! `wirebench run`: any plan from a file.
+//! `wirebench run`: runs any plan from a file.
 
 use std::path::PathBuf;
 
@@ -16,28 +16,27 @@ use crate::{
     run::{print, run_plan},
 };
 
-/// Run a plan file (TOML or JSON): several ports, streams and jobs of all kinds at once, or a benchmark.
+/// Run a plan file (TOML or JSON): a benchmark, or any mix of ports, streams and jobs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench run examples/mixed-streams.toml\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 10kpps --print-plan > plan.toml; wirebench run plan.toml\n  \
     wirebench run examples/mixed-streams.toml --rate 5kpps --duration 2s\n  \
-    wirebench run --keys            the reference of all keys")]
+    wirebench run --keys            print the reference of all keys")]
 pub(crate) struct RunArgs {
-    /// The plan; - reads standard input.
+    /// Plan file; - reads standard input.
     #[arg(value_name = "PLAN.toml", required_unless_present_any = ["keys", "schema"])]
     plan: Option<PathBuf>,
-    /// Print the reference of all keys (Markdown) and end.
+    /// Print the reference of all plan keys (Markdown) and exit.
     #[arg(long)]
     keys: bool,
-    /// Print the JSON schema of plans and end.
+    /// Print the JSON schema of plans and exit.
     #[arg(long, conflicts_with = "keys")]
     schema: bool,
-    /// In place of what the plan says: the rate of each of its streams; bursts stay as they
-    /// are.
+    /// Rate of each stream, overriding the plan; bursts are unchanged.
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// In place of what the plan says: how long each of its jobs sends, receives or captures.
+    /// Time that each job sends, receives or captures, overriding the plan.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     #[command(flatten)]
@@ -47,7 +46,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Puts what was said on the command line in place of what the plan says.
+    /// Overrides the plan with the command line options.
     fn apply(&self, plan: &mut Plan) -> Result<()> {
         if plan.procedure.is_some() && (self.rate.is_some() || self.duration.is_some()) {
             bail!("--rate and --duration: not for a benchmark, which searches the load");

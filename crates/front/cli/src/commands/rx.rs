@@ -1,4 +1,4 @@
-//! `wirebench rx`: the receiving end alone.
+//! `wirebench rx`: receiver without a sender.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::{
     run::run_plan,
 };
 
-/// Receive only: every tagged frame is analysed, until a signal or for a time.
+/// Receive on one port and analyse all tagged frames, for a given time or until a signal.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench rx -i eth3\n  \
@@ -20,20 +20,20 @@ pub(crate) struct RxArgs {
     /// Receiving port.
     #[arg(short, long, value_name = "PORT")]
     interface: Locator,
-    /// How long (default: until SIGINT or SIGTERM; a file: to its end).
+    /// Receive time [default: until SIGINT or SIGTERM; a file: to its end].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Flows of the run to follow: those of the streams that are sent together. Needed by live:. 1 to 16777216 [default:
+    /// Number of flows to analyse, over all streams sent together; required by live:. 1 to 16777216 [default:
     /// 1048576].
     #[arg(long, value_name = "N", value_parser = crate::args::count)]
     flows: Option<u32>,
-    /// First flow of the run to follow, as its report says [default: the run of the first tagged frame].
+    /// First flow of the run to analyse, as given in its report [default: of the first tagged frame].
     #[arg(long, value_name = "N")]
     first_flow: Option<u32>,
-    /// As --rx-workers. Default: 1.
+    /// Number of receiving workers, as --rx-workers [default: 1].
     #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
     workers: Option<u32>,
-    /// CPUs for the workers: 2,3 or 2-5. Default: chosen by the program.
+    /// CPUs for the workers: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
     #[command(flatten)]

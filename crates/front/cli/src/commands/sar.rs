@@ -1,4 +1,4 @@
-//! `wirebench sar`: sar's words and tables, for interfaces and the packets that CPUs take in.
+//! `wirebench sar`: command line and tables of sar for interfaces and received packets per CPU.
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,10 @@ use crate::{
     say::say,
 };
 
-/// Interfaces (-n DEV), their errors (-n EDEV) and packets that CPUs take in (-n SOFT), as sar shows them.
+/// Show interfaces (-n DEV), their errors (-n EDEV) and packets received by CPUs (-n SOFT), as sar does.
 ///
-/// Takes sar's words, and prints its tables column for column. What has happened is in sar's own files; this shows what
-/// happens. `wirebench stat` shows more.
+/// Accepts sar's options and prints its tables column for column. Shows live data only; recorded data is in sar's own
+/// files. `wirebench stat` shows more.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench sar -n DEV 1\n  \
@@ -37,15 +37,15 @@ use crate::{
     wirebench sar -n SOFT -P ALL 1 5\n  \
     ip netns exec wb-router-dut wirebench sar -n DEV 1\n  \
     ln -s $(command -v wirebench) sar; S_TIME_FORMAT=ISO ./sar -n DEV 1\n\n\
-    sar's words: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
-    then INTERVAL (seconds; 0: all since the start of the machine) and COUNT.")]
+    sar options: -n DEV|EDEV|SOFT[,…]  --iface=IF[,…]  -P {CPU[,…]|ALL}  -h  --human  --pretty  --dec={0|1|2}  -z  -V\n\
+    then INTERVAL (seconds; 0: totals since boot) and COUNT.")]
 pub(crate) struct SarArgs {
-    /// sar's words.
+    /// Options of sar.
     #[arg(value_name = "SAR", last = true)]
     words: Vec<String>,
 }
 
-/// What sar ends with when it does not take its words.
+/// Exit code of sar for an invalid command line.
 const USAGE: u8 = 1;
 
 pub(crate) fn run(args: &SarArgs) -> Result<u8> {
@@ -72,11 +72,11 @@ pub(crate) fn run(args: &SarArgs) -> Result<u8> {
     Session::open(request)?.show()
 }
 
-/// Times as the environment wants them.
+/// Time format that the environment selects.
 struct Clock {
-    /// Whether `S_TIME_FORMAT` is `ISO`.
+    /// True if `S_TIME_FORMAT` is `ISO`.
     iso: bool,
-    /// Whether the locale has clocks of twelve hours, and days with the century.
+    /// True if the locale has 12-hour clocks and four-digit years.
     american: bool,
 }
 
@@ -119,20 +119,20 @@ struct Session {
     softnet_total: BTreeMap<u32, SoftnetRise>,
     begin_ns: u64,
     last_ns: u64,
-    /// When the last reading was told to be.
+    /// Time of the last reading, as printed.
     last_time: String,
-    /// Lines since the last header, where intervals are no blocks.
+    /// Lines since the last header, if intervals are not printed as blocks.
     lines: Option<usize>,
 }
 
-/// Lines after which a terminal gets the header again.
+/// Returns the number of lines after which a terminal gets the header again.
 fn page() -> usize {
     let rows =
         rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_row));
     if rows > 2 { rows - 2 } else { usize::MAX }
 }
 
-/// The last table has no empty line behind it.
+/// Removes the empty line after the last table.
 fn without_last_gap(text: &str) -> &str {
     text.strip_suffix('\n')
         .filter(|rest| rest.ends_with('\n'))
@@ -166,7 +166,7 @@ impl Session {
         let signals = Signals::install()?;
         let identity = machine::identity();
         let banner = Banner {
-            // `Linux 6.1.0 #1 SMP …`: sar leaves the version out.
+            // `Linux 6.1.0 #1 SMP …`: sar omits the version.
             system: identity
                 .kernel
                 .split(' ')
@@ -203,7 +203,7 @@ impl Session {
                 Ok(true) => {}
                 Ok(false) => return Ok(0),
                 Err(e) => {
-                    // What there is so far is told all the same.
+                    // Averages of the intervals so far are still printed.
                     self.average(true)?;
                     let why = format!("sar: cannot read the counters any more: {e}");
                     return Err(Fault(why).into());
@@ -215,7 +215,7 @@ impl Session {
         Ok(0)
     }
 
-    /// The table of an interval of zero: all since the machine was started.
+    /// Prints the table of interval zero: totals since boot.
     fn since_the_start(&mut self) -> Result<()> {
         let uptime = Duration::from_nanos(monotonic_ns()).as_secs_f64();
         let whole = |reading: wb_counters::LinkReading| LinkInterval {
@@ -244,7 +244,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the next interval, and whether somebody reads it.
+    /// Prints the next interval. Returns false if nothing reads the output any more.
     fn next(&mut self) -> Result<bool> {
         let intervals = self.series.next(self.interfaces.read()?);
         let at_ns = monotonic_ns();
@@ -265,7 +265,7 @@ impl Session {
             .iter()
             .filter(|i| !matches!(i.state, LinkState::Gone));
         let block = self.is_block(there.clone().count(), rises.len());
-        // One that is new has its line with its second reading.
+        // A new interface gets its first line with its second reading.
         let links = self.links(there.filter(|i| i.state != LinkState::New));
         let cpus = self.cpus(&rises, seconds(self.last_ns, at_ns));
         let headers = block || self.lines.is_none_or(|lines| lines >= page());

@@ -1,7 +1,7 @@
-//! `wirebench capture --self-test`: what a busy machine loses, by us and by others.
+//! `wirebench capture --self-test`: frames lost on a busy machine, by wirebench and by other tools.
 //!
-//! An exact number of frames crosses a lab while processes keep the CPUs busy; each tool in turn
-//! writes them to a file, and the file is read back and compared with what was sent.
+//! An exact number of frames crosses a lab while processes keep the CPUs busy. Each tool in turn writes the frames to
+//! a file. The file is then compared with the frames sent.
 
 mod process;
 mod tool;
@@ -30,11 +30,11 @@ use crate::{
     say::{say, say_in_passing},
 };
 
-/// How the experiment is run.
+/// Options for the experiment.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Self-test")]
 pub(crate) struct SelfTestArgs {
-    /// Tools to compare with, at their defaults.
+    /// Tools to compare with, at their default settings.
     #[arg(
         long,
         value_name = "TOOLS",
@@ -42,10 +42,10 @@ pub(crate) struct SelfTestArgs {
         requires = "self_test"
     )]
     with: Vec<Tool>,
-    /// Processes that keep the CPUs busy meanwhile.
+    /// Number of processes that keep the CPUs busy during the experiment.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "self_test")]
     hogs: u32,
-    /// Frame sizes, with FCS.
+    /// Frame sizes with FCS.
     #[arg(
         long,
         value_name = "SIZES",
@@ -54,7 +54,7 @@ pub(crate) struct SelfTestArgs {
         requires = "self_test"
     )]
     sizes: Vec<u32>,
-    /// Frames per second: one for all sizes, or one for each. Default 200kpps for 64, 100kpps above.
+    /// Frames per second: one rate for all sizes, or one per size [default: 200kpps for 64, 100kpps above].
     #[arg(
         long,
         value_name = "RATES",
@@ -62,26 +62,26 @@ pub(crate) struct SelfTestArgs {
         requires = "self_test"
     )]
     rate: Vec<Rate>,
-    /// Frames to send: one number for all sizes, or one for each. Default 600000 for 64, 400000 above.
+    /// Frames to send: one number for all sizes, or one per size [default: 600000 for 64, 400000 above].
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "self_test")]
     frames: Vec<u64>,
-    /// Runs of each tool at each size.
+    /// Runs of each tool at each size, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "self_test",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// Folder in which the files are made, read and removed. Default: the system's temporary one.
+    /// Folder for the temporary capture files [default: temporary folder of the system].
     #[arg(long, value_name = "DIR", requires = "self_test")]
     dir: Option<PathBuf>,
 }
 
-/// The rate below which a run does not count, of the rate asked for.
+/// Minimum share of the requested rate; a run below does not count.
 const HELD: f64 = 0.98;
-/// Further attempts when the sender did not hold its rate.
+/// Further attempts if the sender did not hold its rate.
 const REPEATS: u32 = 2;
-/// Two of the longest block timeouts there are among the tools: what is in a ring by then is read.
+/// Twice the longest block timeout of the tools, after which all frames of a ring have been read.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// One size with what is sent of it.
+/// Frame size with rate and number of frames.
 struct Load {
     size: u32,
     pps: f64,
@@ -89,7 +89,7 @@ struct Load {
     frames: u64,
 }
 
-/// One capture, compared.
+/// Result of one capture.
 struct Row {
     size: u32,
     tool: Tool,
@@ -97,17 +97,17 @@ struct Row {
     attempts: u32,
     sent: u64,
     offered_pps: f64,
-    /// Whether the sender held the rate.
+    /// True if the sender held the rate.
     valid: bool,
     counts: Counts,
     contents: Contents,
-    /// Dropped by the network stack of this machine before any tap.
+    /// Frames dropped by the network stack of this machine before any tap.
     before_tap: u64,
     cpu_seconds: f64,
 }
 
 impl Row {
-    /// Frames sent that are not in the file.
+    /// Returns the number of sent frames that are not in the file.
     const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.contents.distinct)
     }
@@ -120,7 +120,7 @@ impl Row {
         self.lost() as f64 / self.sent as f64
     }
 
-    /// Frames sent that the tool neither says it has nor says it lost.
+    /// Returns the number of sent frames that the tool reports neither as captured nor as lost.
     fn unaccounted(&self) -> i128 {
         i128::from(self.sent)
             - i128::from(self.counts.captured)
@@ -270,7 +270,7 @@ impl SelfTestArgs {
     }
 }
 
-/// A folder of our own, and everything in it, for the time of the experiment.
+/// Temporary folder of the experiment, removed with its contents at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -288,7 +288,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Removes what experiments left behind when they were killed.
+    /// Removes the remains of killed experiments.
     fn remove_left_over(parent: &Path) {
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -302,9 +302,9 @@ impl Folder {
         }
     }
 
-    /// Whether the largest file of the experiment has room.
+    /// Checks that the largest file of the experiment fits.
     fn check_room(&self, loads: &[Load]) -> Result<()> {
-        // A frame of pcapng has 32 bytes around it; as much again in case.
+        // A pcapng frame has 32 bytes of overhead; twice that for safety.
         let needed = loads
             .iter()
             .map(|l| l.frames * u64::from(l.size + 64))
@@ -329,7 +329,7 @@ impl Drop for Folder {
     }
 }
 
-/// What every run needs.
+/// Environment shared by all runs.
 struct Bench<'a> {
     lab: &'a Lab,
     folder: &'a Path,
@@ -398,7 +398,7 @@ impl Bench<'_> {
     }
 }
 
-/// Frames that all CPUs of this machine dropped since its start because their backlog was full.
+/// Returns the frames that all CPUs dropped since boot because of a full backlog.
 fn backlog_drops() -> u64 {
     let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
     text.lines()
@@ -444,7 +444,7 @@ fn table(rows: &[Row], hogs: u32) -> Table {
     table
 }
 
-/// Share lost of the runs that count: least, median, most.
+/// Returns minimum, median and maximum loss share of the valid runs.
 fn spread(rows: &[&Row]) -> Option<[f64; 3]> {
     let mut shares: Vec<f64> = rows.iter().filter(|r| r.valid).map(|r| r.share()).collect();
     shares.sort_by(f64::total_cmp);
@@ -516,7 +516,7 @@ fn document(args: &SelfTestArgs, loads: &[Load], rows: &[Row], verdict: &str) ->
     })
 }
 
-/// Runs the experiment, with `xdp` also by AF_XDP; the result is the exit code.
+/// Runs the experiment, with `xdp` also over AF_XDP. Returns the exit code.
 pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Result<u8> {
     let loads = args.loads()?;
     let tools = args.tools(xdp)?;
@@ -548,7 +548,7 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     let mut rows = Vec::new();
     let mut ended = Ok(());
     'all: for load in &loads {
-        // In turn, so that whatever else the machine does meets all of them.
+        // The tools alternate, so that other activity on the machine affects all of them.
         for run in 1..=args.runs {
             for &tool in &tools {
                 if !quiet {

@@ -1,4 +1,4 @@
-//! `wirebench stat`: what interfaces, CPUs and devices count, interval by interval.
+//! `wirebench stat`: counters of interfaces, CPUs and devices per interval.
 
 mod advice;
 mod collector;
@@ -28,72 +28,72 @@ use crate::{
 use collector::Collector;
 pub(crate) use collector::softnet_rises;
 
-/// What interfaces count, in every interval and in all: rates, errors by their real names, drops.
+/// Show interface counters per interval and in total: rates, errors by kernel name, drops.
 ///
-/// Rates are those of the time between two readings, averages those of the whole. Counters that fall are told as
-/// reset and never as a rate. Ctrl-C ends with the averages.
+/// Rates cover the time between two readings, averages the whole time. A counter that falls is reported as reset,
+/// never as a rate. Ctrl-C ends with the averages.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench stat                                   all interfaces, every second\n  \
-    wirebench stat -i eth0,eth1 1 10                 two of them, ten intervals of a second\n  \
+    wirebench stat -i eth0,eth1 1 10                 two interfaces, ten intervals of a second\n  \
     wirebench stat -i wb-router-dut/da 0.5 --json    in a namespace, lines of JSON\n  \
-    wirebench stat -i eth0 --driver --cpus           with its driver's statistics and each CPU\n  \
+    wirebench stat -i eth0 --driver --cpus           with driver statistics and all CPUs\n  \
     wirebench stat --path eth0,wb-dut/da,wb-dut/db,eth1 1\n  \
     wirebench stat -i eth0 --probe 'kind = \"ipvs\", ssh = \"root@lvs\"' 1")]
 pub(crate) struct StatArgs {
     /// Seconds between two readings, 0.1 to 86400 [default: 1].
     #[arg(value_name = "INTERVAL")]
     interval: Option<Seconds>,
-    /// How many intervals; until a signal otherwise.
+    /// Number of intervals [default: until a signal].
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End when nothing is counted any more: after the first interval in which no interface counted a packet, once one did.
+    /// Exit after the first idle interval once traffic has been seen.
     #[arg(long)]
     until_idle: bool,
-    /// Only the average at the end: no line for each interval, no screen.
+    /// Print only the average at the end: no interval lines, no screen.
     #[arg(short, long)]
     quiet: bool,
-    /// Interfaces, several with commas. Without it all of this namespace that count anything are shown.
+    /// Interfaces, separated by commas [default: all in this namespace with traffic].
     #[arg(short, long = "interface", value_name = "IF", value_delimiter = ',')]
     interfaces: Vec<Locator>,
-    /// All interfaces of these namespaces, several with commas.
+    /// Show all interfaces of these namespaces, separated by commas.
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',')]
     nodes: Vec<String>,
-    /// Also the driver's own statistics (ethtool -S), as far as they move.
+    /// Also show the driver's statistics (ethtool -S) that change.
     #[arg(long)]
     driver: bool,
-    /// A line for each CPU: packets it took in, and its time. Otherwise only where packets were dropped.
+    /// Show one line per CPU with received packets and CPU time [default: only CPUs with drops].
     #[arg(long)]
     cpus: bool,
-    /// Interrupts of the interfaces' queues: how often, on which CPUs, and advice where they should rather go; also what else
-    /// about the machine spoils a test.
+    /// Show the interrupts of the interfaces' queues per CPU, with advice on better CPUs and on other disturbances of
+    /// a test.
     #[arg(long)]
     interrupts: bool,
-    /// Send interrupts where the advice says, and back at the end.
+    /// Move interrupts as advised, and restore them at the end.
     #[arg(long, requires = "interrupts")]
     apply: bool,
-    /// Interfaces that frames pass, from the sender to the receiver, with ingress and egress of each device between:
-    /// what is lost on each hop.
+    /// Interfaces along the path from sender to receiver, with ingress and egress of each device in between; shows
+    /// the loss per hop.
     #[arg(long, value_name = "IF,IF,…", value_delimiter = ',')]
     path: Vec<Locator>,
     /// Counters of a device under test, by the keys of [[probe]] in plans, or only a kind: ipvs, dpvs, conntrack,
-    /// netdev. May be given several times.
+    /// netdev; repeatable.
     #[arg(long = "probe", value_name = "PROBE")]
     probes: Vec<String>,
-    /// A line of JSON for each interval, and one for the whole.
+    /// Print one line of JSON per interval, and one for the total.
     #[arg(long)]
     json: bool,
-    /// CSV: a row for each interface and interval.
+    /// Print CSV with one row per interface and interval.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Lines instead of the screen that a terminal gets.
+    /// Print lines instead of the full-screen view of a terminal.
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
 
-/// Seconds of an interval.
+/// Length of an interval, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Seconds(Duration);
 
@@ -117,7 +117,7 @@ impl FromStr for Seconds {
     }
 }
 
-/// How intervals are shown.
+/// Output format of intervals.
 enum Form {
     Text(Text),
     Json,
@@ -138,9 +138,9 @@ impl Form {
     }
 }
 
-/// Waits until it is time, or a signal comes.
+/// Waits until the given time. Returns early if a signal arrives.
 pub(crate) fn wait_until(due: Instant, signals: &Signals) -> bool {
-    // Looks cost more than readings where these are a second apart.
+    // Polling for signals costs more than readings that are a second apart.
     const LOOK: Duration = Duration::from_millis(100);
     while signals.received().is_none() {
         let left = due.saturating_duration_since(Instant::now());
@@ -152,8 +152,7 @@ pub(crate) fn wait_until(due: Instant, signals: &Signals) -> bool {
     false
 }
 
-/// When the next reading is due: whoever was away for longer than an interval leaves readings out, rather than make
-/// them up in a row.
+/// Returns the time of the next reading. After a delay longer than an interval, the missed readings are skipped.
 pub(crate) fn next_due(due: Instant, interval: Duration) -> Instant {
     let now = Instant::now();
     let mut next = due + interval;
@@ -173,7 +172,7 @@ fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
     Ok((locator.node.clone(), Some(locator.name.clone())))
 }
 
-/// Whether packets went through it in an interval.
+/// Returns true if the interface counted packets in an interval.
 fn has_counted(interface: &InterfaceStat) -> bool {
     let rates = interface.rates.as_ref();
     rates.is_some_and(|rates| rates.rx_pps + rates.tx_pps > 0.0)
@@ -192,9 +191,9 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     }
     let named = args.interfaces.iter().chain(&args.path).map(place);
     let mut wanted = named.collect::<Result<Vec<_>>>()?;
-    // All of a namespace leaves no room for some of it.
+    // A whole namespace includes its individual interfaces.
     wanted.retain(|(node, _)| node.as_ref().is_none_or(|node| !args.nodes.contains(node)));
-    // Whoever asks for all, or for nothing, wants those that count something.
+    // A request for all interfaces, or for none in particular, omits idle ones.
     let omit_idle = wanted.is_empty() || !args.nodes.is_empty();
     wanted.extend(args.nodes.iter().map(|node| (Some(node.clone()), None)));
     let mut collector = Collector::open(&wanted, args.driver)?;

@@ -1,4 +1,4 @@
-//! `wirebench sweep`: socket tests over sets of parameters, each repeated until its mean is known.
+//! `wirebench sweep`: socket tests over parameter sets, each repeated until its mean is known.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -18,10 +18,10 @@ use crate::{
 
 mod picture;
 
-/// Socket tests over sets of parameters: one table, one picture.
+/// Run socket tests over sets of parameters, with one table and one plot.
 ///
-/// Every combination of the values is a test against a running netserver; with --zip the first values
-/// of all are one test, the second another.
+/// Each combination of the values is one test against a running netserver. With --zip, test N uses the N-th value of
+/// every set.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench sweep -H 198.18.1.2 --message 2Ki,4Ki,8Ki,16Ki\n  \
@@ -30,16 +30,16 @@ mod picture;
     wirebench sweep -H 198.18.1.2 --test tcp_rr --request 1,64,1Ki --confidence 95,5 --html rr.html\n  \
     wirebench sweep -H 198.18.1.2 --congestion cubic,reno --repeat 5 --csv")]
 pub(crate) struct SweepArgs {
-    /// Where the netserver is.
+    /// Address of the netserver.
     #[arg(short = 'H', long, value_name = "HOST")]
     server: String,
-    /// Port of its control connections.
+    /// Port of the netserver's control connection.
     #[arg(short = 'p', long, value_name = "PORT", default_value_t = wb_model::socket::CONTROL_PORT)]
     control_port: u16,
-    /// Only IPv4.
+    /// Use IPv4 only.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
-    /// Only IPv6.
+    /// Use IPv6 only.
     #[arg(short = '6')]
     ipv6: bool,
     /// Passphrase of the server.
@@ -47,32 +47,32 @@ pub(crate) struct SweepArgs {
     passphrase: Option<String>,
     #[command(flatten)]
     sets: Sets,
-    /// Take the sets side by side instead of each with each.
+    /// Combine the N-th values of all sets, instead of every value with every other.
     #[arg(long)]
     zip: bool,
-    /// How long each test is.
+    /// Duration of each test.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     duration: Span,
-    /// Before the first run of each test, one that does not count, this long.
+    /// Length of a warm-up run before each test, excluded from the results.
     #[arg(long, value_name = "TIME")]
     warm_up: Option<Span>,
-    /// Repeat until the mean is known: LEVEL[,WIDTH], 95 or 99 percent, and the width of the interval
-    /// in percent of the mean (default 5).
+    /// Repeat until the mean is known: LEVEL[,WIDTH]; 95 or 99 percent, and the width of the interval in percent of
+    /// the mean [default width: 5].
     #[arg(long, value_name = "LEVEL,WIDTH")]
     confidence: Option<String>,
-    /// How often: N, or LEAST-MOST with --confidence (default 3-10).
+    /// Number of runs: N, or LEAST-MOST with --confidence [default: 3-10].
     #[arg(long, value_name = "N")]
     repeat: Option<String>,
-    /// Measure how busy the CPUs of both ends are.
+    /// Measure the CPU utilisation of both ends.
     #[arg(long)]
     measure_cpu: bool,
-    /// No delay for small segments (TCP_NODELAY).
+    /// Set TCP_NODELAY, so that small segments are sent at once.
     #[arg(long)]
     no_delay: bool,
-    /// Draw the results: FILE.svg or FILE.png.
+    /// Plot the results: FILE.svg or FILE.png.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
-    /// A page with table and picture.
+    /// Write a page with table and plots.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -81,41 +81,41 @@ pub(crate) struct SweepArgs {
     output: OutputArgs,
 }
 
-/// What may vary. Sizes take Ki and Mi, k and m.
+/// Parameters that may vary. Sizes accept Ki, Mi, k and m.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sets, separated by commas")]
 struct Sets {
-    /// Tests by netperf's names: tcp_stream (default), tcp_maerts, tcp_sendfile, tcp_rr, tcp_crr,
-    /// tcp_cc, udp_stream, udp_rr.
+    /// Tests, by netperf's names: tcp_stream, tcp_maerts, tcp_sendfile, tcp_rr, tcp_crr, tcp_cc, udp_stream, udp_rr
+    /// [default: tcp_stream].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     test: Vec<Test>,
-    /// Bytes of each send of a stream. Default: the size of the socket's buffer.
+    /// Bytes per send of a stream [default: socket buffer size].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     message: Vec<Size>,
-    /// Socket buffers of this end, both directions. Default: the system's.
+    /// Socket buffer sizes of this end, for both directions [default: system default].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     local_buffer: Vec<Size>,
-    /// Socket buffers of the server. Default: the system's.
+    /// Socket buffer sizes of the server [default: system default].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     remote_buffer: Vec<Size>,
-    /// Bytes of requests. Default: 1.
+    /// Request sizes in bytes [default: 1].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     request: Vec<Size>,
-    /// Bytes of responses. Default: 1.
+    /// Response sizes in bytes [default: 1].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     response: Vec<Size>,
-    /// Requests under way besides the first. Default: 0.
+    /// Concurrent requests in addition to the first [default: 0].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     burst: Vec<u32>,
-    /// Parallel streams. Default: 1.
+    /// Number of parallel streams [default: 1].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     streams: Vec<u32>,
-    /// Congestion controls of this end. Default: the system's.
+    /// Congestion control of this end [default: system default].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     congestion: Vec<String>,
 }
 
-/// A number of bytes.
+/// Number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Size {
     bytes: u32,
@@ -147,7 +147,7 @@ impl FromStr for Size {
     }
 }
 
-/// A test by netperf's name.
+/// Test with netperf's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Test {
     name: &'static str,
@@ -197,13 +197,13 @@ impl FromStr for Test {
     }
 }
 
-/// One value of one parameter: its text, and what it does to a job.
+/// Value of a parameter: its text, and its effect on a job.
 struct Value {
     text: String,
     apply: Box<dyn Fn(&mut SocketJob)>,
 }
 
-/// A parameter and its values.
+/// Parameter with its values.
 struct Set {
     name: &'static str,
     values: Vec<Value>,
@@ -240,7 +240,7 @@ impl Set {
 }
 
 impl Sets {
-    /// Refuses a set that changes nothing of a test: its rows would be repetitions of one.
+    /// Refuses a set without effect on the test, because its rows would only repeat one test.
     fn must_matter(&self, job: &SocketJob) -> Result<()> {
         let test = format!("{:?} {:?}", job.protocol, job.test).to_lowercase();
         if job.test.counts_transactions() {
@@ -253,7 +253,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Those that were named, the test first because others depend on it.
+    /// Returns the given sets, the test first because other sets depend on it.
     fn named(&self) -> Vec<Set> {
         let mut sets = vec![
             Set::of(
@@ -304,10 +304,10 @@ impl Sets {
     }
 }
 
-/// A request by datagram that has no answer after so long is lost.
+/// Time after which a datagram request without a response counts as lost.
 const LOST_AFTER: Span = Span::from_secs(1);
 
-/// Which value of each set, test by test.
+/// Returns the index of the value in each set, for every test.
 fn combinations(sets: &[Set], zip: bool) -> Result<Vec<Vec<usize>>> {
     if zip {
         let length = sets.iter().map(|s| s.values.len()).max().unwrap_or(1);
@@ -339,7 +339,7 @@ fn combinations(sets: &[Set], zip: bool) -> Result<Vec<Vec<usize>>> {
     Ok(rows)
 }
 
-/// `LEVEL[,WIDTH]` and `N` or `LEAST-MOST`.
+/// Parses `LEVEL[,WIDTH]` and `N` or `LEAST-MOST`.
 fn confidence(level: Option<&str>, repeat: Option<&str>) -> Result<Option<Confidence>> {
     if level.is_none() && repeat.is_none() {
         return Ok(None);
@@ -394,7 +394,7 @@ impl SweepArgs {
             job.local.measure_cpu = self.measure_cpu;
             job.remote.measure_cpu = self.measure_cpu;
             let mut words = Vec::new();
-            // The direction decides whose sizes a message has.
+            // The direction decides which end sends messages.
             let tests = row.iter().zip(&sets).filter(|(_, s)| s.name == "test");
             tests.for_each(|(i, set)| (set.values[*i].apply)(&mut job));
             self.socket.apply(&mut job)?;
@@ -409,7 +409,7 @@ impl SweepArgs {
             }
             job.latency |= job.test.counts_transactions();
             if job.test == SocketTest::Rr && job.protocol.is_datagram() {
-                // One lost datagram would end a test with one request under way.
+                // Without a timeout, one lost datagram would stop a test with one concurrent request.
                 job.timeout.get_or_insert(LOST_AFTER);
             }
             job.name = match words.is_empty() {
@@ -442,7 +442,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
     let finished = carry_out(plan, &args.output, None)?;
     let (report, code) = (&finished.report, finished.exit_code());
     if args.output.live_json && !args.output.json && !args.output.csv {
-        // What the lines before come to.
+        // Summary of the lines above.
         print(&wb_render::json::report_line(report));
     }
     let delivered = deliver_report(report, &args.output);

@@ -1,4 +1,4 @@
-//! `wirebench trial`: one load, one time, both ends.
+//! `wirebench trial`: one load for a fixed time, with both ends.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::{
     run::run_plan,
 };
 
-/// One trial: send from one port, receive on another, and account for every frame.
+/// Run one trial: send from one port, receive on another, and account for every frame.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench lab up pair\n  \
@@ -23,7 +23,7 @@ pub(crate) struct TrialArgs {
     /// Receiving port.
     #[arg(long, value_name = "PORT")]
     rx: Locator,
-    /// Send the same streams back too, with source and destination exchanged.
+    /// Also send the same streams in the reverse direction.
     #[arg(long)]
     bidir: bool,
     #[command(flatten)]
@@ -49,7 +49,7 @@ fn plan(args: &TrialArgs) -> Result<Plan> {
     let mut tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
     let mut ports = Vec::new();
     if args.tx == args.rx && args.tx.is_interface() {
-        // One port does both, so its workers are those of the port that needs more.
+        // One port sends and receives, so it gets the larger number of workers.
         let rx = args
             .receive
             .port(args.rx.clone(), args.transmit.xdp_mode, &mut Vec::new())?;
@@ -119,7 +119,7 @@ mod tests {
             (Some(500_000), Some(10_000))
         );
         made.validate().unwrap();
-        // Two ends of a link in memory have one name.
+        // Both ends of an in-memory link have the same name.
         assert_eq!(planned("--tx memory:x --rx memory:x").ports.len(), 2);
         assert_eq!(planned("--tx n/a --rx n/b").ports.len(), 2);
     }

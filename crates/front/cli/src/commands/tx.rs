@@ -1,4 +1,4 @@
-//! `wirebench tx`: the sending end alone.
+//! `wirebench tx`: sender without a receiver.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::{
     run::run_plan,
 };
 
-/// Send only: frames leave by one port; reports intended, offered and unsent frames.
+/// Send frames from one port and report intended, offered and unsent frames.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench tx -i eth2 --dst-mac 02:00:00:00:00:02 --rate 1.2mpps --duration 60s\n  \

@@ -1,4 +1,4 @@
-//! `wirebench wrk`: wrk's command line and scripts, and its text.
+//! `wirebench wrk`: command line, scripts and output of wrk.
 
 use std::{
     io::ErrorKind,
@@ -36,10 +36,11 @@ use crate::{
     stdout::stdout,
 };
 
-/// HTTP load by wrk's command line, with its scripts and its text.
+/// Load an HTTP server with wrk's command line, scripts and output.
 ///
-/// Our own options stand first: --json, --csv, --live-json, --print-plan, --trust-script, --i-own-this-network, --report,
-/// --metrics, --metrics-linger. A link named wrk takes wrk's words only; WIREBENCH_TRUST_SCRIPT=1 trusts its script.
+/// wirebench options come first: --json, --csv, --live-json, --print-plan, --trust-script, --i-own-this-network,
+/// --report, --metrics, --metrics-linger. A link named wrk accepts only wrk's options; WIREBENCH_TRUST_SCRIPT=1
+/// trusts its script.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench wrk -t2 -c100 -d30s --latency http://web.lab/\n  \
@@ -48,17 +49,17 @@ use crate::{
     wirebench wrk --json -c100 -d10s http://web.lab/\n  \
     ln -s $(command -v wirebench) wrk; ./wrk -c100 -d10s http://web.lab/")]
 pub(crate) struct WrkArgs {
-    /// The script may open files, start programs and load libraries.
+    /// Allow the script to open files, start programs and load libraries.
     #[arg(long)]
     trust_script: bool,
     #[command(flatten)]
     output: OutputArgs,
-    /// wrk's options.
+    /// Options of wrk.
     #[arg(value_name = "WRK", last = true)]
     words: Vec<String>,
 }
 
-/// Our options that may stand before wrk's words.
+/// Options of wirebench that may precede wrk's options.
 pub(crate) const OURS: [&str; 7] = [
     "--help",
     "--json",
@@ -68,20 +69,20 @@ pub(crate) const OURS: [&str; 7] = [
     "--trust-script",
     "--i-own-this-network",
 ];
-/// Those of them that have a value: the next word, or what stands behind `=`.
+/// Options among [`OURS`] that take a value, as the next word or after `=`.
 pub(crate) const OURS_WITH_VALUE: [&str; 3] = ["--report", "--metrics", "--metrics-linger"];
 
-/// Set to 1, the script is trusted: a link named wrk has no option for that.
+/// If set to 1, the script is trusted, because a link named wrk has no option for that.
 const TRUST: &str = "WIREBENCH_TRUST_SCRIPT";
 
-/// The machine as scripts see it.
+/// Host as seen by scripts.
 struct Machine {
-    /// Connections may go to benchmark addresses by the default route.
+    /// True if connections may go to benchmark addresses by the default route.
     consent: bool,
 }
 
 impl Machine {
-    /// Whether connections may go to the host of the command line. A name without addresses is another's business.
+    /// Checks that the host of the command line may be used. A name without addresses fails later.
     fn admit_host(&self, command: &WrkCommand) -> Result<(), String> {
         let host = plain_zone(&command.url.host);
         if let Ok(address) = host.parse() {
@@ -91,7 +92,7 @@ impl Machine {
         found.into_iter().flatten().try_for_each(|a| self.admit(a))
     }
 
-    /// Whether connections may go to an address, or why not.
+    /// Checks that connections may go to an address. Returns the reason if not.
     fn admit(&self, address: SocketAddr) -> Result<(), String> {
         match self.consent {
             true => Ok(()),
@@ -100,13 +101,13 @@ impl Machine {
     }
 }
 
-/// Returns true if the program was called by the name of wrk.
+/// Returns true if the program was started as `wrk`.
 fn is_link() -> bool {
     let name = std::env::args_os().next();
     name.is_some_and(|name| std::path::Path::new(&name).file_name() == Some("wrk".as_ref()))
 }
 
-/// The text of the system alone.
+/// Returns the system's error text without the error number.
 fn words_of(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -114,7 +115,7 @@ fn words_of(error: &std::io::Error) -> String {
     text.strip_prefix(resolver).unwrap_or(text).to_owned()
 }
 
-/// The port of a service: a number, or a name of the system's list.
+/// Resolves the port of a service: a number, or a name from the system's list.
 fn port_of(service: &str) -> Option<u16> {
     if let Ok(port) = service.parse() {
         return Some(port);
@@ -145,7 +146,7 @@ impl ScriptIo for Machine {
         };
         let found = (plain_zone(host).as_str(), port).to_socket_addrs();
         let found: Vec<SocketAddr> = found.map_err(|e| words_of(&e))?.collect();
-        // A script may hand any of them to a thread.
+        // A script may pass any of the addresses to a thread.
         found.iter().try_for_each(|address| self.admit(*address))?;
         Ok(found)
     }
@@ -170,12 +171,12 @@ impl ScriptIo for Machine {
     }
 }
 
-/// What cannot be written is told once, at the end.
+/// Records a failed write, which is reported once at the end.
 fn print_failed() {
     print("");
 }
 
-/// Sets a flag when a signal has come, for scripts that would go on.
+/// Returns a flag that a signal sets, to stop scripts that would continue.
 fn watch(signals: &Signals) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let (set, signals) = (Arc::downgrade(&flag), signals.clone());
@@ -184,7 +185,7 @@ fn watch(signals: &Signals) -> Arc<AtomicBool> {
         .spawn(move || {
             while let Some(flag) = set.upgrade() {
                 if signals.interrupted().is_some() {
-                    // A hook that takes its time is no endless one.
+                    // Allows a slow hook to finish; only an endless one is interrupted.
                     std::thread::sleep(Duration::from_secs(1));
                     flag.store(true, Ordering::Relaxed);
                     return;
@@ -193,7 +194,7 @@ fn watch(signals: &Signals) -> Arc<AtomicBool> {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-    // Without it a script that never returns needs a second signal.
+    // Keeps the watcher until here; without it, an endless script needs a second signal.
     drop(watching);
     flag
 }
@@ -230,7 +231,7 @@ fn job(command: &WrkCommand, trusted: bool) -> HttpJob {
     }
 }
 
-/// What a tool prints instead of a run.
+/// Prints the output of a tool that ended without a run.
 fn tell(stop: &WrkExit) -> Result<u8> {
     if !stop.stderr.is_empty() {
         say_bytes(&stop.stderr);
@@ -291,7 +292,7 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
     measure(args, &command, plan, signals, &mut host, scripts)
 }
 
-/// The script, and its part for each thread.
+/// Loads the script and its part for each thread.
 fn scripts(
     settings: ScriptSettings,
     machine: Machine,

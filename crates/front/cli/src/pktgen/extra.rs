@@ -1,5 +1,5 @@
-//! The files that the original never had. They are found by name and not listed, so that a script
-//! that walks the folder meets what it knows.
+//! Files that the kernel's packet generator does not have. These files are found by name but not listed, so that
+//! scripts which walk the folder find only known files.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use wb_session::devices::{DeviceOutcome, WatchExtras};
 
 use super::{PlanOptions, rates::Rates, receive::Reception};
 
-/// One of these files.
+/// Kind of additional file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum File {
-    /// `DEVICE.result.json`: one device.
+    /// `DEVICE.result.json`: result of one device.
     Device(String),
     /// `result.json`: the report of the last run.
     Result,
-    /// `pgrx.json`: the receiver, with what it never had.
+    /// `pgrx.json`: the receiver, including additional measurements.
     Receiver,
-    /// `plan.toml`: what `start` would run, for `wirebench run`.
+    /// `plan.toml`: plan that `start` would run, for `wirebench run`.
     Plan,
-    /// `live`: rates now.
+    /// `live`: current rates.
     Live,
 }
 
-/// What the files are made of.
+/// Data from which the files are generated.
 pub(crate) struct Sources<'a> {
     pub(crate) folder: &'a PktgenFiles,
     pub(crate) plans: &'a PlanOptions,
-    /// Runs so far.
+    /// Number of runs so far.
     pub(crate) runs: u64,
     pub(crate) report: Option<&'a Report>,
     pub(crate) outcomes: &'a BTreeMap<String, Outcome>,
@@ -39,7 +39,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) now_ns: u64,
 }
 
-/// What a worker said of a device when it had stopped, beyond its counters.
+/// Results of a worker for a stopped device, in addition to its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     offered_octets: u64,
@@ -62,7 +62,7 @@ impl Outcome {
 }
 
 impl File {
-    /// The file of this name, if there is one.
+    /// Returns the file with this name, if any.
     pub(crate) fn find(name: &str, folder: &PktgenFiles) -> Option<Self> {
         Some(match name {
             "result.json" => Self::Result,
@@ -93,7 +93,7 @@ impl File {
                 let mut plan = from
                     .plans
                     .sending(devices.map(|d| (d.interface(), d.cpu(), d.config())));
-                // Each run of a folder draws anew.
+                // Each run of a folder uses different random values.
                 plan.seed = plan.seed.wrapping_add(from.runs);
                 plan_to_toml(&plan)
             }
@@ -106,7 +106,7 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// Frames with FCS, preamble and gap: what the wire carries.
+/// Returns the rates including FCS, preamble and gap, as on the wire.
 #[allow(clippy::cast_precision_loss)]
 fn rates(packets: u64, octets: Option<u64>, ns: u64) -> Value {
     if ns == 0 {
@@ -178,7 +178,7 @@ fn sample_json(sample: &CpuSample) -> Value {
     })
 }
 
-/// JSON numbers of 128 bits are not for every reader.
+/// Some JSON readers do not support 128-bit numbers.
 fn number(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value.to_string()), |v| json!(v))
 }
@@ -206,7 +206,7 @@ fn receiver_json(from: &Sources<'_>) -> Value {
         .collect();
     let global = CpuStatistics::global(receiver.rows().map(|(_, row)| row));
     let extras = from.reception.map(Reception::extras).unwrap_or_default();
-    // A queue that saw a part of the packets misses those that went to another.
+    // A queue that received only a part of the packets misses packets of other queues.
     let alone = receiver.rows().filter(|(_, row)| row.packets > 0).count() == 1;
     let queues: Vec<Value> = extras
         .iter()
@@ -224,7 +224,7 @@ fn receiver_json(from: &Sources<'_>) -> Value {
     })
 }
 
-/// One queue of the receiver: what sequence numbers and distributions tell.
+/// Returns the sequence and distribution results of one receive queue.
 fn extra_json(port: &str, cpu: u32, alone: bool, extra: &WatchExtras) -> Value {
     let c = &extra.counters;
     let told = |n: u64| (alone && extra.sequence_is_plain).then_some(n);

@@ -1,5 +1,5 @@
-//! The control folder of the packet generator: what is written goes to the dialect, what is to run
-//! goes to a session as a plan, what came of it goes back into the files.
+//! Control folder of the packet generator: passes writes to the dialect, runs its devices as a plan in a session, and
+//! stores the results in the files.
 
 mod extra;
 mod plan;

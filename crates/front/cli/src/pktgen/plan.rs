@@ -1,4 +1,4 @@
-//! From the devices of a folder to a plan.
+//! Plans for the devices of a folder.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use wb_model::{
     units::Span,
 };
 
-/// What all plans of a folder have in common.
+/// Options common to all plans of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanOptions {
     /// Network namespace of the interfaces.
     pub(crate) node: Option<String>,
-    /// Driver to send with; none: the best that works.
+    /// Driver for sending, or none for the best available.
     pub(crate) driver: Option<Driver>,
     pub(crate) seed: u64,
     pub(crate) i_own_this_network: bool,
@@ -32,7 +32,7 @@ impl PlanOptions {
     fn plan(&self) -> Plan {
         Plan {
             kind: "pktgen".to_owned(),
-            // How often `live` changes.
+            // Update interval of `live`.
             interval: Span::from_millis(500),
             seed: self.seed,
             i_own_this_network: self.i_own_this_network,
@@ -40,7 +40,7 @@ impl PlanOptions {
         }
     }
 
-    /// The plan that runs these devices: interface, CPU and settings of each.
+    /// Returns the plan that runs these devices: interface, CPU and settings of each.
     pub(crate) fn sending<'a>(
         &self,
         devices: impl IntoIterator<Item = (&'a str, u32, &'a DeviceConfig)>,
@@ -58,7 +58,7 @@ impl PlanOptions {
             } else {
                 0
             };
-            // Frames that take different ways need sockets of different kinds.
+            // Frames sent in different ways need sockets of different kinds.
             let name = match way {
                 SendWay::Direct => interface.to_owned(),
                 SendWay::Qdisc if priority > 0 => format!("{interface} by qdisc, {priority}"),
@@ -86,7 +86,7 @@ impl PlanOptions {
         }
     }
 
-    /// The plan that watches for packets on these interfaces.
+    /// Returns the plan that receives packets on these interfaces.
     pub(crate) fn watching(
         &self,
         interfaces: &[String],

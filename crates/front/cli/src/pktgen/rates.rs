@@ -1,10 +1,10 @@
-//! How fast devices go: the file `live`.
+//! Rates of devices: the file `live`.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use wb_pktgen_device::DeviceProgress;
 
-/// Where a device stood when it was last looked at, and how fast it went until then.
+/// Previous reading of a device, and its rate until then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     at_ns: u64,
@@ -13,12 +13,12 @@ struct Rate {
     pps: f64,
 }
 
-/// The rates of the devices of a run.
+/// Rates of the devices of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(BTreeMap<String, Rate>);
 
 impl Rates {
-    /// Looks at a device; at least a tenth of a second should have passed since the last look.
+    /// Updates the rate of a device, at intervals of at least 0.1 s.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn look(&mut self, name: &str, progress: &DeviceProgress, now_ns: u64) {
         let last = self.0.get(name).copied().unwrap_or(Rate {
@@ -40,12 +40,12 @@ impl Rates {
         self.0.insert(name.to_owned(), rate);
     }
 
-    /// Packets per second when it was last looked at.
+    /// Returns the packets per second at the last reading.
     pub(crate) fn pps(&self, name: &str) -> Option<f64> {
         self.0.get(name).map(|rate| rate.pps)
     }
 
-    /// A line for each device.
+    /// Returns one line per device.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "{:<20} {:>16} {:>12} {:>10}\n",

@@ -1,4 +1,4 @@
-//! The receiver behind `pgrx`: a session that watches for as long as `rx` is on.
+//! Receiver behind `pgrx`: a session that receives while `rx` is on.
 
 use std::{
     collections::BTreeMap,
@@ -17,9 +17,9 @@ use wb_session::{
 
 use super::{PlanOptions, world::Host};
 
-/// A session that watches.
+/// Receiving session.
 pub(crate) struct Reception {
-    /// The interface that was asked for; none: all.
+    /// Requested interface, or none for all.
     device: Option<String>,
     consume: bool,
     queues: Vec<WatchQueue>,
@@ -27,7 +27,7 @@ pub(crate) struct Reception {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the workers are to measure, as the receiver stands.
+/// Returns the measurements for the workers, from the state of the receiver.
 fn settings(receiver: &PgrxReceiver) -> Option<WatchSettings> {
     Some(WatchSettings {
         mode: receiver.mode()?,
@@ -39,7 +39,7 @@ fn settings(receiver: &PgrxReceiver) -> Option<WatchSettings> {
 }
 
 impl Reception {
-    /// Brings the session in line with the receiver: opens, closes, or tells the workers.
+    /// Adapts the session to the receiver: opens it, closes it, or sends new settings to the workers.
     pub(crate) fn follow(
         now: &mut Option<Self>,
         receiver: &PgrxReceiver,
@@ -87,7 +87,7 @@ impl Reception {
         let thread = std::thread::Builder::new()
             .name("wb-pgrx".to_owned())
             .spawn(move || {
-                // A fault shows in the rows: they stand still.
+                // After a fault the rows no longer change.
                 if let Err(error) = prepared.run(&mut |_: &View| {}) {
                     super::service::say(&format!("pgrx: {error}"));
                 }
@@ -102,12 +102,12 @@ impl Reception {
         })
     }
 
-    /// What should be said once about how it receives.
+    /// Returns the new warnings about receiving, each once.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// The row of each CPU, over all interfaces.
+    /// Returns the row of each CPU, over all interfaces.
     pub(crate) fn rows(&self) -> BTreeMap<u32, CpuStatistics> {
         let mut rows: BTreeMap<u32, CpuStatistics> = BTreeMap::new();
         for queue in &self.queues {
@@ -117,7 +117,7 @@ impl Reception {
         rows
     }
 
-    /// What the original never had, for each queue: interface, CPU, account.
+    /// Returns the additional measurements of each queue: interface, CPU, results.
     pub(crate) fn extras(&self) -> Vec<(&str, u32, WatchExtras)> {
         self.queues
             .iter()
@@ -125,7 +125,7 @@ impl Reception {
             .collect()
     }
 
-    /// The queues, to wait for while nothing is locked.
+    /// Returns the queues, so that callers can wait without a lock.
     pub(crate) fn queues(&self) -> Vec<WatchQueue> {
         self.queues.clone()
     }
@@ -135,12 +135,12 @@ impl Reception {
     }
 }
 
-/// Longest that somebody who reads waits for the workers, who need some 10 ms.
+/// Maximum wait of a reader for the workers, which need about 10 ms.
 const OBEYING: Duration = Duration::from_millis(500);
-/// The same, for packets that arrived just before. When they come without a pause, some are always left.
+/// Maximum wait for packets that have just arrived. With continuous traffic some always remain.
 const DRAINING: Duration = Duration::from_millis(50);
 
-/// Waits until the workers have obeyed all orders, and shown what has arrived.
+/// Waits until the workers have applied all settings and reported the arrived packets.
 pub(crate) fn settle(queues: &[WatchQueue]) {
     let begin = Instant::now();
     let questions: Vec<_> = queues

@@ -1,4 +1,4 @@
-//! The folder at work: answers reads and writes, runs devices, keeps what came of it.
+//! Control folder in operation: handles reads and writes, runs devices, and stores results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,56 +31,56 @@ use super::{
 };
 use crate::metrics;
 
-/// How a folder is set up.
+/// Options of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// For the dialect.
+    /// Options for the dialect.
     pub(crate) folder: control::ControlOptions,
-    /// For the plans made of it.
+    /// Options for the plans.
     pub(crate) plans: PlanOptions,
-    /// Say what is done, and not only what is doubtful.
+    /// True to report actions in addition to warnings.
     pub(crate) verbose: bool,
 }
 
-/// Longest that somebody waits for devices to stop; they need some 10 ms.
+/// Maximum wait for devices to stop, which need about 10 ms.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// One folder, shared by everybody who reads and writes.
+/// Folder shared by all readers and writers.
 pub(crate) struct Service {
     host: Host,
     options: Options,
     state: Mutex<State>,
-    /// A run has ended.
+    /// Signalled when a run has ended.
     ended: Condvar,
     me: Weak<Service>,
-    /// No new runs: the folder goes away.
+    /// True if the folder is closing and no new runs may start.
     closing: AtomicBool,
 }
 
-/// A device that runs.
+/// Running device.
 struct Running {
     id: DeviceId,
     name: String,
     handle: Arc<DeviceHandle>,
-    /// The settings that its worker was told last.
+    /// Settings last sent to the worker.
     told: DeviceConfig,
-    /// It has ended, and its file says how.
+    /// True if the device has ended and its file contains the result.
     concluded: bool,
 }
 
 struct State {
     folder: PktgenFiles,
-    /// Writers of `start` who wait for the end.
+    /// Writers of `start` that wait for the end.
     waiting: Vec<Answer>,
-    /// A thread carries out runs.
+    /// True if a thread carries out runs.
     busy: bool,
-    /// `start` was written during a run: another follows.
+    /// True if `start` was written during a run, so that another run follows.
     again: bool,
-    /// `stop` was written before the devices were there to be stopped.
+    /// True if `stop` was written before the devices existed.
     stop: bool,
     running: Vec<Running>,
     reception: Option<Reception>,
-    /// The numbers of the devices' interfaces, by name.
+    /// Index of each device's interface, by name.
     interfaces: BTreeMap<String, u32>,
     rates: Rates,
     report: Option<Report>,
@@ -89,7 +89,7 @@ struct State {
 }
 
 impl Service {
-    /// A folder of the interfaces of `host`.
+    /// Creates a folder for the interfaces of `host`.
     pub(crate) fn new(host: Host, cpus: &[u32], options: Options) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             host,
@@ -118,7 +118,7 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whoever looks at the files: they follow the interfaces.
+    /// Locks the state for reading files, which follow changes of interfaces.
     fn lock_to_look(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.folder.devices().next().is_some() {
@@ -128,7 +128,7 @@ impl Service {
         state
     }
 
-    /// Stops everything and waits until it has stopped.
+    /// Stops everything and waits for the end.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
         let mut state = self.lock();
@@ -148,25 +148,25 @@ impl Service {
         }
     }
 
-    /// Stops what runs, as `stop` does, and lets no second run follow.
+    /// Stops the current run, as `stop` does, and prevents a following one.
     pub(crate) fn interrupt(&self) {
         let mut state = self.lock();
         state.again = false;
         state.order_stop();
     }
 
-    /// True while devices send.
+    /// Returns true while devices send.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().busy
     }
 
-    /// True if there are devices, and none was ever started.
+    /// Returns true if devices exist and none was ever started.
     pub(crate) fn is_unstarted(&self) -> bool {
         let state = self.lock();
         state.runs == 0 && state.folder.devices().next().is_some()
     }
 
-    /// What the last run came to, once there was one.
+    /// Returns the report of the last run, if there was one.
     pub(crate) fn report(&self) -> Option<Report> {
         self.lock().report.clone()
     }
@@ -194,7 +194,7 @@ impl Service {
         }
     }
 
-    /// Runs, again and again while that is asked for, and then answers all who wait.
+    /// Runs as often as requested, and then answers all waiting writers.
     fn carry_out(&self) {
         let broken_off = Busy(self);
         loop {
@@ -204,7 +204,7 @@ impl Service {
                 state.stop = false;
                 continue;
             }
-            // Under one lock: whoever writes `start` from now on begins a run of his own.
+            // Under the same lock: a later write of `start` begins a new run.
             state.busy = false;
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
@@ -234,7 +234,7 @@ impl Service {
         let prepared = match self.prepare(&jobs) {
             Ok(prepared) => prepared,
             Err(error) => {
-                // Only the devices of the interfaces that cannot be opened, if there are others.
+                // Omits only the devices with interfaces that cannot be opened, if there are others.
                 jobs = self.without_the_busy(jobs, &error);
                 if jobs.is_empty() {
                     return;
@@ -259,7 +259,7 @@ impl Service {
             .iter()
             .zip(&handles)
             .filter_map(|((id, name), handle)| {
-                // A device that was removed meanwhile has no settings any more.
+                // A device that was removed in the meantime has no settings.
                 let Some(told) = state.folder.live_config(*id).cloned() else {
                     handle.stop();
                     return None;
@@ -314,7 +314,7 @@ impl Service {
             .map_err(|error| error.to_string())
     }
 
-    /// Ends the devices whose interfaces cannot be opened, with `error` if it is all of them.
+    /// Ends the devices with interfaces that cannot be opened, with `error` if no device remains.
     fn without_the_busy(&self, jobs: Vec<ReadyDevice>, error: &str) -> Vec<ReadyDevice> {
         let interfaces: BTreeSet<String> = jobs.iter().map(|j| j.interface.clone()).collect();
         if interfaces.len() < 2 {
@@ -344,7 +344,7 @@ impl Service {
         )
     }
 
-    /// Ends the devices whose interfaces cannot send; the others are not held up by them.
+    /// Ends the devices with interfaces that cannot send, so that they do not block the others.
     fn without_the_faulty(&self, jobs: Vec<ReadyDevice>) -> Vec<ReadyDevice> {
         let plan = self.plan_of(&jobs);
         let faults = device_faults(&plan);
@@ -363,7 +363,7 @@ impl Service {
             let reason = reason.lines().next().unwrap_or_default();
             say(&format!("{}: {reason}", planned.settings.name));
             if fault.without_link {
-                // As when the link goes down in a run: the device stops, which is no error.
+                // As with a link that goes down during a run: the device stops without an error.
                 state.folder.record_end(job.id, &job.walker, now, 0);
             } else {
                 state.folder.record_failure(job.id, reason, now);
@@ -383,7 +383,7 @@ impl Service {
         self.follow_receiver(&mut state);
     }
 
-    /// Once per interval of a run.
+    /// Updates the state once per interval of a run.
     fn look(&self) {
         let mut state = self.lock();
         let now = monotonic_ns();
@@ -399,7 +399,7 @@ impl Service {
         }
     }
 
-    /// Opens, closes or tells the workers of `pgrx`.
+    /// Opens or closes the receiver of `pgrx`, or sends settings to its workers.
     fn follow_receiver(&self, state: &mut State) {
         let State {
             folder, reception, ..
@@ -413,7 +413,7 @@ impl Service {
         }
     }
 
-    /// Answers when these devices have stopped.
+    /// Answers once these devices have stopped.
     fn answer_when_stopped(&self, handles: Vec<Arc<DeviceHandle>>, answer: Answer) {
         if handles.is_empty() {
             return answer.taken();
@@ -458,7 +458,7 @@ impl Service {
 }
 
 impl State {
-    /// Lets all devices stop.
+    /// Requests all devices to stop.
     fn order_stop(&mut self) {
         self.stop = true;
         for device in &self.running {
@@ -466,7 +466,7 @@ impl State {
         }
     }
 
-    /// Stops what runs and has no file any more.
+    /// Stops running devices without a file, because it was removed.
     fn stop_removed(&mut self) -> Vec<Arc<DeviceHandle>> {
         let mut gone = Vec::new();
         for device in &self.running {
@@ -478,8 +478,7 @@ impl State {
         gone
     }
 
-    /// Renames the files of interfaces that were renamed, and removes those of interfaces that are
-    /// gone.
+    /// Renames the files of renamed interfaces, and removes the files of removed interfaces.
     fn follow_interfaces(&mut self, now: &[(u32, String)]) {
         let devices = self.folder.devices();
         let used: BTreeSet<String> = devices.map(|d| d.interface().to_owned()).collect();
@@ -506,7 +505,7 @@ impl State {
         }
     }
 
-    /// Brings changed settings to the devices that run.
+    /// Sends changed settings to the running devices.
     fn tell_devices(&mut self) {
         for device in &mut self.running {
             if let Some(live) = self.folder.live_config(device.id)
@@ -518,8 +517,8 @@ impl State {
         }
     }
 
-    /// Brings the counters of workers into the folder, and the results of devices that have ended: whoever
-    /// waits for one device does not wait for the others of its run.
+    /// Copies worker counters and results of ended devices to the folder, so that a reader that waits for one device
+    /// need not wait for the others.
     fn catch_up(&mut self) {
         for device in &mut self.running {
             if device.concluded {
@@ -530,7 +529,7 @@ impl State {
                 continue;
             }
             let progress = device.handle.progress();
-            // Before its first turn a worker has nothing to show.
+            // A worker has no progress before its first turn.
             if progress.started_ns > 0 {
                 self.folder.record_progress(device.id, &progress);
             }
@@ -549,7 +548,7 @@ impl State {
     }
 }
 
-/// Writes into its file how a device ended.
+/// Writes the end of a device to its file.
 fn conclude(folder: &mut PktgenFiles, device: &mut Running, end: &DeviceEnd) {
     device.concluded = true;
     folder.record_end(device.id, &end.walker, end.stopped_ns, end.idle_ns);
@@ -559,7 +558,7 @@ fn conclude(folder: &mut PktgenFiles, device: &mut Running, end: &DeviceEnd) {
     }
 }
 
-/// The devices of a run and their files.
+/// Returns the devices of a run with their file names.
 fn names(jobs: &[ReadyDevice]) -> Vec<(DeviceId, String)> {
     let name = |job: &ReadyDevice| (job.id, job.walker.config().name.clone());
     jobs.iter().map(name).collect()
@@ -611,7 +610,7 @@ impl ControlFiles for Service {
 
     fn write(&self, name: &str, command: &[u8], _writer: Writer, answer: Answer) {
         let mut state = self.lock_to_look();
-        // A change must not throw away what was counted since the last look.
+        // Counters since the last update must survive the change.
         state.catch_up();
         match state.folder.write(name, command, &self.host) {
             Err(errno) => {
@@ -632,13 +631,12 @@ impl ControlFiles for Service {
     }
 }
 
-/// Lines that wait for their reader at most; what is more is lost.
+/// Maximum number of lines that wait for a slow reader; further lines are dropped.
 const LINES: usize = 1024;
 
-/// A line for the one who started the folder; the files have no place for it.
+/// Prints a line on standard error of the folder's process; the files have no place for such lines.
 ///
-/// He may read slowly or be gone (a daemon outlives the terminal it was started from), so nobody
-/// waits for him.
+/// The reader may be slow or gone (a daemon outlives the terminal that started it), so printing never blocks.
 pub(super) fn say(line: &str) {
     static LOG: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let log = LOG.get_or_init(|| {
@@ -656,7 +654,7 @@ pub(super) fn say(line: &str) {
     }
 }
 
-/// Answers those who wait when the thread that runs devices panics.
+/// Answers waiting writers if the thread that runs devices panics.
 struct Busy<'a>(&'a Service);
 
 impl Drop for Busy<'_> {

@@ -1,11 +1,11 @@
-//! The machine as the dialect asks about it.
+//! Machine interface for the dialect.
 
 use std::sync::{Mutex, PoisonError};
 
 use wb_pktgen::machine::{Interface, PktgenMachine};
 use wb_session::Machine;
 
-/// A machine that several threads may ask.
+/// Machine shared by several threads.
 pub(crate) struct Host(Mutex<Machine>);
 
 impl Host {
@@ -27,7 +27,7 @@ impl PktgenMachine for Host {
         self.ask(|machine| machine.node_possible(node))
     }
 
-    /// Whoever may write the files may order: they belong to the user who mounted them.
+    /// Users with write access may administer: the files belong to the user who mounted them.
     fn may_administer(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
-//! Standard error as a place to draw on: what changed of a frame, written at once as control sequences that every
-//! terminal of today knows. It asks the terminal nothing, so one that is slow, stopped or gone holds up only what it
-//! is told.
+//! Drawing on standard error: writes the changed cells of a frame at once, with control sequences that all current
+//! terminals support. Nothing is requested from the terminal, so a slow, stopped or lost terminal delays only the
+//! drawing.
 
 use std::{
     fmt::Write as _,
@@ -14,20 +14,20 @@ use ratatui_core::{
     style::{Color, Modifier},
 };
 
-/// What is to be written next.
+/// Output to be written next.
 #[derive(Debug, Default)]
 pub(super) struct Pane {
     text: String,
 }
 
 impl Pane {
-    /// Writes this before the next frame.
+    /// Queues a control sequence ahead of the next frame.
     pub(super) fn put(&mut self, sequence: &str) {
         self.text.push_str(sequence);
     }
 }
 
-/// How the terminal is told of a colour and of modifiers.
+/// Returns the colour code and the modifiers of a cell.
 fn style(cell: &Cell) -> (Option<u8>, Modifier) {
     let color = match cell.fg {
         Color::Red => Some(31),
@@ -52,7 +52,7 @@ impl Backend for Pane {
             if next != Some((x, y)) {
                 let _ = write!(self.text, "\x1b[{};{}H", y + 1, x + 1);
             }
-            // Our texts have no characters that take two columns; after one that has the place is told anew.
+            // Texts contain no double-width characters. The position is set again after any non-ASCII character.
             next = cell.symbol().is_ascii().then_some((x + 1, y));
             let own = style(cell);
             if last != Some(own) {
@@ -90,7 +90,7 @@ impl Backend for Pane {
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // It is hidden, and nobody wants it back where it was.
+        // The cursor is hidden, so its position does not matter.
         Ok(Position::ORIGIN)
     }
 

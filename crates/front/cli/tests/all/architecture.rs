@@ -1,5 +1,5 @@
-//! The drawing in ARCHITECTURE.md stays true by itself: this reads the dependencies of every crate
-//! and checks that knowledge flows one way, and the sources for who may do what.
+//! Keeps the drawing in ARCHITECTURE.md true: reads the dependencies of every crate
+//! and checks that knowledge flows one way, and reads the sources for restricted operations.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
@@ -34,7 +34,7 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
                 || matches!(to_name, "wb-machine" | "wb-render")
         }
         "testbed" => matches!(to, "core" | "machine" | "ports"),
-        // What engines do, it asks the session for.
+        // Work of the engines goes through the session.
         "binary" => to != "engines",
         _ => false,
     }
@@ -68,7 +68,7 @@ fn knowledge_flows_one_way() {
     for package in &packages {
         let name = package["name"].as_str().unwrap();
         for dependency in package["dependencies"].as_array().unwrap() {
-            // Tests may use whatever proves the point.
+            // Tests may use any crate.
             if dependency["kind"].as_str() == Some("dev") {
                 continue;
             }
@@ -134,8 +134,8 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// Files outside of `allowed`, by how their places begin, with lines that contain one of these words. Each place that
-/// is allowed needs it.
+/// Checks that only files below `allowed` have lines with one of these words, and that each allowed place has such
+/// a line.
 fn only(allowed: &[&str], words: &[&str]) {
     let (mut wrong, mut unused) = (Vec::new(), allowed.to_vec());
     for (place, text) in sources() {
@@ -151,20 +151,20 @@ fn only(allowed: &[&str], words: &[&str]) {
     assert_eq!(unused, [""; 0], "allowed for nothing");
 }
 
-/// `println!` and its like panic where nobody listens, and only the binary prints at all.
+/// `println!` and similar macros panic on a closed output, and only the binary prints at all.
 #[test]
 fn nothing_prints_but_by_best_effort() {
     only(&[], &["println!(", "print!(", "dbg!("]);
     only(
         &[
             "front/cli/",
-            // A capture whose output is the standard one.
+            // A capture that writes to standard output.
             "engines/capture/src/output.rs",
-            // What programs that run after a file of a capture say.
+            // Output of programs that run after a file of a capture.
             "front/session/src/commands.rs",
             // Watches the terminal that standard output or error is; prints nothing.
             "front/session/src/signals.rs",
-            // The device is a process; it tells who started it that it is ready.
+            // The device is a process; it reports to its parent that it is ready.
             "testbed/src/impair/device.rs",
             "skip/",
         ],
@@ -179,7 +179,7 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
             "front/session/src/signals.rs",
             // Passes signals on to the command in a lab.
             "testbed/src/run.rs",
-            // One real-time signal whose handler does nothing.
+            // One real-time signal with an empty handler.
             "engines/socket/src/stop.rs",
         ],
         &["signal_hook", "sigaction", "libc::signal("],
@@ -188,7 +188,7 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
         &[
             "front/session/",
             "machine/src/cpu.rs",
-            // The impairing device, a process of its own.
+            // The impairing device, a separate process.
             "testbed/src/impair/wake_tuning.rs",
         ],
         &["cpu::pin", "sched_setaffinity"],
@@ -197,11 +197,11 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
         &[
             "machine/",
             "front/session/",
-            // Whether labs can be made, and as whom.
+            // Possibility of labs, and their user.
             "testbed/",
             "front/cli/src/commands/lab.rs",
             "front/cli/src/commands/demo.rs",
-            // Whose the control files are.
+            // Owner of the control files.
             "front/fuse/",
         ],
         &["Privileges", "geteuid", "capget"],
@@ -215,10 +215,10 @@ fn only_the_machine_reads_proc_sys_and_netlink() {
             "machine/",
             // Processes in labs, and what a user namespace needs to begin.
             "testbed/",
-            // Its own standard output, opened anew.
+            // Standard output of the process, opened again.
             "engines/capture/src/output.rs",
             "front/cli/src/commands/capture/lines.rs",
-            // What the tools that it compares took, and what the machine dropped meanwhile.
+            // Resources used by the compared tools, and frames dropped by the machine meanwhile.
             "front/cli/src/commands/selftest",
         ],
         &["\"/proc", "\"/sys"],
@@ -241,7 +241,7 @@ fn unsafe_code_is_where_it_says_why() {
             }
         }
     }
-    // What the workspace denies, it denies to who asks it.
+    // The denials of the workspace apply only to crates that inherit them.
     for package in packages() {
         let manifest = package["manifest_path"].as_str().unwrap();
         let text = fs::read_to_string(manifest).unwrap();

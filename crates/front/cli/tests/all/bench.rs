@@ -148,7 +148,7 @@ fn each_command_has_its_tests_and_sizes() {
         assert_eq!(suite.tests, [test], "{command}");
         assert_eq!(sizes(&suite), expected, "{command}");
     }
-    // A reset is made only where something makes it.
+    // A reset test requires a trigger.
     assert!(!suite("rfc2544").tests.contains(&SuiteTest::Reset));
     assert!(
         suite("rfc2544 --trigger true")
@@ -192,7 +192,7 @@ fn presets_are_times_and_limits() {
 
     let usual = suite("rfc2544");
     assert!(usual.preset.is_empty());
-    // A plan that says nothing of it has no shorter trials; the commands have.
+    // A plan has no shorter search trials by default; the commands have.
     let mut times = SuitePlan::default().times;
     assert_eq!(times.search.replace(Span::from_secs(2)), None);
     assert_eq!(usual.times, times);
@@ -225,7 +225,7 @@ fn presets_are_times_and_limits() {
     );
     assert_eq!(plan.traffic[0].streams[0].ttl, 10);
 
-    // What is told goes before a preset.
+    // An explicit option takes precedence over a preset.
     let told =
         suite("rfc2544 --conformance --duration 5s --search-duration 1s --precision 2% --n 3");
     assert_eq!(
@@ -376,7 +376,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// The loopback has an address that is not one of tests; nobody is there to answer.
+/// The loopback has an address outside the test networks, and no device answers.
 #[test]
 fn a_network_in_use_is_not_overloaded_unasked() {
     let words = ["bench", "loss", "--tx", "lo", "--rx", "n/b"];

@@ -1,6 +1,6 @@
-//! Goldens of what programs read: the keys of JSON documents, and the plans that command lines print.
+//! Goldens of documents that programs read: the keys of JSON documents, and the plans that command lines print.
 //!
-//! Keys are a contract: a new line in `schema_of_*` is an addition, a line that goes or changes breaks scripts.
+//! Keys are a contract: a new line in `schema_of_*` is an addition, a line that disappears or changes breaks scripts.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
-/// The root of the sources, where examples are.
+/// Root of the sources, with the examples.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
 fn wirebench(words: &[&str]) -> Output {
@@ -93,7 +93,7 @@ fn schema_paths_are_only_added_to() {
     }
 }
 
-/// Returns what a command prints as JSON. The exit code does not matter: `doctor` may find a problem.
+/// Returns the JSON output of a command. The exit code does not matter: `doctor` may find a problem.
 fn json(words: &[&str]) -> Value {
     let output = wirebench(words);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}: {output:?}"))

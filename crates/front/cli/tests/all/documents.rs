@@ -112,7 +112,7 @@ fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// What is to be typed of a block: all of a shell's, the lines after a prompt, or those that begin with a command.
+/// Lines of a block to type: all lines of a shell block, the lines after a prompt, or those that begin with a command.
 fn script(block: &Block) -> String {
     let prompted = block.lines.iter().any(|l| l.starts_with("$ "));
     let mut script = String::new();

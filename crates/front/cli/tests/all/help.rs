@@ -17,11 +17,11 @@ fn wirebench(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Every command that does something, with its subcommands.
+/// Collects every command that does work, with its subcommands.
 fn commands(above: &[String], found: &mut Vec<Vec<String>>) {
     let words: Vec<&str> = above.iter().map(String::as_str).chain(["--help"]).collect();
     let help = wirebench(&words);
-    // Of the overview all groups; of a command with commands below it their list.
+    // All groups in the overview; for a command with subcommands, their list.
     let list = match above {
         [] => help
             .split_once("\n\n")
@@ -135,7 +135,7 @@ fn line_rates_after_the_formula() {
     }
 }
 
-/// What a link carries, as a page, and beside a run whose ports tell no speed.
+/// Line rates as a page, including a run with ports of unknown speed.
 #[test]
 fn line_rates_are_on_pages_too() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -162,7 +162,7 @@ fn line_rates_are_on_pages_too() {
     assert!(!told(&[]).contains("line rate"));
 }
 
-/// That what is printed is what they say is seen wherever JSON is printed, while the program is tested.
+/// Conformance of the output is checked at every place that prints JSON, in debug and test builds.
 #[test]
 fn documents_have_schemas() {
     for (of, key) in [

@@ -1,4 +1,4 @@
-//! What needs no lab: the sources, texts, files.
+//! Tests without a lab: sources, texts, files.
 
 mod architecture;
 mod bench;

@@ -1,4 +1,4 @@
-//! `--metrics`: what readers are told is what the report says.
+//! `--metrics`: the served values match the report.
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
@@ -16,7 +16,7 @@ fn wirebench(arguments: &[&str]) -> Command {
     command
 }
 
-/// A trial in memory whose figures can be had for a while after its end, and where.
+/// A trial in memory that serves its figures for a while after its end, and their address.
 fn served(linger: &str, time: &str) -> (Child, String) {
     let mut child = wirebench(&[
         "trial",
@@ -43,7 +43,7 @@ fn served(linger: &str, time: &str) -> (Child, String) {
     (child, place)
 }
 
-/// Where it says that it serves them.
+/// Address at which the metrics are served.
 fn told(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stderr.as_mut().unwrap())
@@ -99,7 +99,7 @@ fn metrics(place: &str) -> String {
     )
 }
 
-/// What is served when the run has ended.
+/// Response after the end of the run.
 fn last(place: &str) -> String {
     let begun = Instant::now();
     loop {
@@ -143,7 +143,7 @@ fn the_last_figures_are_those_of_the_report() {
         );
         assert!(!text.contains("# EOF"), "{text}");
     }
-    // It waits for a signal as well.
+    // A signal ends the waiting, too.
     interrupt(&child);
     let mut document = String::new();
     child
@@ -197,19 +197,19 @@ fn the_last_figures_are_those_of_the_report() {
 #[test]
 fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
     let (mut child, place) = served("60s", "4s");
-    // Three readers say nothing, and one goes while it is answered.
+    // Three readers send nothing, and one disconnects while it is answered.
     let mut silent = silent_readers(&place, 3);
     let mut gone = TcpStream::connect(&place).unwrap();
     gone.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     drop(gone);
     let begun = Instant::now();
     let mut text = metrics(&place);
-    // The reader that went may be answered still.
+    // The response to the disconnected reader may be in progress.
     while text.starts_with("HTTP/1.1 503") && begun.elapsed() < Duration::from_secs(4) {
         text = metrics(&place);
     }
     assert!(text.contains("# EOF"), "while others say nothing: {text}");
-    // The answer did not wait until they were let go.
+    // The response did not wait until they were released.
     assert!(silent.iter_mut().all(is_held), "{:?}", begun.elapsed());
     let filler = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(9_000));
     assert!(ask(&place, &filler).starts_with("HTTP/1.1 431"));
@@ -226,10 +226,10 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
         head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
         "{head}"
     );
-    // As many as there may be are here; one more is told so and does not wait.
+    // The maximum number of readers is connected; a further reader is refused and does not wait.
     let begun = Instant::now();
     loop {
-        // Earlier connections may have places still.
+        // Earlier connections may still occupy places.
         silent = silent_readers(&place, 4);
         let text = metrics(&place);
         let held = silent.iter_mut().all(is_held);
@@ -272,7 +272,7 @@ fn where_it_cannot_listen_nothing_starts() {
     }
 }
 
-/// Names in the dashboard are those that a run has: its figures are named where they are taken down.
+/// Names in the dashboard exist in a run: figures are named when they are recorded.
 #[test]
 fn the_dashboard_names_metrics_that_there_are() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
@@ -362,7 +362,7 @@ fn stat_serves_what_its_average_says() {
     assert!(text.ends_with("# EOF\n"), "{text}");
 }
 
-/// Runs this to its end and serves a while longer: what is served then, and the report.
+/// Runs a command to its end and continues to serve: returns the served text and the report.
 fn ended(words: &[&str]) -> (String, Value) {
     let ours = [
         "--json",
@@ -397,7 +397,7 @@ fn end(child: &Child) {
         .unwrap();
 }
 
-/// Each number of this part of the report under its name, and that there are some.
+/// Checks that each number of this part of the report is served under its name, and that there are some.
 fn same(text: &str, part: &Value, begins: &str) {
     let numbers = part.as_object().unwrap().iter();
     let numbers: Vec<_> = numbers
@@ -513,7 +513,7 @@ fn the_last_figures_of_http_and_of_wrk_are_those_of_their_reports() {
             &url,
         ]
         .as_slice(),
-        // Its own words stand behind ours.
+        // The options of wrk follow those of wirebench.
         &["wrk", "-t1", "-c2", "-d1s", &url],
     ] {
         let (text, report) = ended(words);

@@ -1,8 +1,8 @@
-//! Beside a file or a plan, every option has an effect on the printed plan or is refused.
+//! Together with a file or a plan, every option has an effect on the printed plan or is refused.
 
 use std::process::{Command, Output};
 
-/// The root of the sources, where examples are.
+/// Root of the sources, with the examples.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
 /// Options of output alone: the plan is the same with and without them.
@@ -21,7 +21,7 @@ const OUTPUT: [&str; 12] = [
     "--verbose",
 ];
 
-/// Of captures also those of what is printed, and of tcpdump those that ask for what is done anyway.
+/// For captures, also options of the printed text, and for tcpdump those that request the default behaviour.
 const OUTPUT_OF_CAPTURES: [&str; 21] = [
     "--absolute-tcp-sequence-numbers",
     "--count",
@@ -46,13 +46,13 @@ const OUTPUT_OF_CAPTURES: [&str; 21] = [
     "--packet-buffered",
 ];
 
-/// Of loads: the form of lines, and where they are steered.
+/// For loads: the format of lines, and the control socket.
 const OUTPUT_OF_LOADS: [&str; 2] = ["--control", "--format"];
 
-/// What examples/bench/rfc2544.toml and services.toml say already.
+/// Settings of examples/bench/rfc2544.toml and services.toml.
 const SAID_BY_SUITES: [&str; 1] = ["--isolated"];
 
-/// A value for options whose example in the help does not fit the file, or is its default.
+/// Values for options with an example in the help that does not fit the file, or equals the default.
 const VALUES: &[(&str, &str)] = &[
     ("--arrivals", "poisson"),
     ("--bps", "1m"),
@@ -130,7 +130,7 @@ fn options(command: &[&str]) -> Vec<Opt> {
     found
 }
 
-/// What is wrong with options of `command` when they are put beside the arguments `base`.
+/// Problems of options of `command` in combination with the arguments `base`.
 fn without_effect(command: &[&str], base: &[&str], skipped: &[&str]) -> Vec<String> {
     let words = [command, base, &["--print-plan"]].concat();
     let plain = wirebench(&words);
@@ -150,7 +150,7 @@ fn without_effect(command: &[&str], base: &[&str], skipped: &[&str]) -> Vec<Stri
         match with.status.code() {
             Some(0) if with.stdout == plain.stdout => wrong.push(format!("{shown}: no effect")),
             Some(0) => {}
-            // A value that this test chose badly hides what the option does.
+            // An unsuitable value in this test hides the effect of the option.
             Some(2) if !said.contains("invalid value") => {}
             code => wrong.push(format!("{shown}: {code:?}: {said}")),
         }

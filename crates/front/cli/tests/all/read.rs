@@ -84,7 +84,7 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wirebench"));
         command.arg("read").args(arguments);
         command.current_dir(self.0.path()).env("TZ", "UTC");
-        // Lines are ours unless somebody else's are asked for.
+        // Without these options tcpdump must not be found, so that the built-in format is used.
         if !arguments
             .iter()
             .any(|word| matches!(*word, "--as" | "--decode"))
@@ -307,7 +307,7 @@ fn a_whole_file_is_printed_by_tcpdump_if_it_is_there() {
         let theirs = String::from_utf8(theirs.stdout).unwrap();
         assert_eq!(read(words, None), (Some(0), theirs), "{words:?}");
     }
-    // A stand-in shows who was asked; what only we can do, and files that libpcap does not know, are ours.
+    // A stand-in shows the program used. Features without an equivalent, and files that libpcap cannot read, stay here.
     let bin = folder.path("bin");
     fs::create_dir(&bin).unwrap();
     fs::write(bin.join("tcpdump"), "#!/bin/sh\necho theirs\n").unwrap();
@@ -1004,7 +1004,7 @@ fn others_print_what_we_do_not_take_apart() {
             assert_eq!(ours, String::from_utf8(theirs.stdout).unwrap());
             assert!(ours.contains("A? wb.test."), "{ours}");
         }
-        // Nothing to print is no fault.
+        // An empty output is not an error.
         assert_eq!(folder.read(0, &["--as", "tcpdump", "a.pcap", "arp"]), "");
     }
     if there("tshark") {

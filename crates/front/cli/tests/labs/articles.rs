@@ -1,4 +1,4 @@
-//! Configurations and command lines that articles about these tools tell their readers to type, as they are
+//! Configurations and command lines from articles about these tools, as they are
 //! written there; only devices and addresses of machines are those of a lab. docs/articles.md goes through them.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     load::{assert_balanced, job, job_total, load},
 };
 
-/// What all of the balancer article's clients have, with their own lines in the middle.
+/// Common part of the clients of the balancer article, with `lines` in the middle.
 fn client(lines: &str, listen: &str) -> String {
     format!(
         "mode        client\ncpu         0-15\nduration    600s\n{lines}\nport        0000:aa:00.0    10.10.10.10   10.10.10.1\n\
@@ -43,7 +43,7 @@ fn recipes_for_a_balancer_run_with_their_kni_lines() {
     if !privileged() {
         return;
     }
-    // 32 workers, which give way to nobody.
+    // 32 workers, which yield to no other process.
     let lab = Lab::alone("router", &[]);
     gateway(&lab);
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn recipes_for_a_balancer_run_with_their_kni_lines() {
         );
     }
 
-    // Two ways: the server answers each, and the client counts what comes.
+    // Both directions: the server answers each request, and the client counts the responses.
     let lines =
         format!("cps         50k\ncc          500k\n{FLOOD}\npacket_size 64\nkeepalive   100ms");
     let both = run(
@@ -161,7 +161,7 @@ fn recipes_for_a_balancer_run_with_their_kni_lines() {
     assert!(job_total(job(&both, "server"), "responses") > 0, "{both}");
 }
 
-/// What a shell printed that sees the control files, and its exit code, which must be 0.
+/// Output of a shell with access to the control files. The shell must exit with 0.
 fn with_control_files(node: &str, script: &str) -> String {
     let output = run(&["pktgen", "run", "--netns", node, "bash", "-c", script]);
     let (said, complaints) = (

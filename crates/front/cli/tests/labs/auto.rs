@@ -1,4 +1,4 @@
-//! Ports whose driver is left open: streams run inside the kernel where they can, and the report says why where not.
+//! Ports without an explicit driver: streams run inside the kernel if possible, else the report gives the reason.
 
 use std::{
     path::Path,
@@ -121,13 +121,13 @@ fn other_programs_and_long_frames_are_in_the_way_of_none() {
     assert_eq!(path(&report), "packet to live", "{}", report["ports"]);
     assert!(because(&report, 0).contains("5000"), "{}", report["ports"]);
     assert_eq!(total(&report, "received"), 100);
-    // What is fitting goes the short way, if the device lets it.
+    // Suitable traffic takes the short path, if the device permits it.
     let short = lab.trial(&["--count", "100", "--rate", "10kpps"]);
     assert_eq!(path(&short), "live to live", "{}", short["ports"]);
     for (node, end) in [(lab.node("a"), "a0"), (lab.node("b"), "b0")] {
         ip(&format!("-n {node} link set {end} mtu 1500"));
     }
-    // One of somebody else, who takes all.
+    // The port is used by another program, which takes all frames.
     let (a, b) = (lab.a0(), lab.b0());
     let other = Running::start(&["capture", "-i", &b, "--xdp", "-w", "/dev/null", "-q"]);
     eventually("another program is attached", || {
@@ -267,7 +267,7 @@ fn without_a_capability_the_way_is_another_or_there_is_none() {
     let all = in_node(&node, &["env"], "doctor c0");
     let text = String::from_utf8_lossy(&all.stdout).into_owned();
     assert!(text.contains("ethtool -K d0 gro on"), "{text}");
-    // And what it says helps.
+    // The suggested command solves the problem.
     ip(&format!("netns exec {node} ethtool -K d0 gro on"));
     let output = in_node(&node, &["env"], &format!("tx -i c0 {to}"));
     let report = self::report(&output);
@@ -311,7 +311,7 @@ fn a_container_that_does_not_see_the_sessions_leader_is_a_place_to_run() {
     assert_eq!(total(&report(&output), "received"), 100);
 }
 
-/// A tap whose program reads no more after some frames takes those of programs, and they come to nothing.
+/// A tap program that stops reading after some frames: it takes frames from programs and loses them.
 const HOLD: &str = "import fcntl, os, struct, sys, time
 f = os.open('/dev/net/tun', os.O_RDWR)
 fcntl.ioctl(f, 0x400454ca, struct.pack('16sH22x', b't0', 0x1002))
@@ -320,7 +320,7 @@ for _ in range(int(sys.argv[1])):
 time.sleep(60)
 ";
 
-/// A tap in a namespace, and who holds it.
+/// A tap in a namespace, and the process that holds it.
 struct Tap(Child);
 
 impl Tap {
@@ -386,7 +386,7 @@ fn a_device_that_drops_silently_is_found_out() {
     assert_eq!(driver(&of_device, 0), "live", "{}", of_device["ports"]);
     assert_found_out(&of_device);
     drop(tap);
-    // One that goes wrong only after the trial: 16 frames, and what the host says by itself.
+    // A tap that fails only after the trial: 16 frames, and the frames that the host sends unasked.
     eventually("the tap is gone", || {
         !system("ip", &["-n", &node, "link", "show", "t0"])
             .status

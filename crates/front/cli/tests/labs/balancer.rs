@@ -1,4 +1,4 @@
-//! The lab `balancer` with sockets and with our own frames, and a pair of several wires.
+//! The lab `balancer` with sockets and with frames of wirebench, and a pair with several wires.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::kit::{Lab, Running, privileged, run, system, total};
 
-/// Answers each connection to any of its arguments' addresses with the address it came to and the
-/// one it came from.
+/// Answers each connection to any of its arguments' addresses with the destination and the
+/// source address of the connection.
 const SERVER: &str = "
 import socket, sys, threading
 def serve(s):
@@ -51,7 +51,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
 }
 
-/// A balancer whose nodes have kernel addresses on both sides, for sockets.
+/// A balancer between nodes with kernel addresses on both sides, for sockets.
 struct WithSockets {
     lab: Lab,
     facts: Value,
@@ -137,7 +137,7 @@ impl WithSockets {
         running
     }
 
-    /// How many of `count` connections each server answered, and whom it saw.
+    /// Number of connections, out of `count`, that each server answered, by the client address that it saw.
     fn connect(&self, family: usize, count: usize) -> BTreeMap<(String, String), usize> {
         let source = self.speakers("client", family).remove(0);
         let (target, count) = (text(&self.facts["vips"][family]), count.to_string());
@@ -153,7 +153,7 @@ impl WithSockets {
         answers
     }
 
-    /// Each server has had three of the connections, and saw `seen` as its clients.
+    /// Checks that each server had three of the connections, and saw `seen` as its clients.
     fn assert_shared(&self, family: usize, seen: &str) {
         let servers = self.speakers("server", family);
         let expected = servers
@@ -217,7 +217,7 @@ fn haproxy_balances_and_goes_with_the_lab() {
 
     assert!(run(&["lab", "down", &balancer.lab.name]).status.success());
     drop(server);
-    // What nobody has waited for has no command line any more.
+    // A zombie process has no command line any more.
     let process = format!("/proc/{}/cmdline", status["device"]["pid"]);
     assert!(fs::read(process).unwrap_or_default().is_empty());
     assert_nothing_left(&balancer.lab.name);
@@ -320,7 +320,7 @@ fn the_command_that_is_said_loads_the_device() {
     let totals = &report["totals"];
     let [attempted, completed] = ["attempted", "completed"]
         .map(|key| totals[format!("{key}_connections")].as_u64().unwrap());
-    // What a busy machine let fall due in vain is not made up for.
+    // Departures missed by a busy machine are not made up for.
     let missed = report["lateness"]["missed_departures"].as_u64().unwrap();
     assert_eq!(
         (attempted + missed, completed),

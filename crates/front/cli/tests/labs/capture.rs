@@ -1,4 +1,4 @@
-//! Captures of real frames: every frame that was sent is in a file, or is counted where it was lost.
+//! Captures of real frames: every sent frame is in a file, or is counted at the place of its loss.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +53,7 @@ impl Capture {
         fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until it says, asked by a signal, that 1,000 frames are written.
+    /// Waits until it reports, prompted by a signal, that 1,000 frames are written.
     fn wait_for_a_thousand(&self) {
         let line =
             "1000 packets captured, 1000 packets received by filter, 0 packets dropped by kernel";
@@ -64,7 +64,7 @@ impl Capture {
         });
     }
 
-    /// Waits until it says, asked by a signal, that it has written some frames.
+    /// Waits until it reports, prompted by a signal, that it has written some frames.
     fn wait_for_frames(&self) {
         eventually("frames are written", || {
             self.signal(Signal::USR1);
@@ -75,7 +75,7 @@ impl Capture {
         });
     }
 
-    /// Waits for the end: exit code, what was printed, what was said.
+    /// Waits for the end: exit code, standard output, standard error.
     fn end(self) -> (i32, String, String) {
         let status = self.running.finish(PATIENCE).status;
         (
@@ -141,7 +141,7 @@ impl Account {
     }
 }
 
-/// Sends exactly so many frames from a to b.
+/// Sends exactly `frames` frames from a to b.
 fn send(lab: &Lab, frames: u64, options: &[&str]) {
     send_by(&lab.a0(), frames, options);
 }
@@ -161,7 +161,7 @@ fn send_by(port: &str, frames: u64, options: &[&str]) {
     assert_eq!(total(&report, "offered"), frames);
 }
 
-/// What is known of a frame in a file.
+/// Properties of a frame in a file.
 struct Kept {
     interface: u32,
     bytes: Vec<u8>,
@@ -205,7 +205,7 @@ fn assert_first(frames: &[Kept], count: u64) {
     assert!(frames.is_sorted_by_key(|f| f.stamp_ns));
 }
 
-/// Others read the file without a complaint, and find so many frames.
+/// Checks that other programs read the file without a complaint, and find `count` frames.
 fn assert_others_read(path: &Path, count: u64) {
     let path = path.to_str().unwrap();
     let lines = |text: &[u8]| String::from_utf8_lossy(text).lines().count() as u64;
@@ -231,7 +231,7 @@ fn assert_others_read(path: &Path, count: u64) {
     assert_eq!(lines(&dump.stdout), count);
 }
 
-/// What a row of LZ4 frames holds.
+/// Unpacks a sequence of LZ4 frames.
 fn from_lz4(mut packed: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     while !packed.is_empty() {
@@ -242,7 +242,7 @@ fn from_lz4(mut packed: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The files of a folder whose names begin with `prefix`, by name.
+/// Files of a folder with names that begin with `prefix`, sorted by name.
 fn files(dir: &TempDir, prefix: &str) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir.path())
         .unwrap()
@@ -320,7 +320,7 @@ fn what_a_stalled_reader_loses_is_counted_exactly() {
             assert_eq!((account.not_written, account.not_read), (0, 0));
             let code = if account.dropped > 0 { 3 } else { 0 };
             assert_eq!(account.code, code, "{account:?}");
-            // What a full ring drops is the newest.
+            // A full ring drops the newest frames.
             assert_first(&frames_in(Path::new(&file)), account.captured);
             if sent <= 1_000 {
                 assert_eq!(account.dropped, 0, "{account:?}");
@@ -329,7 +329,7 @@ fn what_a_stalled_reader_loses_is_counted_exactly() {
                 assert!(account.dropped > 0, "{account:?}");
             }
             if back_end == ring {
-                // Two blocks of 1 MiB hold so many frames of 64 bytes.
+                // Two blocks of 1 MiB hold at most this number of frames of 64 bytes.
                 assert!(account.captured <= 13_796, "{account:?}");
             }
         }
@@ -412,7 +412,7 @@ fn a_filter_sees_frames_without_their_outer_tag() {
         for back_end in ["packet", "xdp"] {
             let b = format!("{back_end}:{}", lab.b0());
             let mut command = wirebench();
-            // Nothing of the host's own.
+            // Excludes frames of the host.
             let filter = format!("ether[12:2] != 0x86dd and ({filter})");
             command.args(["capture", "-q", "-i", &b, "--json", "--count", &filter]);
             let capture = Capture::of(&dir, command);
@@ -674,7 +674,7 @@ fn a_full_disk_ends_the_capture_with_its_totals() {
         let small = path(&dir, "small");
         let kept = path(&dir, "kept");
         fs::create_dir(&small).unwrap();
-        // Mounted where nobody else sees it; it is gone with the last process there.
+        // The mount is private and disappears with the last process in the namespace.
         let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 9
             \"$2\" capture -q --json --duration 20s -i \"$3\" --format \"$4\" -w \"$1/trace\" udp port 7
             code=$?; cp \"$1/trace\" \"$5\"; exit $code";
@@ -1098,7 +1098,7 @@ fn the_experiment_compares_what_was_sent() {
         assert_eq!(row["not_accounted"], 0, "{row}");
         assert_eq!(row["captured"], row["in_file"], "{row}");
     }
-    // A machine too busy to send at this rate says so.
+    // A machine too busy to send at this rate is reported.
     let code = output.status.code();
     match report["verdict"].as_str() {
         Some("pass") => assert_eq!(code, Some(0)),

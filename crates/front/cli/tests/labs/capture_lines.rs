@@ -16,13 +16,13 @@ use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, t
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One of the two, in the receiving node and a folder of its own.
+/// One of the two tools, in the receiving node and a separate folder.
 struct Tool {
     dir: TempDir,
     running: Running,
 }
 
-/// What it left behind.
+/// Output and files of the tool.
 #[derive(Debug)]
 struct Left {
     code: Option<i32>,
@@ -132,7 +132,7 @@ fn side_by_side(
     }
     let both = [theirs.end(), ours.end()];
     assert_eq!(both[0].0.code, both[1].0.code, "{words:?}: {both:?}");
-    // Beyond the limit it is chance how many come before the end.
+    // Above the limit, the number of lines before the end depends on chance.
     let lines = |left: &Left| {
         let mut lines = left.tcpdumps_lines();
         lines.truncate(if ends { 2 } else { usize::MAX });
@@ -143,7 +143,7 @@ fn side_by_side(
     both
 }
 
-/// Kinds of packets that tcpdump takes further apart than we do do not occur in the vectors.
+/// The vectors contain no kinds of packets that tcpdump decodes in more detail.
 #[test]
 fn frames_are_printed_as_tcpdump_prints_them() {
     if !privileged() {
@@ -228,7 +228,7 @@ fn account(dir: &Path) -> impl Fn(&str) -> u64 + use<> {
     of
 }
 
-/// A capture whose lines go into a pipe.
+/// A capture with lines that go into a pipe.
 fn into_a_pipe(lab: &Lab, dir: &TempDir, words: &[&str]) -> Running {
     let b = lab.b0();
     let said = dir.path().join("said");
@@ -265,7 +265,7 @@ fn a_slow_reader_of_lines_costs_frames_and_no_count() {
         if reads {
             out.read_to_string(&mut text).unwrap();
         } else {
-            // The first asks for the end, the second does not wait for the reader.
+            // The first signal requests the end, the second does not wait for the reader.
             std::thread::sleep(Duration::from_millis(300));
             running.signal(Signal::INT);
         }
@@ -310,7 +310,7 @@ fn lines_that_nobody_reads_end_the_capture_in_order() {
         assert!(of("over_limit_frames") > 0, "{said}");
         assert!(said.contains("accounting exact"), "{said}");
     }
-    // What cannot be written is another matter.
+    // A write error is a different case.
     let dir = TempDir::new().unwrap();
     let mut command = wirebench();
     command.args(["capture", "-ni", &lab.b0(), "--stats-file", "stats", "udp"]);

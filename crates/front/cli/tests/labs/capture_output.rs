@@ -1,4 +1,4 @@
-//! Where captured frames go: full disks, files that are finished, programs that are given them.
+//! Output of captures: full disks, finished files, programs that process them.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ impl Drop for Disk {
 /// A capture of test frames with `--json`.
 struct Capture {
     running: Running,
-    /// Where its output and its words go: never to the disk under test.
+    /// Folder for its output and its messages: never on the disk under test.
     dir: TempDir,
 }
 
@@ -65,7 +65,7 @@ impl Capture {
         fs::read_to_string(self.dir.path().join("said")).unwrap()
     }
 
-    /// Ends it: exit code, what the report says of the capture, what was said.
+    /// Ends it: exit code, the capture in its report, standard error.
     fn interrupt(self) -> (i32, Value, String) {
         self.running.signal(Signal::INT);
         let Self { running, dir } = self;
@@ -117,7 +117,7 @@ fn whole_sequences(path: &Path) -> (Vec<u32>, bool) {
     }
 }
 
-/// The same of a file which is whole and which others can read.
+/// Sequence numbers in a complete file that other programs can read.
 fn sequences(path: &Path) -> Vec<u32> {
     let (found, whole) = whole_sequences(path);
     assert!(whole, "{} is cut", path.display());
@@ -222,7 +222,7 @@ fn a_program_gets_each_finished_file() {
         .collect();
     assert!(kept.iter().copied().eq(0..250));
 
-    // One that fails does no harm, and is told of.
+    // A failing command does no harm, and is reported.
     let file = dir.path().join("again");
     let capture = Capture::start(&lab, &file, &["-z", "false"]);
     send(&lab, 10, "64");
@@ -282,7 +282,7 @@ fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
     assert!(kept.iter().copied().eq(0..2000));
     assert_eq!(fs::metadata(&file).unwrap().len(), 1_000_644);
 
-    // Few at once; and so many that buffers are full, and blocks of the disk are held back in between.
+    // Few frames at once; and enough frames to fill the buffers, while blocks of the disk are held back in between.
     for (frames, size) in [(777, "100"), (8000, "1518")] {
         let file = dir.path().join("killed.pcapng");
         let capture = Capture::start(&lab, &file, &["--direct"]);
@@ -295,7 +295,7 @@ fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
         });
         capture.running.signal(Signal::KILL);
         drop(capture);
-        // What is written is whole, and there is nothing behind it.
+        // The written file is complete, with nothing after the last frame.
         assert!(sequences(&file).into_iter().eq(0..frames as u32));
         let len = fs::metadata(&file).unwrap().len();
         let repaired = run(&[
@@ -309,7 +309,7 @@ fn past_the_cache_every_frame_is_in_the_file_even_after_a_kill() {
     }
 }
 
-/// How many frames were said to be written when that was asked last; a line may be cut.
+/// Number of frames written according to the last report in `said`; the last line may be cut.
 fn last_told(said: &str) -> usize {
     let mut told = said.lines().filter_map(|line| {
         let (count, _) = line.strip_prefix("tcpdump: ")?.split_once(" packet")?;
@@ -329,7 +329,7 @@ fn killed_while_it_writes_past_the_cache_it_leaves_whole_records() {
         let file = dir.path().join(format!("killed.{form}"));
         let name = file.display().to_string();
         let capture = Capture::start(&lab, &file, &["--direct"]);
-        // Without an end, so that frames come when it dies.
+        // Without a duration, so that frames still arrive when the capture is killed.
         let sender = Running::start(&[
             "tx",
             "-i",
@@ -356,7 +356,7 @@ fn killed_while_it_writes_past_the_cache_it_leaves_whole_records() {
         running.finish(PATIENCE);
         let said = fs::read_to_string(words.path().join("said")).unwrap();
 
-        // Nothing that was said to be written is missing, and what is there is whole, in order, and nothing else.
+        // The file contains all frames reported as written, complete and in order, and nothing else.
         let (found, whole) = whole_sequences(&file);
         assert!(found.iter().copied().eq(0..found.len() as u32));
         let last = last_told(&said);

@@ -16,7 +16,7 @@ use wb_wire::Tag;
 use crate::kit::{Lab, Running, listening, privileged, run, system, total, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The block timer of a ring goes off at a time of its own, and may close a block within a burst.
+/// The block timer of a ring expires at an arbitrary time, and may close a block within a burst.
 const ATTEMPTS: usize = 6;
 
 struct Listening {
@@ -100,7 +100,7 @@ impl Kept {
     }
 }
 
-/// Sends exactly so many frames from a to b.
+/// Sends exactly `frames` frames from a to b.
 fn send(lab: &Lab, frames: u64, options: &[&str]) {
     let count = frames.to_string();
     let a = lab.a0();
@@ -144,7 +144,7 @@ impl<I: Iterator<Item = u32>> EqByNumber for I {
     }
 }
 
-/// A capture that stands still while so many frames come.
+/// A capture that stands still while `frames` frames arrive.
 fn stalled(lab: &Lab, dir: &TempDir, options: &[&str], frames: u64, sending: &[&str]) -> Kept {
     let (b, file) = (lab.b0(), dir.path().join("trace.pcapng"));
     let mut arguments = vec!["-i", &b, "-w", file.to_str().unwrap()];
@@ -330,7 +330,7 @@ fn frames_longer_than_their_memory_are_dropped_and_counted() {
         &["--rate", "20kpps", "--size", "1796"],
     );
     assert_eq!((kept.captured, kept.dropped), (1_000, 0), "{kept:?}");
-    // Without being told it takes memory that is long enough.
+    // By default it takes enough memory.
     let kept = stalled(
         &lab,
         &dir,
@@ -350,7 +350,7 @@ fn the_filter_of_xdp_leaves_the_rest_to_the_host() {
     let dir = TempDir::new().unwrap();
     let b = lab.b0();
     let capture = Listening::start(&dir, &["-i", &b, "--xdp", "udp", "dst", "port", "9"]);
-    // What comes by the XDP program is seen by a tap of the host.
+    // A tap of the host sees the frames that arrive through the XDP program.
     let rest = TempDir::new().unwrap();
     let beside = Listening::start(&rest, &["-i", &b, "udp"]);
     for (port, frames) in [("9", 700), ("7", 1_000)] {

@@ -1,4 +1,4 @@
-//! What goes wrong during a run: the final statistics come all the same, and nothing is left behind.
+//! Faults during a run: the final statistics are still written, and nothing is left behind.
 
 use std::time::Duration;
 
@@ -206,7 +206,7 @@ fn a_link_that_was_down_briefly_is_not_blamed_for_a_tester_that_stood_still() {
     }
 }
 
-/// No frame was lost of those that left. That says nothing of a device that was to carry three times as many.
+/// No sent frame was lost. That says nothing about a device that was to carry three times as many.
 #[test]
 fn a_link_that_dies_in_the_middle_proves_nothing() {
     if !privileged() {
@@ -292,7 +292,7 @@ fn a_namespace_that_vanishes_ends_the_run_with_code_4() {
             "-q",
         ]);
         wait_until_sending(&lab);
-        // A namespace lives as long as a socket in it; its interface goes first, as when a container
+        // A namespace exists as long as a socket in it; its interface is deleted first, as when a container
         // is removed.
         system("ip", &["-n", &lab.node("b"), "link", "del", "b0"]);
         let report = report_of(running, 4);
@@ -328,10 +328,10 @@ fn a_receiver_that_is_killed_is_loss_for_the_sender_alone() {
     drop(receiver);
     let report = report_of(sender, 0);
     assert_eq!(total(&report, "offered") + total(&report, "unsent"), 30_000);
-    // The queue and the program are free again at once, or within the kernel's own time.
+    // The queue and the program are free again at once, or after a delay of the kernel.
     eventually("the port can be opened again", || {
         let output = run(&["rx", "-i", &lab.b0(), "-q", "--duration", "10ms"]);
-        // It ran, and nothing came.
+        // It ran, and no frame arrived.
         output.status.code() == Some(3)
     });
 }

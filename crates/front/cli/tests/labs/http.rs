@@ -1,4 +1,4 @@
-//! HTTP loads of real servers, over clean and bad paths: our counts and the server's are the same.
+//! HTTP loads of real servers, over clean and bad paths: the counts of wirebench and of the server are equal.
 
 use std::{
     fs,
@@ -24,11 +24,11 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     /// Serves /one (a byte), /ten (10 KiB) and /gone (404) on ports 80 and, with TLS, 443; as HTTP/2 on 81 and 444, and
-    /// on 82 with connections that end after 100 requests. Port 445 wants a certificate, its own.
+    /// on 82 with connections that end after 100 requests. Port 445 requires a client certificate: its own.
     pub(crate) fn start(node: &str, address: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();
-        // Its worker is nobody.
+        // Its worker runs as the user nobody.
         system("chmod", &["755", &at]);
         fs::create_dir(folder.path().join("www")).unwrap();
         fs::write(folder.path().join("www/one"), "x").unwrap();
@@ -83,12 +83,12 @@ impl Nginx {
         Self { process, folder }
     }
 
-    /// What it has noted.
+    /// Log of the server.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("access")).unwrap_or_default()
     }
 
-    /// Requests that it has noted. It does so before it sends the last byte of an answer, or soon after.
+    /// Number of logged requests. The server logs them before the last byte of an answer, or soon after.
     pub(crate) fn noted(&self) -> u64 {
         std::thread::sleep(Duration::from_millis(200));
         self.log().lines().count() as u64
@@ -97,7 +97,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Ended at once, with its worker.
+        // Killed at once, with its worker.
         let pid = fs::read_to_string(self.folder.path().join("pid")).unwrap_or_default();
         system("kill", &["-TERM", pid.trim()]);
         let _ = self.process.wait();
@@ -219,7 +219,7 @@ fn over_http2_nginx_counts_the_same() {
         assert_eq!(n(&job, "body_bytes"), sent * bytes, "{words}: {job}");
         assert_eq!(nginx.noted() - noted, sent, "{words}");
         noted += sent;
-        // What this nginx allows.
+        // Limit of this nginx.
         assert_eq!(job["http2"]["allowed_streams"], 128, "{words}: {job}");
         let most = job["http2"]["most_streams"].as_u64().unwrap();
         assert!(most <= 128, "{words}: {job}");
@@ -235,7 +235,7 @@ fn over_http2_nginx_counts_the_same() {
 
     let job = report(&node, "--http2 -n 50 https://198.19.1.2:444/gone");
     assert_eq!(job["statuses"]["404"], 50, "{job}");
-    // What does not fit into the first window waits.
+    // A body larger than the first window waits.
     let body = "b".repeat(100_000);
     let words = format!("--http2 -n 20 --streams 3 -m POST -b {body} http://198.19.1.2:81/one");
     let job = report(&node, &words);
@@ -500,7 +500,7 @@ fn benchmark_addresses_are_refused_by_the_default_route() {
     assert!(refused(ours, &format!("http -d 1s {url}"), 2));
     assert!(refused(ours, &format!("wrk {end}"), 2));
     assert!(refused(&link, end, 1));
-    // Where another route leads there, and with consent, it is tried: nobody is there.
+    // If another route leads there, and with consent, the request is sent: no server is there.
     let consent = format!("http -q -n 1 --timeout 100ms --i-own-this-network {url}");
     assert!(!refused(ours, &consent, 3));
     ip("route add 203.0.113.0/24 via 198.18.1.9 dev a0 onlink");

@@ -1,4 +1,4 @@
-//! HTTP/3 of a real server, caddy: our counts and its log are the same, also over bad paths and when it dies.
+//! HTTP/3 of a real server, caddy: its log matches the counts of wirebench, also over bad paths and when it dies.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ struct Caddy {
 }
 
 impl Caddy {
-    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) at port 443, by TCP, too; at 444 by TCP alone.
+    /// Serves /one (a byte), /ten (10 KiB) and /gone (404) at port 443, by TCP, too; at 444 by TCP only.
     fn start(node: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let at = folder.path().display().to_string();
@@ -165,7 +165,7 @@ fn over_http3_caddy_counts_the_same() {
         if words.contains("--digest") {
             assert_eq!(job["digests"].as_array().unwrap().len(), 1, "{job}");
         }
-        // What this caddy allows.
+        // Limit of this caddy.
         let most = job["http3"]["most_streams"].as_u64().unwrap();
         assert!(most <= 100, "{words}: {job}");
         let waits = job["http3"]["stream_waits"].as_u64().unwrap();
@@ -183,7 +183,7 @@ fn over_http3_caddy_counts_the_same() {
     let job = report(&node, "--http3 -n 50 https://198.19.1.2/gone");
     assert_eq!(job["statuses"]["404"], 50, "{job}");
     assert_eq!(job["classes"]["4xx"]["samples"], 50, "{job}");
-    // What does not fit into the first window waits.
+    // A body larger than the first window waits.
     let body = "b".repeat(100_000);
     let words = format!("--http3 -n 20 --streams 3 -m POST -b {body} https://198.19.1.2/one");
     let job = report(&node, &words);
@@ -249,7 +249,7 @@ fn names_addresses_and_sources_are_those_asked_for() {
             );
         }
     }
-    // Nobody has signed that; and who speaks no HTTP/3 is told so, by whatever he does.
+    // The certificate has no trusted signature. A port without HTTP/3 refuses requests.
     let line = "http -q --json --http3 -d 500ms -c 1 --timeout 300ms";
     for (words, cause, said) in [
         (
@@ -296,7 +296,7 @@ fn a_server_that_dies_leaves_no_request_without_a_place() {
         let t = &job["totals"];
         assert!(n(job, "completed") > 30, "{t}");
         assert_eq!(n(job, "open_connections"), 0, "{t}");
-        // Its kernel says that nobody listens there any more, but not to everyone: it limits what it says.
+        // Its kernel reports a closed port, but not to every client: it limits its messages.
         let causes = &t["refused_connections"];
         let (refused, late) = (&causes["refused"], &causes["timeout"]);
         let told = refused.as_u64().unwrap() + t["failed"]["refused"].as_u64().unwrap();

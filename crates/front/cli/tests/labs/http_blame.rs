@@ -1,4 +1,4 @@
-//! What HTTP loads say was the limit: a tester that was away, a machine without ports, a server that is not there.
+//! Limits reported by HTTP loads: a stopped tester, a machine without free ports, a missing server.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ fn a_machine_without_ports_is_no_slow_server() {
     let node = lab.node("a");
     let ports = "net.ipv4.ip_local_port_range=40000 40049";
     inside(&node, &["sysctl", "-qw", ports]);
-    // Who ends a connection first keeps its port for a minute.
+    // The end that closes a connection first keeps its port for a minute.
     for words in ["-n 500", "-d 1s", "-d 1s --rate 1000"] {
         let words =
             format!("{words} -c 4 --per-connection 2 --timeout 200ms http://198.19.1.2/one");

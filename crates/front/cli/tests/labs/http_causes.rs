@@ -1,5 +1,5 @@
-//! Servers that answer badly: each request ends once and under the same cause, whether the kernel's TCP or ours has
-//! carried it.
+//! Faulty servers: each request ends once and under the same cause, over the kernel's TCP and over the TCP stack of
+//! wirebench.
 
 use std::{
     io::{Read as _, Write as _},
@@ -19,13 +19,13 @@ use crate::{
 const SERVER: &str = "198.19.1.2";
 const TIMEOUT: Duration = Duration::from_millis(400);
 
-/// What a server does when it was asked.
+/// Behaviour of a server after a request.
 #[derive(Clone, Copy)]
 enum Does {
     Says(&'static str),
     Waits(Duration),
     Resets,
-    /// A byte of an answer now and then, for longer than anybody waits.
+    /// A byte of an answer now and then, for longer than the timeout.
     Dribbles,
 }
 
@@ -37,8 +37,8 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\n";
 const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
 const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Causes, each with servers that are one; then they close. The cause "" is none, with how long bodies are. What is
-/// "held" is as [`CHECKS`] ask for, what is "check" is not.
+/// Causes, each with servers that produce it and then close. The cause "" means no failure, with various ways to
+/// delimit the body. Answers of "held" satisfy [`CHECKS`], those of "check" do not.
 const CASES: [(&str, &[&[Does]]); 9] = [
     (
         "closed",
@@ -150,7 +150,7 @@ const CASES: [(&str, &[&[Does]]); 9] = [
 
 const CHECKS: &str = "--expect-status 200,204 --expect-header X-A:b --expect-body hello";
 
-/// Answers "/CAUSE/N" as the table says, in a node.
+/// Answers "/CAUSE/N" according to the table, in a node.
 fn serve(node: &str) {
     let node = Namespace::named(node).unwrap();
     let listener = in_namespace(&node, || TcpListener::bind((SERVER, 80)));
@@ -189,7 +189,7 @@ fn answer(mut stream: TcpStream) -> Option<()> {
     Some(())
 }
 
-/// What counts, without times.
+/// Counts, without times.
 fn counts(job: &Value) -> Value {
     let totals = &job["totals"];
     let of = |key| total(job, key);
@@ -204,7 +204,8 @@ fn counts(job: &Value) -> Value {
     })
 }
 
-/// Counts of a load of one connection, over sockets and over our TCP. A load without a completed request is invalid.
+/// Counts of a load of one connection, over sockets and over the TCP stack of wirebench. A load without a completed
+/// request is invalid.
 fn asked(lab: &Lab, words: &str, completes: bool) -> [Value; 2] {
     let words = format!("-c 1 --timeout {}ms {words}", TIMEOUT.as_millis());
     let code = if completes { 0 } else { 3 };
@@ -225,7 +226,7 @@ fn a_cause_is_the_same_over_sockets_and_over_our_tcp() {
         let amount = 2 * urls.len() as u64;
         let alone = urls[urls.len() - 1].clone();
         for (n, urls) in [(amount, urls.join(" ")), (2, alone)] {
-            // Who goes on asking meets the end of some connections.
+            // Further requests meet the end of some connections.
             let closes = if cause.is_empty() { "--close" } else { "" };
             let [kernels, ours] = asked(&lab, &format!("-n {n} {closes} {urls}"), cause.is_empty());
             let failed = |counts: &Value| counts["failed"][*cause].as_u64().unwrap_or(0);
@@ -286,7 +287,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let node = lab.node("b");
     whole_frames(&node);
     serve(&node);
-    // One says nothing, two begin and do not end; the last says nothing to the second of two.
+    // One server sends nothing, two begin and do not end; the last does not answer the second of two requests.
     let all = (0..3).map(|n| format!("http://{SERVER}/timeout/{n}"));
     let all = format!("-n 3 {}", all.collect::<Vec<_>>().join(" "));
     let behind = format!("-n 2 --pipeline 2 http://{SERVER}/behind/0");
@@ -301,7 +302,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
         assert_eq!(told, (first, whole), "{words}: {kernels}");
         assert_eq!(ours, kernels, "{words}");
     }
-    // Who has no room left for connections does not answer.
+    // A server without room for connections does not answer.
     let node = Namespace::named(&node).unwrap();
     let full = in_namespace(&node, || {
         let listener = TcpListener::bind((SERVER, 81))?;
@@ -311,7 +312,7 @@ fn phases_have_timeouts_of_their_own_over_both() {
     let _full = full.unwrap().unwrap();
     for way in Way::both(&lab) {
         let words = format!("-c 1 -d 600ms --connect-timeout 150ms http://{SERVER}:81/");
-        // Nothing was asked, which proves nothing.
+        // No request was sent, which proves nothing.
         let job = &way.report(&words, 3)["http"]["jobs"][0];
         let refused = &job["totals"]["refused_connections"];
         assert!(refused["connect_timeout"].as_u64() > Some(0), "{job}");

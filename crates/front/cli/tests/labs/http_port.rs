@@ -1,4 +1,4 @@
-//! HTTP loads by our own TCP against real servers: what we count, they count.
+//! HTTP loads over the TCP stack of wirebench against real servers: both ends have the same counts.
 
 use serde_json::Value;
 

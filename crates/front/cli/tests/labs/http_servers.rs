@@ -1,5 +1,5 @@
-//! HTTP loads over sockets against haproxy, which has ways of its own to refuse and to close, and with as many
-//! connections as one thread is asked to keep.
+//! HTTP loads over sockets against haproxy, which has special ways to refuse and to close, and with as many
+//! connections as one thread must keep.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
     netperf::ours_going_on,
 };
 
-/// How a load reaches its server.
+/// Path from a load to its server.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
     /// By the kernel of this node.
     Sockets(String),
-    /// By our own TCP, from addresses that no kernel has.
+    /// Over the TCP stack of wirebench, from addresses that no kernel has.
     Port(String),
 }
 
@@ -26,7 +26,7 @@ impl Way {
         [Self::Sockets(lab.node("a")), Self::Port(lab.a0())]
     }
 
-    /// The one job of a run of `wirebench http`, whose sums hold.
+    /// The only job of a run of `wirebench http`, after a check of its sums.
     pub(crate) fn job(&self, words: &str) -> Value {
         self.report(words, 0)["http"]["jobs"][0].clone()
     }
@@ -37,7 +37,7 @@ impl Way {
         self.finish(self.start(&words), &words, code)
     }
 
-    /// A run that goes on.
+    /// A run in the background.
     pub(crate) fn start(&self, words: &str) -> Running {
         let line = match self {
             Self::Sockets(_) => format!("http -q --json {words}"),
@@ -87,7 +87,7 @@ pub(crate) fn total(job: &Value, key: &str) -> u64 {
     }
 }
 
-/// What comes from the kernel of node b over veth is no longer than a frame.
+/// Limits packets from the kernel of node b over veth to the length of a frame.
 pub(crate) fn whole_frames(node: &str) {
     inside(node, &["ethtool", "-K", "b0", "tso", "off", "gso", "off"]);
 }
@@ -114,7 +114,7 @@ fn haproxy_counts_the_same() {
     whole_frames(&node);
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    // An error of its own would count with a 404: a connection that nothing was asked on is one.
+    // A separate error would count with a 404: a connection without a request is one.
     let rules = " http-request redirect location /ok if { path /moved }\n\
                  http-request silent-drop if { path /drop }\n\
                  http-request reject if { path /reject }\n\
@@ -147,7 +147,7 @@ fn haproxy_counts_the_same() {
                 eventually("its answers", || haproxy_says(&socket, class) >= *n);
                 assert_eq!(haproxy_says(&socket, class), *n, "{way:?} {words}");
             }
-            // A connection of which nothing came is a session, too, and here one that was not needed in the end.
+            // A connection without any data is a session, too, including one that was not needed in the end.
             let sessions = haproxy_says(&socket, "stot");
             assert_eq!(sessions, connections, "{way:?} {words}");
         }
@@ -158,7 +158,7 @@ fn haproxy_counts_the_same() {
         assert_eq!(total(&job, "completed"), 0, "{way:?}: {job}");
         assert!(failed > 2, "{way:?}: {job}");
         assert_eq!(failed, total(&job, "broken_connections"), "{way:?}: {job}");
-        // It forgets the connection and tells nobody: only time ends them.
+        // The server forgets the connection silently: only the timeout ends the requests.
         let job = nothing_completed("-d 1s -c 2 --timeout 300ms http://198.19.1.2/drop");
         let failed = total(&job, "failed");
         assert_eq!(total(&job, "completed"), 0, "{way:?}: {job}");
@@ -209,7 +209,7 @@ fn ten_thousand_connections_of_one_thread() {
     if !privileged() || !installed(&["nginx"]) {
         return;
     }
-    // As it takes the whole machine.
+    // Alone, because it takes the whole machine.
     let lab = Lab::alone("pair", &["--hosts"]);
     let (client, node) = (lab.node("a"), lab.node("b"));
     let folder = tempfile::tempdir().unwrap();

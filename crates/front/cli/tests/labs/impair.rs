@@ -1,4 +1,4 @@
-//! What is measured through the impairing device is what the device did.
+//! Measurements through the impairing device match its behaviour.
 
 use serde_json::Value;
 
@@ -56,14 +56,14 @@ fn loss_duplicates_and_reordering_are_exact() {
     );
 }
 
-/// Frames that a device held back until the next run are of the run that sent them.
+/// Frames that a device delayed until the next run belong to the run that sent them.
 #[test]
 fn frames_of_an_earlier_run_are_foreign() {
     if !privileged() {
         return;
     }
     let lab = Lab::alone("impair", &["--delay", "3s"]);
-    // Told apart by their flows or, with the same numbers, by the time.
+    // Distinguished by their flows or, with the same numbers, by the time.
     let same: &[&str] = &["--first-flow", "7"];
     for (driver, first) in [
         ("live", &[][..]),

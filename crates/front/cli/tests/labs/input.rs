@@ -155,7 +155,7 @@ fn what_an_interface_cannot_do() {
     );
     let error = refusal(&["trial", "--tx", &a, "--rx", &format!("{b}x")]);
     assert!(error.contains("b0"), "the nearest name is missing: {error}");
-    // Nobody is at that address: the router is not there.
+    // No host has that address: the router is missing.
     let error = refusal(&[
         "trial",
         "--tx",

@@ -18,7 +18,7 @@ use crate::{left_over_labs::own_prefix, turns::Turn};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether real labs can be made; says so when not.
+/// Returns true if real labs can be made, and prints a message otherwise.
 pub(crate) fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -56,7 +56,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Brings up a lab of its own name, beside those of other tests: for what is counted.
+    /// Brings up a lab with a unique name, alongside those of other tests: for tests that count.
     pub(crate) fn up(kind: &str, options: &[&str]) -> Self {
         Self::made(Turn::beside_others(), kind, options)
     }
@@ -66,7 +66,7 @@ impl Lab {
         Self::made(Turn::alone(), kind, options)
     }
 
-    /// Brings up a lab beside others of the same test, which holds the turn for all.
+    /// Brings up a lab alongside others of the same test, which holds the turn for all.
     pub(crate) fn within(turn: &Turn, kind: &str, options: &[&str]) -> Self {
         Self::made(Turn::within(turn), kind, options)
     }
@@ -129,7 +129,7 @@ impl Lab {
         self.trial_with(&self.a0(), &self.b0(), options, 0)
     }
 
-    /// What `lab ls --json` says of this lab.
+    /// Entry of this lab in `lab ls --json`.
     pub(crate) fn status(&self) -> Value {
         let list: Value =
             serde_json::from_slice(&run(&["lab", "ls", "--json"]).stdout).expect("JSON");
@@ -217,11 +217,11 @@ impl Running {
         rustix::process::kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Waits for the end; panics when it takes longer than `patience`, with what was said until then and
-    /// where each thread is.
+    /// Waits for the end; panics if it takes longer than `patience`, with the output until then and
+    /// the place of each thread.
     pub(crate) fn finish(mut self, patience: Duration) -> Output {
         let begin = Instant::now();
-        // A full pipe would hold up who writes into it.
+        // A full pipe would block its writer.
         let stdout = reader(self.0.stdout.take());
         let stderr = reader(self.0.stderr.take());
         let status = loop {
@@ -246,7 +246,7 @@ impl Running {
     }
 }
 
-/// What comes out of a pipe, when it has ended.
+/// Reads a pipe until its end, in a thread.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (whole, read) = channel();
     std::thread::spawn(move || {
@@ -302,8 +302,8 @@ pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
     }
 }
 
-/// A capture by this command, once it listens. What it prints goes to `report.json` in this folder, and what it
-/// says to `said`.
+/// A capture by this command, once it listens. Its standard output goes to `report.json` in this folder, and its
+/// standard error to `said`.
 pub(crate) fn listening(dir: &Path, command: &mut Command) -> Running {
     let said = dir.join("said");
     let child = command

@@ -1,4 +1,4 @@
-//! Clean-up of labs whose test process was killed.
+//! Clean-up of labs after their test process was killed.
 //!
 //! A test process holds a lock on a file that is named for the prefix of its lab names. The kernel releases the lock
 //! when the process ends, however the process ends and in whatever PID namespace it ran. A prefix without a file may

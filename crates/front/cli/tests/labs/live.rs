@@ -12,7 +12,7 @@ fn live(port: &str) -> String {
     format!("live:{port}")
 }
 
-/// A trial whose ends are both in the kernel.
+/// A trial with both ends in the kernel.
 fn trial(lab: &Lab, options: &[&str]) -> Value {
     lab.trial_with(&live(&lab.a0()), &live(&lab.b0()), options, 0)
 }
@@ -140,7 +140,7 @@ fn every_frame_is_sent_and_accounted_for_in_the_kernel() {
             assert_eq!(port["driver"], "live");
             assert!(port["locator"].as_str().unwrap().starts_with("live:"));
         }
-        // What the device counted itself.
+        // Counters of the device.
         let sent = &report["ports"][0];
         let counted = |when: &str| sent[when]["tx_packets"].as_u64().unwrap();
         assert!(
@@ -204,7 +204,7 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
         return;
     }
     let lab = Lab::up("router", &[]);
-    // Beside the TTL and the addresses of layer 2 it changes what nftables let it: DSCP and identification.
+    // In addition to the TTL and the addresses of layer 2, nftables changes DSCP and identification.
     let change = [
         "add table ip wb",
         "add chain ip wb out { type filter hook postrouting priority 0; }",
@@ -219,7 +219,7 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
     let port = lab.port("dut", "da");
     let capture = Running::start(&["capture", "-i", &port, "-w", path, "-q", "udp port 7"]);
     eventually("the capture has its file", || file.exists());
-    // So many that the memory of frames is used again and again, with what the router wrote there.
+    // Enough frames to reuse their memory several times, with the changes of the router in it.
     let options = [
         "--rate",
         "20kpps",
@@ -344,7 +344,7 @@ fn a_program_that_leaves_the_other_end_ends_the_run_with_the_reason() {
         "{reason}"
     );
     assert_adds_up(&sent);
-    // What came while the program stopped counting and was not gone yet is nobody's.
+    // Frames that were in flight when the program stopped counting belong to no count.
     let (offered, came) = (total(&sent, "offered"), total(&received, "received"));
     assert!(came > 0 && came <= offered, "{came} of {offered}");
 }
@@ -427,12 +427,12 @@ fn nothing_stays_behind_when_it_is_killed() {
     child.wait().unwrap();
     eventually("the receiver is gone", || !attached());
     assert_eq!(programs().as_array().unwrap().len(), 0);
-    // And the port can be used again at once.
+    // The port can be used again at once.
     let report = trial(&lab, &["--rate", "1kpps", "--duration", "100ms"]);
     assert_eq!(total(&report, "received"), 100);
 }
 
-/// Frames that are still to be sent wait for a link, and who looks is told so while they do.
+/// Frames still to be sent wait for a link, and the run reports it meanwhile.
 #[test]
 fn who_waits_for_a_link_says_so() {
     if !privileged() {

@@ -1,5 +1,5 @@
-//! Both ends of loads are ours: drivers, tags, memory, losses, ends in the middle, other rates.
-//! Nothing here says how fast: whatever a machine manages must add up.
+//! Loads with both ends in wirebench: drivers, tags, memory, losses, ends in the middle, other rates.
+//! Rates are not checked: the sums must be right on any machine.
 
 use std::{
     process::{Command, Output},
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::kit::{Lab, Running, eventually, privileged, run, system};
 
-/// A run may take so long on the slowest machine.
+/// Maximum duration of a run on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options of each load: one that a busy machine kept from being offered is valid.
@@ -38,7 +38,7 @@ pub(crate) fn report_of(output: &Output, code: i32) -> Value {
     report
 }
 
-/// A load that goes on, with JSON at its end.
+/// A load in the background, with JSON at its end.
 pub(crate) fn started(arguments: &[&str]) -> Running {
     Running::start(&[&OPTIONS, arguments].concat())
 }
@@ -93,7 +93,7 @@ pub(crate) fn assert_balanced(report: &Value) {
     }
 }
 
-/// What must hold where nothing is lost between the two: both ends saw the same, and nothing failed.
+/// Checks a run without losses between the ends: both ends saw the same, and nothing failed.
 pub(crate) fn assert_alike(report: &Value, place: &str) {
     assert_balanced(report);
     let (client, server) = (job(report, "client"), job(report, "server"));
@@ -207,9 +207,9 @@ fn drivers_workers_families_and_tags_agree() {
     }
 }
 
-/// What loss cannot break. The client closes first, so its last acknowledgement may be lost: the server ends
-/// such a connection by its own timer. A SYN that comes again after its connection has ended is a new
-/// connection to the server, which nobody finishes.
+/// Checks invariants under loss. The client closes first, so its last acknowledgement may be lost: the server ends
+/// such a connection by its own timer. A SYN that arrives again after its connection has ended is a new
+/// connection to the server, which is never completed.
 fn assert_survived(report: &Value, place: &str) {
     assert_balanced(report);
     let (client, server) = (job(report, "client"), job(report, "server"));
@@ -322,7 +322,7 @@ impl Talking {
         .concat())
     }
 
-    /// What it has counted so far.
+    /// Current value of a counter.
     pub(crate) fn look(&self, key: &str) -> u64 {
         let output = self.told("show");
         let error = String::from_utf8_lossy(&output.stderr);
@@ -331,7 +331,7 @@ impl Talking {
         value["load"]["totals"][key].as_u64().expect("a total")
     }
 
-    /// Waits until so many more are counted.
+    /// Waits until `n` more are counted.
     pub(crate) fn more(&self, key: &str, n: u64) {
         let (before, begin) = (self.look(key), Instant::now());
         while self.look(key) < before + n {
@@ -343,8 +343,8 @@ impl Talking {
         }
     }
 
-    /// Waits until so many connections were begun in a row of which none was established: then the workers were
-    /// awake while nothing came through.
+    /// Waits until `n` connections in a row were begun without any being established: then the workers were
+    /// awake while no frame arrived.
     fn unheard(&self, n: u64) {
         let begin = Instant::now();
         loop {
@@ -483,7 +483,7 @@ fn signals_end_it_in_order() {
             "{report}"
         );
     }
-    // Nothing is left behind: the same ports can be had again.
+    // No state is left behind: the same ports are available again.
     let line = format!(
         "--client {} --server {} --cps 100 --duration 300ms",
         lab.a0(),

@@ -1,5 +1,5 @@
-//! Loads against what others wrote: nginx, haproxy, curl and wrk on the kernel's TCP; and what tshark makes
-//! of our own frames. What is not installed is left out, and said.
+//! Loads against other programs: nginx, haproxy, curl and wrk on the kernel's TCP; and the analysis of the frames
+//! by tshark. Missing programs are skipped with a message.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Whether all these programs are here; says which is not.
+/// Returns true if all these programs are installed, and names a missing one otherwise.
 pub(crate) fn installed(programs: &[&str]) -> bool {
     let found = |name: &&&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn kernel_at(lab: &Lab, side: &str) -> String {
     node
 }
 
-/// Waits until somebody listens at port 80 of a node, in both families.
+/// Waits until a server listens at port 80 of a node, in both families.
 fn wait_for_port_80(node: &str) {
     eventually("it listens", || {
         ["/proc/net/tcp", "/proc/net/tcp6"].iter().all(|table| {
@@ -171,7 +171,7 @@ impl Nginx {
     }
 }
 
-/// Nothing failed, everything was answered with 2xx.
+/// Checks that nothing failed and everything was answered with 2xx.
 pub(crate) fn assert_perfect(report: &Value, place: &str) {
     assert_balanced(report);
     let client = job(report, "client");
@@ -284,7 +284,7 @@ fn a_killed_nginx_is_counted_and_its_successor_found() {
     assert_balanced(&report);
     let client = job(&report, "client");
     assert_eq!(job_total(client, "open_connections"), 0, "{client}");
-    // The kernel says at once that nobody listens.
+    // The kernel reports the closed port at once.
     assert!(client["failures"]["refused"].as_u64() > Some(0), "{client}");
 }
 
@@ -386,7 +386,7 @@ fn curl_and_wrk_are_answered() {
         let report = report_of(&running.finish(PATIENCE), 143);
         assert_balanced(&report);
         let server = job(&report, "server");
-        // What wrk asked last it did not wait for: one request of each connection.
+        // wrk does not wait for its last requests: one on each connection.
         let asked = job_total(server, "requests");
         assert!(
             (wrk + 3..=wrk + 3 + 4).contains(&asked),
@@ -441,7 +441,7 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let (raw, file) = (path("raw.pcapng"), path("frames.pcapng"));
         let mut capture = wirebench();
-        // What comes in at both ends, as the other one sent it.
+        // Frames that arrive at both ends, as sent by the opposite end.
         capture.args([
             "capture",
             "-q",
@@ -487,8 +487,8 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
             "_ws.malformed",
             "_ws.expert.severity == error",
             "tcp.checksum.status == 0 || udp.checksum.status == 0 || ip.checksum.status == 0",
-            // Between the two ends stamps are not exact: an answer may seem to be before what it answers, and what is
-            // answered to come again. That nothing did, the frames' number says.
+            // Timestamps of the two ends are not exact: an answer may seem to precede its request, and an answered
+            // segment may seem to be retransmitted. The number of frames shows that none was.
             "tcp.analysis.flags && !tcp.analysis.window_full && !tcp.analysis.ack_lost_segment && !tcp.analysis.spurious_retransmission",
         ] {
             assert_eq!(found(&file, wrong), "", "{options}: {wrong}");

@@ -1,4 +1,4 @@
-//! TCP through a bad path, at either end of a kernel's; and what clients of all ages ask our server.
+//! TCP through a bad path, with a kernel at either end; and requests of old and new clients to the server.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn an_echo_through_a_bad_path_is_whole() {
         "--server {} --answer echo --reading stream --duration 5m",
         lab.b0()
     )));
-    // What comes back begins with curl's own words, as an answer of HTTP/0.9; nobody closes.
+    // The response begins with the data from curl, as an answer of HTTP/0.9; neither end closes.
     let body = format!("@{}", path("sent"));
     let mut curl = vec!["netns", "exec", &node, "curl", "-s", "-m", "5", "--http0.9"];
     let back = path("back");
@@ -63,7 +63,7 @@ fn both_ends_through_a_bad_path_lose_nothing() {
         let line = format!("{ends} {what} --duration 2s --drain 30s");
         let report = load(&words(&line), 0);
         assert_balanced(&report);
-        // Of how a connection ended either end may know more, when its last acknowledgement was lost.
+        // The ends may disagree on the end of a connection, if its last acknowledgement was lost.
         let client = job(&report, "client");
         assert_eq!(
             job_total(client, "failed_connections"),
@@ -82,7 +82,7 @@ fn both_ends_through_a_bad_path_lose_nothing() {
     }
 }
 
-/// Routers that take smaller packets, and destinations that they do not know, say so.
+/// Routers with a smaller MTU, and unknown destinations, cause ICMP messages.
 #[test]
 fn icmp_messages_of_a_router_are_heard() {
     if !privileged() {
@@ -114,7 +114,7 @@ fn icmp_messages_of_a_router_are_heard() {
     let output = run(&words(&line));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
     let client = job(&report, "client");
-    // The kernel's routing says so once a second at most.
+    // The routing of the kernel reports it at most once per second.
     let unreachable = client["failures"]["icmp_unreachable"].as_u64();
     assert!(unreachable >= Some(1), "{client}");
     assert_balanced(&report);

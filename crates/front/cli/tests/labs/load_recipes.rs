@@ -107,11 +107,11 @@ enum Recipe {
     Pair(String, Option<String>),
     /// A server of `ALONE`.
     Server(usize),
-    /// A server without a client of its own.
+    /// A server without a separate client.
     Datagrams,
 }
 
-/// All runs, in whose files every one of the folder is.
+/// All runs, which together cover every file of the folder.
 fn recipes() -> Vec<Recipe> {
     let stems = stems();
     assert_eq!(stems.len(), 47);

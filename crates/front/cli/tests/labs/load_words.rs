@@ -1,4 +1,4 @@
-//! What users of loads type and read: mistakes, verdicts, and the words of dperf.
+//! Input and output of loads: mistakes, verdicts, and the options of dperf.
 
 use std::{
     fs,
@@ -57,7 +57,7 @@ fn a_port_in_use_is_named_with_its_user() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("in use by process"), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
-        // It ends; nobody asked it anything, so its run is invalid.
+        // It ends without any request, so its run is invalid.
         first.told("stop");
     }
 }
@@ -174,7 +174,7 @@ fn check_gives_the_verdicts_of_dperf_or_ours() {
     let (code, said) = checked(false, &overlap);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("04-http-cps-ipv6-server.conf: ok"), "{said}");
-    // What is the kernel's here is told, and refuses nothing.
+    // Settings for bonding and KNI are the kernel's task: they cause a warning, but no error.
     for (stem, warning) in [("35-bond-server", "W_BOND"), ("36-kni-server", "W_KNI")] {
         let (code, said) = checked(false, &example(stem));
         assert_eq!(code, Some(0), "{said}");

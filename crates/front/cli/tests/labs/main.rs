@@ -1,7 +1,7 @@
-//! The binary in labs, with real frames. Needs root; without it every test says that it was skipped.
+//! The binary in labs, with real frames. Needs root; without root every test prints that it was skipped.
 //!
-//! Tests that count have their labs side by side (`Lab::up`). Where the machine's CPUs are part of what is
-//! measured a test waits until it is alone (`Lab::alone`).
+//! Tests that count run their labs concurrently (`Lab::up`). If the CPUs of the machine are part of the
+//! measurement, a test waits until it is alone (`Lab::alone`).
 
 mod articles;
 mod auto;

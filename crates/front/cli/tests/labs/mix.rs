@@ -1,6 +1,6 @@
-//! Jobs of several kinds in one plan, over the same two ports: a load through a router, a tagged stream beside
-//! it, a capture of what the router emits, and a probe of its counters. That is as many workers as side by side there
-//! would be labs, so they run alone.
+//! Jobs of several kinds in one plan, over the same two ports: a load through a router, a tagged stream alongside
+//! it, a capture of the router's output, and a probe of its counters. Such a plan has as many workers as several
+//! labs, so the tests run alone.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -115,7 +115,7 @@ fn check_sums(report: &Value) {
     }
 }
 
-/// Every section is there and adds up, and the file holds what both jobs say arrived.
+/// Checks that every section exists and adds up, and that the file holds the frames that both jobs received.
 fn check(report: &Value, folder: &TempDir) {
     check_sums(report);
     let stream = &report["jobs"][0]["totals"];
@@ -192,7 +192,7 @@ fn a_criterion_that_fails_is_named() {
     if !privileged() {
         return;
     }
-    // Far less than is sent, so that nobody's lateness is an excuse.
+    // Far less than the offered rate, so that lateness is no excuse.
     let lab = Lab::up("router", &["--limit", "1mbit"]);
     let folder = TempDir::new().unwrap();
     let criteria = r#""capture.loss<=0%", "traffic.loss<=0%", "probe.netdev.db.tx_packets<=1""#;
@@ -207,7 +207,7 @@ fn a_criterion_that_fails_is_named() {
     );
 }
 
-/// Runs the plan and does something in the middle.
+/// Runs the plan and calls `disturb` in the middle.
 fn disturbed(lab: &Lab, path: &str, disturb: impl FnOnce(&Running)) -> (Option<i32>, Value) {
     let running = Running::start(&["run", path, "--json", "-q"]);
     let file = Path::new(path).with_file_name("far.pcap");
@@ -263,7 +263,7 @@ fn drivers(report: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What one end of a load sent the other received, all of it and nothing else.
+/// Checks that each end of a load received exactly what its peer sent.
 fn assert_ends_agree(client: &Value, server: &Value) {
     let frames = |job: &Value, key: &str| number(&job["frames"][key]);
     for (sender, receiver) in [(client, server), (server, client)] {
@@ -285,7 +285,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     let lab = Lab::alone("router", &["--limit", "100mbit"]);
     let folder = TempDir::new().unwrap();
     for driver in ["xdp:", ""] {
-        // A client that was held up may leave connections out: this is not about its rate.
+        // A client that stalled may leave connections out: this test is not about its rate.
         let criteria = r#"criteria = ["traffic.loss<=0%", "load.failed<=0%", "load.unsent<=90%"]"#;
         // Both ports send and receive streams, without a tag in one run.
         let jobs = jobs(&lab, driver, 2).replace("tx = \"near\"", "bidir = true\ntx = \"near\"");
@@ -303,7 +303,7 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
         assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
         for job in report["jobs"].as_array().unwrap() {
             assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
-            // Connections are a thousand, of many frames; neighbours say a few words.
+            // The connections are a thousand, of many frames; neighbour discovery sends a few frames.
             assert!(number(&job["totals"]["foreign_frames"]) < 100, "{job}");
         }
         let loads = &report["load"]["jobs"];
@@ -336,7 +336,7 @@ fn streams_in_the_kernel_leave_the_rest_to_a_load() {
     assert_eq!(drivers(&report), expected, "{}", report["warnings"]);
     for job in report["jobs"].as_array().unwrap() {
         assert_eq!(job["totals"]["received_frames"], 10_000, "{job}");
-        // What is not awaited may be the load's, and is not counted.
+        // Unexpected frames may belong to the load, and are not counted.
         assert_eq!(job["totals"]["foreign_frames"], Value::Null, "{job}");
     }
     let loads = &report["load"]["jobs"];
@@ -411,7 +411,7 @@ request = { bytes = 40 }"#;
     }
 }
 
-/// A load and a stream of the same kind of frames at both ends of a pair, also where only the test tag tells them apart.
+/// A load and a stream of the same kind of frames at both ends of a pair, even if only the test tag distinguishes them.
 #[test]
 fn a_load_and_a_stream_share_vlans_families_and_tunnels() {
     if !privileged() {
@@ -471,7 +471,7 @@ request = { bytes = 40 }"#;
             let ports = text.split("[[load]]").next().unwrap();
             let ports = ports.replace("size = 128", &format!("size = 128\n{stream}"));
             let path = write(&folder, &[ports, ends.concat()].concat());
-            // A client that was held up for long leaves connections out, and gets another try.
+            // A client that stalled for long leaves connections out, and gets another try.
             let mut tries = 3;
             let report = loop {
                 let output = run(&["run", &path, "--json", "-q"]);

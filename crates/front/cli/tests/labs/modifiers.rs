@@ -1,4 +1,4 @@
-//! What RFC 2544 sections 11 and 21 put beside the frames of a test, through the lab `router`.
+//! Modifiers of RFC 2544 sections 11 and 21 in addition to the test frames, through the lab `router`.
 
 use std::{
     collections::BTreeSet,
@@ -131,7 +131,7 @@ impl Agent {
         }
     }
 
-    /// How many it has answered.
+    /// Number of answers.
     fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -227,7 +227,7 @@ fn queries_and_updates_beside_a_test() {
             "{trial}"
         );
     }
-    // Nobody there: told, and nothing else changes.
+    // An absent agent is reported, and nothing else changes.
     let report = bench(&lab, &options);
     let result = &report["results"][0];
     assert_eq!(result["limit"], 1000.0, "{result}");
@@ -240,7 +240,7 @@ fn queries_and_updates_beside_a_test() {
     judged_by_tshark(file.to_str().unwrap(), updates);
 }
 
-/// What another decoder makes of the frames.
+/// Verification of the frames by another decoder.
 fn judged_by_tshark(file: &str, updates: u64) {
     if std::process::Command::new("tshark")
         .arg("-v")

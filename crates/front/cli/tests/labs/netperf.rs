@@ -1,5 +1,5 @@
-//! Socket tests between two hosts, both ends ours: what one end says is what the other says, and every
-//! byte has been counted. Nothing here says how fast.
+//! Socket tests between two hosts with wirebench at both ends: both ends report the same, and every
+//! byte has been counted. Rates are not checked.
 
 use std::{
     path::Path,
@@ -25,7 +25,7 @@ mod sweep;
 /// The hosts b of the labs.
 pub(crate) const SERVER_V4: &str = "198.19.1.2";
 pub(crate) const SERVER_V6: &str = "2001:2:0:8001::2";
-/// A test of a second or two may take so long on the slowest machine.
+/// Maximum duration of a test of one or two seconds on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command of the system in a namespace, ended after 90 s.
@@ -43,7 +43,7 @@ pub(crate) fn ours(node: &str, words: &[&str]) -> Output {
     ours_going_on(node, words).finish(Duration::from_secs(90))
 }
 
-/// The binary in a namespace, without a program between it and us, so that it gets our signals.
+/// The binary in a namespace, without a program in between, so that it receives the signals of the test.
 pub(crate) fn ours_going_on(node: &str, words: &[&str]) -> Running {
     let child = Command::new("ip")
         .args(["netns", "exec", node, env!("CARGO_BIN_EXE_wirebench")])
@@ -56,7 +56,7 @@ pub(crate) fn ours_going_on(node: &str, words: &[&str]) -> Running {
     Running(child)
 }
 
-/// Waits until somebody listens at a TCP port of a node.
+/// Waits until a process listens at a TCP port of a node.
 pub(crate) fn wait_for_port(node: &str, port: u16) {
     let wanted = format!(":{port:04X}");
     eventually("it listens", || {
@@ -70,7 +70,7 @@ pub(crate) fn wait_for_port(node: &str, port: u16) {
     });
 }
 
-/// Our netserver at its usual port, with these options of ours; its report comes when it is ended.
+/// `wirebench netserver` at its usual port, with these options; it prints its report when it is stopped.
 pub(crate) struct Server(Running);
 
 impl Server {
@@ -103,7 +103,7 @@ impl Server {
     }
 }
 
-/// The report of our netperf with these options of ours and netperf's; it must end with `code`.
+/// Report of `wirebench netperf` with these options; the run must end with `code`.
 pub(crate) fn report_of(output: &Output, code: i32) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -139,7 +139,7 @@ fn real(value: &Value, path: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {path} in {value}"))
 }
 
-/// What one end sent the other got.
+/// Checks that each end received what its peer sent.
 fn assert_ends_agree(job: &Value) {
     for (from, to) in [("local", "remote"), ("remote", "local")] {
         assert_eq!(
@@ -167,10 +167,10 @@ fn both_ends_say_the_same() {
         "-t TCP_RR -l 1 -- -b 7 -r 64",
     ] {
         let job = job_with(&lab, &[], theirs);
-        // These two have messages of their own, without room for more.
+        // These two have special messages, without room for more.
         let old = theirs.contains("SENDFILE") || theirs.contains("TCP_CC");
         assert_eq!(job["extended"], !old, "{theirs}");
-        // What is under way at the end does not count here, and may have arrived there.
+        // Data in flight at the end does not count here, and may have arrived there.
         let cut = match theirs {
             "-t TCP_RR -l 1 -- -r 10,200" | "-t TCP_CRR -l 1 -- -r 10,200" => Some((1, 10, 200)),
             "-t TCP_RR -l 1 -- -b 7 -r 64" => Some((8, 64, 64)),
@@ -412,7 +412,7 @@ fn at_rest(lab: &Lab) -> Value {
     last
 }
 
-/// The control connection has a wire of its own, so all that the device sees are datagrams: those with
+/// The control connection uses a separate wire, so the device sees only datagrams: those with
 /// numbers, and a few empty ones that mark the end.
 #[test]
 fn datagrams_are_followed_through_the_device() {
@@ -435,7 +435,7 @@ fn datagrams_are_followed_through_the_device() {
     let device = |key: &str| number(&did, &format!("/{key}"));
     let count = |key: &str| number(job, &format!("/datagrams/{key}"));
     let left = snmp(&a, "Udp", "OutDatagrams") - before;
-    // What the host had no room for is lost too.
+    // Datagrams dropped by the host are lost, too.
     let full = snmp(&b, "Udp", "RcvbufErrors");
     assert_eq!(left, device("arrived"), "{did}");
     assert_eq!(
@@ -449,7 +449,7 @@ fn datagrams_are_followed_through_the_device() {
         "{job}"
     );
     assert_eq!(count("foreign"), 0, "{job}");
-    // What is no datagram of the test marks its end. Only these few are among what the device did besides.
+    // Other datagrams mark the end of the test. Only these few are among the other frames of the device.
     let marks = left - count("sent");
     assert!(marks <= 10, "{marks} {job}");
     for (ours, theirs) in [
@@ -462,7 +462,7 @@ fn datagrams_are_followed_through_the_device() {
             "{ours} {theirs} ({marks}): {did} {job}"
         );
     }
-    // And by how many marks came it is known what became of them: then it is exact.
+    // The number of marks that arrived shows how many were lost or duplicated: then the sum is exact.
     let marks_lost = device("lost") + full - count("lost");
     let marks_twice = device("duplicated") - count("duplicate");
     assert_eq!(
@@ -495,7 +495,7 @@ fn the_text_and_the_plan() {
         assert_eq!(said, "", "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // Interim lines come at their time, the last for what is left.
+    // Interim lines are printed on time, the last for the remainder.
     let demo = text(&format!("netperf -H {SERVER_V4} -D 0.3 -l 1"));
     let lines: Vec<&str> = demo
         .lines()
@@ -524,7 +524,7 @@ fn the_text_and_the_plan() {
         "{keyed}"
     );
 
-    // The original cuts addresses off; we do only when asked.
+    // The original truncates addresses; wirebench does so only on request.
     let banner = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let ours_says = banner(&text(&format!("netperf -H {SERVER_V4} -l 1")));
     let strict = banner(&text(&format!("netperf --strict -- -H {SERVER_V4} -l 1")));
@@ -537,7 +537,7 @@ fn the_text_and_the_plan() {
         "{strict}"
     );
 
-    // What is printed as a plan runs the same.
+    // A printed plan runs the same.
     let words = format!(
         "netperf --print-plan --streams 2 -- -H {SERVER_V4} -t TCP_RR -l -200 -- -r 3,5 -D"
     );
@@ -553,7 +553,7 @@ fn the_text_and_the_plan() {
     assert_eq!(number(job, "/local/bytes_received"), 2_000, "{job}");
     assert_eq!(job["local"]["no_delay"], true, "{job}");
 
-    // So does a link with the tool's name.
+    // A link with the tool's name does, too.
     let dir = tempfile::tempdir().unwrap();
     let link = dir.path().join("netperf");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wirebench"), &link).unwrap();

@@ -1,6 +1,6 @@
 //! Every output of every kind of run: JSON, live JSON, CSV, the plan and the same run again from it, criteria
-//! that hold, fail, or are of another kind. That reports are what their schema says is seen by the program itself
-//! while it is tested.
+//! that hold, fail, or are of another kind. Debug and test builds check themselves that reports match their
+//! schema.
 
 use std::fs;
 
@@ -19,11 +19,11 @@ use crate::{
 struct Kind<'a> {
     /// The namespace to run in, if it is another one.
     node: &'a str,
-    /// A command line that ends by itself.
+    /// A command line that ends without a signal.
     line: &'a str,
     holds: &'a str,
     fails: &'a str,
-    /// What it does not measure.
+    /// A criterion that it does not measure.
     refused: &'a str,
 }
 
@@ -71,7 +71,7 @@ impl Kind<'_> {
 
         let report = self.json(line, &["--criteria", self.fails], 1);
         let reason = report["reason"].as_str().unwrap();
-        // A capture tells what was lost.
+        // A capture reports the lost frames.
         let named = reason.contains(self.fails) || report["kind"] == "capture";
         assert!(named, "{reason}");
 
@@ -142,7 +142,7 @@ fn of_streams() {
 
 #[test]
 fn of_devices_and_loads() {
-    // Where the tester is late for half of a run, its criteria hold nothing.
+    // If the tester is late for half of a run, its criteria prove nothing.
     let _turn = Turn::alone();
     let example = concat!(
         env!("CARGO_MANIFEST_DIR"),

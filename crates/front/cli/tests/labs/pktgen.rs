@@ -1,5 +1,5 @@
-//! The packet generator's files and scripts, with real frames: what a script prints and returns, what
-//! arrives, and what is left when somebody is killed.
+//! The packet generator's files and scripts, with real frames: output and exit codes of scripts, frames that
+//! arrive, and cleanup after a process is killed.
 
 use std::{
     fs::OpenOptions,
@@ -29,10 +29,10 @@ mod tutorials;
 
 /// Longest that anything here may take, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the frames go: nobody's.
+/// Destination of the frames: an unused address.
 const DST_MAC: &str = "02:00:00:00:00:0b";
 
-/// A folder of control files, by a process of its own that does not outlive the test.
+/// A folder of control files, served by a separate process that does not outlive the test.
 struct Folder {
     daemon: Running,
     dir: TempDir,
@@ -52,7 +52,7 @@ impl Folder {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // It may have a lot to say, and nobody reads it.
+            // It may print many messages, and the test does not read them.
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary starts");
@@ -107,7 +107,7 @@ impl Folder {
         }
     }
 
-    /// What stands after `Result: `.
+    /// Text after `Result: `.
     fn result(&self, name: &str) -> String {
         let text = self.read(name);
         let (_, result) = text.split_once("Result: ").expect("a result");
@@ -119,10 +119,10 @@ impl Folder {
         number_after(&self.read(name), label)
     }
 
-    /// A script with the folder in `$P`, as a process group of its own.
+    /// A script with the folder in `$P`, in a separate process group.
     fn shell(&self, script: &str) -> Running {
         use std::os::unix::process::CommandExt;
-        // Who runs the tests in the background of a shell has them ignore what Ctrl-C sends.
+        // If a shell runs the tests in the background, they inherit an ignored Ctrl-C.
         let child = Command::new("env")
             .args(["--default-signal=INT,QUIT", "bash", "-c", script])
             .env("P", self.dir.path())
@@ -135,7 +135,7 @@ impl Folder {
         Running(child)
     }
 
-    /// Somebody who writes `start` and then says so.
+    /// A process that writes `start` and then reports it.
     fn starter(&self) -> Running {
         self.shell("echo start > $P/pgctrl && echo returned")
     }
@@ -286,7 +286,7 @@ fn processes(node: &str) -> String {
     text(&system("ip", &["netns", "pids", node]).stdout)
 }
 
-/// What cannot be the same twice becomes a letter.
+/// Replaces values that differ between runs by a letter.
 fn masked(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {

@@ -62,7 +62,7 @@ fn the_examples_run() {
     if !privileged() {
         return;
     }
-    // One has criteria, and nobody to be late for.
+    // One example has criteria, but no peer that depends on its timing.
     let lab = Lab::up("pair", &["--links", "2"]);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples");
     let mut ran = 0;

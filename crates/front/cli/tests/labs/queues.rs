@@ -1,5 +1,5 @@
-//! Ports with more queues than workers, whose frames arrive on whichever queue the other side chose: a kernel
-//! that spreads connections over its own, or a socket of ours that leaves it to the kernel.
+//! Ports with more queues than workers. Their frames arrive on the queue that the peer chose: a kernel
+//! that spreads connections over its queues, or a socket of wirebench that leaves the choice to the kernel.
 
 use std::{
     fs::{self, File},
@@ -43,7 +43,8 @@ fn workers(report: &Value, end: &str) -> usize {
     job["workers"].as_array().expect("workers").len()
 }
 
-/// No frame came to a worker that did not wait for it. What a busy machine sends again may, so nothing is.
+/// Checks that no frame arrived at a worker that did not expect it. Retransmissions could, so the tests must not
+/// cause any.
 fn assert_none_astray(job: &Value, place: &str) {
     for key in ["drop_unknown", "drop_datagram"] {
         assert_eq!(counter(job, key), 0, "{place}: {key} of {job}");
@@ -55,7 +56,7 @@ fn assert_none_astray(job: &Value, place: &str) {
     );
 }
 
-/// Who has nothing left to wait for goes on handing on what arrives at its queues.
+/// A finished worker continues to forward the frames that arrive at its queues.
 #[test]
 fn workers_that_are_done_leave_nobody_waiting() {
     if !privileged() {
@@ -166,7 +167,7 @@ fn both_ends_agree_whatever_numbers_of_workers_they_have() {
         return;
     }
     let lab = Lab::up("pair", &["--queues", "4"]);
-    // What a packet socket sends leaves by a queue that its flow chooses.
+    // The flow selects the queue for frames of a packet socket.
     for (client, server, options) in [
         ("xdp", "xdp", "--workers 1 --server-workers 4"),
         ("xdp", "packet", "--workers 4 --server-workers 1"),
@@ -203,7 +204,7 @@ fn more_workers_than_queues_are_refused_with_the_most_there_may_be() {
         assert_eq!(output.status.code(), Some(2), "{line:?}: {said}");
         assert!(said.contains("at most 2"), "{line:?}: {said}");
     }
-    // Nobody asked for xdp: the packet driver has as many workers as anyone wants.
+    // xdp was not requested: the packet driver has any number of workers.
     let line = format!(
         "--client {a} --server {b} --workers 3 --server-workers 3 --cps 100 --duration 500ms --drain 20s"
     );
@@ -266,7 +267,7 @@ for number in range(int(sys.argv[1])):
         time.sleep(0.002)
 ";
 
-/// Has a kernel at `a` send so many frames of one flow to `b`, which receives with `options`.
+/// Lets a kernel at `a` send `frames` frames of one flow to `b`, which receives with `options`.
 fn hear_a_kernel(lab: &Lab, frames: u64, options: &[&str]) -> Value {
     let at = format!("xdp:{}", lab.b0());
     let dir = tempfile::tempdir().unwrap();
@@ -299,7 +300,7 @@ fn hear_a_kernel(lab: &Lab, frames: u64, options: &[&str]) -> Value {
     let (node, count) = (lab.node("a"), frames.to_string());
     inside(&node, &["timeout", "60", "python3", "-c", SPREADER, &count]);
     let begin = Instant::now();
-    // Should some be lost, the report says how many.
+    // If some are lost, the report counts them.
     while received() < Some(frames) && begin.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -413,7 +414,7 @@ fn the_largest_receive_ring_of_a_capture_is_what_the_manual_says() {
     assert!(output.status.success() || too_much, "{said}");
 }
 
-/// What two workers send inside the kernel a router with as many queues forwards on two CPUs.
+/// A router with two queues forwards the frames of two workers inside the kernel on two CPUs.
 #[test]
 fn a_router_has_queues_for_several_workers() {
     if !privileged() || !installed(&["ethtool"]) {
@@ -421,7 +422,7 @@ fn a_router_has_queues_for_several_workers() {
     }
     let lab = Lab::up("router", &["--queues", "2"]);
     let (tx, rx) = (format!("live:{}", lab.a0()), format!("live:{}", lab.b0()));
-    // Whoever is at the far end of the router has a program there only as long as it runs.
+    // The far end of the router has an XDP program only during a run.
     let before = by_queue(&lab.node("b"), "b0");
     let options = words("--rate 50kpps --duration 1s --workers 2 --flows 6 --drain 500ms");
     let report = lab.trial_with(&tx, &rx, &options, 0);

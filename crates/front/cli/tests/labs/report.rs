@@ -1,4 +1,4 @@
-//! The report to hand over, as a browser shows it, and made of whatever is called a report.
+//! The report to hand over, as shown by a browser, and made from any valid or invalid report.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::{
     turns::Turn,
 };
 
-/// Looks at the page of a run, and makes another of its JSON, with all else that can be made of it.
+/// Checks the page of a run, and makes all other forms from its JSON.
 pub(crate) fn holds(report: &Value, page: &Path) {
     let text = fs::read_to_string(page).expect("the page was written");
     let reason = report["reason"].as_str().unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn holds(report: &Value, page: &Path) {
     let headings = |text: &str| text.matches("<h2").count();
     let again = fs::read_to_string(file("again.html")).unwrap();
     assert_eq!(headings(&again), headings(&text));
-    // A benchmark's trials are runs of their own; its plots are of these.
+    // The trials of a benchmark are separate runs; its plots show these.
     let has_course = report["timeline"]["at_ns"]
         .as_array()
         .is_some_and(|at| at.len() > 2);
@@ -76,7 +76,7 @@ fn percentiles_lie_within(report: &Value) {
         let samples = values(of, &format!("{name}_samples"));
         samples.is_some_and(|s| s.last() > Some(&0.0))
     });
-    // Where there are several, the latency of the report is of one of them.
+    // If there are several, the latency of the report covers only one of them.
     let (Some((of, name)), None) = (measured.next(), measured.next()) else {
         return;
     };
@@ -97,7 +97,7 @@ fn percentiles_lie_within(report: &Value) {
     }
 }
 
-/// What was recorded in the course of a run ends with its totals.
+/// The timeline of a run ends with its totals.
 #[test]
 fn the_course_of_a_run_ends_with_its_totals() {
     let trial =
@@ -126,7 +126,7 @@ fn the_course_of_a_run_ends_with_its_totals() {
     assert_eq!(sum, report["latency_ns"]["samples"].as_u64().unwrap());
 }
 
-/// So does that of each of the first flows, where there are several.
+/// The timeline of each of the first flows does, too, if there are several.
 #[test]
 fn the_first_flows_are_told_while_a_run_goes_on() {
     for (flows, shown) in [(1, 0), (10, 8)] {
@@ -164,7 +164,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What is in the page once its scripts have run, and how long that took.
+/// Content of the page after its scripts have run, and the time that they took.
 fn shown(chromium: &Path, page: &Path, folder: &Path) -> (String, Duration) {
     let began = Instant::now();
     let output = Command::new(chromium)
@@ -189,7 +189,7 @@ fn shown(chromium: &Path, page: &Path, folder: &Path) -> (String, Duration) {
     )
 }
 
-/// Each plot is drawn, by scripts that the page allows, also where there are 100,000 moments.
+/// Each plot is drawn, by scripts that the page allows, even with 100,000 moments.
 #[test]
 fn a_browser_draws_every_plot() {
     let Some(chromium) = chromium() else { return };
@@ -228,7 +228,7 @@ fn a_browser_draws_every_plot() {
     fs::write(&empty, "<p>").unwrap();
     let (_, start) = shown(&chromium, &empty, folder.path());
     let took = drawn("long.html").saturating_sub(start);
-    // What waits for others on a busy machine is not the page's.
+    // Delays by other processes on a busy machine are not the page's.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 

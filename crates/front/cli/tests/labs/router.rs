@@ -43,7 +43,7 @@ fn a_limit_passes_what_it_should() {
         return;
     }
     let lab = Lab::alone("router", &["--limit", "100mbit"]);
-    // Never more. Less where this machine has no time: a full bucket keeps nothing for later.
+    // The limit is never exceeded. The share is lower on a busy machine: a full bucket saves nothing for later.
     let mut shares = Vec::new();
     while shares.len() < 4 {
         let share = share_of_limit(&lab);

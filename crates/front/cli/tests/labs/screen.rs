@@ -1,5 +1,5 @@
-//! The live screen on real terminals, which tmux plays: what it shows, what keys do, and that the terminal is
-//! afterwards as it was, however the run ends.
+//! The live screen on real terminals, emulated by tmux: its contents, its keys, and that the terminal is
+//! restored, however the run ends.
 
 use std::{
     fs,
@@ -19,14 +19,14 @@ const RESTORED: &str = "case $code in 131|137) for i in {1..200}; do \
 
 /// A terminal in which a script runs.
 struct Terminal {
-    /// Where its tmux listens, which is nobody else's.
+    /// Private socket of the tmux.
     socket: String,
     dir: tempfile::TempDir,
 }
 
 impl Terminal {
-    /// One of this size that runs `command` between two looks at its settings, in a shell that has jobs; none where
-    /// there is no tmux. `{}` is the binary.
+    /// A terminal of this size that runs `command` between two prints of its settings, in a shell with job control;
+    /// none without tmux. `{}` is the binary.
     fn run(size: (u16, u16), command: &str) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             skipped("there is no tmux");
@@ -261,7 +261,7 @@ fn the_rate_of_a_load_follows_keys_and_its_sums_hold() {
         return;
     };
     terminal.shows_whole("Connections: steady", (80, 24));
-    // New connections per second, as the row says.
+    // New connections per second, as in the row.
     let rate = || {
         let text = terminal.text();
         let row = text.lines().find(|line| line.starts_with("  new "));
@@ -335,7 +335,7 @@ fn a_capture_is_shown_and_its_lines_come_after() {
         "-q",
     ]);
     assert!(sent.status.success());
-    // With what the kernel says of itself.
+    // Includes frames that the kernel sends unasked.
     let text = terminal.shows_whole("  4,0", (200, 50));
     for word in [
         "read",
@@ -510,7 +510,7 @@ fn signals_and_panics_leave_a_sane_terminal() {
         let (ended, text) = terminal.ended();
         assert_eq!(ended, code, "{signal}: {text}");
     }
-    // In the thread that looks at the run; what it says is not lost. Only builds for tests have this door.
+    // In the thread that observes the run; its message is not lost. Only debug builds have this hook.
     if !cfg!(debug_assertions) {
         skipped("a release build does not panic when it is asked to");
         return;
@@ -524,7 +524,7 @@ fn signals_and_panics_leave_a_sane_terminal() {
     assert!(text.contains("WIREBENCH_PANIC is set"), "{text}");
 }
 
-/// `timeout` in a script puts a run behind the terminal, where no signal of it arrives.
+/// `timeout` in a script runs a command in the background of a terminal, and no signal of the terminal arrives there.
 #[test]
 fn a_terminal_that_goes_ends_the_run_in_order() {
     if !privileged() {
@@ -587,7 +587,7 @@ fn a_suspended_run_gives_the_terminal_back_and_takes_it_again() {
 
 #[test]
 fn a_suspended_run_that_is_killed_leaves_the_terminal_alone() {
-    // The script's `fg` finds nobody, and what it shows stays where it is.
+    // The script's `fg` finds no job, and the output stays in place.
     let Some(terminal) = Terminal::run((80, 24), "{} stat -i lo 0.2") else {
         return;
     };
@@ -611,7 +611,7 @@ fn a_suspended_run_that_is_killed_leaves_the_terminal_alone() {
     });
     terminal.tmux(&["send-keys", "-l", "three"]);
     let after = terminal.shows("three");
-    // The shell tells of the kill where it likes, behind what was there.
+    // The shell reports the kill at any place after the previous text.
     assert!(after.starts_with(before.trim_end()), "{after}");
 }
 
@@ -667,7 +667,7 @@ fn a_stopped_terminal_does_not_stop_the_run() {
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(terminal.text(), text, "nothing is written");
     assert!(sent() > before + 15_000, "and frames are sent");
-    // The run is over when it was to be, and its report is there before anybody can read the terminal again.
+    // The run has ended on time, and its report is there before the terminal can be read again.
     eventually("the report is written", || {
         fs::read_to_string(&report).is_ok_and(|text| text.contains("verdict"))
     });

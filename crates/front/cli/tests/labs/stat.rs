@@ -65,7 +65,7 @@ fn difference(theirs: &str, ours: &str, name: &str) -> (f64, f64) {
     (intervals, averages)
 }
 
-/// What a text looks like: its words that are no figures, and where its lines end.
+/// Layout of a text: its words other than figures, and its line ends.
 fn layout(text: &str) -> Vec<(usize, Vec<String>)> {
     let words = |line: &str| {
         let words = line
@@ -247,7 +247,7 @@ fn intervals_add_up_and_a_signal_gives_the_averages() {
             .sum();
         assert_eq!(sum, counted(average, name, counter), "{name} {counter}");
     }
-    // Neighbours are asked for as well.
+    // Frames of neighbour discovery are counted, too.
     let sent = report["totals"]["offered_frames"].as_u64().unwrap();
     assert!(counted(average, &a0, "tx_packets") >= sent);
     assert_eq!(
@@ -369,7 +369,7 @@ fn what_a_device_loses_is_found_on_the_path() {
         .collect();
     let of_the_trial = report["totals"]["lost_frames"].as_i64().unwrap();
     assert!(of_the_trial > 1000, "{}", report["totals"]);
-    // The wires lose nothing. Neighbours are found by a few frames that the device does not forward, or makes.
+    // The wires lose nothing. Neighbour discovery uses a few frames that the device does not forward, or sends.
     assert_eq!((lost[0], lost[2]), (0, 0), "{path}");
     assert!((lost[1] - of_the_trial).abs() < 20, "{path} {of_the_trial}");
     let said = path["lost_where"].as_str().unwrap();
@@ -461,7 +461,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         "{text}"
     );
 
-    // Beside all of a namespace, those that are named are shown even so.
+    // Interfaces that are named explicitly are shown even together with all of a namespace.
     let named = format!("{node}/v7");
     let text = run(&["stat", "--node", &node, "-i", &named, "0.5", "1"]);
     let text = String::from_utf8_lossy(&text.stdout);
@@ -470,7 +470,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         "{text}"
     );
 
-    // Those asked for, in that order, out of one list.
+    // The requested interfaces, in that order, out of one list.
     let names: Vec<String> = (0..6).rev().map(|n| format!("{node}/v{n}")).collect();
     let some = lines_of_some(&names);
     for line in &some {
@@ -479,7 +479,7 @@ fn a_thousand_interfaces_and_nobody_who_reads() {
         assert_eq!(shown, names);
     }
 
-    // Whoever reads goes, and it ends.
+    // The reader goes away, and the command ends.
     let mut child = wirebench()
         .args(["stat", "--node", &node, "0.1"])
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Suites of tests on the lab `router`, whose capacity is known: what a search finds, and how it ends when it is
+//! Suites of tests on the lab `router` of known capacity: results of a search, and its end when it is
 //! disturbed.
 
 use std::{
@@ -16,9 +16,9 @@ use serde_json::Value;
 use crate::kit::{Lab, Running, privileged, run, system, wirebench};
 use crate::turns::Turn;
 
-/// How long any of these benchmarks takes at most on a machine that is busy.
+/// Maximum duration of any of these benchmarks on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the router lets through, bit/s without FCS.
+/// Rate limit of the router, in bit/s without FCS.
 const LIMIT: f64 = 20e6;
 const SIZE: f64 = 512.0;
 
@@ -80,7 +80,7 @@ fn assert_trials_add_up(report: &Value) {
     }
 }
 
-/// Frames per second that the router's bucket allows in a trial of so long.
+/// Frames per second that the router's bucket allows in a trial of `seconds` seconds.
 fn allowed(seconds: f64) -> (f64, f64) {
     let octets = SIZE - 4.0;
     let steady = LIMIT / 8.0 / octets;
@@ -89,7 +89,7 @@ fn allowed(seconds: f64) -> (f64, f64) {
     (steady, steady + burst / seconds)
 }
 
-/// Whether the machine left the tester enough time for the device to be seen.
+/// Returns true if the machine left the tester enough time to measure the device.
 fn is_of_device(report: &Value) -> bool {
     report["results"][0]["limited_by"] == "device"
 }
@@ -129,7 +129,7 @@ fn throughput_is_what_the_router_lets_through() {
         assert!(number(&result["beyond"]) > found, "{result}");
         break;
     }
-    // What a device of this capacity cannot reach.
+    // A criterion that a device of this capacity cannot reach.
     let more = ["--tests", "throughput", "--criteria", "throughput>=30k"];
     for attempt in 1.. {
         let (code, report) = bench(&lab, "rfc2544", &more);
@@ -144,7 +144,7 @@ fn throughput_is_what_the_router_lets_through() {
     }
 }
 
-/// A throughput that has said `word`.
+/// A throughput test that has printed `word`.
 fn begun(lab: &Lab, dir: &Path, more: &[&str], word: &str) -> Running {
     test_begun(lab, dir, "throughput", more, word)
 }
@@ -185,7 +185,7 @@ fn a_search_that_is_interrupted_tells_what_held() {
     }
     let lab = Lab::up("router", &["--limit", "20mbit"]);
     let dir = tempfile::tempdir().unwrap();
-    // Trials so long that it has not ended when it is interrupted.
+    // The trials are long, so that the search has not ended when it is interrupted.
     let more = ["--search-duration", "1s", "--precision", "0.1%"];
     let running = begun(&lab, dir.path(), &more, "pass:");
     running.signal(Signal::INT);
@@ -219,7 +219,7 @@ fn a_search_waits_for_a_link_and_goes_on() {
     }
     let (_, report) = ended(running, dir.path());
     let result = &report["results"][0];
-    // It went on to a result, whoever was its limit on this machine.
+    // The search continued to a result, whatever its limit on this machine.
     assert_eq!(result["incomplete"], false, "{result}");
     assert!(number(&result["limit"]) > 0.0, "{result}");
     assert_trials_add_up(&report);
@@ -252,7 +252,7 @@ fn a_tester_that_is_stopped_finds_no_wrong_number() {
     assert_trials_add_up(&report);
 }
 
-/// Where the loss is the result, a stop of the tester is in none.
+/// A stop of the tester never adds to a loss that is the result.
 #[test]
 fn a_loss_is_the_devices_though_the_tester_was_stopped() {
     if !privileged() {
@@ -346,7 +346,7 @@ fn a_reset_is_as_long_as_the_router_was_away() {
     assert!((0.9..=by_stamps + 0.1).contains(&by_loss), "{reset}");
 }
 
-/// Answers requests one after another, each after 10 ms, on so many connections.
+/// Answers requests one after another, each after 10 ms, on `connections` connections.
 fn slow_server(connections: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -391,7 +391,7 @@ fn a_server_that_is_slow_or_away_is_not_the_testers_limit() {
         assert_eq!(result["limited_by"], "device", "{result}");
         let limit = result["limit"].as_f64();
         match code {
-            // Two connections, each with 100 answers a second at most.
+            // Two connections, each with at most 100 answers per second.
             0 => assert!(
                 limit.is_some_and(|rps| (50.0..=205.0).contains(&rps)),
                 "{limit:?}"

@@ -47,7 +47,7 @@ fn every_pair_of_drivers_agrees() {
                 0,
             );
             assert_lossless(&report, 20_000);
-            // Our own questions before the run are nobody's traffic.
+            // Address resolution before the run is not foreign traffic.
             assert_eq!(total(&report, "foreign"), 0, "{}", report["totals"]);
             assert_eq!(report["ports"][0]["driver"], tx);
             assert_eq!(report["ports"][1]["driver"], rx);
@@ -235,7 +235,7 @@ fn criteria_decide_the_exit_code() {
         return;
     }
     let lab = Lab::up("impair", &["--loss-every", "10"]);
-    // So few frames that a sender that was held up for long still could not have cost any.
+    // Few enough frames that even a long stall of the sender cannot lose any.
     let trial = |more: &[&str], code| {
         let options = ["--rate", "200pps", "--duration", "1s"];
         lab.trial_with(&lab.a0(), &lab.b0(), &[&options, more].concat(), code)

@@ -1,4 +1,4 @@
-//! Who may use the machine when: tests that count run side by side, tests that judge times run alone.
+//! Scheduling of tests on the machine: tests that count run concurrently, tests that judge times run alone.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,8 +21,8 @@ struct Turns {
 struct Now {
     /// Places that are taken; one that is alone takes all.
     running: usize,
-    /// How many wait for a place beside others. They go first, so that who wants to be alone waits only once for
-    /// the machine to be at rest.
+    /// Number of tests that wait for a shared place. They go first, so that a test that needs the machine alone waits
+    /// only once for the machine to be idle.
     waiting: usize,
 }
 
@@ -45,7 +45,7 @@ impl Turns {
 pub(crate) struct Turn(usize);
 
 impl Turn {
-    /// Waits for a place beside others.
+    /// Waits for a shared place.
     pub(crate) fn beside_others() -> Self {
         let mut now = TURNS.lock();
         now.waiting += 1;
@@ -55,12 +55,12 @@ impl Turn {
         Self(1)
     }
 
-    /// Within the turn of somebody who holds on to it.
+    /// Uses the turn of a caller that keeps it.
     pub(crate) fn within(_other: &Self) -> Self {
         Self(0)
     }
 
-    /// Waits until nobody else runs.
+    /// Waits until no other test runs.
     pub(crate) fn alone() -> Self {
         let now = TURNS.lock();
         let mut now = TURNS.wait(now, |now| now.running > 0 || now.waiting > 0);

@@ -180,7 +180,7 @@ fn requests_to_a_closed_port_are_invalid() {
 
 #[test]
 fn requests_that_are_never_answered_are_invalid() {
-    // The kernel makes the connections; nobody answers.
+    // The kernel accepts the connections; no process answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     for more in ["", "--rate 100"] {

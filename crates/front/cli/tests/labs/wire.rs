@@ -7,7 +7,7 @@ use crate::kit::run;
 /// Frames of each kind.
 const EACH: usize = 64;
 
-/// What tshark finds wrong with the frames of a file. Each line begins with a frame's number.
+/// Complaints of tshark about the frames of a file. Each line begins with a frame's number.
 fn complaints(file: &str) -> String {
     let output = Command::new("tshark")
         .args(["-r", file, "-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"])
@@ -60,7 +60,7 @@ fn judged(tag: &str) {
     let first = found.split_whitespace().next();
     let first = first.map(|number| &kinds[(number.parse::<usize>().unwrap() - 1) / EACH]);
     assert!(found.is_empty(), "{tag}, first of {first:?}:\n{found}");
-    // Nothing was passed over.
+    // No frame was skipped.
     let frames = Command::new("tshark")
         .args(["-r", &all, "-n", "-T", "fields", "-e", "frame.number"])
         .output()

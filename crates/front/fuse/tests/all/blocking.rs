@@ -1,11 +1,11 @@
-//! A write that blocks holds up nobody else, and lets go when its writer is told to stop.
+//! A blocked write blocks no other writer, and ends when its writer receives a signal.
 
 use std::process::{Child, Stdio};
 
 use crate::common::{Playground, bash_in, told};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A shell that blocks in `echo start > ctl`, after saying its number.
+/// A shell that blocks in `echo start > ctl`, after printing its number.
 fn blocked(play: &Playground, script: &str) -> (Child, Pid) {
     let before = play.toy.with(|state| state.blocked.len());
     let mut command = bash_in(play.dir.path(), script);
@@ -97,7 +97,7 @@ fn without_a_trap_the_shell_ends() {
         kill_process(pid, signal).unwrap();
         let told = end(child);
         assert!(!told.contains("not reached"), "{signal:?}: {told}");
-        // `timeout` reports it as its own signal or as 128 + number.
+        // `timeout` reports the signal directly or as 128 + number.
         assert!(
             told.contains(&format!("signal: {number}"))
                 || told.contains(&format!("{}", 128 + number)),
@@ -115,7 +115,7 @@ fn the_end_of_a_background_job_is_no_interrupt() {
     };
     let script = "set -m; trap 'echo child' CHLD; sleep 0.05 & echo start > ctl; echo status $?";
     let (child, pid) = blocked(&play, script);
-    // The signal is pending before the look that must not mind it.
+    // The signal is pending before the check that must ignore it.
     let waits = || {
         let signals =
             wb_machine::pending_signals::pending_signals(pid.as_raw_nonzero().get() as u32);

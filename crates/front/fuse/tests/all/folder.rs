@@ -1,4 +1,4 @@
-//! Shells read and write control files as they would those of procfs.
+//! Shells read and write control files like those of procfs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,8 +13,8 @@ fn commands_arrive_one_by_one() {
     };
     assert_eq!(play.bash("echo pkt_size 60 > log; echo more >> log"), "");
     assert_eq!(play.toy.written(), ["pkt_size 60\n", "more\n"]);
-    // The builtin writes line by line where it is line buffered, else all at once: one write, one
-    // command, whichever.
+    // The builtin writes line by line if it is line buffered, else all at once: one write, one
+    // command in either case.
     assert_eq!(play.bash("printf 'one\\ntwo\\n' > log"), "");
     assert_eq!(play.toy.written().concat(), "one\ntwo\n");
     assert_eq!(play.bash("{ echo a; echo b; } > log; echo -n c > log"), "");
@@ -136,7 +136,7 @@ fn files_can_neither_be_made_nor_changed() {
         play.bash("cat none")
             .contains("none: No such file or directory")
     );
-    // As in the kernel's folder, where a name that is not there cannot be looked up.
+    // In the kernel's folder, a missing name cannot be looked up, either.
     for (command, answer) in [
         ("rm log", "not permitted"),
         ("mkdir x", "No such file or directory"),

@@ -1,4 +1,4 @@
-//! Control folders come and go, also when their process dies.
+//! Mounting and unmounting of control folders, including those of killed processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use wb_fuse::{
 
 const DAEMON: &str = "WB_FUSE_TEST_DAEMON";
 
-/// Not a test: the process that others start, kill and unmount.
+/// Not a test: the process that other tests start, kill and unmount.
 #[test]
 fn daemon() {
     let Some(dir) = std::env::var_os(DAEMON) else {
@@ -28,7 +28,7 @@ fn daemon() {
     assert!(mounted.wait(PATIENCE), "nobody has unmounted it");
 }
 
-/// Its output is kept, or its last words would break it.
+/// Its output is kept open, because a closed pipe would break its last messages.
 struct Daemon {
     child: Child,
     _output: BufReader<ChildStdout>,
@@ -76,7 +76,7 @@ fn dropped_it_is_unmounted() {
     assert!(!is_control_folder(&dir).unwrap());
 }
 
-/// Also on a folder whose process was killed, which each of them would replace.
+/// Also covers the folder of a killed process, which each mount would replace.
 #[test]
 fn one_of_several_mounts_at_the_same_time_succeeds() {
     let dir = tempfile::tempdir().unwrap();
@@ -213,11 +213,11 @@ fn dead_ones_are_found_and_taken_away_and_no_others() {
     let [dead, living, stopped] = [Place::new(), Place::new(), Place::new()];
     start_daemon(dead.path()).kill();
     let _living = start_daemon(living.path());
-    // It lives, and answers nobody.
+    // A stopped process runs, but does not respond.
     let hung = start_daemon(stopped.path());
     let pid = Pid::from_child(&hung.child);
     kill_process(pid, Signal::STOP).unwrap();
-    // Other tests have their own; these are the ones that count.
+    // Other tests have separate folders; only these two count.
     let ours = |found: Vec<PathBuf>| -> Vec<PathBuf> {
         let mine = [dead.path(), living.path(), stopped.path()];
         let mine = mine.map(|dir| dir.to_owned());
@@ -231,7 +231,7 @@ fn dead_ones_are_found_and_taken_away_and_no_others() {
     assert!(fs::read_dir(dead.path()).unwrap().next().is_none());
     assert!(!is_control_folder(dead.path()).unwrap());
     for dir in [&living, &stopped] {
-        // Nor is it one where that is asked for by name.
+        // Nor is it removed when requested by name.
         remove_dead(dir.path()).unwrap();
         assert!(is_control_folder(dir.path()).unwrap());
         assert!(fs::metadata(dir.path()).is_ok());

@@ -1,4 +1,4 @@
-//! The control folder as `/proc/net/NAME`, for one script and what it starts.
+//! The control folder as `/proc/net/NAME`, for one script and its child processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn outside() -> (PathBuf, usize, String) {
     let link = fs::read_link("/proc/net").unwrap();
     let names = fs::read_dir("/proc/net").unwrap().count();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    // Other tests mount theirs meanwhile.
+    // Other tests mount their folders meanwhile.
     let mounts = mounts.lines().filter(|line| line.contains(" /proc"));
     (link, names, mounts.collect::<Vec<_>>().join("\n"))
 }
@@ -104,7 +104,7 @@ fn several_names_and_a_link() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "linked\n").unwrap();
     mounts.link_into_proc_net("one", dir.path()).unwrap();
-    // A name that the kernel has is given away.
+    // A name that the kernel uses already.
     mounts
         .link_into_proc_net("dev", &dir.path().join("file"))
         .unwrap();

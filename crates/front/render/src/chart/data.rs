@@ -1,18 +1,18 @@
-//! From a chart to places on axes: what all forms share.
+//! Places of the points of a chart on its axes, shared by all output forms.
 
 use super::{
     Chart, Point,
     scale::{Ticks, Unit, drawable},
 };
 
-/// A chart whose points have places.
+/// A chart with a place for each point.
 pub(crate) struct Placed {
     /// Names of the categories, which share the x axis evenly.
     pub(crate) names: Vec<String>,
     pub(crate) y: Ticks,
-    /// In which figures of the y axis are written.
+    /// Unit in which figures of the y axis are written.
     pub(crate) unit: Unit,
-    /// As many as the chart has.
+    /// Marks of each series of the chart.
     pub(crate) series: Vec<Vec<Mark>>,
 }
 
@@ -55,7 +55,7 @@ fn middle(slot: usize, slots: usize) -> f64 {
 }
 
 impl Placed {
-    /// Places with at most so many marks on the y axis.
+    /// Places the points of `chart`, with at most `most_y` marks on the y axis.
     pub(crate) fn new(chart: &Chart, most_y: usize) -> Self {
         let names = chart.x.categories.clone();
         let mark = |point: &Point| {
@@ -73,12 +73,12 @@ impl Placed {
         };
         let series: Vec<Vec<Mark>> = chart.series.iter().map(|s| marks(&s.points)).collect();
         let ends = || series.iter().flatten().map(|mark| mark.value.ends());
-        // Bars begin at zero, because their length is what is read.
+        // Bars begin at zero, because the reader compares their lengths.
         let low = ends().map(|(low, _)| low).fold(0.0, f64::min);
         let high = ends().map(|(_, high)| high).fold(0.0, f64::max);
         Self {
             y: Ticks::linear(low, high, most_y),
-            // By the values: an axis that ends at 1,000 has figures below it.
+            // The unit follows the values: an axis that ends at 1,000 has figures below it.
             unit: Unit::of(&chart.y.unit, low.abs().max(high.abs())),
             names,
             series,
@@ -92,7 +92,7 @@ impl Placed {
         names.map(move |(i, name)| (middle(i, many), name.as_str()))
     }
 
-    /// What the y axis shows, with its unit.
+    /// Title of the y axis, with its unit.
     pub(crate) fn y_title(&self, chart: &Chart) -> String {
         let label = &chart.y.label;
         match (label.is_empty(), self.unit.name.is_empty()) {
@@ -102,7 +102,7 @@ impl Placed {
         }
     }
 
-    /// Whether the series has anything to draw.
+    /// Returns true if the series has anything to draw.
     pub(crate) fn has_values(&self, series: usize) -> bool {
         !self.series[series].is_empty()
     }

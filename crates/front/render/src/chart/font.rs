@@ -1,4 +1,4 @@
-//! A stroke font of our own, so that pictures need no font on the machine.
+//! Built-in stroke font, so that pictures need no installed font.
 //!
 //! A glyph is a path of centre lines on a grid: the baseline is 0, capitals are 9 high, small
 //! letters 6, tails go down to -3, y is up. In [`UNIT_SIZE`] pixels one step of the grid is one
@@ -17,18 +17,18 @@ pub(crate) const UNIT_SIZE: f64 = 13.0;
 const REGULAR: f64 = 1.25;
 const BOLD: f64 = 1.75;
 
-/// What a glyph of bold text takes more.
+/// Additional advance of a bold glyph.
 const BOLD_ADVANCE: f64 = 0.3;
 
 /// Pieces of a curve.
 const PIECES: usize = 8;
 
-/// Width to the next glyph, and the path.
+/// Advance to the next glyph, and the path.
 type Glyph = (u8, &'static str);
 
 const UNKNOWN: Glyph = (7, "M 1 0 V 9 H 5 V 0 H 1");
 
-/// From blank to tilde.
+/// Glyphs from space to tilde.
 const ASCII: [Glyph; 95] = [
     (4, ""),
     (3, "M 1 9 V 3 D 1 .2"),
@@ -225,7 +225,7 @@ pub(crate) fn strokes(text: &Text, scale: f64, mut stroke: impl FnMut(&[At])) {
         Anchor::End => length,
     };
     let (sin, cos) = text.turn.to_radians().sin_cos();
-    // The grid meets the middles of pixels, whatever the place asked for.
+    // The grid is aligned to the centres of pixels, whatever place was requested.
     let x = (text.at.x * scale - back * cos).floor() + 0.5;
     let y = (text.at.y * scale - back * sin).ceil() - 0.5;
     let mut pen = 0.0;

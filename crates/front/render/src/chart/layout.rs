@@ -1,4 +1,4 @@
-//! Where everything of a picture stands.
+//! Layout of a picture.
 //!
 //! The area of the values has a fixed size; heading, legend and labels take what they need around
 //! it, so that a long legend makes the picture higher and not the curves flatter.
@@ -21,16 +21,16 @@ pub(crate) const LINE_HEIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 280.0;
 const LEAST_PLOT_WIDTH: f64 = 600.0;
 const MOST_PLOT_WIDTH: f64 = 1600.0;
-/// Fonts of browsers are wider than ours by up to this.
+/// Fonts of browsers are wider than the built-in font by up to this factor.
 const WIDER: f64 = 1.13;
 const MOST_ENTRIES: usize = 40;
 pub(crate) const LONGEST_NAME: usize = 60;
 const LONGEST_CATEGORY: usize = 28;
-/// Lines of the heading and of the note.
+/// Maximum number of lines of the heading, and of the note.
 const MOST_LINES: usize = 4;
 const MOST_Y_TICKS: usize = 7;
 
-/// The area of the values and how to find a place in it.
+/// The area of the values and its mapping to places.
 struct Plot {
     left: f64,
     top: f64,
@@ -55,20 +55,20 @@ impl Plot {
     }
 }
 
-/// The labels of the x axis: which are shown, and turned or not.
+/// Labels of the x axis: the visible ones, and if they are turned.
 struct Labels {
     shown: Vec<(f64, String)>,
     turn: f64,
-    /// Below the axis.
+    /// Height below the axis.
     height: f64,
-    /// How far the first reaches to the left of its place.
+    /// Distance by which the first label extends to the left of its place.
     overhang: f64,
 }
 
 /// The picture of a chart.
 pub(crate) fn scene(chart: &Chart) -> Scene {
     let placed = Placed::new(chart, MOST_Y_TICKS);
-    // Wide enough for the bars that there are, within bounds.
+    // Wide enough for the existing bars, within bounds.
     let columns = placed.names.len() as f64 * (chart.series.len() as f64 * 12.0 + 8.0);
     let width = columns.clamp(LEAST_PLOT_WIDTH, MOST_PLOT_WIDTH).round();
     let labels = Labels::new(&placed, width);
@@ -141,7 +141,7 @@ pub(crate) fn heading(scene: &mut Scene, title: &str) -> f64 {
     bottom
 }
 
-/// A swatch and a name for each series, in as many rows as it takes.
+/// A swatch and a name for each series, in as many rows as needed.
 fn legend(scene: &mut Scene, chart: &Chart, placed: &Placed, top: f64) -> f64 {
     let swatch = marks::SWATCH;
     let names = (0..chart.series.len()).map(|i| (i, placed.name(chart, i)));
@@ -232,7 +232,7 @@ impl Labels {
     }
 }
 
-/// The middle of the pixel, where a line one pixel wide is sharp.
+/// The middle of the pixel: a line one pixel wide is sharp there.
 pub(crate) fn sharp(length: f64) -> f64 {
     length.floor() + 0.5
 }
@@ -267,7 +267,7 @@ pub(crate) fn lines(text: &str, size: f64, width: f64) -> Vec<String> {
     lines.iter().map(|line| clipped(line, columns)).collect()
 }
 
-/// The text in at most so many characters.
+/// Returns the text, shortened to at most `most` characters.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -12,7 +12,7 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 280.0;
 const MOST_TICKS: usize = 7;
 const SWATCH: f64 = 14.0;
-/// Points of a line at most: of more, the extremes of each part of a pixel are drawn.
+/// Maximum number of points of a line. Of longer lines the extremes of each part of a pixel are drawn.
 const MOST_POINTS: usize = 2 * WIDTH as usize;
 
 /// The plot as an SVG document.
@@ -173,7 +173,7 @@ fn legend(scene: &mut Scene, plot: &Plot, top: f64) -> f64 {
     bottom
 }
 
-/// One line, in as many pieces as it has.
+/// Draws one line, in one piece for each run of known points.
 fn curve(scene: &mut Scene, number: usize, form: Form, gaps: bool, points: Vec<Option<At>>) {
     let ink = Ink::Series(number % HUES);
     let pieces: Vec<Vec<At>> = match gaps {
@@ -243,7 +243,7 @@ fn dashed(scene: &mut Scene, ink: Ink, from: At, to: At) {
     }
 }
 
-/// Of many points the lowest and the highest of each part, so that no peak is lost.
+/// Reduces many points to the lowest and the highest of each part, so that no peak is lost.
 fn thinned(points: Vec<At>) -> Vec<At> {
     if points.len() <= MOST_POINTS {
         return points;

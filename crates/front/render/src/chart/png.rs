@@ -6,11 +6,11 @@ use super::{
     scene::{At, Ink, Scene, Shape, Theme, at},
 };
 
-/// Pixels on a side for each CSS pixel.
+/// Maximum number of pixels per side of a CSS pixel.
 const MOST_SCALE: u32 = 4;
 
 /// The chart on white as the bytes of a PNG file: 8 bits for red, green and blue. `scale` is the number
-/// of pixels on each side of a CSS pixel, 1 to 4 (what is outside is brought inside).
+/// of pixels on each side of a CSS pixel, 1 to 4 (other values are clamped).
 #[must_use]
 pub fn png(chart: &Chart, scale: u32) -> Vec<u8> {
     let scene = layout::scene(chart);

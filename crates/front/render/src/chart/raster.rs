@@ -1,4 +1,4 @@
-//! Shapes to pixels, smooth at their edges.
+//! Rasterises shapes with smooth edges.
 //!
 //! The coverage of a pixel is taken from its distance to the edge of the shape, which is exact for
 //! straight edges and good for small round ones. All strokes of one shape raise one mask before
@@ -6,7 +6,7 @@
 
 use super::scene::{At, Rgb, at};
 
-/// Longer strokes are drawn in pieces, so that few pixels are asked that the stroke never meets.
+/// Longer strokes are drawn in pieces, so that few pixels outside the stroke are examined.
 const PIECE: f64 = 32.0;
 
 /// A picture in memory, 8 bits for red, green and blue, row after row from the top.
@@ -16,7 +16,7 @@ pub(crate) struct Canvas {
     rgb: Vec<u8>,
     /// Coverage of the shape being drawn, 0 to 1; all 0 between shapes.
     mask: Vec<f32>,
-    /// What of the mask may not be 0.
+    /// Area of the mask that may differ from 0.
     touched: Area,
 }
 
@@ -109,7 +109,7 @@ impl Canvas {
     /// the box around `points`.
     fn cover(&mut self, points: &[At], reach: f64, coverage: impl Fn(At) -> f64) {
         let bound = |low: f64, high: f64, end: usize| {
-            // Casts from floats hold on to the ends of the type, so what is outside is empty.
+            // Casts from floats saturate, so areas outside the canvas are empty.
             let low = (low - reach - 1.0).floor().max(0.0) as usize;
             let high = (high + reach + 1.0).ceil().max(0.0) as usize;
             (low.min(end), high.min(end))
@@ -133,7 +133,7 @@ impl Canvas {
         }
     }
 
-    /// Draws the shape in this colour; the next shape begins.
+    /// Draws the shape in this colour and begins the next shape.
     pub(crate) fn ink(&mut self, ink: Rgb) {
         let area = std::mem::replace(&mut self.touched, NOTHING);
         for y in area.top..area.bottom {
@@ -157,7 +157,7 @@ mod tests {
 
     const BLACK: Rgb = [0; 3];
 
-    /// How dark each pixel is, 0 to 255.
+    /// Darkness of each pixel, 0 to 255.
     fn drawn(draw: impl Fn(&mut Canvas)) -> Vec<u8> {
         let mut canvas = Canvas::new(8, 8, [255; 3]);
         draw(&mut canvas);

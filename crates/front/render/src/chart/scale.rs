@@ -1,14 +1,14 @@
-//! Which figures stand beside an axis, and how they are written.
+//! Marks of an axis, and how their figures are written.
 //!
-//! Knows numbers only; the axis has a low and a high end, and everything between them is a share
+//! The module knows numbers only. An axis has a low and a high end, and everything between them is a share
 //! from 0 to 1.
 
 use crate::figures::{group, significant};
 
-/// Larger values are not drawn: differences between them would not fit a double.
+/// Larger values are not drawn: differences between them would overflow a double.
 const LARGEST: f64 = 1e300;
 
-/// Whether a value has a place on a linear axis.
+/// Returns true if a value has a place on a linear axis.
 pub(crate) fn drawable(value: f64) -> bool {
     value.abs() <= LARGEST
 }
@@ -21,12 +21,12 @@ pub(crate) struct Ticks {
     pub(crate) step: f64,
 }
 
-/// No axis can be covered with fewer: one on each side of zero, and zero.
+/// Minimum number of marks that cover any axis: one on each side of zero, and zero.
 const LEAST_TICKS: usize = 3;
 
 impl Ticks {
-    /// Multiples of 1, 2 or 5 times a power of ten that cover two [`drawable`] values with at most
-    /// `most` marks (at least [`LEAST_TICKS`]).
+    /// Multiples of 1, 2 or 5 times a power of ten that cover two [`drawable`] values: at most `most` marks,
+    /// or [`LEAST_TICKS`] if `most` is lower.
     pub(crate) fn linear(low: f64, high: f64, most: usize) -> Self {
         let most = most.max(LEAST_TICKS) as f64;
         let (low, high) = apart(low.min(high), low.max(high));
@@ -57,14 +57,14 @@ impl Ticks {
         self.at.last().copied().unwrap_or(1.0)
     }
 
-    /// How far along the axis, 0 to 1.
+    /// Position along the axis, 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let span = self.high() - self.low();
         ((value - self.low()) / span).clamp(0.0, 1.0)
     }
 }
 
-/// Two ends that differ by so much that marks between them differ too.
+/// Moves two ends apart until the marks between them differ, too.
 fn apart(low: f64, high: f64) -> (f64, f64) {
     let size = low.abs().max(high.abs());
     if size < LARGEST.recip() {
@@ -76,12 +76,12 @@ fn apart(low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// As `f64::floor`, but 2.9999999999 is 3.
+/// Returns `f64::floor`, except that 2.9999999999 becomes 3.
 fn floor(x: f64) -> f64 {
     (x + 1e-9).floor()
 }
 
-/// As `f64::ceil`, but 3.0000000001 is 3.
+/// Returns `f64::ceil`, except that 3.0000000001 becomes 3.
 fn ceil(x: f64) -> f64 {
     (x - 1e-9).ceil()
 }
@@ -95,7 +95,7 @@ const SMALL: [(&str, f64); 3] = [("m", 1e-3), ("u", 1e-6), ("n", 1e-9)];
 pub(crate) struct Unit {
     /// `Mbit/s`. Empty for none.
     pub(crate) name: String,
-    /// What 1 of it is in the unit without a prefix.
+    /// Value of 1 of this unit in the unit without a prefix.
     pub(crate) factor: f64,
 }
 
@@ -137,8 +137,8 @@ impl Unit {
         number(value / self.factor)
     }
 
-    /// What may be added to or taken from a value that was written as `figure`: with the same
-    /// places, but never rounded to nothing.
+    /// Half width of the interval around a value that was written as `figure`: with the same
+    /// decimal places, but never rounded to zero.
     pub(crate) fn doubt(&self, half_width: f64, figure: &str) -> String {
         let scaled = half_width / self.factor;
         if figure.contains('e') || scaled >= 1e9 {
@@ -156,13 +156,13 @@ impl Unit {
         group(&text)
     }
 
-    /// The figure beside a mark: as many places as the step has.
+    /// Figure of a mark, with as many decimal places as the step has.
     pub(crate) fn tick(&self, value: f64, step: f64) -> String {
         fixed(value / self.factor, step / self.factor)
     }
 }
 
-/// A value in three digits, or as a power of ten where that is shorter.
+/// A value in three digits, or as a power of ten if that is shorter.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1e9 || (size > 0.0 && size < 1e-4) {

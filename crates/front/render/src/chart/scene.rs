@@ -1,7 +1,7 @@
-//! A picture as a list of shapes: what the layout makes and the painters draw.
+//! A picture as a list of shapes, made by the layout and drawn by the painters.
 //!
-//! Lengths are CSS pixels, x to the right, y down. Colours are roles; a painter looks up what they
-//! are in its theme.
+//! Lengths are CSS pixels, x to the right, y down. Colours are roles; a painter takes the actual
+//! colours from its theme.
 
 /// Light or dark ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,25 +12,25 @@ pub(crate) enum Theme {
     Dark,
 }
 
-/// What a colour is for.
+/// Role of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Paper,
     Text,
-    /// Figures beside axes, notes.
+    /// Figures of axes, notes.
     Muted,
     Axis,
     Grid,
-    /// Of the series with this index, modulo [`HUES`].
+    /// The series with this index, modulo [`HUES`].
     Series(usize),
 }
 
-/// Colours of series that differ.
+/// Number of distinct series colours.
 pub(crate) const HUES: usize = 7;
 
-/// Told apart with any colour vision: hues as proposed by Okabe and Ito ("Color Universal
-/// Design", 2008), without their yellow, which is lost on white. The dark ground has lighter
-/// ones of the same hue.
+/// Hues that differ with any colour vision, as proposed by Okabe and Ito ("Color Universal
+/// Design", 2008), without their yellow, which is lost on white. The dark theme has lighter
+/// variants of the same hues.
 const SERIES: [[Rgb; HUES]; 2] = [
     [
         [0x00, 0x72, 0xb2],
@@ -55,7 +55,7 @@ const SERIES: [[Rgb; HUES]; 2] = [
 pub(crate) type Rgb = [u8; 3];
 
 impl Ink {
-    /// Every ink there is.
+    /// Returns every ink.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         [Self::Paper, Self::Text, Self::Muted, Self::Axis, Self::Grid]
             .into_iter()
@@ -86,7 +86,7 @@ pub(crate) const fn at(x: f64, y: f64) -> At {
     At { x, y }
 }
 
-/// Which part of a text stands at its place.
+/// Part of a text that is aligned with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -97,10 +97,10 @@ pub(crate) enum Anchor {
 /// One line of text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text {
-    /// On the baseline.
+    /// Start of the text, on the baseline.
     pub(crate) at: At,
     pub(crate) text: String,
-    /// Of the font, in pixels.
+    /// Font size, in pixels.
     pub(crate) size: f64,
     pub(crate) anchor: Anchor,
     pub(crate) bold: bool,
@@ -127,7 +127,7 @@ pub(crate) enum Shape {
 pub(crate) struct Item {
     pub(crate) ink: Ink,
     pub(crate) shape: Shape,
-    /// What a pointer over it is told, where the form can.
+    /// Tooltip, in forms that can show one.
     pub(crate) tip: Option<String>,
 }
 

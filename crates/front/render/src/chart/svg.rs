@@ -1,7 +1,7 @@
 //! The picture as SVG: self-contained, without scripts, readable on light and dark ground.
 //!
-//! Colours stand in the elements for the light ground; a rule for each ink replaces them where the
-//! reader prefers a dark one. Programs that know no style sheets show the light picture.
+//! Colours in the elements are those of the light ground; a rule for each ink replaces them if the
+//! reader prefers a dark one. Programs without style sheets show the light picture.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::markup::escaped;
 
-/// The chart as an SVG document, which may also stand inside HTML. It has no identifiers, so
-/// several may stand in one page.
+/// The chart as an SVG document, which can be embedded in HTML. It has no identifiers, so
+/// one page can hold several.
 #[must_use]
 pub fn svg(chart: &Chart) -> String {
     paint(&layout::scene(chart))
@@ -146,7 +146,7 @@ fn list(points: &[At]) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// A length to a hundredth of a pixel, as short as it goes.
+/// A length to a hundredth of a pixel, without trailing zeros.
 fn figure(length: f64) -> String {
     let rounded = (length * 100.0).round() / 100.0;
     // Not "-0".

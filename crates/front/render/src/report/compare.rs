@@ -1,4 +1,4 @@
-//! Runs beside each other: the first is what the others are compared with.
+//! Comparison of runs: the first run is the baseline of the others.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
     plot::Plot,
 };
 
-/// Keys of plans that do not change what is measured, and the ports: comparing two devices is what reports are for.
+/// Keys of plans that do not change the measurement, and the ports, because reports compare devices.
 const NOT_COMPARED: [&str; 8] = [
     "schema",
     "kind",
@@ -23,10 +23,10 @@ const NOT_COMPARED: [&str; 8] = [
     "port",
 ];
 
-/// Differences of plans that are listed at most.
+/// Maximum number of listed differences between plans.
 const MOST_LISTED: usize = 12;
 
-/// A difference smaller than this share is not marked: it is as good as none.
+/// Smaller relative differences are not marked, because they are not significant.
 const MARKED: f64 = 0.01;
 
 pub(super) fn document(runs: &[Run]) -> Document {
@@ -65,7 +65,7 @@ pub(super) fn document(runs: &[Run]) -> Document {
     document
 }
 
-/// All values of a plan by their keys; jobs of one kind are numbered only if there are several.
+/// Collects all values of a plan by their keys; jobs of one kind are numbered only if there are several.
 fn leaves(value: &Value, at: &str, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
@@ -177,7 +177,7 @@ fn figures(runs: &[Run]) -> Section {
     let mut section = Section::new("Differences");
     let judged = differing(runs).is_empty();
     let all: Vec<Vec<Metric>> = runs.iter().map(|run| metrics(&run.report)).collect();
-    // In the order of the first; what only others have stands behind it.
+    // In the order of the first run; names that only other runs have come last.
     let mut names: Vec<(&str, &str)> = Vec::new();
     for m in all.iter().flatten() {
         if !names.contains(&(&m.of, &m.name)) {

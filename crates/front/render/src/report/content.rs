@@ -1,4 +1,4 @@
-//! What a report says of one run, in the order in which it is read.
+//! Contents of the report of one run, in reading order.
 
 use wb_model::{
     Report, Totals, Verdict,
@@ -15,7 +15,7 @@ use crate::{
     text::{self, rates::differs},
 };
 
-/// Flows that are listed.
+/// Maximum number of listed flows.
 const MOST_FLOWS: usize = 50;
 
 pub(super) fn document(report: &Report) -> Document {
@@ -49,7 +49,7 @@ pub(super) fn document(report: &Report) -> Document {
     document
 }
 
-/// What was run, for the heading.
+/// Subject of the run, for the heading.
 pub(super) fn title(report: &Report) -> String {
     let kind = match report.kind.as_str() {
         "" => "run",
@@ -81,7 +81,7 @@ pub(super) fn outcome(run: &str, report: &Report) -> Outcome {
     }
 }
 
-/// Pairs of a name and what there is to say of it.
+/// Pairs of a name and its description.
 pub(super) fn facts(
     caption: &str,
     rows: impl IntoIterator<Item = (&'static str, String)>,
@@ -215,7 +215,7 @@ fn part(part: Option<u64>, whole: Option<u64>) -> String {
         .map_or_else(|| UNKNOWN.to_owned(), |(part, whole)| share(part, whole))
 }
 
-/// What a sender knows by itself.
+/// Counts that a sender knows without a receiver.
 const SENT: [&str; 5] = [
     "intended",
     "offered (sent)",
@@ -224,7 +224,7 @@ const SENT: [&str; 5] = [
     "sent while the rate rose",
 ];
 
-/// Frames, each counted once, of one or several.
+/// Frames of one or more jobs, each counted once.
 fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
     let mut table = Table::new(caption, &["frames", ">number", ">share of offered"]);
     for (_, t) in of {
@@ -257,7 +257,7 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             let Some(n) = n else { continue };
             let bad = n > 0 && ["lost", "unsent", "dropped by us"].contains(&name);
             let mark = if bad { Mark::Bad } else { Mark::Plain };
-            // Where nobody follows frames from end to end, what was received is no part of what was sent.
+            // Without tracking from end to end, received frames are not a share of the sent ones.
             let followed = t.lost_frames.is_some() || SENT.contains(&name);
             let offered = t.offered_frames.filter(|all| *all > 0 && followed);
             let share = part(Some(n), offered);

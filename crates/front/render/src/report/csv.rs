@@ -1,11 +1,11 @@
-//! The figures of one run or several as comma-separated values (RFC 4180, lines ended by a line feed): a row for
+//! The figures of one or more runs as comma-separated values (RFC 4180, lines ended by a line feed): a row for
 //! each figure, in base units.
 
 use std::fmt::Write as _;
 
 use super::{Run, metrics::metrics};
 
-/// The rows, below one of names.
+/// The rows, below a header of column names.
 #[must_use]
 pub fn csv(runs: &[Run]) -> String {
     let mut out = String::from("run,of,metric,value,unit\n");

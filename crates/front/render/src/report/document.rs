@@ -1,4 +1,4 @@
-//! A report as headings, sentences, tables and plots: what all its forms are written from.
+//! A report as headings, sentences, tables and plots, from which all its forms are written.
 
 use super::plot::Plot;
 use crate::figures::UNKNOWN;
@@ -6,24 +6,24 @@ use crate::figures::UNKNOWN;
 /// A report, from top to bottom.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// What it is about.
+    /// Title of the report.
     pub title: String,
-    /// How each run came out: its name (empty for the only one), the word, and why.
+    /// Verdict of each run.
     pub verdicts: Vec<Outcome>,
-    /// The rest.
+    /// Sections, in order.
     pub sections: Vec<Section>,
 }
 
-/// How a run came out.
+/// Verdict of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of several runs, which.
+    /// Name of the run; empty if there is only one.
     pub run: String,
-    /// How it is meant.
+    /// Meaning of the verdict.
     pub mark: Mark,
-    /// `PASS`.
+    /// Word of the verdict: `PASS`.
     pub word: String,
-    /// Why, in a sentence.
+    /// Reason, in a sentence.
     pub reason: String,
 }
 
@@ -32,7 +32,7 @@ pub struct Outcome {
 pub struct Section {
     /// The heading.
     pub title: String,
-    /// What it holds.
+    /// Contents.
     pub blocks: Vec<Block>,
 }
 
@@ -47,36 +47,36 @@ pub enum Block {
     Table(Table),
     /// A picture.
     Plot(Plot),
-    /// A picture that is drawn already, as SVG.
+    /// A finished picture, as SVG.
     Picture(String),
-    /// Text whose blanks and line ends count, below a word to open it by.
+    /// Preformatted text, below a summary that opens it.
     Code(String, String),
 }
 
-/// How something is meant.
+/// Meaning of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Neither.
+    /// Neither good nor bad.
     #[default]
     Plain,
-    /// As it should be, or better.
+    /// Expected, or better.
     Good,
-    /// Not, or worse.
+    /// Not expected, or worse.
     Bad,
 }
 
 /// Rows of cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Above it; empty for none.
+    /// Caption above the table; empty for none.
     pub caption: String,
-    /// Of the columns; figures are ranged right.
+    /// Titles of the columns; figures are aligned right.
     pub head: Vec<(String, Side)>,
-    /// As many cells as columns.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Where the text of a column stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     /// Words.
@@ -89,9 +89,9 @@ pub enum Side {
 /// A cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// What it says.
+    /// Text of the cell.
     pub text: String,
-    /// How it is meant.
+    /// Meaning of the text.
     pub mark: Mark,
 }
 
@@ -105,7 +105,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
-    /// One that is meant so.
+    /// A cell with this meaning.
     #[must_use]
     pub fn marked(text: impl Into<String>, mark: Mark) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl Cell {
 }
 
 impl Table {
-    /// Columns by their names; those behind a `>` hold figures.
+    /// A table with these column names; those after a `>` hold figures.
     #[must_use]
     pub fn new(caption: &str, head: &[&str]) -> Self {
         let side = |name: &&str| match name.strip_prefix('>') {
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Without the columns in which nothing is known.
+    /// Removes the columns without any known value.
     #[must_use]
     pub fn known(mut self) -> Self {
         let says = |cell: &Cell| !["", UNKNOWN].contains(&cell.text.as_str());
@@ -155,7 +155,7 @@ impl Table {
 }
 
 impl Section {
-    /// An empty one.
+    /// An empty section.
     #[must_use]
     pub fn new(title: &str) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl Section {
         }
     }
 
-    /// Adds a table that has rows.
+    /// Adds a table, unless it has no rows.
     pub fn table(&mut self, table: Table) {
         if !table.rows.is_empty() {
             self.blocks.push(Block::Table(table));
@@ -183,7 +183,7 @@ impl Section {
 }
 
 impl Document {
-    /// Adds a section that holds something.
+    /// Adds a section, unless it is empty.
     pub fn section(&mut self, section: Section) {
         if !section.blocks.is_empty() {
             self.sections.push(section);

@@ -1,4 +1,4 @@
-//! What engines beside streams have to say: loads, HTTP, sockets, captures, benchmarks, probes.
+//! Sections of the engines other than streams: loads, HTTP, sockets, captures, benchmarks, probes.
 
 use wb_model::{
     Report,
@@ -485,7 +485,7 @@ fn is_stream(job: &SocketJobReport) -> bool {
     )
 }
 
-/// One test in its intervals.
+/// Intervals of one test.
 fn intervals(section: &mut Section, job: &SocketJobReport) {
     let xs: Vec<f64> = job.intervals.iter().map(|i| i.to_s).collect();
     let of =
@@ -553,7 +553,7 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
     );
 }
 
-/// Several tests beside each other.
+/// Plot that compares several tests.
 fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
     let moves = jobs.first().map(is_stream)?;
     if jobs.len() < 2 || jobs.iter().any(|job| is_stream(job) != moves) {
@@ -607,7 +607,7 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
         }
         section.table(table);
         let file = c.last_file.clone().unwrap_or_default();
-        // Without files there is no writer, and nothing between it and the readers.
+        // Without files there is no writer, and no buffer between the writer and the readers.
         let (writes, buffers) = match c.buffers {
             0 => Default::default(),
             all => (
@@ -806,7 +806,7 @@ fn lost(t: &LbTrial) -> u64 {
     t.ours.lost_frames.saturating_add(t.ours.lost_answer_frames)
 }
 
-/// Throughput by size, beside what the link carries (RFC 2544, 26.1) where its speed is known.
+/// Throughput by size, with the capacity of the link (RFC 2544, 26.1) if its speed is known.
 fn by_size(report: &Report) -> Option<Plot> {
     let of_size = report
         .lb_results()
@@ -853,7 +853,7 @@ fn by_size(report: &Report) -> Option<Plot> {
                 "theoretical maximum of the link",
                 sizes.iter().map(most).collect(),
             )
-            // A line through one point is not seen.
+            // A line through one point is invisible.
             .as_form(match sizes.len() {
                 1 => Form::Marks,
                 _ => Form::Dashes,
@@ -880,7 +880,7 @@ fn by_size(report: &Report) -> Option<Plot> {
     }))
 }
 
-/// What a load is called on an axis, and its unit.
+/// Name of a load on an axis, and its unit.
 fn load_axis(metric: LbMetric) -> (&'static str, &'static str) {
     match metric {
         LbMetric::Cps => ("load", "cps"),
@@ -889,7 +889,7 @@ fn load_axis(metric: LbMetric) -> (&'static str, &'static str) {
     }
 }
 
-/// The loads that were tried, in order.
+/// The tried loads, in order.
 fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     if r.trials.len() < 2 {
         return None;
@@ -924,7 +924,7 @@ fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     )
 }
 
-/// What was lost at which load.
+/// Loss by load.
 fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     let of_frames = !matches!(r.metric, LbMetric::Cps | LbMetric::Cc);
     let share = |t: &LbTrial| match of_frames {
@@ -935,7 +935,7 @@ fn loss(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
             (t.ours.attempted > 0).then(|| 100.0 * t.ours.failed as f64 / t.ours.attempted as f64)
         }
     };
-    // What a tester did not send in time says nothing of the device at that load.
+    // Frames that a tester did not send in time say nothing about the device at that load.
     let of_device = |t: &&LbTrial| matches!(t.outcome, LbOutcome::Held | LbOutcome::Broke);
     let trials = r.trials.iter().filter(of_device);
     let mut points: Vec<(f64, Option<f64>)> = trials.map(|t| (t.offered, share(t))).collect();

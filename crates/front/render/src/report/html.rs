@@ -1,7 +1,7 @@
-//! The document as one HTML file that asks no network for anything.
+//! The document as one HTML file that makes no network requests.
 //!
-//! Whatever the texts contain stays text, and the figures of plots are JSON that cannot end its element. The
-//! page names by digest the two scripts that may run in it, so that a mistake here could not run anything else.
+//! All text is escaped, and the figures of plots are JSON that cannot end its element. The
+//! page names by digest the two scripts that may run in it, so that a mistake here could not run any other script.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("../../assets/report.js");
-/// Texts of tables that are no longer than this stay in one line.
+/// Maximum length of texts in tables that stay on one line.
 const KEPT: usize = 24;
 const STYLE: &str = include_str!("../../assets/report.css");
 
@@ -145,7 +145,7 @@ fn table(out: &mut String, table: &Table) {
     for row in &table.rows {
         out.push_str("<tr>");
         for (cell, (_, at)) in row.iter().zip(&table.head) {
-            // A word that is broken to make room for a long text elsewhere is hard to read.
+            // A word that is broken to make room for a long text in another cell is hard to read.
             let kept = match at {
                 Side::Left if cell.text.chars().count() <= KEPT => "k",
                 Side::Left => "l",
@@ -171,7 +171,7 @@ fn figure(out: &mut String, plot: &Plot, number: usize) {
     out.push_str("</figure>\n");
 }
 
-/// The figures of all plots; places that several have in common are told once.
+/// The figures of all plots. Places that several plots share are written once.
 #[derive(Default)]
 struct Plots<'a> {
     plots: Vec<String>,
@@ -229,7 +229,7 @@ impl<'a> Plots<'a> {
         self.plots.len() - 1
     }
 
-    /// Without a character that could end the element it stands in.
+    /// JSON without a character that could end the surrounding element.
     fn json(&self) -> String {
         let mut text = String::from("{\"xs\":[");
         for (i, xs) in self.xs.iter().enumerate() {
@@ -239,14 +239,14 @@ impl<'a> Plots<'a> {
             list(&mut text, xs.iter().map(|v| Some(*v)));
         }
         let _ = write!(text, "],\"plots\":[{}]}}", self.plots.join(","));
-        // All of them stand in strings only.
+        // These characters occur in strings only.
         text.replace('<', "\\u003c")
             .replace('>', "\\u003e")
             .replace('&', "\\u0026")
     }
 }
 
-/// Figures in seven digits, which are more than a picture has.
+/// Figures in seven digits, which exceed the resolution of a picture.
 fn list(out: &mut String, values: impl Iterator<Item = Option<f64>>) {
     out.push('[');
     for (i, value) in values.enumerate() {
@@ -261,7 +261,7 @@ fn list(out: &mut String, values: impl Iterator<Item = Option<f64>>) {
         if value == whole && value.abs() < 1e15 {
             let _ = write!(out, "{}", whole as i64);
         } else {
-            // As `1.234567e-5`, which JSON has too.
+            // Written as `1.234567e-5`, which is valid JSON, too.
             let _ = write!(out, "{value:.6e}");
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::document::{Block, Document, Mark, Side, Table};
 
-/// The text.
+/// Writes the document as Markdown.
 #[must_use]
 pub fn markdown(document: &Document) -> String {
     let mut out = format!("# {}\n", text(&document.title));
@@ -33,7 +33,7 @@ pub fn markdown(document: &Document) -> String {
                 Block::Table(one) => table(&mut out, one),
                 Block::Plot(_) | Block::Picture(_) => {}
                 Block::Code(summary, code) => {
-                    // Longer than any fence inside.
+                    // The fence is longer than any fence inside.
                     let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
                     let _ = writeln!(
                         out,
@@ -75,7 +75,7 @@ fn table(out: &mut String, table: &Table) {
     }
 }
 
-/// Text that stays text, on one line.
+/// Escapes text so that it stays plain text, on one line.
 fn text(one: &str) -> String {
     let mut out = String::with_capacity(one.len());
     for c in one.chars() {

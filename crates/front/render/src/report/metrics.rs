@@ -1,4 +1,4 @@
-//! The figures of a run by their names, in base units: what is compared, and what a CSV file holds.
+//! The figures of a run by their names, in base units, for comparisons and for CSV files.
 
 use wb_model::{
     Report, Summary,
@@ -8,19 +8,19 @@ use wb_model::{
 
 use crate::figures::{count, ratio, significant, time_ns};
 
-/// Which way is better.
+/// Direction in which a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
     Higher,
     Lower,
-    /// It depends.
+    /// Neither direction.
     Neither,
 }
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Metric {
-    /// Whose: `load: web`; empty for the whole run.
+    /// Owner: `load: web`; empty for the whole run.
     pub(super) of: String,
     pub(super) name: String,
     /// `frames`, `pps`, `bit/s`, `ns`, `share`.
@@ -30,7 +30,7 @@ pub(super) struct Metric {
 }
 
 impl Metric {
-    /// The value as people read it.
+    /// The value in the form for people.
     pub(super) fn text(&self, value: f64) -> String {
         let sign = if value < 0.0 { "-" } else { "" };
         let amount = value.abs();
@@ -50,7 +50,7 @@ impl Metric {
     }
 }
 
-/// All figures of a run that it has.
+/// All known figures of a run.
 pub(super) fn metrics(report: &Report) -> Vec<Metric> {
     let mut list = List {
         of: "frames".to_owned(),
@@ -323,7 +323,7 @@ impl List {
         });
     }
 
-    /// What a test of a suite found.
+    /// Adds the result of a test of a suite.
     fn suite(&mut self, r: &SuiteResult) {
         use Better::{Higher, Lower, Neither};
         self.of = crate::suite::title(r);
@@ -335,10 +335,10 @@ impl List {
         };
         let (limit, l2) = match r.test {
             SuiteTest::Throughput | SuiteTest::Ndr => (r.limit, r.throughput_l2_bps),
-            // What others use of it is told there.
+            // Other tests report these values among their specific figures.
             _ => (None, None),
         };
-        // More or less of what the tester could do is nobody's merit.
+        // A limit of the tester is neither good nor bad for the device.
         let better = if crate::suite::is_tester_limit(r) {
             Neither
         } else {
@@ -425,7 +425,7 @@ impl List {
             ("p99.99", whole(s.p9999)),
             ("max", whole(s.max)),
         ] {
-            // Of what may be negative, less is not better.
+            // If a figure can be negative, less is not better.
             let better = if name == "IPDV" {
                 Better::Neither
             } else {

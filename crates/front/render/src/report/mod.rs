@@ -1,6 +1,6 @@
-//! A report to hand over: one page, or text, tables and pictures, of one run or of several compared.
+//! A report to hand over: one page, or text, tables and pictures, of one run or a comparison of several.
 //!
-//! [`document`] says what there is to say, once; [`html`], [`markdown`], [`csv`] and [`svg`] write it.
+//! [`document`] builds the contents once; [`html`], [`markdown`], [`csv`] and [`svg`] write them.
 
 mod compare;
 mod content;
@@ -27,16 +27,16 @@ use wb_model::Report;
 
 pub use crate::chart::lines::svg;
 
-/// A run with the name it goes by.
+/// A run with its name.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Such as that of its file; shown where there are several.
+    /// Name, such as that of its file; shown if there are several runs.
     pub name: String,
-    /// What came of it.
+    /// Report of the run.
     pub report: Report,
 }
 
-/// What there is to say of a run, or of several beside each other.
+/// Contents of the report of a run, or of a comparison of several.
 #[must_use]
 pub fn document(runs: &[Run]) -> Document {
     match runs {

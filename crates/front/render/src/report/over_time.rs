@@ -1,4 +1,4 @@
-//! What was counted in the course of a run, as plots: rates are the differences of counts.
+//! Plots of the counts in the course of a run: rates are the differences of counts.
 
 use wb_model::{
     Report,
@@ -10,19 +10,20 @@ use super::{
     plot::{Form, Plot, Series, X, Y},
 };
 
-/// More lines cannot be told apart.
+/// More lines cannot be distinguished.
 const MOST_LINES: usize = 12;
 
-/// A timeline whose lists are as long as they must be, whoever wrote it.
+/// A timeline with lists of the required length, whatever wrote it.
 pub(super) struct Course<'a> {
     timeline: &'a Timeline,
     seconds: Vec<f64>,
-    /// In a shorter time a single frame is a rate: the last moment may be just behind the one before.
+    /// Minimum interval of a rate: the last moment may be just behind the previous one, and a single frame would be a
+    /// rate.
     least: f64,
 }
 
 impl<'a> Course<'a> {
-    /// That of a report; none where nothing was recorded or its times do not ascend.
+    /// Course of a report; none if nothing was recorded or its times do not ascend.
     pub(super) fn of(report: &'a Report) -> Option<Self> {
         let timeline = &report.timeline;
         let ascends = timeline.at_ns.windows(2).all(|w| w[0] < w[1]);
@@ -41,7 +42,7 @@ impl<'a> Course<'a> {
         self.timeline.column(of, name)
     }
 
-    /// Whose columns begin with this word: `job `, `port `.
+    /// Owners of the columns that begin with this word: `job `, `port `.
     fn owners(&self, kind: &str) -> Vec<&'a str> {
         let mut owners: Vec<&str> = Vec::new();
         for column in &self.timeline.columns {
@@ -52,7 +53,7 @@ impl<'a> Course<'a> {
         owners
     }
 
-    /// By how much a count rose in each second, times `factor`.
+    /// Rise of a count in each second, times `factor`.
     fn rate(&self, column: &Column, factor: f64) -> Vec<Option<f64>> {
         let mut rates = vec![None; self.seconds.len()];
         let mut last: Option<(usize, f64, f64)> = None;
@@ -65,9 +66,9 @@ impl<'a> Course<'a> {
                 continue;
             };
             let (time, rise) = (at - before, value - less);
-            // One that fell began anew.
+            // A counter that fell was reset.
             if time > 0.0 && rise >= 0.0 {
-                // A moment just behind the one before lies in this interval: no gap is there.
+                // A moment just behind the previous one lies in this interval, so there is no gap.
                 for j in (first + 1..=i).filter(|j| column.values[*j].is_some()) {
                     rates[j] = Some(factor * rise / time);
                 }
@@ -81,7 +82,7 @@ impl<'a> Course<'a> {
         Some(Series::line(called, self.rate(column, factor)))
     }
 
-    /// The mean of what was measured between two moments: the rise of a sum by that of its number.
+    /// Mean of the values between two moments: the rise of their sum divided by the rise of their number.
     fn mean_of(&self, of: &str, stem: &str, called: &str) -> Option<Series> {
         let sum = self.column(of, &format!("{stem}_sum_ns"))?;
         let number = self.column(of, &format!("{stem}_samples"))?;
@@ -96,7 +97,7 @@ impl<'a> Course<'a> {
         Some(Series::line(called, values))
     }
 
-    /// The percentiles of what was measured between two moments.
+    /// Percentiles of the values between two moments.
     fn percentiles_of(&self, of: &str, stem: &str, called: &str) -> impl Iterator<Item = Series> {
         PERCENTILES.iter().filter_map(move |(percent, ends)| {
             let column = self.column(of, &format!("{stem}_{ends}"))?;
@@ -131,7 +132,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// How it is called in a legend: without the kind, which the title has.
+/// Name in a legend: without the kind, which is in the title.
 fn short(of: &str) -> &str {
     of.split_once(' ').map_or(of, |(_, name)| name)
 }
@@ -268,7 +269,7 @@ fn missing(course: &Course<'_>, kind: &str) -> Option<Series> {
     Some(Series::line("not received", values))
 }
 
-/// What interfaces, probes and workers say.
+/// Plots of interfaces, probes and workers.
 pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
     let ports = course.owners("port ");
     let of_ports = |names: &[&str], factor: f64| -> Vec<Series> {
@@ -368,7 +369,7 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
     let busy = course.owners("worker ");
     let busy: Vec<Series> = busy
         .iter()
-        // Nanoseconds a second, as a percentage.
+        // Nanoseconds per second, as a percentage.
         .filter_map(|of| course.rate_of(of, "busy_ns", short(of), 1e-7))
         .collect();
     section.plot(course.plot(
@@ -545,7 +546,7 @@ pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
             octets,
         ));
         let free = course.level_of(of, "buffers_free", "empty buffers");
-        // All of them are never in use: there are none.
+        // If none is ever in use, there are none.
         let any = |s: &Series| s.values.iter().flatten().any(|n| *n > 0.0);
         let free = free.filter(any);
         section.plot(course.plot(
@@ -557,7 +558,7 @@ pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
     }
 }
 
-/// Socket tests, where they tell no intervals of their own.
+/// Socket tests that report no intervals.
 pub(super) fn sockets(section: &mut Section, course: &Course<'_>) {
     let bits = course.level_of("socket", "throughput_bps", "throughput");
     section.plot(course.plot(

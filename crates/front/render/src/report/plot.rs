@@ -1,50 +1,50 @@
-//! A plot as figures: what is shown, and nothing of how. The page draws it with uPlot, a file with
-//! [`super::lines`]; both take the axes from here, so they show the same.
+//! A plot as figures, independent of the drawing. The page draws it with uPlot, a file with
+//! [`super::lines`]; both take the axes from here, so they show the same picture.
 
 use crate::chart::scale::Unit;
 
 /// Lines over one axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// For files, and to find the same plot of another run: `rates`.
+    /// Name for files, and to find the same plot of another run: `rates`.
     pub name: String,
     /// The heading.
     pub title: String,
-    /// Where points stand.
+    /// The horizontal axis.
     pub x: X,
-    /// What is measured.
+    /// The vertical axis.
     pub y: Y,
-    /// Places on the x axis, ascending, as [`X::place`] has them.
+    /// Places on the x axis, ascending, as returned by [`X::place`].
     pub xs: Vec<f64>,
-    /// In the order of the legend.
+    /// Lines in the order of the legend.
     pub series: Vec<Series>,
-    /// A sentence below it. Empty for none.
+    /// A sentence below the plot. Empty for none.
     pub note: String,
-    /// Whether a value that is not known interrupts its line.
+    /// True if an unknown value interrupts its line.
     pub gaps: bool,
 }
 
 /// The horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct X {
-    /// What varies: `time since the start`.
+    /// The quantity that varies: `time since the start`.
     pub label: String,
-    /// Its unit: `s`. Empty for none, and where the marks have it.
+    /// Its unit: `s`. Empty for none, and if the marks include it.
     pub unit: String,
-    /// How values become places.
+    /// Mapping of values to places.
     pub scale: Scale,
 }
 
-/// How the values of an axis become places on it.
+/// Mapping of the values of an axis to places on it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// As they are.
+    /// Places are the values.
     Linear,
-    /// Whole numbers, as they are: nothing stands between two of them.
+    /// Whole numbers: no value lies between two of them.
     Counts,
     /// Times in ns of either sign, by the logarithm of their amount.
     Times,
-    /// Shares up to 1, by how little is left: 0.9, 0.99, 0.999 are as far apart.
+    /// Shares up to 1, by the remainder: 0.9, 0.99, 0.999 are equally spaced.
     Tail,
     /// Names at 0, 1, 2, ….
     Names(Vec<String>),
@@ -53,48 +53,48 @@ pub enum Scale {
 /// The vertical axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Y {
-    /// What is measured: `rate`.
+    /// The measured quantity: `rate`.
     pub label: String,
     /// Its unit without a prefix: `pps`, `s`, `%`.
     pub unit: String,
-    /// By the logarithm; else from 0 on, where nothing is below.
+    /// True for a logarithmic axis; a linear one begins at 0 unless a value is negative.
     pub log: bool,
-    /// It goes at least so far, whatever is drawn.
+    /// Minimum upper end of the axis, whatever is drawn.
     pub up_to: Option<u32>,
 }
 
 /// Points of one name and colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As the legend has it.
+    /// Name in the legend.
     pub name: String,
-    /// One for each place; none where nothing is known.
+    /// One value for each place; none if it is unknown.
     pub values: Vec<Option<f64>>,
-    /// How they are drawn.
+    /// Style of the points.
     pub form: Form,
 }
 
-/// How the points of a series are drawn.
+/// Style of the points of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A line from point to point.
     Line,
-    /// A line of dashes, for what is only compared with.
+    /// A dashed line, for a reference value.
     Dashes,
     /// Each value holds until the next; the area below is filled.
     Area,
-    /// A mark at each, and a line between them.
+    /// A mark at each point, and a line between them.
     Marks,
 }
 
 impl X {
-    /// Time since the start of a run, s.
+    /// Time since the start of a run, in s.
     #[must_use]
     pub fn time() -> Self {
         Self::linear("time since the start", "s")
     }
 
-    /// Values as they are.
+    /// A linear axis.
     #[must_use]
     pub fn linear(label: &str, unit: &str) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl X {
         }
     }
 
-    /// Values by another scale.
+    /// An axis with another scale.
     #[must_use]
     pub fn scaled(label: &str, scale: Scale) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl X {
         }
     }
 
-    /// Marks between two places: each with its text; none where round numbers will do.
+    /// Marks between two places, each with its text; none if round numbers suffice.
     #[must_use]
     pub fn marks(&self, low: f64, high: f64) -> Vec<(f64, String)> {
         let whole = |from: f64, to: f64| {
@@ -150,7 +150,7 @@ impl X {
         };
         match &self.scale {
             Scale::Linear => Vec::new(),
-            // As many as no axis has room for: round numbers are whole ones then.
+            // No axis has room for more marks: round numbers are whole ones then.
             Scale::Counts if high - low > 100.0 => Vec::new(),
             Scale::Counts => (low.ceil() as i64..=high.floor() as i64)
                 .map(|n| (n as f64, n.to_string()))
@@ -192,7 +192,7 @@ fn whole_time(power: u32) -> String {
 }
 
 impl Y {
-    /// From 0 on.
+    /// A linear axis.
     #[must_use]
     pub fn new(label: &str, unit: &str) -> Self {
         Self {
@@ -203,14 +203,14 @@ impl Y {
         }
     }
 
-    /// At least up to this value.
+    /// Extends the axis at least up to this value.
     #[must_use]
     pub fn up_to(mut self, value: u32) -> Self {
         self.up_to = Some(value);
         self
     }
 
-    /// By the logarithm.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.log = true;
@@ -237,7 +237,7 @@ impl Series {
         }
     }
 
-    /// The same, drawn otherwise.
+    /// Sets the style of the series.
     #[must_use]
     pub fn as_form(mut self, form: Form) -> Self {
         self.form = form;
@@ -246,7 +246,7 @@ impl Series {
 }
 
 impl Plot {
-    /// A plot of what can be drawn: finite values within bounds; none if there is nothing of it.
+    /// A plot of the drawable values: finite and within bounds; none if no such value exists.
     #[must_use]
     pub fn new(
         name: &str,
@@ -282,21 +282,21 @@ impl Plot {
         (!plot.series.is_empty()).then_some(plot)
     }
 
-    /// With a sentence below it.
+    /// Sets the sentence below the plot.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
-    /// With lines that go on where a value is not known.
+    /// Lets lines continue across unknown values.
     #[must_use]
     pub fn joined(mut self) -> Self {
         self.gaps = false;
         self
     }
 
-    /// The least and the greatest value, and what the axis goes up to.
+    /// The least and the greatest value, and the upper end of the axis.
     #[must_use]
     pub fn extent(&self) -> (f64, f64) {
         let values = self.series.iter().flat_map(|s| s.values.iter().flatten());
@@ -308,13 +308,13 @@ impl Plot {
             })
     }
 
-    /// In which unit its values are written.
+    /// Unit in which the values are written.
     pub(crate) fn unit(&self) -> Unit {
         let (low, high) = self.extent();
         Unit::of(&self.y.unit, low.abs().max(high.abs()))
     }
 
-    /// What the y axis shows, with its unit.
+    /// Title of the y axis, with its unit.
     pub(crate) fn y_title(&self) -> String {
         titled(&self.y.label, &self.unit().name)
     }
@@ -332,7 +332,7 @@ impl Plot {
                 all_names.push(name.clone());
             }
         }
-        // A name has the same place in all of them.
+        // A name has the same place in all plots.
         let places = |p: &Self| -> Vec<f64> {
             let named = |x: &f64| match &p.x.scale {
                 Scale::Names(names) => {
@@ -355,7 +355,7 @@ impl Plot {
                     let at = xs.partition_point(|known| known < x);
                     values[at] = value.or(values[at]);
                 }
-                // What holds until the next holds where only the other run has a place.
+                // A step holds even if only the other run has a place there.
                 if s.form == Form::Area {
                     let (mut last, end) = (None, own.last().copied().unwrap_or(0.0));
                     for (x, value) in xs.iter().zip(&mut values) {

@@ -1,4 +1,4 @@
-//! Suites of tests: what was asked for, a section for each test with its tables and plots, and all trials.
+//! Suites of tests: the requested tests, a section for each test with its tables and plots, and all trials.
 
 use wb_model::{
     Report,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::suite::{self, Part};
 
-/// From so many times the least on, the largest of several loads presses the others into the axis.
+/// From this ratio of largest to least on, the least of several loads would be indistinguishable from the axis.
 const PRESSED: f64 = 30.0;
 
 pub(super) fn sections(report: &Report) -> Vec<Section> {
@@ -79,7 +79,7 @@ fn plots(section: &mut Section, report: &Report, part: &Part<'_>) {
     }
 }
 
-/// For files, and to find the same plot of another run.
+/// Identifier for files, and to find the same plot of another run.
 fn id(what: &str) -> String {
     what.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
@@ -101,7 +101,7 @@ fn places(names: &[String]) -> Vec<f64> {
     (0..names.len()).map(|i| i as f64).collect()
 }
 
-/// A line through one point is not seen.
+/// Style of a series: a line through one point is invisible.
 fn dashes(names: &[String]) -> Form {
     match names.len() {
         1 => Form::Marks,
@@ -109,7 +109,7 @@ fn dashes(names: &[String]) -> Form {
     }
 }
 
-/// From 0 on, or by the logarithm where the largest would press the least into the axis.
+/// A linear axis, or a logarithmic one if the least value would be indistinguishable from the axis.
 fn loads<'a>(label: &str, unit: &str, series: impl IntoIterator<Item = &'a Series>) -> Y {
     let values = series.into_iter().flat_map(|s| s.values.iter().flatten());
     let values: Vec<f64> = values.copied().filter(|v| *v > 0.0).collect();
@@ -121,7 +121,7 @@ fn loads<'a>(label: &str, unit: &str, series: impl IntoIterator<Item = &'a Serie
     }
 }
 
-/// The graph of RFC 2544 section 26.1: what the line carries and what the device does, in frames per second.
+/// The graph of RFC 2544 section 26.1: capacity of the line and throughput of the device, in frames per second.
 fn by_size(part: &Part<'_>) -> Option<Plot> {
     let frames: Vec<&SuiteResult> = part
         .results
@@ -187,7 +187,7 @@ fn by_size(part: &Part<'_>) -> Option<Plot> {
     Some(plot.note(format!("{note}{both}")))
 }
 
-/// The loads that were tried, in order.
+/// The tried loads, in order.
 fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
     let trials = &r.trial_log;
     if trials.len() < 2 {
@@ -268,7 +268,7 @@ fn loss(results: &[&SuiteResult]) -> Option<Plot> {
     Some(plot.joined())
 }
 
-/// The forwarding rate by the load that was offered.
+/// Forwarding rate by offered load.
 fn forwarding(results: &[&SuiteResult]) -> Option<Plot> {
     let of = |r: &SuiteResult| r.mfr.clone().map_or_else(Vec::new, |mfr| mfr.rows);
     let mut xs: Vec<f64> = results
@@ -345,7 +345,7 @@ fn recovery(results: &[&SuiteResult]) -> Option<Plot> {
 
 fn services(results: &[&SuiteResult]) -> Option<Plot> {
     let steps: Vec<_> = results.iter().flat_map(|r| &r.steps).collect();
-    // That all services were there is told by the table, and too long for an axis.
+    // The table states that all services ran. That text is too long for an axis.
     let short = |step: &str| step.split(',').next().unwrap_or_default().to_owned();
     let names: Vec<String> = steps
         .iter()

@@ -1,4 +1,4 @@
-//! How times were distributed: percentiles with their tail, and how often which time came.
+//! Distribution of times: percentiles with their tail, and histograms.
 
 use wb_model::{Report, Summary, timeline::Distribution};
 
@@ -39,7 +39,7 @@ pub(super) fn table<'a>(
     table
 }
 
-/// What a distribution is called in a legend.
+/// Name of a distribution in a legend.
 fn called(name: &str) -> &str {
     match name {
         "latency_ns" => "latency",
@@ -57,7 +57,7 @@ fn called(name: &str) -> &str {
 /// Steps of the plot of percentiles for each further nine.
 const STEPS: u32 = 24;
 
-/// The distributions, or, in reports without them, what their summaries tell.
+/// The distributions, or the summaries in reports without distributions.
 pub(super) fn plots(section: &mut Section, report: &Report) {
     let known = report.distributions.iter().filter(|d| is_sound(d));
     let known: Vec<&Distribution> = known.collect();
@@ -86,7 +86,7 @@ pub(super) fn plots(section: &mut Section, report: &Report) {
     }
 }
 
-/// Whether its buckets are in order and hold something.
+/// Returns true if the buckets are in order and not all empty.
 fn is_sound(d: &Distribution) -> bool {
     d.count() > 0
         && d.buckets.iter().all(|b| b.0 <= b.1)
@@ -115,7 +115,7 @@ fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
     let series = list.iter().map(|(name, d)| {
         let n = d.count() as f64;
         let at = |share: &f64| {
-            // Beyond the last sample nothing is known.
+            // Beyond the last sample no value is known.
             (n * (1.0 - share) >= 0.499).then(|| value_at(d, share * n) / 1e9)
         };
         Series::line(name, shares.iter().map(at).collect())
@@ -132,7 +132,7 @@ fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
     Some(plot.note("Read: of all, the share below the axis took at most the time beside it. Steps are 6 % wide at most."))
 }
 
-/// The time that so many values are not above, within a bucket by proportion.
+/// The time that `rank` values do not exceed, interpolated within a bucket.
 fn value_at(d: &Distribution, rank: f64) -> f64 {
     let mut passed = 0.0;
     for (low, high, n) in &d.buckets {
@@ -183,9 +183,9 @@ fn tail_of_summary(s: &Summary) -> Option<Plot> {
     Some(plot.note("Only the percentiles of the table are known."))
 }
 
-/// No more bars than can be told apart.
+/// More bars cannot be distinguished.
 const MOST_BARS: f64 = 100.0;
-/// A bar is no narrower than the steps of a distribution, by the logarithm of their 6 %.
+/// Minimum width of a bar: the steps of a distribution, the logarithm of their 6 %.
 const LEAST_BAR: f64 = 0.026;
 
 fn histogram(d: &Distribution, title: &str) -> Option<Plot> {
@@ -194,7 +194,7 @@ fn histogram(d: &Distribution, title: &str) -> Option<Plot> {
     let place = |ns: i64| x.place(ns as f64);
     let (first, last) = (d.buckets.first()?, d.buckets.last()?);
     let width = ((place(last.1) - place(first.0)) / MOST_BARS).max(LEAST_BAR);
-    // The share of each bar, where it begins; zero where the next does not.
+    // The share of each bar at its beginning; zero if the next bar is not adjacent.
     let mut points: Vec<(f64, f64)> = Vec::new();
     let mut last_bar: Option<i64> = None;
     for (low, high, n) in &d.buckets {

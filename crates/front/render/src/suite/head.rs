@@ -1,4 +1,4 @@
-//! What a suite was asked to do, and of what: the head of its report.
+//! Tests requested from a suite, and their conditions: the head of its report.
 
 use wb_model::{
     Report,
@@ -9,7 +9,7 @@ use wb_model::{
 use super::{method, size, void, with_trials};
 use crate::figures::{count, ratio};
 
-/// Names and what there is to say of each.
+/// Names and their descriptions.
 pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let Some(plan) = report.plan.suite() else {
         return Vec::new();
@@ -22,7 +22,7 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("sizes", sizes(report, plan)),
         ("modifiers", modifiers(report, plan)),
     ];
-    // Its operator has the device do so; this is what it was to be told.
+    // The operator configures the filters in the device; this is the requested configuration.
     for (n, condition) in plan.filters(&report.plan.trial()).iter().enumerate() {
         let name = if n == 0 { "filter" } else { "" };
         facts.push((name, format!("{}. {condition}", n + 1)));
@@ -81,7 +81,7 @@ fn device(plan: &SuitePlan) -> String {
     format!("{}{version}{configuration}", device.name)
 }
 
-/// RFC 6815.
+/// Isolation of the network (RFC 6815).
 fn network(isolated: bool) -> String {
     let confirmed = match isolated {
         true => "confirmed by operator",
@@ -90,7 +90,7 @@ fn network(isolated: bool) -> String {
     format!("isolated test environment: {confirmed}")
 }
 
-/// The tests with their documents. One whose result others need is told where it was made for them.
+/// The tests with their documents, including those that ran only because another test needs their result.
 fn tests(report: &Report, plan: &SuitePlan) -> String {
     let mut all = plan.tests.clone();
     for made in report.suite_results().map(|r| r.test) {
@@ -203,7 +203,7 @@ fn search(plan: &SuitePlan) -> String {
     parts.join(", ")
 }
 
-/// What a service promises, and how long it is looked at.
+/// Criteria of a service, and its observation time.
 fn promise(service: &Service) -> String {
     let mut parts = vec![format!("{}: CIR {}", service.name, service.cir)];
     parts.extend(service.eir.map(|eir| format!("EIR {eir}")));

@@ -1,10 +1,10 @@
-//! Suites while they run: a line when a test begins, while a trial runs, and when it has ended.
+//! Running suites: a line when a test begins, while a trial runs, and when it has ended.
 
 use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose};
 
 use super::{figure, in_bursts, load, method, of_line, outcome, purpose, size};
 
-/// What a test is called where it begins, if a suite makes it.
+/// Heading of a test that begins; none outside of a suite.
 #[must_use]
 pub fn begins(bench: &BenchLive) -> Option<String> {
     let (name, document) = method(bench.test?);
@@ -36,7 +36,7 @@ pub(crate) fn ended(bench: &BenchLive, trial: &SuiteTrial) -> String {
     )
 }
 
-/// The interval in which the result is: `9,000..10,000`, as far as it is known.
+/// Interval that contains the result: `9,000..10,000`, as far as it is known.
 #[must_use]
 pub fn interval(bench: &BenchLive) -> Option<String> {
     match (bench.low, bench.high) {
@@ -47,7 +47,7 @@ pub fn interval(bench: &BenchLive) -> Option<String> {
     }
 }
 
-/// The time that is left, no finer than anyone knows it: `4 min`.
+/// Remaining time, at the precision of the estimate: `4 min`.
 #[must_use]
 pub fn left(ns: u64) -> String {
     let seconds = ns.div_ceil(1_000_000_000);
@@ -58,7 +58,7 @@ pub fn left(ns: u64) -> String {
     }
 }
 
-/// What a running trial is, the most important first: its line leaves out what does not fit from the end.
+/// Description of a running trial, the most important part first: parts that do not fit are dropped from the end.
 pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
     let mut what = bench.test.map_or("", |t| t.name()).to_owned();
     if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {

@@ -1,4 +1,4 @@
-//! The results of each test in the form that its document asks for.
+//! The results of each test in the form that its document requires.
 
 use wb_model::{
     Report, Summary, Verdict,
@@ -20,15 +20,15 @@ pub(crate) struct Part<'a> {
     pub(crate) results: Vec<&'a SuiteResult>,
     /// The name of the test and its document.
     pub(crate) title: String,
-    /// What must not be missed.
+    /// Statements that must not be missed.
     pub(crate) headlines: Vec<String>,
-    /// Each with the number of columns that tell its rows apart.
+    /// Tables, each with the number of columns that identify its rows.
     pub(crate) tables: Vec<(usize, Table)>,
-    /// What must be known to read them.
+    /// Notes on reading the tables.
     pub(crate) notes: Vec<String>,
 }
 
-/// The tests in the order in which they were made.
+/// The tests in execution order.
 pub(crate) fn parts(report: &Report) -> Vec<Part<'_>> {
     let mut all: Vec<(SuiteTest, Vec<&SuiteResult>)> = Vec::new();
     for r in report.suite_results() {
@@ -98,7 +98,7 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
     }
 }
 
-/// Of mixes of IPv4 and IPv6: what became of the frames of each at the limit.
+/// Results of the frames of each family at the limit, for mixes of IPv4 and IPv6.
 fn families(results: &[&SuiteResult]) -> Table {
     let head = [
         ">size",
@@ -127,7 +127,7 @@ fn families(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// The same of each load of a loss curve.
+/// Results of each family at each load of a loss curve.
 fn losses_of_families(results: &[&SuiteResult]) -> Table {
     let head = [
         ">size", ">load", "of", ">offered", ">sent", ">lost", ">loss",
@@ -158,7 +158,7 @@ fn frames(results: &[&SuiteResult]) -> bool {
     results.iter().all(|r| r.of == Quantity::Frames)
 }
 
-/// Megabits a second, never more than they are.
+/// Megabits per second, rounded down.
 fn megabits(bps: Option<f64>) -> String {
     match bps.map(|bps| bps / 1e6) {
         None => UNKNOWN.to_owned(),
@@ -186,7 +186,7 @@ fn time_or(ns: Option<f64>) -> String {
     ns.map_or_else(|| UNKNOWN.to_owned(), time_ns)
 }
 
-/// Frames of a burst, and from the end of one to the begin of the next.
+/// Frames of a burst, and the gap from the end of one to the beginning of the next.
 fn burst(r: &SuiteResult) -> [Cell; 2] {
     let burst = r.burst.as_ref();
     let gap = burst.and_then(|burst| burst.gap_us);
@@ -198,7 +198,7 @@ fn burst(r: &SuiteResult) -> [Cell; 2] {
     ]
 }
 
-/// Who was the limit: of a tester that is what the reader must see.
+/// Limiting component. A limit of the tester is marked.
 fn by(r: &SuiteResult) -> Cell {
     let bad = is_tester_limit(r) || r.limit.is_none();
     let mark = if bad { Mark::Bad } else { Mark::Plain };
@@ -242,7 +242,7 @@ fn throughput(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// Limits of what is not frames.
+/// Limits other than frame rates.
 fn numbers(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
@@ -270,7 +270,7 @@ fn numbers(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// What MLRsearch found: a row for each goal at each size.
+/// Results of MLRsearch: a row for each goal at each size.
 fn bounds(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
@@ -320,7 +320,7 @@ fn bounds(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// All loads that MLRsearch tried, and what it knows of each.
+/// All loads that MLRsearch tried, with its knowledge of each.
 pub(crate) fn mlr_loads(r: &SuiteResult) -> Option<Table> {
     let mlr = r.mlr.as_ref()?;
     let mut table = Table::new(
@@ -423,7 +423,7 @@ fn rows<'a>(results: &[&'a SuiteResult]) -> Vec<(&'a SuiteResult, &'a LatencyRow
     rows.collect()
 }
 
-/// The size of a result, or what it counts.
+/// Size of a result, or the counted quantity.
 fn name(r: &SuiteResult) -> String {
     match r.size.as_str() {
         "" => r.of.name().to_owned(),
@@ -431,7 +431,7 @@ fn name(r: &SuiteResult) -> String {
     }
 }
 
-/// A loss in per cent: no loss and all lost are exactly that.
+/// A loss in per cent. Exactly 0 and 100 are reserved for no loss and complete loss.
 fn percent(loss: Option<f64>) -> Cell {
     match loss {
         None => "void".into(),
@@ -440,7 +440,7 @@ fn percent(loss: Option<f64>) -> Cell {
     }
 }
 
-/// One size: load, rate, loss. Of several the losses stand beside each other.
+/// One size: load, rate, loss. With several sizes, a column of losses for each.
 fn loss(results: &[&SuiteResult]) -> Table {
     if let [r] = results {
         let unit = format!(">{}", r.unit);
@@ -533,7 +533,7 @@ fn forwarding_rows(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// What frames suffer at a few loads.
+/// Effect of a few loads on frames.
 fn impact(results: &[&SuiteResult]) -> Table {
     let head = [
         ">size", ">load", ">offered", ">sent", ">lost", ">loss", ">p50", ">mean", ">p99", ">p99.9",
@@ -542,7 +542,7 @@ fn impact(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new("", &head);
     for r in results {
         for row in &r.impact {
-            // What was not the device's loss is not its delay either.
+            // If the loss was not the device's, neither is the delay.
             let l = match row.void.is_empty() {
                 true => row.latency_ns,
                 false => Summary::default(),
@@ -638,7 +638,7 @@ fn recovery(results: &[&SuiteResult]) -> Table {
     table
 }
 
-/// What each service came to, where there are several.
+/// Result of each service, if there are several.
 fn services(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new("", &["service", "verdict", ">steps", ">passed"]);
     let all: Vec<_> = results.iter().flat_map(|r| &r.services).collect();
@@ -687,7 +687,7 @@ fn steps(results: &[&SuiteResult]) -> Table {
             step.service.clone().into(),
             step.step.clone().into(),
             match step.duration_s {
-                // Of a report from before it was told.
+                // From a report of a version that did not record it.
                 0.0 => UNKNOWN.into(),
                 s => seconds(s).into(),
             },
@@ -747,7 +747,7 @@ fn reset(r: &SuiteResult) -> Option<String> {
     ))
 }
 
-/// What stands below the tables of a test.
+/// Notes below the tables of a test.
 fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<String> {
     let mut notes = Vec::new();
     let both = results.iter().any(|r| r.directions > 1);
@@ -949,12 +949,12 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
     notes
 }
 
-/// Whether two results are of one test at one size, with frames that come in the same way.
+/// Returns true if two results are of one test at one size, with the same spacing of frames.
 fn is_of_same(a: &SuiteResult, b: &SuiteResult) -> bool {
     (a.test, &a.size, &a.burst) == (b.test, &b.size, &b.burst)
 }
 
-/// Results whose trials are theirs: goals that were searched together have the same.
+/// Results with trials, each log once: goals that were searched together share a log.
 pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
     let mut own: Vec<&SuiteResult> = Vec::new();
     for r in report.suite_results().filter(|r| !r.trial_log.is_empty()) {
@@ -966,7 +966,7 @@ pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
     own
 }
 
-/// What the trials of a result are of: those of goals that were searched together of the test.
+/// Name of the owner of the trials of a result: goals that were searched together are listed under the test.
 pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
     let mut same = report
         .suite_results()
@@ -981,7 +981,7 @@ pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
     }
 }
 
-/// Trial by trial, with all that was counted.
+/// Log of the trials, with all counters.
 pub(crate) fn log(r: &SuiteResult) -> Table {
     let head = [
         ">trial",
@@ -1009,7 +1009,7 @@ pub(crate) fn log(r: &SuiteResult) -> Table {
     table.known()
 }
 
-/// Trial by trial, with reasons, and so much of what was counted as a page has room for.
+/// Log of the trials, with reasons, and with as many counters as a page has room for.
 pub(crate) fn log_with_reasons(caption: &str, r: &SuiteResult) -> Table {
     let head = [
         ">trial", "for", ">asked", ">of max", ">offered", ">time", ">sent", ">lost", ">loss",
@@ -1017,7 +1017,7 @@ pub(crate) fn log_with_reasons(caption: &str, r: &SuiteResult) -> Table {
     ];
     let mut table = Table::new(caption, &head);
     for t in &r.trial_log {
-        // The reason tells the rest.
+        // The reason gives the rest.
         let word = if t.outcome.is_valid() {
             outcome(t.outcome)
         } else {
@@ -1048,7 +1048,7 @@ fn lost_of(lost: u64, loss_ratio: f64) -> [Cell; 2] {
     [Cell::marked(count(lost), mark), ratio(loss_ratio).into()]
 }
 
-/// What both logs begin with.
+/// First columns of both logs.
 fn asked(r: &SuiteResult, t: &SuiteTrial) -> [Cell; 7] {
     let share = t.intended_pct.map(|pct| of_line(pct / 100.0));
     [

@@ -10,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// The table of a page with columns in text.
+/// Converts the table of a page to a table of text columns.
 fn plain(table: &report::Table) -> Table {
     let mut plain = table
         .head
@@ -25,7 +25,7 @@ fn plain(table: &report::Table) -> Table {
     plain
 }
 
-/// Test by test.
+/// Results, test by test.
 fn results(page: &mut Page, report: &Report) {
     for part in parts(report) {
         page.head(&part.title);
@@ -51,7 +51,7 @@ pub(crate) fn figures(report: &Report) -> String {
     page.finish()
 }
 
-/// The head, then test by test; trial by trial only where all is asked for.
+/// The head, then test by test; trials only with `verbose`.
 pub(crate) fn section(page: &mut Page, report: &Report, verbose: bool) {
     let facts = facts(report);
     if !facts.is_empty() {

@@ -1,4 +1,4 @@
-//! Where the frames of a capture went, and the sum that they must make.
+//! Accounting of the frames of a capture, and the sum that they must make.
 
 use wb_model::report::CaptureReport;
 
@@ -8,7 +8,7 @@ use crate::{
     table::Table,
 };
 
-/// What passed the filter and became of it, the files, and how they were written.
+/// Frames that passed the filter and their fate, the files, and the writing method.
 pub(super) fn section(page: &mut Page, head: &str, c: &CaptureReport) {
     page.head(head);
     let all = c.filter_accept_frames;
@@ -74,7 +74,7 @@ fn sum(page: &mut Page, c: &CaptureReport) {
     }
 }
 
-/// Bytes, in the unit that is customary for memory and files.
+/// Bytes, in the customary unit for memory and files.
 fn octets(n: u64) -> String {
     match n {
         0..=0xf_ffff => format!("{} bytes", count(n)),

@@ -8,7 +8,7 @@ use crate::{
     table::Table,
 };
 
-/// A line for each count that is known, then the sums.
+/// A line for each known count, then the sums.
 pub(super) fn section(page: &mut Page, t: &Totals) {
     let mut table = Table::new().left("").right("").left("");
     let mut tones = Vec::new();
@@ -47,11 +47,11 @@ struct Entry {
     name: &'static str,
     frames: Option<u64>,
     note: String,
-    /// Zero is worth a line.
+    /// True if zero has a line.
     even_zero: bool,
-    /// The note is true of zero, too.
+    /// True if the note applies to zero, too.
     note_zero: bool,
-    /// For counts above zero.
+    /// Tone of counts above zero.
     tone: Tone,
 }
 
@@ -78,7 +78,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
     let lost_note = if t.offered_frames.is_some() {
         of_base(t.lost_frames)
     } else {
-        // Nobody knows here what was sent; the gaps tell of what should have come between.
+        // The number of sent frames is unknown here; the gaps show how many should have arrived in between.
         let expected = unique.zip(t.lost_frames).map(|(n, lost)| n + lost);
         let share = part(t.lost_frames, expected, "expected");
         if share.is_empty() {

@@ -1,4 +1,4 @@
-//! HTTP loads: what was asked and what came back, each request counted once.
+//! HTTP loads: requests and responses, each request counted once.
 
 use wb_model::{
     Report,
@@ -20,7 +20,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
-/// How many streams a connection may have, and had.
+/// Permitted and actual number of streams of a connection.
 fn streams(asked: u32, most: u32) -> String {
     let s = if asked == 1 { "" } else { "s" };
     let mut text = format!("{asked} stream{s} of a connection at a time");
@@ -30,7 +30,7 @@ fn streams(asked: u32, most: u32) -> String {
     text
 }
 
-/// What the times of a class of statuses are called.
+/// Name of the times of a class of statuses.
 fn of_class(class: &str) -> &'static str {
     match class.as_bytes().first() {
         Some(b'2') => "of 2xx",
@@ -41,7 +41,7 @@ fn of_class(class: &str) -> &'static str {
     }
 }
 
-/// Causes that happened, in words.
+/// Causes that occurred, in words.
 fn causes(failures: &HttpFailures) -> String {
     let all = failures.by_cause();
     let all = all.iter().filter(|(_, n)| *n > 0);

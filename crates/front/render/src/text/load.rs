@@ -1,4 +1,4 @@
-//! Connections: what became of them, how fast, and how long answers took.
+//! Connections: their fate, their rate, and response times.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     table::Table,
 };
 
-/// A phase that is shorter, in ns, would be shown as no time at all; without requests it is left out.
+/// A shorter phase, in ns, would be shown as no time at all; without requests it is left out.
 const MOMENT_NS: u64 = 1_000_000;
 
 /// A part for each end of each load.
@@ -57,7 +57,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
-/// From when to when an answer took that long.
+/// Start and end of the measurement of response times.
 fn clocks(page: &mut Page, job: &LoadJobReport) {
     if job.request_ns.samples == 0 {
         return;
@@ -83,7 +83,7 @@ fn listed(counters: &BTreeMap<String, u64>) -> String {
     all.join(", ")
 }
 
-/// The connections, a line each, and the sum that they must make.
+/// The connections, a line for each fate, and the sum that they must make.
 fn connections(page: &mut Page, job: &LoadJobReport) {
     let t = &job.totals;
     let client = job.end == LoadEnd::Client;
@@ -259,7 +259,7 @@ fn requests_sum(t: &ConnectionTotals) -> String {
     text
 }
 
-/// HTTP answers by status, where some are no success.
+/// HTTP answers by status, if some are not successful.
 fn statuses(job: &LoadJobReport) -> String {
     let of = |name: &str| job.counters.get(name).copied().unwrap_or(0);
     let all = [
@@ -344,7 +344,7 @@ fn phases(page: &mut Page, job: &LoadJobReport, beside: bool) {
     }
 }
 
-/// Things per second: whole ones, of few some places more.
+/// Rate per second: a whole number, with decimal places if it is small.
 fn per_second(n: f64) -> String {
     if n >= 100.0 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -1,4 +1,4 @@
-//! The report as plain text: the verdict first, the doubt beside it, sums that can be checked.
+//! The report as plain text: the verdict first, with its caveats, and sums that can be checked.
 //!
 //! Each section is a file; this one puts them in order.
 
@@ -21,16 +21,16 @@ use crate::{
     page::{Page, Tone},
 };
 
-/// How much is shown and in which form.
+/// Level of detail and form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Mark verdict, losses and warnings by colour (ECMA-48).
+    /// Marks verdict, losses and warnings by colour (ECMA-48).
     pub color: bool,
     /// Columns of the terminal.
     pub width: usize,
-    /// Also streams, latency by worker, all device counters, all neighbours, clock details.
+    /// Adds streams, latency by worker, all device counters, all neighbours, clock details.
     pub verbose: bool,
-    /// Flows that are listed at most; the rest is counted.
+    /// Maximum number of listed flows; the rest is counted.
     pub max_flows: usize,
 }
 
@@ -76,7 +76,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     }
     crate::lb::section(&mut page, report);
     crate::suite::section(&mut page, report, options.verbose);
-    // Beside limits of a load balancer they are shown there.
+    // With limits of a load balancer they are shown in that section.
     if report.lb_results().next().is_none() {
         probes::section(&mut page, &report.probes, options.verbose);
     }
@@ -150,7 +150,7 @@ fn verdict(page: &mut Page, report: &Report) {
     lateness(page, &report.lateness.all);
 }
 
-/// How late the tester was, as it may explain what follows.
+/// Delay of the tester, because it may explain the following figures.
 fn lateness(page: &mut Page, late: &Lateness) {
     if late.stalls + late.dropped_reads > 0 {
         page.item(Tone::Doubt, "  lateness    ", Tone::Plain, &late.account());
@@ -187,8 +187,8 @@ fn criteria(page: &mut Page, criteria: &[CriterionReport]) {
     }
 }
 
-/// The measured value in the criterion's unit, with as many digits as it takes to tell it from
-/// the limit: `500 us` beside `p99<=500us` would not say why it failed.
+/// The measured value in the criterion's unit, with enough digits to differ from the limit:
+/// `500 us` next to `p99<=500us` would not show why it failed.
 pub(crate) fn measured(criterion: &str, value: f64) -> String {
     match criterion
         .parse::<wb_model::Criterion>()

@@ -1,4 +1,4 @@
-//! What was asked for, a line for each stream.
+//! The plan, a line for each stream.
 
 use wb_model::{
     Plan, Proto, Stream, TagKind, TrafficJob,
@@ -12,7 +12,7 @@ use crate::{
     page::{Page, Tone},
 };
 
-/// Nothing where the plan has no jobs.
+/// Writes the plan, or nothing if it has no jobs.
 pub(super) fn section(page: &mut Page, plan: &Plan) {
     let lines = lines(plan);
     if lines.is_empty() {
@@ -59,7 +59,7 @@ pub(crate) fn lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Its tests, and sizes or the quantity that is searched.
+/// Tests of a suite, and sizes or the quantity that is searched.
 fn suite_line(suite: &SuitePlan) -> String {
     let tests: Vec<&str> = suite.tests.iter().map(|test| test.name()).collect();
     let tests = tests.join(", ");
@@ -107,7 +107,7 @@ fn device_line(device: &DeviceJob) -> String {
     )
 }
 
-/// The ports of a job, and its name where it has one.
+/// The ports of a job, and its name if it has one.
 fn ends(job: &TrafficJob) -> String {
     let way = match (&job.tx, &job.rx) {
         (Some(tx), Some(rx)) if job.bidir => format!("{tx} <-> {rx}"),

@@ -1,4 +1,4 @@
-//! Ports: what they were, why they were opened so, and what the device itself counted.
+//! Ports: their properties, the reason for the mode in which they were opened, and the counters of the device.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     page::{Page, Tone},
 };
 
-/// Neighbours and the like that are listed unless all are asked for.
+/// Number of neighbours and similar items that are listed without `verbose`.
 const FEW: usize = 4;
 
 pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
@@ -91,7 +91,7 @@ fn neighbours(all: &BTreeMap<String, String>, verbose: bool) -> String {
     parts.join(", ")
 }
 
-/// Words in the names of counters that tell of trouble.
+/// Words in the names of counters that indicate trouble.
 const TROUBLE: [&str; 17] = [
     "carrier",
     "drop",
@@ -112,11 +112,11 @@ const TROUBLE: [&str; 17] = [
     "no_buf",
 ];
 
-/// Counters that say how much the device moved.
+/// Counters of the frames that the device moved.
 const TRAFFIC: [&str; 2] = ["rx_packets", "tx_packets"];
 
-/// What the device counted during the run: frames, and whatever tells of trouble; all that
-/// changed where everything is asked for.
+/// Counters of the device during the run: frames, and those that indicate trouble. With `verbose`, all that
+/// changed.
 fn counters(port: &PortReport, verbose: bool) -> String {
     let worth = |name: &str| {
         let name = name.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! What the device itself counted, as its probes read it.
+//! Counters of the device, as its probes read them.
 
 use wb_model::bench::ProbeReport;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A table for each probe: counters that rose, and the highest of each value that rises and falls. With
-/// `verbose` those that stood still, too.
+/// `verbose`, also those that stood still.
 pub(super) fn section(page: &mut Page, probes: &[ProbeReport], verbose: bool) {
     for probe in probes {
         page.head(&format!("probe {}", probe.name));
@@ -31,7 +31,7 @@ pub(super) fn section(page: &mut Page, probes: &[ProbeReport], verbose: bool) {
             .right("rose by");
         for (name, after) in &probe.after {
             let before = probe.before.get(name).copied().unwrap_or(0);
-            // One that fell was reset: what it rose by is not known.
+            // A counter that fell was reset: its rise is unknown.
             let risen = after.checked_sub(before);
             if verbose || risen != Some(0) {
                 let risen = risen.map_or_else(|| "fell".to_owned(), count);

@@ -53,8 +53,8 @@ pub(super) fn section(page: &mut Page, rates: &Rates, totals: &Totals, both_ends
     }
 }
 
-/// Whether frames came at another rate while they came than over the whole time, by more than what the first and the last
-/// gap of a short run make out.
+/// Returns true if the frame rate while frames arrived exceeds the rate over the whole time by more than 5 %. The first
+/// and the last gap of a short run account for smaller differences.
 pub(crate) fn differs(rates: &Rates) -> bool {
     let both = rates.received_pps.zip(rates.while_receiving_pps);
     both.is_some_and(|(whole, receiving)| receiving > whole * 1.05)

@@ -1,4 +1,4 @@
-//! Socket tests: a table of several, all of one.
+//! Socket tests: a table of several tests, all details of one.
 
 use wb_model::{
     Report,
@@ -15,7 +15,7 @@ use crate::{
     table::Table,
 };
 
-/// Streams that are listed without being asked.
+/// Maximum number of streams that are listed by default.
 const STREAMS: usize = 16;
 
 pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
@@ -44,7 +44,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
         if socket.jobs.len() > 1 && !verbose && job.failure.is_none() {
             continue;
         }
-        // One that nobody answered has met no address.
+        // Without an answer, no address is known.
         let server = match job.server.as_str() {
             "" => &plan.control.server,
             met => met,
@@ -54,7 +54,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
-/// The test in words.
+/// Description of the test in words.
 #[must_use]
 pub fn what(job: &SocketJobReport) -> String {
     let protocol = format!("{:?}", job.protocol).to_uppercase();
@@ -83,7 +83,7 @@ pub fn result(test: SocketTest, figures: &SocketFigures) -> String {
     }
 }
 
-/// A row for each test, the columns of what varies first; columns in which nothing is known are left
+/// A row for each test, with the varying parameters first; columns without any known value are left
 /// out.
 #[must_use]
 pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
@@ -157,8 +157,8 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
     table.without_blank_columns()
 }
 
-/// Datagrams of a stream that did not arrive, and those sent; none of other tests. Without numbers a
-/// datagram that came twice makes up for one that did not come.
+/// Lost and sent datagrams of a stream; none for other tests. Without sequence numbers a
+/// duplicate makes up for a lost datagram.
 fn lost(job: &SocketJobReport) -> Option<(u64, u64)> {
     if let Some(d) = &job.datagrams {
         return Some((d.lost, d.sent));
@@ -172,7 +172,7 @@ fn lost(job: &SocketJobReport) -> Option<(u64, u64)> {
     (job.protocol.is_datagram() && sent > 0).then(|| (sent.saturating_sub(got), sent))
 }
 
-/// A part of a whole in percent. What is not nothing does not look like it.
+/// A part of a whole in percent. A value above zero is never shown as zero.
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return UNKNOWN.to_owned();
@@ -183,7 +183,7 @@ fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// Columns that stand in every row, unless they vary and stand there already.
+/// Columns of every row, unless they already stand there as varying parameters.
 const FIXED: [&str; 5] = [
     "local buffer",
     "remote buffer",
@@ -406,7 +406,7 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
     for stream in &job.streams[..shown] {
         let time = |ns: Option<i64>| ns.map_or_else(String::new, |ns| time_ns(ns as f64));
         let bytes = |n: Option<u64>| n.map_or_else(String::new, count);
-        // Those that load the path carry bytes, whatever is measured beside them.
+        // Streams that load the path carry bytes, whatever is measured in addition.
         let load = stream.name.starts_with("load ");
         let rate = match job.test.counts_transactions() && !load {
             true => format!("{} /s", significant(stream.transactions_per_second, 6)),
@@ -488,7 +488,7 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
             format!("{:.3} s", i.from_s),
             format!("{:.3} s", i.to_s),
             rate,
-            // Of one way they say nothing new.
+            // In a test of one direction they add nothing.
             i.up_bps
                 .filter(|_| i.down_bps.is_some())
                 .map_or_else(String::new, rate_bps),
@@ -514,7 +514,7 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
     }
 }
 
-/// Lost datagrams of the streams that tell. Late ones may be more than those that went missing.
+/// Lost datagrams of the streams that report them. Late datagrams can outnumber missing ones.
 fn lost_then(streams: &[SocketIntervalStream]) -> String {
     let told = streams.iter().filter_map(|stream| stream.lost);
     let sum = told.reduce(|a, b| a + b);
@@ -524,7 +524,7 @@ fn lost_then(streams: &[SocketIntervalStream]) -> String {
     })
 }
 
-/// What was moved in the time of `omit`, which the rates leave out.
+/// Data moved during `omit`, which the rates leave out.
 fn omitted(page: &mut Page, job: &SocketJobReport) {
     let told = [("here", job.local.omitted), ("there", job.remote.omitted)];
     let told: Vec<String> = told

@@ -1,4 +1,4 @@
-//! Latency, jitter and delay variation, and where the stamps come from.
+//! Latency, jitter and delay variation, and the source of the timestamps.
 
 use wb_model::{Report, Summary};
 
@@ -50,7 +50,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
     }
 }
 
-/// Named distributions, those that have samples, in a table.
+/// Table of the named distributions that have samples.
 pub(super) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
     let columns: Vec<Column> = all
         .iter()
@@ -63,7 +63,7 @@ pub(super) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
     }
 }
 
-/// Latency of one job on a line.
+/// Latency of one job on one line.
 pub(super) fn brief(page: &mut Page, latency: &Summary) {
     if latency.samples == 0 {
         return;
@@ -106,7 +106,7 @@ fn table(columns: &[Column]) -> Table {
     table
 }
 
-/// A distribution with the unit and the places in which all its figures are shown.
+/// A distribution with the unit and the decimal places of all its figures.
 struct Column<'a> {
     name: &'static str,
     summary: &'a Summary,
@@ -129,7 +129,7 @@ impl<'a> Column<'a> {
             .rposition(|(_, scale)| typical >= *scale)
             .unwrap_or(0);
         let (unit, scale) = TIME_UNITS[unit];
-        // Enough places that the smallest figure shows, and half a nanosecond at the finest.
+        // Enough decimal places to show the smallest figure, and half a nanosecond at the finest.
         let smallest = sizes.first().copied().unwrap_or(0.0) / scale;
         let finest = match unit {
             "ns" => 1,
@@ -153,7 +153,7 @@ impl<'a> Column<'a> {
     fn cells(&self) -> Vec<(&'static str, String)> {
         let show = |v: f64| {
             let text = format!("{:.*}", self.places, v / self.scale);
-            // A mean of -0.04 ns is no negative figure to worry about.
+            // A mean of -0.04 ns is shown as zero without a sign.
             let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
             group(if zero {
                 text.trim_start_matches('-')

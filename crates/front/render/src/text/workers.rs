@@ -15,7 +15,7 @@ fn frames(n: Option<u64>) -> String {
     n.map(count).unwrap_or_default()
 }
 
-/// What each stream of a job sent.
+/// Sent frames of each stream of a job.
 pub(super) fn streams(page: &mut Page, streams: &[StreamReport]) {
     if streams.is_empty() {
         return;
@@ -45,7 +45,7 @@ pub(super) fn streams(page: &mut Page, streams: &[StreamReport]) {
     page.table(&table.without_blank_columns(), 2, 1);
 }
 
-/// The first flows, where there is more than one.
+/// The first flows, if there is more than one.
 pub(super) fn flows(page: &mut Page, report: &Report, max: usize) {
     let known = u64::try_from(report.flows.len()).unwrap_or(u64::MAX);
     let total = known.saturating_add(report.flows_omitted);

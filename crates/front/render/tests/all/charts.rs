@@ -1,4 +1,4 @@
-//! Charts in all their forms: what is read from them, and that nothing breaks them.
+//! Charts in all their forms: values read back from them, and robustness against any data.
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn of_values(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> 
     Series::new(name, points.map(|(i, y)| Point::new(i as f64, y)))
 }
 
-/// The picture as it is decoded: width, height and RGB.
+/// The decoded picture: width, height and RGB.
 fn decoded(bytes: &[u8]) -> (usize, usize, Vec<u8>) {
     let decoder = ::png::Decoder::new(std::io::Cursor::new(bytes));
     let mut reader = decoder.read_info().expect("a PNG header");
@@ -134,7 +134,7 @@ fn longer_bars_are_larger_values() {
             (top + height - first_top - first_height).abs() < 0.1,
             "{top}"
         );
-        // The middle of the figure is beside the end of the bar, its baseline 4.5 below.
+        // The middle of the figure is level with the end of the bar, its baseline 4.5 below.
         let off = top + height + 4.5 - zero;
         assert!(off.abs() < 1.5, "{top} {height} {zero}");
     }

@@ -33,7 +33,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// In the middle of the run, and after its end.
+    /// Metrics in the middle of the run, and after its end.
     fn metrics(&self) -> String {
         let ended = Seen {
             figures: self.report.timeline.clone(),
@@ -151,7 +151,7 @@ fn recorded_reports_compared_with_themselves() {
     });
 }
 
-/// Every key of `old` that is not in `new`.
+/// Collects every key of `old` that is not in `new`.
 fn gone(at: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -186,7 +186,7 @@ fn recorded_reports_keep_every_key_and_value() {
     });
 }
 
-/// The keys that scripts read. `*` stands for any key, `[]` for each of a list.
+/// The keys that scripts read. `*` stands for any key, `[]` for each entry of a list.
 const READ_BY_SCRIPTS: &str = "
     verdict reason warnings[] limited_by totals.offered_frames totals.received_frames totals.lost_frames
     totals.unsent_frames totals.duplicate_frames rates.offered_pps rates.received_pps latency_ns.p50 latency_ns.p99

@@ -1,4 +1,4 @@
-//! Renderings through the public face of the crate.
+//! Renderings through the public interface of the crate.
 
 mod charts;
 mod goldens;

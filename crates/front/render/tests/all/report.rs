@@ -1,5 +1,5 @@
-//! The report to hand over: what it says of each kind of run, that it asks nobody for anything, and that nothing
-//! a report may hold breaks it.
+//! The report to hand over: its contents for each kind of run, no network requests, and robustness against any
+//! contents of a report.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn page(report: &Report) -> String {
     html(&document(&[run("", report.clone())]))
 }
 
-/// A course of so many samples in which 100 frames a sample are sent and one of them is lost.
+/// A course of `samples` samples. In each of them 100 frames are sent and one is lost.
 fn course(samples: u64) -> Timeline {
     let mut timeline = Timeline {
         at_ns: (0..samples).map(|i| i * 100_000_000).collect(),
@@ -64,7 +64,7 @@ fn latencies() -> Distribution {
     )
 }
 
-/// A report in which every part has something.
+/// A report with contents in every part.
 fn full() -> Report {
     let mut report = samples::lossy();
     report.timeline = course(20);
@@ -190,7 +190,7 @@ fn every_part_of_a_run_has_its_place() {
     ] {
         assert!(page.contains(&format!("\">{heading}</h2>")), "{heading}");
     }
-    // The verdict is what is read first.
+    // The verdict is read first.
     assert!(page.find("FAIL").unwrap() < page.find("<h2").unwrap());
     let titles = titles(&report);
     for title in [
@@ -223,7 +223,7 @@ fn every_part_of_a_run_has_its_place() {
     }
 }
 
-/// What is drawn is what was counted: the rates, taken together, are the frames.
+/// The plots show the counts: the rates, added up, are the frames.
 #[test]
 fn rates_add_up_to_the_counts() {
     let mut report = samples::lossy();
@@ -251,7 +251,7 @@ fn rates_add_up_to_the_counts() {
     assert!((frames - counted).abs() < 1e-3, "{frames} {counted}");
 }
 
-/// The last moment may be a blink behind the one before; a rate of that time says nothing.
+/// The last moment may be just behind the previous one; a rate of that time has no meaning.
 #[test]
 fn a_blink_has_no_rate() {
     let mut report = samples::lossy();
@@ -268,7 +268,7 @@ fn a_blink_has_no_rate() {
     assert!((most - 1000.0).abs() < 1e-6, "{most}");
 }
 
-/// Nor is there a gap where one moment came late and the next in time.
+/// There is no gap if one moment came late and the next in time.
 #[test]
 fn moments_close_together_leave_no_gap() {
     let mut report = samples::lossy();
@@ -283,7 +283,7 @@ fn moments_close_together_leave_no_gap() {
         Some(0),
         "{rates:?}"
     );
-    // 100 frames in 199 ms, and 200 in 101 ms, of which 1 ms has no rate of its own.
+    // 100 frames in 199 ms, and 200 in 101 ms, of which 1 ms has no separate rate.
     let near = |i: usize, rate: f64| {
         let is = rates[i].unwrap();
         assert!((is - rate).abs() < 0.1, "{i}: {is} {rate}");
@@ -294,7 +294,7 @@ fn moments_close_together_leave_no_gap() {
     near(12, 1000.0);
 }
 
-/// RFC 2544, 26.1: by frame size, beside the theoretical maximum of the medium.
+/// RFC 2544, 26.1: throughput by frame size, with the theoretical maximum of the medium.
 #[test]
 fn throughput_by_size_stands_beside_what_the_link_carries() {
     let mut report = full();
@@ -343,7 +343,7 @@ fn percentiles_are_those_of_the_distribution() {
     assert!((sum - 100.0).abs() < 1e-6, "{sum}");
 }
 
-/// The last of n samples stands at n - 1/2: one that is far away is seen.
+/// The last of n samples stands at n - 1/2: an outlier is visible.
 #[test]
 fn the_last_sample_is_in_the_percentiles() {
     let mut report = samples::lossy();
@@ -371,7 +371,7 @@ fn columns_of_which_nothing_is_known_are_left_out() {
     }
 }
 
-/// Trials at what is nearly the same load make no curve, and its axis no marks that can be told apart.
+/// Trials at nearly the same load make no curve, and its axis has no distinct marks.
 #[test]
 fn one_load_is_no_curve() {
     let mut report = full();
@@ -397,14 +397,14 @@ fn the_summary_says_what_was_asked_for() {
     );
 }
 
-/// Paper is white whatever the system or the button say, and pictures that are drawn already follow the page.
+/// Paper is white regardless of the system and the button, and finished pictures follow the page.
 #[test]
 fn colours_are_those_of_the_page() {
     let page = page(&full());
     let styles = page.split("<style>").skip(1);
     let styles: Vec<&str> = styles.filter_map(|s| s.split("</style>").next()).collect();
     let own = styles.iter().find(|s| s.contains("--paper")).unwrap();
-    // Each dark paper is inside a rule for screens alone.
+    // Each dark paper is inside a rule for screens only.
     for (at, _) in own.match_indices("--paper:#15191e") {
         let media = own[..at].rfind("@media").unwrap();
         assert!(
@@ -427,7 +427,7 @@ fn colours_are_those_of_the_page() {
     }
 }
 
-/// Reports from before runs were recorded have less, and are read all the same.
+/// Reports of versions before the timeline have fewer parts, and are read all the same.
 #[test]
 fn an_older_report_has_what_it_tells() {
     let mut old = serde_json::to_value(samples::lossy()).unwrap();
@@ -457,7 +457,7 @@ fn a_run_without_a_frame_has_no_plots() {
     assert!(page(&report).contains("INCOMPLETE"));
 }
 
-/// Places of things that a browser would fetch.
+/// References that a browser would fetch.
 fn fetched(page: &str) -> Vec<&str> {
     // uPlot names itself in its first line.
     let page = page.split_once("/*! https://github.com/leeoniya/uPlot (v1.6.32) */");
@@ -504,7 +504,7 @@ fn names_stay_text() {
         }
     }
     let one = page(&report);
-    // The data, uPlot and what draws.
+    // The data, uPlot and the drawing script.
     assert_eq!(one.matches("</script").count(), 3);
     assert_eq!(one.matches("<script").count(), 3);
     assert!(!one.contains("<img") && !one.contains("alert(1)</"));
@@ -662,7 +662,7 @@ fn lists_of_figures_have_a_line_each() {
     assert!(text.contains("\"warnings\": ["));
 }
 
-/// Every value in a document that is not one of several, by its path.
+/// Every value in a document, except for further entries of a list, by its path.
 fn leaves(value: &Value, path: &str, out: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -709,7 +709,7 @@ proptest! {
                 (Value::Null, _) => json!(u64::from(how) << 60),
                 (other, _) => other.clone(),
             };
-            // What is no report is refused by the reader.
+            // The reader refuses invalid reports.
             if serde_json::from_value::<Report>(document_of.clone()).is_err() {
                 *document_of.pointer_mut(which.get::<String>(&paths)).unwrap() = before;
             }

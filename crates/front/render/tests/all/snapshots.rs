@@ -1,4 +1,4 @@
-//! The forms as they are read: snapshots of whole texts, and laws that hold for all of them.
+//! The output forms: snapshots of whole texts, and properties that hold for all of them.
 
 use crate::samples;
 use insta::assert_snapshot;

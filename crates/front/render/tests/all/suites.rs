@@ -23,7 +23,7 @@ fn plain(report: &Report, verbose: bool) -> String {
     text::report(report, &options)
 }
 
-/// What the text says from a heading on.
+/// Returns the text from a heading on.
 fn from<'a>(text: &'a str, heading: &str) -> &'a str {
     &text[text.find(heading).expect(heading)..]
 }
@@ -44,7 +44,7 @@ fn all_trials_are_told_with_what_rose_meanwhile() {
     assert_snapshot!(from(&plain(&samples::report(vec![r]), true), "trials of"));
 }
 
-/// The rate that a void trial offered is no load of the curve.
+/// The rate that a void trial offered is not a load of the curve.
 #[test]
 fn a_void_row_of_a_loss_curve_has_no_rate() {
     let mut curve = samples::loss("64", 0.2);
@@ -63,7 +63,7 @@ fn texts_fit_eighty_columns() {
     }
 }
 
-/// A device that passed 9,999,999 of 10,000,000 has not passed all; a tester's limit is no device's.
+/// A device that passed 9,999,999 of 10,000,000 has not passed all; a tester limit is not a device limit.
 #[test]
 fn nothing_is_rounded_to_more_than_it_is() {
     let text = plain(&samples::full(), false);
@@ -85,7 +85,7 @@ fn nothing_is_rounded_to_more_than_it_is() {
     assert!(curve.contains(" 0.000001 %"), "{curve}");
 }
 
-/// Whatever else is said of it.
+/// A tester limit is the headline, whatever other statements there are.
 #[test]
 fn a_tester_that_was_the_limit_is_the_headline() {
     let mut r = throughput("64", 0.2, LbLimit::Time);
@@ -258,7 +258,7 @@ fn junit_tells_what_held_failed_and_was_not_measured() {
     assert_eq!(came("y1564", "voice policing").0, "failure");
     let failed = ("failure".to_owned(), "measured 999999.5".to_owned());
     assert_eq!(came("criteria", "pps>=1000000"), failed);
-    // The verdict is what the criteria say: counted once.
+    // The verdict repeats the criteria, so it is counted once.
     assert_eq!(came("run", "rfc2544").0, "system-out");
     let out = case("throughput", "64 B");
     assert!(
@@ -283,7 +283,7 @@ fn junit_tells_what_held_failed_and_was_not_measured() {
     }
 }
 
-/// What a case is in the verdict it is in the document.
+/// The result of each case in the document matches its verdict.
 #[test]
 fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
     let mut report = samples::full();
@@ -329,7 +329,7 @@ fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
         alone(&mut report, impact),
         told("failure", "64 B: nothing came through")
     );
-    // A step that says nothing is no broken promise.
+    // A void step does not break a promise.
     let mut services = samples::services();
     services.steps.truncate(1);
     let step = &mut services.steps[0];
@@ -375,7 +375,7 @@ fn junit_of_a_run_that_is_no_benchmark() {
     }
 }
 
-/// A result in which words and numbers are anything.
+/// A result with arbitrary words and numbers.
 fn any_result() -> impl Strategy<Value = SuiteResult> {
     let number = || proptest::option::of(any::<f64>());
     let words = "\\PC*|[<>&\"'\u{0}-\u{20}\u{fffe}]{0,9}";
@@ -520,7 +520,7 @@ fn pages_have_a_section_for_each_test() {
     }
 }
 
-/// A single lost frame is seen at once.
+/// A lost frame is visible at once.
 #[test]
 fn what_was_lost_is_marked() {
     let mut latency = samples::latency();
@@ -585,7 +585,7 @@ fn runs_are_compared_by_size() {
     let slower = row("throughput 64 B");
     assert!(slower.contains("worse: -744,048 fps (-25.0 %)"), "{slower}");
     assert!(row("throughput 1518 B").contains("same"));
-    // What the tester could do is no merit or fault of a device.
+    // The capacity of the tester is neither a merit nor a fault of a device.
     let mut of_tester = runs.clone();
     let slower = throughput("64", 0.15, LbLimit::Tester);
     of_tester[1].report = samples::report(vec![slower]);

@@ -1,4 +1,4 @@
-//! What a benchmark found, as criteria and the verdict see it: limits of a load balancer and tests of a suite alike.
+//! Results of a benchmark for criteria and the verdict: limits of a load balancer and tests of a suite alike.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,20 @@ use crate::criteria;
 /// One result.
 struct Finding<'a> {
     result: &'a BenchResult,
-    /// What a verdict calls it: `cps`, `throughput 64`.
+    /// Name in the verdict: `cps`, `throughput 64`.
     title: String,
     size: &'a str,
-    /// None: it is about no limit.
+    /// Cause of the limit; `None` if the result is not about a limit.
     limited_by: Option<LbLimit>,
-    /// Why the tester is to blame that there is no limit.
+    /// Reason why the tester prevented finding a limit.
     late: Option<&'a str>,
-    /// What it was to show and did not.
+    /// True if the test did not show what it must show.
     failed: bool,
-    /// Why it says nothing.
+    /// Reason why the result says nothing about the device.
     silent: Option<&'a str>,
-    /// A part of it says nothing, as the tester could not make the trial.
+    /// True if a part of the result is void because the tester could not make the trial.
     partly_void: bool,
-    /// The plan asks for this test; others are made because tests need their results.
+    /// True if the plan asks for this test; other tests run because tests need their results.
     asked: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// Whether it was to find something, and could not for want of trials that say something.
+    /// Returns true if the test has no result, or a void step, because conclusive trials are missing.
     fn is_unjudged(&self) -> bool {
         match self.result {
             BenchResult::Suite(suite) => suite.is_unjudged(),
@@ -68,7 +68,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// True if the plan says what the device has to keep.
+    /// Returns true if the plan says what the device has to keep.
     fn has_goals(&self) -> bool {
         match self.result {
             BenchResult::Suite(suite) => suite.test == SuiteTest::Y1564,
@@ -76,7 +76,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// What is known of its parts for a criterion.
+    /// Known values of the parts for a criterion.
     fn known(&self, criterion: &Criterion) -> Vec<f64> {
         match self.result {
             BenchResult::Suite(suite) => suite.known(&criterion.metric),
@@ -84,7 +84,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// How much was sent through the device, and how much of that came back: frames, connections or requests.
+    /// Numbers of frames, connections or requests that were sent through the device and that came back.
     fn carried(&self) -> (u64, u64) {
         match self.result {
             BenchResult::Suite(suite) => suite.carried(),
@@ -98,12 +98,13 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// Whether no load held, and the device is why: what other tests could not measure for that is its doing.
+    /// Returns true if no load held because of the device. The device is then also the cause of what other tests could
+    /// not measure.
     fn none_held(&self) -> bool {
         self.failed && self.limited_by.is_some()
     }
 
-    /// What it has for a criterion; `None`: the criterion is not about it.
+    /// Value for a criterion; `None` if the criterion is not about this result.
     fn figure(&self, criterion: &Criterion) -> Option<Option<f64>> {
         match self.result {
             BenchResult::Lb(lb) => {
@@ -128,7 +129,7 @@ fn title(suite: &SuiteResult) -> String {
     let name = suite.goal.as_deref().unwrap_or(suite.test.name());
     let burst = suite.burst.as_ref();
     let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
-    // Which of several services it is about.
+    // Names the service if there are several.
     let services = suite.services.iter().filter(|_| suite.services.len() > 1);
     let failed = services.filter(|own| own.verdict == Verdict::Fail);
     let failed: Vec<&str> = failed.map(|own| own.service.as_str()).collect();
@@ -170,8 +171,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// How each criterion came out, and why one that did not hold says nothing of the device. Of several frame
-    /// sizes the worst result decides.
+    /// Judges each criterion and returns, for each one that failed, why the failure says nothing about the device. The
+    /// worst result of several frame sizes decides.
     pub(super) fn judge(&self, criteria: &[Criterion]) -> Vec<(CriterionReport, Option<String>)> {
         criteria.iter().map(|c| self.judge_one(c)).collect()
     }
@@ -192,7 +193,7 @@ impl<'a> Findings<'a> {
         let not_met = meant
             .iter()
             .filter(|(_, value)| !value.is_some_and(|value| criterion.holds(value)));
-        // One that stays without an excuse is enough.
+        // One failure without an excuse is enough.
         let excuses: Option<Vec<String>> = not_met
             .map(|(f, value)| self.excuse(f, *value, criterion))
             .collect();
@@ -203,7 +204,7 @@ impl<'a> Findings<'a> {
         (report, excuse)
     }
 
-    /// Why a result that does not meet a criterion says nothing against the device.
+    /// Returns why a result that does not meet a criterion says nothing against the device.
     fn excuse(
         &self,
         finding: &Finding<'_>,
@@ -231,7 +232,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Who was the limit of what.
+    /// Returns which component limited which results.
     pub(super) fn limited_by(&self) -> LimitedBy {
         match self.nothing_arrived() {
             Some(why) => Limiter::Path.because(why).into(),
@@ -239,7 +240,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Why the benchmark says nothing about the device: at no load did anything come through.
+    /// Returns why the benchmark says nothing about the device: nothing came through at any load.
     pub(super) fn nothing_arrived(&self) -> Option<String> {
         let carried = self.all.iter().map(Finding::carried);
         let (sent, arrived) = carried.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -247,7 +248,7 @@ impl<'a> Findings<'a> {
             .then(|| format!("nothing arrived at any load: {sent} were sent, 0 received"))
     }
 
-    /// What the tests themselves demand, which decides if no criteria were set.
+    /// Demands of the tests themselves, which decide if no criteria were set.
     pub(super) fn own(&self) -> Own {
         let device = self.device;
         let names = |which: &dyn Fn(&&Finding<'_>) -> bool| -> Vec<&str> {
@@ -332,11 +333,11 @@ impl<'a> Findings<'a> {
 pub(super) struct Own {
     /// Tests that failed.
     pub(super) broken: Option<String>,
-    /// Why the benchmark says nothing about the device.
+    /// Reason why the benchmark says nothing about the device.
     pub(super) nothing: Option<String>,
-    /// The result, if the benchmark went well.
+    /// Summary of the result, if the benchmark went well.
     pub(super) found: Option<String>,
-    /// The plan itself says what the device has to keep: limits of a service.
+    /// True if the plan itself says what the device has to keep: limits of a service.
     pub(super) has_goals: bool,
 }
 
@@ -385,7 +386,7 @@ mod tests {
         }
     }
 
-    /// What was measured, whether it holds, and the excuse.
+    /// Returns the measured value, whether the criterion holds, and the excuse.
     fn judged(criterion: &str, results: &[LbResult]) -> (Option<f64>, bool, Option<String>) {
         let criterion = criterion.parse().expect("a criterion");
         let all: Vec<BenchResult> = results
@@ -407,7 +408,7 @@ mod tests {
         assert_eq!(judged("cps>=6k", &both), (Some(5e3), false, None));
         assert_eq!(judged("cps<=9k", &both), (Some(9e3), true, None));
         assert_eq!(judged("cps<=8k", &both), (Some(9e3), false, None));
-        // Where one size has no limit there is no worst one.
+        // There is no worst size if one size has no limit.
         let mut none = both.clone();
         none[1].limit = None;
         assert_eq!(judged("cps>=1", &none), (None, false, None));
@@ -425,16 +426,16 @@ mod tests {
         let excuse = excuse.expect("an excuse");
         assert!(excuse.contains("the device was not the limit"), "{excuse}");
         assert!(excuse.contains("the tester: cps"), "{excuse}");
-        // Not where the device was the limit of what does not hold.
+        // There is no excuse if the device was the limit.
         results
             .iter_mut()
             .for_each(|r| r.limited_by = LbLimit::Device);
         assert_eq!(judged("cps>=6k", &results).2, None);
-        // A tester that was late is one, whatever was found to be the limit.
+        // A late tester is an excuse, whatever limit was found.
         results[0].late = Some("the tester was late".to_owned());
         let excuse = judged("cps>=6k", &results).2.expect("an excuse");
         assert!(excuse.contains("the tester was late"), "{excuse}");
-        // At most so much: more was carried, whoever was the limit.
+        // An upper bound has no excuse: more was carried, whatever the limit was.
         assert_eq!(judged("cps<=4k", &results).2, None);
         assert_eq!(judged("cps>=5k", &results), (Some(5e3), true, None));
     }
@@ -465,7 +466,7 @@ mod tests {
         crate::verdict::verdict(&End::Completed, &[], evidence)
     }
 
-    /// The verdict without criteria; whether a criterion holds, and the excuse.
+    /// Returns the verdict without criteria, whether a criterion holds, and the excuse.
     fn found(results: &[SuiteResult], criterion: &str) -> (Verdict, String, bool, Option<String>) {
         let all: Vec<BenchResult> = results
             .iter()
@@ -501,7 +502,7 @@ mod tests {
         let (_, _, _, excuse) = found(&[held, recovery.clone()], "recovery<=1s");
         let excuse = excuse.expect("an excuse");
         assert!(excuse.contains("could not offer the overload"), "{excuse}");
-        // Where nothing came through there was nothing to measure.
+        // If nothing came through, there was nothing to measure.
         let none = throughput("64", None, LbLimit::Device);
         assert_eq!(found(&[none, recovery], "recovery<=1s").3, None);
 
@@ -512,7 +513,7 @@ mod tests {
         let mut loss = suite(SuiteTest::Loss, "64");
         loss.curve = vec![row(None), row(Some(0.0))];
         assert!(found(&[loss.clone()], "loss<=1%").3.is_some());
-        // What is known is too much already.
+        // The known loss already exceeds the limit.
         loss.curve.push(row(Some(2.0)));
         assert_eq!(found(&[loss], "loss<=1%").3, None);
     }
@@ -534,7 +535,7 @@ mod tests {
             (verdict, reason.as_str()),
             (Verdict::Fail, "not as it should be: y1564 512")
         );
-        // Of several it is said which.
+        // If there are several services, the text names the service.
         let own = |service: &str, verdict| wb_model::bench::ServiceResult {
             service: service.to_owned(),
             verdict,
@@ -578,7 +579,7 @@ mod tests {
             limited_by.starts_with("the device or the path: nothing arrived"),
             "{limited_by}"
         );
-        // Frames of another size arrive: the device does not carry these.
+        // Frames of another size arrive, so the device does not carry these frames.
         let other = none_held("1518", vec![trial("search", 50, 1)]);
         assert_eq!(found(&[dead, other], "loss<=1%").0, Verdict::Fail);
     }
@@ -616,7 +617,7 @@ mod tests {
         }
     }
 
-    /// A search whose time was over before it had gone down to nothing.
+    /// A search that ran out of time before it reached the lowest load.
     #[test]
     fn a_device_that_lets_nothing_through_never_passes() {
         let load = |low_short_s, high_full_s| wb_model::bench::MlrLoad {
@@ -675,7 +676,7 @@ mod tests {
         };
         assert_eq!(of(&[&late]), Verdict::Invalid);
         assert_eq!(of(&[&late, &own]), Verdict::Fail);
-        // The tester's limits alone, and tests that were not made.
+        // Limits by the tester only, and tests that were not made.
         let ours = throughput("64", Some(5e3), LbLimit::Tester);
         let device = throughput("512", Some(5e3), LbLimit::Device);
         assert_eq!(

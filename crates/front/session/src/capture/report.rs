@@ -17,7 +17,7 @@ use crate::{
     settle::signal_name,
 };
 
-/// What the user has to know of the files.
+/// Warnings about the files.
 fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {
     let mut warnings = Vec::new();
     match written.files_removed {
@@ -93,7 +93,7 @@ fn section(run: &Captures, written: &WriterOutcome, interface_drops: u64) -> Cap
     }
 }
 
-/// The account of the capture. Without criteria, it promises that nothing is lost.
+/// Settles the account of the capture. Without criteria, a capture promises that nothing is lost.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     let written = run.written.take().unwrap_or_default();
@@ -109,13 +109,13 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     let mut judged = criteria::judge(&run.plan, |_| Figures {
         totals: Totals {
             lost_frames: Some(lost),
-            // Nothing is lost of nothing.
+            // Zero frames have no loss.
             offered_frames: Some(came.max(1)),
             ..Totals::default()
         },
         ..Figures::default()
     });
-    // That holds, and is no measurement.
+    // The criterion holds, but it is not a measurement.
     for judged in judged.iter_mut().filter(|_| came == 0) {
         if judged.criterion.metric == Metric::Loss {
             judged.report.measured = None;
@@ -187,7 +187,7 @@ fn stamp_sources(run: &Captures) -> String {
     sources.collect::<Vec<_>>().join(", ")
 }
 
-/// How late all readers were, with what their rings dropped for it.
+/// Lateness of all readers, with the frames that their rings dropped.
 fn lateness_of(run: &Captures) -> Lateness {
     let outcomes = run.outcomes.iter();
     outcomes.fold(Lateness::default(), |sum, o| {
@@ -198,7 +198,8 @@ fn lateness_of(run: &Captures) -> Lateness {
     })
 }
 
-/// Returns why stalls of the readers can explain the loss: the rings lost all of it, and no reader waited for the writer.
+/// Returns why stalls of the readers can explain the loss: the rings lost all of it, and no reader waited for the
+/// writer.
 fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> {
     let waited = run.outcomes.iter().any(|o| o.buffer_waits > 0);
     let in_rings = lost > 0 && lost == run.account.kernel_drop;
@@ -208,7 +209,8 @@ fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> 
     })
 }
 
-/// Why frames are missing in a capture: always the tester, for nobody else was asked to keep them.
+/// Returns why frames are missing in a capture. The cause is always the tester, because no device was asked to keep the
+/// frames.
 fn lost_because(account: &FrameAccount, interface_drops: u64, late: &Lateness) -> Limit {
     let written = account.not_written + account.queue_drop;
     if account.kernel_drop > 0 {

@@ -1,4 +1,4 @@
-//! Devices whose packets the kernel makes: which can be, and why others are not.
+//! Devices with packets made by the kernel: conditions, and reasons for refusing other devices.
 
 use wb_live::{PassProgram, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// Lets the kernel make the packets of those devices whose ports and settings allow it, and says at each port how it is.
-/// What is returned lets the frames in at other ends, and is kept for the run.
+/// Moves devices into the kernel if their ports and settings allow it, and notes the result at each port. Returns the
+/// programs that let the frames in at other ends; the caller keeps them for the run.
 ///
 /// # Errors
-/// Where a port of the live driver cannot.
+/// Fails if a port with the live driver cannot send inside the kernel.
 pub(super) fn offload(
     ports: &mut [OpenPort],
     slots: &mut [DeviceSlot],
@@ -94,7 +94,7 @@ pub(super) fn offload(
     Ok(passages)
 }
 
-/// Why no device of a port is sent inside the kernel, whatever its settings.
+/// Returns why no device of a port can send inside the kernel, whatever its settings.
 fn not_by_port(port: &OpenPort) -> Option<&'static str> {
     if port.plan.way != SendWay::Direct {
         return Some("its packets take another way than to the driver (xmit_mode)");
@@ -105,7 +105,7 @@ fn not_by_port(port: &OpenPort) -> Option<&'static str> {
     (port.used.sharing != Sharing::Alone).then_some("several jobs use its port")
 }
 
-/// Why the devices of a port would be in each other's way.
+/// Returns why the devices of a port would block each other.
 fn crowded(port: &OpenPort, devices: usize) -> Option<Refusal> {
     let device = Device::of(&port.plan, port.wire.as_ref()?, &Plan::default());
     device.crowds(u32::try_from(devices).ok()?, "devices")

@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl Devices {
-    /// The devices that have an account, with their jobs.
+    /// Devices that have an account, with their jobs.
     fn accounts(&self) -> impl Iterator<Item = (&DeviceJob, &DeviceOutcome)> {
         let all = self.plan.devices.iter().zip(&self.outcomes);
         all.filter_map(|(job, outcome)| Some((job, outcome.as_ref()?)))
@@ -49,7 +49,7 @@ fn per_second(n: u64, ns: u64) -> Option<f64> {
     (ns > 0).then(|| n as f64 * 1e9 / ns as f64)
 }
 
-/// Rates over the whole time of a device, waiting included: what its own report divides by.
+/// Rates over the whole time of a device, including waiting: the device's own report divides by the same time.
 fn sending_rates(settings: &DeviceConfig, device: &DeviceOutcome) -> Rates {
     let ns = device.stopped_ns.saturating_sub(device.started_ns);
     let (frames, octets) = (device.offered_frames, device.offered_octets);
@@ -68,7 +68,7 @@ fn sum_of(list: &[Rates], of: impl Fn(&Rates) -> Option<f64>) -> Option<f64> {
     list.iter().filter_map(of).reduce(|a, b| a + b)
 }
 
-/// What the settings ask for; none at full speed.
+/// Rate that the settings ask for; `None` at full speed.
 fn asked_pps(settings: &DeviceConfig) -> Option<f64> {
     let delay = settings.delay;
     (delay.shown_ns > 0 && !delay.is_never())
@@ -85,7 +85,7 @@ fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
     }
 }
 
-/// One job where there is one device or one watch, or one of each; else one for each.
+/// One job if there is one device, one watch, or one of each. Otherwise one job for each.
 fn jobs(run: &Devices, totals: Totals, rates: Rates, latency: Summary) -> Vec<JobReport> {
     let plan = &run.plan;
     let devices = || run.accounts();
@@ -110,7 +110,7 @@ fn jobs(run: &Devices, totals: Totals, rates: Rates, latency: Summary) -> Vec<Jo
         streams: vec![stream(job, device)],
         ..JobReport::default()
     });
-    // Loss is known for all of them together only.
+    // Loss is known only for all watches together.
     let watching = plan.watches.iter().map(|watch| {
         let mine = || run.watched.iter().filter(|(q, _)| q.port == watch.port);
         let mut seen = Measurement::default();
@@ -138,7 +138,7 @@ fn arrived(outcome: &WatchOutcome) -> Totals {
     }
 }
 
-/// From first to last frame there is one interval less than there are frames.
+/// Rates from the first to the last frame: N frames have N - 1 intervals.
 fn receiving_rates(seen: &Measurement, totals: &Totals) -> Rates {
     let ns = seen.receive_time_ns();
     let (Some(ns), Some(frames)) = (ns, totals.received_frames.filter(|n| *n > 0)) else {
@@ -155,7 +155,7 @@ fn receiving_rates(seen: &Measurement, totals: &Totals) -> Rates {
     }
 }
 
-/// With what its ring dropped.
+/// Lateness of a watcher, with the frames that its ring dropped.
 fn watcher_lateness(outcome: &WatchOutcome) -> Lateness {
     Lateness {
         dropped_reads: outcome.rx.dropped_frames,
@@ -205,12 +205,12 @@ fn workers(run: &Devices) -> Vec<WorkerReport> {
     list
 }
 
-/// With FCS; the row counts without.
+/// Octets with FCS; the row counts them without FCS.
 fn octets_of(outcome: &WatchOutcome) -> u64 {
     outcome.row.bytes + 4 * outcome.row.packets
 }
 
-/// What the watching ports saw, settled against what the devices sent, if there were any.
+/// Settles what the watching ports received against what the devices sent, if there were any.
 fn received(run: &Devices, all: &Measurement, warnings: &mut Vec<String>) -> Totals {
     if run.watched.is_empty() {
         return Totals::default();
@@ -225,7 +225,7 @@ fn received(run: &Devices, all: &Measurement, warnings: &mut Vec<String>) -> Tot
         rx_dropped_frames: Some(watched().map(|w| w.rx.dropped_frames).sum()),
         ..Totals::default()
     };
-    // Sequence numbers tell most where one device sent each of them once and one worker saw all.
+    // Sequence numbers are reliable if one device sent each number once and one worker received all.
     let seen = watched().filter(|w| w.row.packets > 0).count();
     let counted = run.plan.watches.iter().any(|w| w.mode == Mode::Counter);
     let plain = !counted
@@ -320,7 +320,7 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     limit.into()
 }
 
-/// Devices that a stop or their link ended before their count and their duration.
+/// Devices that ended before their count and their duration because of a stop or their link.
 fn cut_short(run: &Devices) -> Vec<&str> {
     let is_short = |device: &DeviceOutcome| {
         let settings = device.walker.config();
@@ -333,7 +333,7 @@ fn cut_short(run: &Devices) -> Vec<&str> {
     short.map(|(job, _)| job.settings.name.as_str()).collect()
 }
 
-/// What ended the run before its end, if not a signal or a fault.
+/// Reason why the run ended early, if not a signal or a fault.
 fn stopped(run: &Devices) -> Option<String> {
     let short = cut_short(run);
     let down = run.accounts().any(|(_, device)| device.link_down);
@@ -345,7 +345,7 @@ fn stopped(run: &Devices) -> Option<String> {
     (!short.is_empty()).then(|| format!("ended early by {by}: {}", short.join(", ")))
 }
 
-/// What a port took, and its device never counted.
+/// Returns why a run says nothing if a port's device never counted frames that it took.
 fn vanished(run: &Devices, ended: &Ended) -> Option<String> {
     run.ports.iter().find_map(|port| {
         let mine = run.accounts().filter(|(job, _)| job.port == port.plan.name);
@@ -356,7 +356,7 @@ fn vanished(run: &Devices, ended: &Ended) -> Option<String> {
     })
 }
 
-/// The account of all devices and watches.
+/// Settles the account of all devices and watches.
 pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let mut warnings = Vec::new();
     let mut all = Measurement::default();
@@ -414,7 +414,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         intended: totals.intended_frames.unwrap_or(0),
         offered: totals.offered_frames.unwrap_or(0),
     };
-    // After a signal or a stop no more was asked for.
+    // After a signal or a stop, no more was asked for.
     let completed = ended.end == End::Completed && cut_short(run).is_empty();
     let short = Shortfall::of(&run.plan, [offered]).filter(|_| completed);
     let trial = lateness::Trial {

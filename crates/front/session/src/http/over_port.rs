@@ -16,7 +16,7 @@ use crate::{
     settle::error_responses,
 };
 
-/// The HTTP loads of a run that go over ports.
+/// HTTP loads of a run that use ports.
 pub(crate) struct PortHttps {
     plan: Plan,
     loads: Loads,
@@ -42,7 +42,7 @@ pub(crate) fn tasks(
 }
 
 impl PortHttps {
-    /// Of a plan and its connections, which are ready.
+    /// Creates the engine from a plan and its prepared connections.
     pub(crate) fn new(plan: &Plan, tasks: &[Arc<HttpTask>], loads: Loads) -> Self {
         let plan = plan.part(JobKind::Http);
         let facts = tasks.iter().enumerate().map(|(number, task)| {
@@ -77,7 +77,7 @@ impl PortHttps {
     }
 }
 
-/// What a worker measured, as threads of sockets tell it.
+/// Converts the measurements of a worker into the form that socket threads use.
 fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<HttpThreadOutcome> {
     let load = slot.outcome.as_mut()?;
     let HttpOutcome {
@@ -222,7 +222,7 @@ impl Engine for PortHttps {
         let outcomes: Vec<Vec<HttpThreadOutcome>> = outcomes.collect();
         let http = report::settle(&self.plan, &self.facts, outcomes, ended);
         let mut warnings = http.warnings;
-        // Answers that are errors are counted by both.
+        // Both engines warn about error responses.
         let connections = load.totals.connections.unwrap_or_default();
         let errors = error_responses(connections.error_responses, connections.responses);
         warnings.extend(

@@ -1,4 +1,4 @@
-//! From what the threads of HTTP loads measured to the report.
+//! Converts the measurements of HTTP load threads into the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,33 +23,33 @@ use crate::{
     settle::{distribution, error_responses, share, signal_name},
 };
 
-/// From this share of its CPU on a thread could not have done more.
+/// Share of its CPU from which on a thread counts as saturated.
 const BUSY: f64 = 0.95;
 
-/// How connections are made.
+/// Transport of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Via {
     Sockets,
-    /// Our own TCP.
+    /// The tester's own TCP.
     Port,
 }
 
-/// What of a job is known before it runs.
+/// Facts about a job that are known before it runs.
 pub(super) struct Facts {
     pub(super) addresses: Vec<String>,
-    /// Of its requests.
+    /// Names of the job's requests.
     pub(super) names: Vec<String>,
-    /// Of each thread.
+    /// Connections of each thread.
     pub(super) connections: Vec<u32>,
     pub(super) via: Via,
 }
 
-/// A job's report and the distributions of which it has the summaries.
+/// Report of a job, and the distributions behind its summaries.
 struct Told {
     report: HttpJobReport,
     latency: Histogram,
     connect: Histogram,
-    /// Connections that were open when nothing more was asked.
+    /// Connections that were open when the requests ended.
     open: u64,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn settle(
             let by = Limiter::Ended(signal_name(n));
             by.because("it ended the run before any request was due")
         }
-        // A rate that the tester did not keep is no limit.
+        // A rate that the tester did not keep is not a limit.
         Some(why) if matches!(limited_by.by, Limiter::Rate | Limiter::Answers) => {
             Limiter::Tester.because(why.replacen(WAS_LATE, "it was late", 1))
         }
@@ -167,7 +167,7 @@ pub(super) fn settle(
     }
 }
 
-/// Why a job measured nothing: no connection was established, or no request completed.
+/// Returns why a job measured nothing: no connection was established, or no request completed.
 fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
     let all = &job.totals;
     let told = |causes: &[(&str, u64)]| -> String {
@@ -241,11 +241,11 @@ fn limits(
         let totals = &t.report.totals;
         totals.established_connections > 0 || totals.attempted_connections == 0
     });
-    // A rate that was kept was kept in spite of it.
+    // If the rate was kept, missing addresses, ports and descriptors did not limit it.
     let exhausted = all.refused_connections.exhausted > 0 && (unsent || !reached || !open);
     let unrouted: u64 = outcomes.iter().flatten().map(|o| o.unrouted).sum();
     let unrouted = unrouted > all.refused_connections.sum() / 2 && (unsent || !reached || !open);
-    // Requests that fell due while the tester was away.
+    // Requests that fell due while the tester was stalled.
     let wall: u64 = outcomes.iter().flatten().map(|o| o.wall_ns).sum();
     let away: u64 = outcomes
         .iter()
@@ -433,7 +433,7 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[HttpThreadOutcome], ended: &Ende
     }
 }
 
-/// What HTTP/2 did on all threads.
+/// Sums the HTTP/2 counters of all threads.
 fn http2(threads: &[HttpThreadOutcome]) -> Http2Report {
     let mut all = Http2Report::default();
     for one in threads.iter().map(|o| &o.http2) {
@@ -456,7 +456,7 @@ fn http2(threads: &[HttpThreadOutcome]) -> Http2Report {
     all
 }
 
-/// What HTTP/3 did on all threads.
+/// Sums the HTTP/3 counters of all threads.
 fn http3(threads: &[HttpThreadOutcome]) -> Http3Report {
     let mut all = Http3Report::default();
     for one in threads.iter().map(|o| &o.http3) {
@@ -481,10 +481,10 @@ fn http3(threads: &[HttpThreadOutcome]) -> Http3Report {
     all
 }
 
-/// Sums of what each thread counted as wrk does.
+/// Sums the values that each thread counted in the manner of wrk.
 fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
     let parts: Vec<_> = threads.iter().filter_map(|o| o.exact.as_deref()).collect();
-    // The times of all threads are in one place.
+    // One place holds the times of all threads.
     let latency_us = parts.first()?.times.sorted_counts();
     let mut rates: BTreeMap<u64, u64> = BTreeMap::new();
     for rate in parts.iter().flat_map(|p| &p.rates) {
@@ -507,7 +507,7 @@ fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
     })
 }
 
-/// What criteria ask for, of these jobs together.
+/// Measurements of these jobs together, for criteria.
 #[allow(clippy::cast_precision_loss)]
 fn figures(told: Vec<&Told>) -> Figures {
     let all = sum(told.iter().map(|t| t.report.totals));

@@ -1,4 +1,4 @@
-//! Other rates while a load runs: a local socket, a line in, a line of JSON out.
+//! Changes rates while a load runs, over a local socket: one command line in, one line of JSON out.
 //!
 //! | line | does |
 //! |---|---|
@@ -32,20 +32,20 @@ use wb_model::{
 use super::run::Loads;
 use crate::StartError;
 
-/// Whoever has not said a line after this time is sent away.
+/// Time after which a caller without a complete line is disconnected.
 const LINE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Lines beyond this limit are refused.
+/// Longest accepted line in bytes.
 const LONGEST: usize = 512;
-/// Callers that may be in the middle of a line at once; others wait at the door.
+/// Maximum number of callers with an unfinished line; other callers wait in the backlog.
 const MOST: usize = 16;
-/// Callers who wait at the door.
+/// Backlog of the listening socket.
 const WAITING: i32 = 64;
 
 /// The socket, removed at the end.
 pub(super) struct ControlPoint {
     callers: Callers,
     path: PathBuf,
-    /// What was set last of each client job, over what the plan says.
+    /// Rates that were set last for each client job, in place of the plan's rates.
     set: Option<Vec<LoadRate>>,
     stopped: bool,
 }
@@ -67,7 +67,7 @@ impl ControlPoint {
         if UnixStream::connect(path).is_ok() {
             return Err(refused(ErrorKind::AddrInUse.into()));
         }
-        // What a killed run has left.
+        // Remove the socket file of a killed run.
         if std::fs::symlink_metadata(path).is_ok_and(|m| {
             use std::os::unix::fs::FileTypeExt;
             m.file_type().is_socket()
@@ -86,12 +86,12 @@ impl ControlPoint {
         })
     }
 
-    /// Whether somebody ended the run.
+    /// Returns true if a caller ended the run.
     pub(super) const fn said_stop(&self) -> bool {
         self.stopped
     }
 
-    /// Where callers come, and where they speak.
+    /// Descriptors for new callers and for their lines.
     pub(super) fn request_fds(&self) -> Vec<BorrowedFd<'_>> {
         let listener = Some(self.callers.listener.as_fd());
         let listener = listener.filter(|_| self.callers.open.len() < MOST);
@@ -99,7 +99,7 @@ impl ControlPoint {
         listener.into_iter().chain(open).collect()
     }
 
-    /// Answers whoever has said a line, and waits for nobody. Says whether the run is to end.
+    /// Answers one caller with a complete line, if any, without waiting. Returns true if the run must end.
     pub(super) fn serve(&mut self, run: &Loads, look: impl Fn() -> Snapshot) -> bool {
         let Some((mut caller, line)) = self.callers.next_line(Instant::now()) else {
             return false;
@@ -109,7 +109,7 @@ impl ControlPoint {
             Ok(_) => serde_json::to_string(&look()).unwrap_or_default(),
             Err(text) => serde_json::json!({ "error": text }).to_string(),
         };
-        // It fits the socket's buffer, or is lost: a caller who does not read holds nobody up.
+        // The answer fits the socket's buffer or is lost: a caller that does not read blocks nothing.
         let _ = caller.write_all(format!("{answer}\n").as_bytes());
         let stop = result.unwrap_or(false);
         self.stopped |= stop;
@@ -152,7 +152,7 @@ impl ControlPoint {
 
 type Key = fn(&mut LoadRate) -> &mut Option<u64>;
 
-/// `cps=20k`: which, and to what.
+/// Parses `cps=20k` into a key and a value.
 fn setting(word: &str) -> Result<(Key, Option<u64>), String> {
     let wrong = || {
         format!(
@@ -177,8 +177,8 @@ fn setting(word: &str) -> Result<(Key, Option<u64>), String> {
     Ok((key, value))
 }
 
-/// A rate of all clients of a plan as shares of its client jobs, in their order, by the workers of their ports;
-/// the sum of the shares is `rate`.
+/// Splits a rate of all clients of a plan into shares of its client jobs, in their order, by the workers of their
+/// ports. The sum of the shares is `rate`.
 #[must_use]
 pub fn client_shares(plan: &Plan, rate: Option<u64>) -> Vec<Option<u64>> {
     let workers: Vec<u64> = plan
@@ -204,18 +204,18 @@ pub fn client_shares(plan: &Plan, rate: Option<u64>) -> Vec<Option<u64>> {
     shares
 }
 
-/// A socket at `path` that only this user, and root, can connect to.
+/// Listens on a socket at `path` that only this user, and root, can connect to.
 fn listen(path: &Path) -> rustix::io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Before it has a name: the file gets the rights that the socket has.
+    // Set before the socket has a name: the file gets the permissions of the socket.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, WAITING)?;
     Ok(socket.into())
 }
 
-/// Those who are saying something.
+/// Callers that have not finished a line.
 struct Callers {
     listener: UnixListener,
     open: Vec<Caller>,
@@ -227,7 +227,7 @@ struct Caller {
     since: Instant,
 }
 
-/// What reading from a caller has come to.
+/// Result of reading from a caller.
 enum Said {
     Line(String),
     Nothing,
@@ -235,7 +235,7 @@ enum Said {
 }
 
 impl Callers {
-    /// A caller who has said a whole line, and the line. Never waits.
+    /// Returns a caller with a complete line, and the line. Never waits.
     fn next_line(&mut self, now: Instant) -> Option<(UnixStream, String)> {
         while self.open.len() < MOST
             && let Ok((stream, _)) = self.listener.accept()
@@ -341,7 +341,7 @@ mod tests {
         slow.write_all(b"ow\n").unwrap();
         assert_eq!(callers.next_line(now).unwrap().1, "show");
 
-        // Who trickles is sent away, who says too much as well.
+        // Callers that are too slow or send too much are disconnected.
         let mut slow = UnixStream::connect(&path).unwrap();
         slow.write_all(b"s").unwrap();
         assert!(callers.next_line(now).is_none());
@@ -352,7 +352,7 @@ mod tests {
         endless.write_all(&[b'x'; LONGEST]).unwrap();
         assert!(callers.next_line(now).is_none());
         assert_eq!(callers.open.len(), 0);
-        // Without a line end, but ended.
+        // The end of the stream replaces the line end.
         let mut brief = UnixStream::connect(&path).unwrap();
         brief.write_all(b"stop").unwrap();
         drop(brief);

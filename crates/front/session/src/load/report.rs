@@ -1,4 +1,4 @@
-//! From what load workers counted to the report.
+//! Converts the counters of load workers into the report.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,14 @@ use crate::{
     settle::{distribution, error_responses, share, signal_name},
 };
 
-/// Bytes of the FCS, which the machines do not see.
+/// Bytes of the FCS, which the counters do not include.
 const FCS: u64 = 4;
-/// Longer than any turn takes.
+/// Time without the CPU that is longer than any scheduling turn, in ns.
 const AWAY_NS: u64 = 100_000_000;
-/// A worker that is busy for more of its time is the limit.
+/// Share of busy time above which a worker is the limit.
 const BUSY: f64 = 0.95;
 
-/// Everything of one job that the report needs.
+/// Facts of one job that the report needs.
 struct SettledJob {
     report: LoadJobReport,
     totals: LoadTotals,
@@ -64,7 +64,7 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
             .filter(|s| s.job == job)
             .filter_map(|s| s.outcome.as_ref())
     };
-    // Who only receives meets no error; the interface counts all the same.
+    // A port that only receives sees no errors, but its interface still counts.
     let mut ports = run.ports.iter();
     let port = ports.find(|port| port.plan.name == plan.port);
     let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
@@ -109,7 +109,7 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
     SettledJob { report, totals }
 }
 
-/// Answers by route, those of none behind them.
+/// Returns the answers by route, with answers without a route at the end.
 fn routes<'a>(
     plan: &LoadJob,
     outcomes: impl Iterator<Item = &'a LoadOutcome> + Clone,
@@ -128,15 +128,15 @@ fn routes<'a>(
     .collect()
 }
 
-/// What is not 0.
+/// Keeps the counters that are not 0.
 fn named(all: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     all.filter(|(_, n)| *n > 0)
         .map(|(name, n)| (name.to_owned(), n))
         .collect()
 }
 
-/// The load's frames. What the device refused was counted by the machines as sent, because it is
-/// for TCP to notice; here it is not.
+/// Frames of the load. The counters include frames that the device refused, because TCP detects their loss. These
+/// totals exclude such frames.
 fn frames(totals: &LoadTotals) -> Totals {
     let (received, octets) = totals.counters.rx_of_load();
     Totals {
@@ -170,7 +170,7 @@ fn phase(p: &PhaseTotals) -> LoadPhaseReport {
     }
 }
 
-/// The account of all loads.
+/// Settles the account of all loads.
 pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     let settled: Vec<SettledJob> = (0..run.plan.loads.len())
         .map(|job| settle_job(run, ended, job))
@@ -250,7 +250,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     }
 }
 
-/// End of the times of answers, for reports.
+/// Name of the moment at which response times end, for reports.
 fn times_end(settled: &[SettledJob]) -> &'static str {
     match settled.iter().any(|s| s.totals.unstamped) {
         true => "user, when its answer is read",
@@ -258,7 +258,7 @@ fn times_end(settled: &[SettledJob]) -> &'static str {
     }
 }
 
-/// How the times of jobs were distributed: of all together and, of several, of each.
+/// Distributions of response times: one for all jobs together and, if there are several, one for each job.
 fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<Distribution> {
     let mut list = Vec::new();
     let mut tell = |of: &str, jobs: &mut dyn Iterator<Item = &'a SettledJob>| {
@@ -280,7 +280,7 @@ fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<
     list
 }
 
-/// What some of the jobs measured together.
+/// Measurements of some of the jobs together.
 fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
     let reports = || jobs.clone().map(|s| &s.report);
     let times = |of: fn(&LoadTotals) -> &Histogram| {
@@ -306,7 +306,7 @@ fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
     }
 }
 
-/// How late all workers of both ends were.
+/// Lateness of all workers of both ends.
 fn lateness_of(settled: &[SettledJob]) -> Lateness {
     let workers = settled.iter().flat_map(|s| &s.report.workers);
     workers.fold(Lateness::default(), |sum, w| sum.plus(&w.lateness))
@@ -337,7 +337,8 @@ fn loads_of(job: &LoadJobReport) -> [Offered<'_>; 2] {
     ]
 }
 
-/// Why the load measured nothing: no connection was established, or no request completed. A flood waits for no answers.
+/// Returns why the load measured nothing: no connection was established, or no request completed. A flood waits for no
+/// answers.
 fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Option<String> {
     let jobs: Vec<(&LoadJobReport, bool)> = settled
         .iter()
@@ -374,7 +375,7 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
     jobs.iter().find_map(because)
 }
 
-/// Rates at the full load, over its duration alone: neither ramp nor drain are part of it.
+/// Rates at the full load, over its duration alone, without ramp and drain.
 fn rates<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Rates {
     let steady = jobs.flat_map(|job| job.phases.iter().filter(|p| p.phase == "steady"));
     steady.fold(Rates::default(), |sum, p| {
@@ -391,7 +392,7 @@ fn rates<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Rates {
     })
 }
 
-/// What kept the load from being higher.
+/// Returns the limiting factor of the load.
 fn limited_by(
     run: &Loads,
     ended: &Ended,
@@ -514,7 +515,8 @@ fn unanswered(sum: &ConnectionTotals) -> Option<String> {
 /// Shortest time without an answer that is reported, ns.
 const STILL_NS: u64 = 1_000_000_000;
 
-/// Why a client did not get further: answers are missing, and none has come for the last second or more of its duration.
+/// Returns why a client stopped making progress: answers are missing, and none has arrived for the last second or more
+/// of its duration.
 fn stands_still(job: &LoadJobReport, last_answer_ns: u64) -> Option<String> {
     let t = &job.totals;
     let missing = t
@@ -578,7 +580,7 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
         }
         icmp(&s.totals.icmp, plan).into_iter().for_each(&mut say);
         udp_doubts(counters).into_iter().for_each(&mut say);
-        // Of a flood, what comes back belongs to nothing that is still known.
+        // Replies to a flood belong to no known connection.
         if !plan.flood {
             unknown(counters).into_iter().for_each(say);
         }
@@ -586,7 +588,7 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
     warnings
 }
 
-/// What routers and hosts reported of our packets.
+/// Warnings about ICMP errors that routers and hosts sent about our packets.
 fn icmp(news: &IcmpNews, plan: &LoadJob) -> Vec<String> {
     let mut warnings = Vec::new();
     for ((version, code), n) in &news.unreachable {
@@ -626,8 +628,8 @@ fn unreachable(version: u8, code: u8) -> &'static str {
     }
 }
 
-/// What to know of answers that do not tell their requests, and of requests that were not waited for
-/// as long as was asked.
+/// Warnings about answers that do not identify their requests, and about requests for which the client waited less long
+/// than the plan asked.
 fn udp_doubts(c: &Counters) -> Vec<String> {
     let mut doubts = Vec::new();
     if c.udp_by_order > 0 {
@@ -645,7 +647,7 @@ fn udp_doubts(c: &Counters) -> Vec<String> {
     doubts
 }
 
-/// The longest time, in ns, that a worker had nothing of the CPU, if it is worth a word.
+/// Returns the longest time, in ns, that a worker had no CPU, if it is long enough to be reported.
 fn away(job: &LoadJobReport) -> Option<u64> {
     let began = job
         .phases
@@ -694,7 +696,7 @@ mod tests {
         }
     }
 
-    /// The limit of a load with the time of its last answer and the lateness of the tester.
+    /// Returns the limit of a load with this time of its last answer and this lateness of the tester.
     fn limit(report: LoadJobReport, last_answer_ns: u64, late: Lateness) -> Limit {
         let settled = [SettledJob {
             report,
@@ -717,7 +719,7 @@ mod tests {
             still.why,
             "nothing has moved since 4.0 s: 100 requests have no answer"
         );
-        // All answers came, and answers came to the end.
+        // All requests were answered, or answers arrived until the end.
         for moving in [of(0, 4 * S), of(100, 9 * S + 1)] {
             assert_eq!(moving.by, Limiter::Plan, "{}", moving.why);
         }

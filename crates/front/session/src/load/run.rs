@@ -1,4 +1,4 @@
-//! Carries out loads: starts the workers, stops them in order, tells how they are.
+//! Runs loads: starts the workers, stops them in order, and reports their progress.
 
 use std::{
     any::Any,
@@ -31,32 +31,31 @@ use crate::{
 
 /// Time between the start order and the first connection, for all workers to be ready.
 const LEAD: Duration = Duration::from_millis(30);
-/// How long servers go on for frames that are on their way, as trials do by default.
+/// Time that servers continue for frames that are in flight, as trials do by default, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
-/// How a worker ended, its CPU time in ns, and its queue pair: no queue of a port is closed while others are in use, because the
-/// kernel would steer what it received to the wrong ones.
+/// Outcome of a worker, its CPU time in ns, and its queue pair. No queue of a port is closed while other queues are in
+/// use, because the kernel would steer received frames to the wrong queues.
 type Outcome = (Result<LoadOutcome, String>, u64, Box<dyn Any + Send>);
 
-/// A worker and where it belongs.
+/// A worker with its job and queue.
 pub(crate) struct WorkerSlot {
     pub(crate) job: usize,
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
     slot: Arc<LoadSlot>,
     pub(crate) outcome: Option<LoadOutcome>,
-    /// CPU time that it used, ns.
+    /// CPU time of the worker, in ns.
     pub(crate) cpu_ns: u64,
 }
 
-/// More about the loads of a run at an instant.
+/// Details of the loads of a run at an instant.
 pub struct LoadDetail {
-    /// All clients or, without clients, all servers.
+    /// Sum of all clients or, without clients, of all servers.
     pub sum: LoadSnapshot,
-    /// Share of its time in which each of their workers had something to do since the view before, 0
-    /// to 1.
+    /// Share of time in which each worker of these was busy since the view before, 0 to 1.
     pub busy: Vec<f64>,
-    /// Counters of the interfaces of the shown end since the start of the run, port by port, with the
-    /// names of the kernel.
+    /// Growth of the interface counters of the shown end since the start of the run, port by port, with the kernel's
+    /// names.
     pub interfaces: Vec<BTreeMap<String, u64>>,
 }
 
@@ -71,13 +70,14 @@ pub(crate) struct Loads {
     asked: Asked,
     point: Option<ControlPoint>,
     steering: Steering,
-    /// When the last client had ended.
+    /// Time when the last client ended.
     clients_over: Option<u64>,
-    /// Answers that the clients had when somebody last looked, and since when, ns after the start.
+    /// Number of answers that the clients had at the last check, and the time of the last increase, in ns after the
+    /// start.
     answers: (u64, u64),
 }
 
-/// Runs a worker, in a loop compiled for its driver.
+/// Task that runs a worker, in a loop compiled for its driver.
 struct Run {
     spec: LoadSpec,
     control: Arc<LoadControl>,
@@ -108,14 +108,14 @@ fn broke((result, ..): &Outcome) -> bool {
 }
 
 impl WorkerSlot {
-    /// Takes down how long requests took, under this name.
+    /// Records the distribution of response times under this name.
     pub(crate) fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
         row.times(of, name, &self.slot.request.read());
     }
 }
 
 impl Loads {
-    /// What all clients or, without clients, all servers have counted so far.
+    /// Counters so far of all clients or, without clients, of all servers.
     pub(crate) fn seen(&self) -> LoadSnapshot {
         LoadSnapshot::sum(&self.live.read(&self.slots))
     }
@@ -130,8 +130,8 @@ impl Loads {
         ports.map(OpenPort::counters).collect()
     }
 
-    /// For a plan whose ports are open and whose next hops are known. `control`: where to listen for other
-    /// rates; `steering`: where wishes for them come from.
+    /// Creates the engine for a plan with open ports and known next hops. `control` is the path of the socket for rate
+    /// changes; `steering` is the source of rate changes inside this process.
     pub(super) fn new(
         plan: Plan,
         ports: Vec<OpenPort>,
@@ -154,7 +154,7 @@ impl Loads {
         })
     }
 
-    /// How many workers a job has, before they are started.
+    /// Number of workers of a job, known before they start.
     pub(crate) fn workers_of(&self, job: usize) -> u32 {
         u32::try_from(self.jobs[job].specs.len()).unwrap_or(u32::MAX)
     }
@@ -163,7 +163,7 @@ impl Loads {
         self.plan.loads.iter().any(|j| j.end == end)
     }
 
-    /// Whether the workers of all jobs of an end have ended.
+    /// Returns true if the workers of all jobs of an end have ended.
     fn is_over(&self, end: LoadEnd) -> bool {
         let slots = self.slots.iter().enumerate();
         slots
@@ -171,7 +171,7 @@ impl Loads {
             .all(|(number, _)| self.workers.is_over(number))
     }
 
-    /// Tells all jobs of an end to come to theirs.
+    /// Stops all jobs of an end.
     fn end(&self, end: LoadEnd) {
         for (job, plan) in self.jobs.iter().zip(&self.plan.loads) {
             if plan.end == end {
@@ -182,30 +182,30 @@ impl Loads {
         }
     }
 
-    /// Servers go on until the clients of the same run have ended, so that both ends count the same.
+    /// Stops servers after the clients of the same run have ended, so that both ends count the same frames.
     fn end_in_order(&mut self, now: u64) {
         if !self.has(LoadEnd::Client) || self.slots.is_empty() {
             return;
         }
         if self.is_over(LoadEnd::Client) {
-            // What was sent last is still on its way.
+            // The last frames are still in flight.
             let since = *self.clients_over.get_or_insert(now);
             if now.saturating_sub(since) >= RESIDUE_NS {
                 self.end(LoadEnd::Server);
             }
         }
         if self.has(LoadEnd::Server) && self.is_over(LoadEnd::Server) {
-            // They do not end by themselves: something broke.
+            // Servers do not end without a stop, so something broke.
             self.end(LoadEnd::Client);
         }
     }
 
-    /// When clients last got an answer, as far as was seen, ns after the start.
+    /// Time at which clients were last seen to get an answer, in ns after the start.
     pub(super) const fn last_answer_ns(&self) -> u64 {
         self.answers.1
     }
 
-    /// Notes whether answers have come.
+    /// Notes the time if new answers have arrived.
     fn note_answers(&mut self, now: u64) {
         let slots = self.slots.iter();
         let clients = slots.filter(|s| self.plan.loads[s.job].end == LoadEnd::Client);
@@ -215,7 +215,7 @@ impl Loads {
         }
     }
 
-    /// Whether somebody ended it over the control socket.
+    /// Returns true if a caller ended the run over the control socket.
     pub(super) fn was_told_to_stop(&self) -> bool {
         self.point.as_ref().is_some_and(ControlPoint::said_stop)
     }
@@ -391,7 +391,7 @@ impl Engine for Loads {
     }
 }
 
-/// Takes down what a worker has counted so far.
+/// Records the counters of a worker so far.
 #[allow(clippy::cast_precision_loss)]
 fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
     let c = &seen.counters;
@@ -414,11 +414,11 @@ fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
     row.level(of, "open_connections", "connections", c.open as f64);
 }
 
-/// What the views are made of.
+/// State from which the views are made.
 pub(super) struct Live {
     start_ns: u64,
     whole_ns: Option<u64>,
-    /// Which end is shown.
+    /// End that views and snapshots show.
     shown: LoadEnd,
     ends: Vec<LoadEnd>,
     last: LoadSnapshot,
@@ -463,7 +463,7 @@ impl Live {
             .collect()
     }
 
-    /// The counters now, without a new interval.
+    /// Returns the current counters without starting a new interval.
     fn peek(&self, slots: &[WorkerSlot], now: u64) -> Snapshot {
         self.snapshot(&LoadSnapshot::sum(&self.read(slots)), now)
     }
@@ -560,7 +560,7 @@ fn grown(before: &[DeviceCounters], mut now: Vec<DeviceCounters>) -> Vec<DeviceC
     now
 }
 
-/// The totals of a machine.
+/// Converts the counters of a worker into connection totals.
 pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
     ConnectionTotals {
         lost_requests: c.udp_lost,
@@ -579,7 +579,7 @@ pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
     }
 }
 
-/// The account of one job.
+/// Settles the account of one job.
 pub(super) fn totals_of(slots: &[WorkerSlot], job: usize) -> LoadTotals {
     LoadTotals::sum_workers(
         slots
@@ -642,7 +642,7 @@ mod tests {
         plan
     }
 
-    /// Nobody goes on as if nothing had happened where a worker is no more.
+    /// If a worker breaks, the others must not continue.
     #[test]
     fn a_worker_that_breaks_ends_the_run() {
         for broken in 0..2 {
@@ -668,7 +668,7 @@ mod tests {
 
     static BREAKS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-    /// The clock of a port, which breaks when it is told to.
+    /// Clock of a port that breaks on demand.
     fn breaking() -> u64 {
         assert!(!BREAKS.load(Ordering::Relaxed), "as it is meant to");
         wb_machine::clock::wall_ns()

@@ -1,4 +1,4 @@
-//! Which addresses a job asks with, and how answers find the worker that waits for them.
+//! Addresses that a job asks with, and steering of answers to the workers that wait for them.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,15 @@ use wb_model::{
 
 use wb_tcp::Steering;
 
-/// Who asks for the next hop, and for the way to whom.
+/// Source address of a next-hop query, and the destination that the next hop must reach.
 pub(super) struct Asked {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
 }
 
 impl Asked {
-    /// Of a job that was checked: it has addresses. The port's own address is the one that asks.
+    /// Returns the query of a job, which was checked to have addresses. If the port has an address, that address is the
+    /// source.
     pub(super) fn of(job: &LoadJob, port: &PortPlan) -> Self {
         let mut asked = Self::between(job);
         let own = port.addresses.iter().map(AddressRange::first);
@@ -50,8 +51,8 @@ impl Asked {
     }
 }
 
-/// How a worker's connections are told apart where it is not by the job: drivers of interfaces steer by client
-/// port, whatever addresses workers have.
+/// Steering of connections to workers if addresses do not do it: drivers of interfaces steer by client port, whatever
+/// addresses workers have.
 pub(super) fn own(has_wire: bool, worker: u32, workers: u32) -> Option<Steering> {
     let number = |n: u32| u16::try_from(n).ok();
     has_wire.then_some(())?;

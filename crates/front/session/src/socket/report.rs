@@ -1,4 +1,4 @@
-//! From what socket tests measured to the report.
+//! Converts the measurements of socket tests into the report.
 
 use wb_measure::Histogram;
 use wb_model::{
@@ -88,8 +88,9 @@ fn is_empty(job: &SocketJobReport) -> bool {
         && result.transactions == 0
 }
 
-/// With the datagrams that were under way while this process was away: sent at once after it, or lost
-/// because nobody emptied the buffer of a socket. Calls that wait cannot tell, so the mean rate does.
+/// Adds the datagrams that were in flight while this process was stalled: datagrams that were sent at once after the
+/// stall, or lost because a socket buffer was not emptied. Blocking calls cannot count them, so the number is estimated
+/// from the mean rate.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -104,7 +105,7 @@ fn at_risk(late: Lateness, totals: &Totals, elapsed_ns: u64) -> Lateness {
     }
 }
 
-/// What tests measured together. Datagrams by their numbers are frames: so criteria of loss hold for them.
+/// Measurements of several tests together. Numbered datagrams count as frames, so criteria of loss apply to them.
 fn figures(jobs: &[SocketJobReport]) -> Figures {
     let mut totals = Totals::default();
     for datagrams in jobs.iter().filter_map(|j| j.datagrams) {
@@ -122,7 +123,7 @@ fn figures(jobs: &[SocketJobReport]) -> Figures {
         totals,
         ..Figures::default()
     };
-    // Times and rates of different tests have no common distribution; one that failed has none.
+    // Times and rates of different tests have no common distribution, and a failed test has none.
     match jobs {
         [job] if job.failure.is_none() => Figures {
             latency: job.latency_ns,

@@ -1,4 +1,4 @@
-//! What can be told of streams before their ports are open: whether they fit the machine, and what they may send.
+//! Checks of streams before their ports are open: streams must fit the machine, and the plan must permit their frames.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,23 +17,23 @@ use crate::{
     ports::{OpenPort, Use, Wire},
 };
 
-/// What a sending worker keeps of a flow: the frames it sent of it.
+/// Memory of a sending worker for each flow, in bytes: the number of sent frames.
 const SENT_FLOW_BYTES: u64 = 16;
-/// What is told of a flow at the end.
+/// Memory for the final figures of each flow, in bytes.
 const FLOW_FIGURES_BYTES: u64 = 208;
-/// What a receiving worker keeps of a flow: its figures, its window of sequence numbers, and at the
-/// end what is told of it.
+/// Memory of a receiving worker for each flow, in bytes: figures, the window of sequence numbers, and the final
+/// figures.
 const RECEIVED_FLOW_BYTES: u64 = 128 + 128 + FLOW_FIGURES_BYTES;
-/// What settling a flow at the end takes.
+/// Memory for settling each flow at the end, in bytes.
 const SETTLED_FLOW_BYTES: u64 = 64;
 
-/// What is kept in user space of a flow of which the kernel keeps account, in bytes: at the end its figures, of each worker
-/// and twice while they are added up, and what settles them.
+/// Memory in user space for each flow that the kernel counts, in bytes: the final figures of each worker, two more
+/// copies while the figures are summed, and the memory for settling.
 pub(super) const fn settled_bytes(workers: u32) -> u64 {
     FLOW_FIGURES_BYTES * (workers as u64 + 2) + SETTLED_FLOW_BYTES
 }
 
-/// A worker sends for one job and receives for one; so does a port.
+/// Checks that a port sends for at most one job and receives for at most one job.
 pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
     for port in &plan.ports {
         let count = |f: &dyn Fn(&TrafficJob) -> bool| plan.traffic.iter().filter(|j| f(j)).count();
@@ -52,7 +52,7 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Ports in memory are joined by their name, and by nothing else.
+/// Checks that ports in memory are joined by their name only.
 pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
     let in_memory = |name: &Option<String>| {
         let mut ports = plan.ports.iter();
@@ -72,7 +72,7 @@ pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
     }
 }
 
-/// Flows are followed one by one, and a machine that swaps measures nothing.
+/// Checks that the flows fit into memory: each flow is followed, and a machine that swaps cannot measure.
 pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
     let (flows, need) = need(plan);
     match wb_machine::memory::available() {
@@ -81,8 +81,8 @@ pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
     }
 }
 
-/// Flows of all jobs, and the bytes that they take, but for accounts in the kernel: these go by the queues of a device, which
-/// is known later.
+/// Number of flows of all jobs, and their memory in bytes. Accounts in the kernel are excluded, because their size
+/// depends on the queues of a device, which are known later.
 fn need(plan: &Plan) -> (u64, u64) {
     let port = |name: Option<&str>| plan.ports.iter().find(|p| Some(p.name.as_str()) == name);
     let workers = |name| port(name).map_or(0, |p| u64::from(p.workers.max(1)));
@@ -133,7 +133,7 @@ fn fits(flows: u64, need: u64, available: u64) -> Result<(), StartError> {
 
 pub(super) type Recordings = BTreeMap<String, Arc<Recording>>;
 
-/// Bytes of two addresses and a type.
+/// Length of two addresses and a type, in bytes.
 const ETHERNET_HEADER: usize = 14;
 
 pub(super) fn read_recordings(
@@ -191,13 +191,13 @@ pub(super) fn read_recordings(
     Ok(recordings)
 }
 
-/// Mean size of a stream's frames, with FCS.
+/// Mean frame size of a stream in bytes, with FCS.
 pub(super) fn mean_size(spec: &StreamSpec) -> Rational {
     let recorded = spec.replay.as_ref().and_then(|r| r.mean_size());
     recorded.unwrap_or_else(|| spec.stream.sizes().mean())
 }
 
-/// Frames per second of a stream, as [`Stream::frames_per_second`], also of recordings with a rate in bits.
+/// Frames per second of a stream, like [`Stream::frames_per_second`], also for recordings with a rate in bits.
 pub(super) fn frames_per_second(
     stream: &Stream,
     line: Option<u64>,
@@ -212,7 +212,7 @@ fn mean_of(stream: &Stream, recordings: &Recordings) -> Rational {
     recorded.unwrap_or_else(|| stream.sizes().mean())
 }
 
-/// Streams that leave by a port: those of jobs that send from it, and those sent back to it.
+/// Streams that leave by a port: streams of jobs that send from the port, and streams sent back to it.
 fn streams_from<'a>(plan: &'a Plan, port: &'a str) -> impl Iterator<Item = &'a Stream> {
     plan.traffic
         .iter()
@@ -222,7 +222,7 @@ fn streams_from<'a>(plan: &'a Plan, port: &'a str) -> impl Iterator<Item = &'a S
         .flat_map(|j| &j.streams)
 }
 
-/// Whether untagged frames that come in by a port are such as XDP hands on to the host.
+/// Returns true if untagged frames that arrive at a port are of types that XDP passes on to the host.
 pub(super) fn shares_with_host(plan: &Plan, port: &str, recordings: &Recordings) -> bool {
     plan.traffic
         .iter()
@@ -243,7 +243,7 @@ pub(super) fn shares_with_host(plan: &Plan, port: &str, recordings: &Recordings)
         )
 }
 
-/// Whether the XDP program would leave this frame to the host (`is_control` in its source).
+/// Returns true if the XDP program would leave this frame to the host (`is_control` in its source).
 fn left_to_host(frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
     let word = |at: usize| u16::from_be_bytes([byte(at), byte(at + 1)]);
@@ -268,7 +268,7 @@ fn left_to_host(frame: &[u8]) -> bool {
     }
 }
 
-/// Length of the longest frame of a stream, without FCS.
+/// Length of the longest frame of a stream in bytes, without FCS.
 fn longest_of(stream: &Stream, recordings: &Recordings) -> usize {
     match stream.replay.as_ref().and_then(|r| recordings.get(r)) {
         Some(recording) => recording
@@ -333,7 +333,7 @@ pub(super) fn check_streams(
     Ok(())
 }
 
-/// What leaves by a port, and whether it may.
+/// Checks that the frames that leave by a port are permitted and fit.
 pub(super) fn check_leaving(
     plan: &Plan,
     port: &PortPlan,
@@ -404,8 +404,8 @@ fn check_mtu(
     ))
 }
 
-/// Receiving ports whose MTU is too small for what is sent to them. No error: a device may
-/// fragment on the way.
+/// Warns about receiving ports with an MTU that is too small for the frames sent to them. This is not an error: a
+/// device may fragment on the way.
 pub(super) fn short_receivers(
     plan: &Plan,
     ports: &[OpenPort],

@@ -1,4 +1,4 @@
-//! Ports that send and account by themselves: which streams they can, and their workers.
+//! Ports that send streams and account for them inside the kernel (live driver): conditions and workers.
 
 use std::{
     fmt::Display,
@@ -29,10 +29,10 @@ use crate::{
     prepare::Opening,
 };
 
-/// Why a port that was left open has this driver.
+/// Reason for this driver if the plan leaves the driver open.
 pub(super) const CHOSEN: &str = "the fastest that works: its streams run inside the kernel, where taps of this host do not see them";
 
-/// Adds to the reason for a port's driver why its streams do not run inside the kernel.
+/// Adds to the reason for a port's driver why the streams do not run inside the kernel.
 pub(super) fn say_why_not(port: &mut OpenPort, why: &dyn Display) {
     port.chosen_because
         .push_str(&format!("; not inside the kernel (live): {why}"));
@@ -43,7 +43,7 @@ pub(crate) fn refuse(port: &PortPlan, why: Refusal) -> StartError {
     PortError::Offload { port, why }.into()
 }
 
-/// What stood in the way of a port, as the reason for another driver.
+/// Converts an error of a port into the reason for another driver.
 fn reason(error: &StartError) -> String {
     match error {
         StartError::Port(error) => error.reason(),
@@ -52,7 +52,7 @@ fn reason(error: &StartError) -> String {
     }
 }
 
-/// Why a receiver in the kernel cannot tell the frames of a stream from others.
+/// Returns why a receiver in the kernel cannot identify the frames of a stream.
 fn not_accounted(stream: &Stream) -> Option<&'static str> {
     match stream.tag {
         _ if stream.replay.is_some() => Some("what arrives of a replay has no tag of this run"),
@@ -62,7 +62,7 @@ fn not_accounted(stream: &Stream) -> Option<&'static str> {
     }
 }
 
-/// Why a port cannot account for what it receives.
+/// Returns why a port cannot account for received frames.
 pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
     plan.traffic.iter().find_map(|job| {
         let is = |name: &Option<String>| name.as_ref() == Some(&port.name);
@@ -78,7 +78,7 @@ pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static s
     })
 }
 
-/// Refuses what a port of the live driver cannot account for, before anything is open.
+/// Refuses received frames that the live driver cannot account for, before any port is open.
 pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
     match not_accountable(plan, port) {
         Some(why) => Err(refuse(port, Refusal::Asked(why))),
@@ -86,7 +86,7 @@ pub(super) fn check(plan: &Plan, port: &PortPlan) -> Result<(), StartError> {
     }
 }
 
-/// Does something with the interface of a port of this driver, in its namespace.
+/// Runs a function on the interface of a live port, in the namespace of the interface.
 pub(crate) fn at_interface<T: Send>(
     port: &OpenPort,
     wire: Option<&Wire>,
@@ -100,8 +100,8 @@ pub(crate) fn at_interface<T: Send>(
     Ok(done?)
 }
 
-/// In a lab the other end is ours: where it keeps frames of programs out, a program there that passes all on lets them in.
-/// Elsewhere the loading says what to type.
+/// Lets frames in at the other end of a lab link. If the other end keeps frames of programs out, this attaches a
+/// program there that passes all frames on. Outside of labs, the error text of loading names the command to type.
 pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(PassProgram, String)>, StartError> {
     let wire = port.wire.as_ref();
     let takes = at_interface(port, wire, |interface| Ok(takes_frames(interface)))?;
@@ -126,7 +126,8 @@ fn awaited(direction: &Direction) -> Awaited {
     }
 }
 
-/// Why the accounts of so many flows do not fit into what is `available`. `held`: what others of this run will take of it.
+/// Returns why the accounts of `flows` flows do not fit into `available` bytes. `held`: memory in bytes that other
+/// ports of this run will need.
 fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> Option<Refusal> {
     let need = |flows: u32| {
         let settled = u64::from(flows) * settled_bytes(workers);
@@ -152,12 +153,13 @@ fn no_room(queues: u32, flows: u32, workers: u32, held: u64, available: u64) -> 
     })
 }
 
-/// The longest that a device may take to count what it has sent: some ask their hardware once a second.
+/// Longest time that a device may take to count sent frames: some devices read their hardware once a second.
 const COUNTED_WITHIN: Duration = Duration::from_millis(1_500);
 const LOOK: Duration = Duration::from_micros(500);
 
-/// Why a run says nothing, if the device of a port took frames and never counted them, neither as sent nor as dropped. Others
-/// may send there too, so it may count more. `down`: its link was down for a while, which is told elsewhere.
+/// Returns why a run says nothing if the device of a port took frames and counted them neither as sent nor as dropped.
+/// Other programs may send there too, so the device may count more. `down`: the link was down for a while, which is
+/// reported elsewhere.
 pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64, down: bool) -> Option<String> {
     let passed_by = port.facts.mode.contains("zero copy");
     if !port.used.tx || passed_by || down || ended.grew(port, "carrier_downs") > 0 {
@@ -173,8 +175,9 @@ pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64, down: bool) -
     ))
 }
 
-/// How many frames a device sent by its own account, if it counted fewer than `taken`: both figures. What the device says that
-/// it dropped is counted too, but for streams sent in the kernel: their senders learn of it frame by frame.
+/// Returns `taken` and the number of frames that a device counted as sent, if the device counted fewer than `taken`.
+/// Frames that the device counted as dropped are included in the comparison, except for streams sent in the kernel:
+/// their senders learn of drops frame by frame.
 fn counted_late(
     before: &DeviceCounters,
     now: impl Fn() -> DeviceCounters,
@@ -184,7 +187,7 @@ fn counted_late(
     let began = Instant::now();
     loop {
         let now = now();
-        // Who begins anew, as after a reset, tells nothing.
+        // A counter that restarted, as after a reset, proves nothing.
         let rose = |key: &str| now.get(key)?.checked_sub(*before.get(key)?);
         let sent = rose("tx_packets")?;
         let dropped = match live {
@@ -201,13 +204,13 @@ fn counted_late(
     }
 }
 
-/// Sends a few frames that nobody passes on, and sees in the device's own counters whether they left, as the kernel says
-/// so of whatever it was given.
+/// Sends a few frames that no device forwards, and checks in the device's own counters whether they left. The kernel
+/// reports success for all frames it was given.
 fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
     let before = port.counters();
     let wire = port.wire.as_ref();
     let taken = match at_interface(port, wire, |i| probe(i, longest, monotonic_ns())) {
-        // Before Linux 6.3 no device says what it can, and a veth then takes frames as if it had no link.
+        // Before Linux 6.3 devices do not report their abilities, and a veth then refuses frames as if it had no link.
         Err(StartError::Port(PortError::LinkDown { .. }))
             if wire.is_some_and(|w| w.link.up && w.link.carrier) =>
         {
@@ -224,10 +227,11 @@ fn try_out(port: &OpenPort, longest: usize) -> Result<(), StartError> {
 }
 
 impl Traffic {
-    /// Opens the ports whose streams run inside the kernel. One that was left open and cannot takes the way of queues.
+    /// Opens the ports that run their streams inside the kernel. A port that cannot do so uses queues instead, if the
+    /// plan leaves its driver open.
     ///
     /// # Errors
-    /// What stands in the way of a port that has to; and what keeps one from the other way too.
+    /// Fails if a port must run inside the kernel and cannot, or if queues do not work either.
     pub(super) fn open_inside(
         &mut self,
         recordings: &Recordings,
@@ -235,7 +239,7 @@ impl Traffic {
     ) -> Result<(), StartError> {
         let count = self.ports.len();
         let mut accounts = Vec::new();
-        // Of a veth the other end takes frames from programs once it has one itself.
+        // One end of a veth accepts frames from programs once the other end has a program, so accounts come first.
         for number in 0..count {
             let account = self.account(number);
             accounts.push(self.or_by_queues(number, account, recordings, opening)?);
@@ -255,7 +259,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Why a port that was left open must not send so fast, now that it is known who receives how.
+    /// Returns why a port with an open driver must not send so fast, now that the drivers of all receivers are known.
     fn too_fast(&self, number: usize) -> Option<Refusal> {
         let port = &self.ports[number];
         if !port.is_live() || !path::is_open(&port.plan) {
@@ -268,7 +272,7 @@ impl Traffic {
         path::too_fast(&self.plan, &port.plan, port.line_rate(), &inside)
     }
 
-    /// What was made for a port, or, where it could not be and need not, its queues instead.
+    /// Returns what was made for a port. If that failed and the driver is open, opens the queues of the port instead.
     fn or_by_queues<T: Default>(
         &mut self,
         number: usize,
@@ -306,7 +310,8 @@ impl Traffic {
         Ok(())
     }
 
-    /// Why there is no room for the accounts of a port, beside what those before it will take at the end.
+    /// Returns why there is no room for the accounts of a port, in addition to the memory that earlier ports will need
+    /// at the end.
     fn no_room_at(&self, number: usize, flows: u32) -> Option<Refusal> {
         let before = self.directions.iter().filter_map(|direction| {
             let port = &self.ports[direction.rx.filter(|rx| *rx < number)?];
@@ -319,7 +324,7 @@ impl Traffic {
         no_room(queues, flows, port.plan.workers, before.sum(), available)
     }
 
-    /// Lets a receiving port of this driver account, and parts it among its workers.
+    /// Starts the account of a receiving live port, and divides it among the workers.
     fn account(&mut self, number: usize) -> Result<Vec<Accounted>, StartError> {
         let port = &self.ports[number];
         let direction = self.directions.iter().find(|d| d.rx == Some(number));
@@ -346,7 +351,7 @@ impl Traffic {
         Ok(receivers)
     }
 
-    /// The workers of a port of this driver.
+    /// Creates the workers of a live port.
     fn offload(
         &mut self,
         number: usize,
@@ -423,7 +428,7 @@ mod tests {
         for how in [live, queues] {
             assert_eq!(counted(of(10, 5), how), Some((1000, 0)));
             assert_eq!(counted(of(1010, 5), how), None);
-            // Of a device that was reset or is gone, nothing is known.
+            // A device that was reset or is gone gives no result.
             assert_eq!(counted(of(0, 5), how), None);
             assert_eq!(counted(DeviceCounters::new(), how), None);
         }
@@ -439,7 +444,7 @@ mod tests {
         assert_eq!(no_room(1, flows, 1, 0, GIB), None);
         let why = no_room(64, flows, 1, 0, GIB).expect("too many queues");
         let why = why.to_string();
-        // 256 bytes of each on each queue, and the figures of all.
+        // 256 bytes for each flow on each queue, and the figures of all flows.
         for part in [
             "1048576 flows",
             "each of 64 queues",
@@ -448,7 +453,7 @@ mod tests {
         ] {
             assert!(why.contains(part), "no {part:?} in {why}");
         }
-        // What is said to fit does.
+        // The number of flows that the text recommends does fit.
         let fit = why
             .split("at most ")
             .nth(1)
@@ -456,7 +461,7 @@ mod tests {
         let fit: u32 = fit.and_then(|n| n.parse().ok()).expect("a number");
         assert!((50_000..64_000).contains(&fit), "{fit}");
         assert_eq!(no_room(64, fit, 1, 0, GIB), None);
-        // What others will need is not there.
+        // Memory that other ports will need is not available.
         assert!(no_room(1, flows, 1, GIB / 2, GIB).is_some());
     }
 
@@ -474,7 +479,7 @@ mod tests {
             error.to_string(),
             format!("live:n/a0: the live driver cannot do this: {said}; take xdp: or packet:")
         );
-        // However it is worded.
+        // The result does not depend on the wording.
         let error = StartError::Port(PortError::Unsupported {
             port: "live:n/a0".to_owned(),
             what: "no; take xdp: says the device".to_owned(),

@@ -1,7 +1,9 @@
-//! Which way the streams at a port take, where the plan leaves it open: inside the kernel, or by the queues of a driver.
+//! Chooses the path of the streams at a port if the plan leaves it open: inside the kernel, or by the queues of a
+//! driver.
 //!
-//! What can be told before anything is opened is told here, of the plan, the machine and the device; what only opening
-//! shows is found in `live.rs`, with the same end: the other way, and the reason in the report.
+//! Reasons that are known before anything is opened are found here, from the plan, the machine and the device. Reasons
+//! that only opening shows are found in `live.rs`. The result is the same: the other path, and the reason in the
+//! report.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,7 @@ use crate::ports::{Use, Wire, asked_driver, far_end, is_of_a_lab};
 /// BPF_F_TEST_XDP_LIVE_FRAMES.
 const OLDEST: (u32, u32) = (5, 18);
 
-/// What of the machine decides.
+/// Facts about the machine that decide.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Host {
     pub(crate) kernel: Option<(u32, u32)>,
@@ -50,7 +52,7 @@ impl Host {
         }
     }
 
-    /// Why no port of this machine can be used so.
+    /// Returns why no port of this machine can be used in this way.
     pub(crate) fn why_not(&self, used: Use) -> Option<Refusal> {
         if self.kernel.is_some_and(|version| version < OLDEST) {
             return Some(Refusal::Kernel(self.kernel));
@@ -59,7 +61,8 @@ impl Host {
             return Some(Refusal::UserNamespace);
         }
         let lacks = |capability| self.lacking.contains(&capability);
-        // CAP_SYS_ADMIN stands for the two others; who sends needs a network namespace of its own.
+        // CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. A sender needs it in any case, for a separate network
+        // namespace.
         let missing = [
             Capability::NetAdmin,
             Capability::SysAdmin,
@@ -76,32 +79,32 @@ impl Host {
     }
 }
 
-/// What is known of the other end of a veth.
+/// Facts about the other end of a veth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FarEnd {
-    /// A port of the plan that receives.
+    /// True if the far end is a port of the plan that receives.
     pub(crate) receives: bool,
-    /// In a lab, so ours to prepare.
+    /// True if the far end is in a lab, so that this program may prepare it.
     pub(crate) of_a_lab: bool,
     pub(crate) gro: bool,
     pub(crate) program: bool,
-    /// Into which frames of programs go, by CPU.
+    /// Number of queues that take frames of programs, by CPU.
     pub(crate) queues: u32,
-    /// What would switch GRO on there.
+    /// Command that switches GRO on at the far end.
     pub(crate) command: String,
 }
 
-/// What of the device decides.
+/// Facts about the device that decide.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Device {
-    /// The driver of the kernel.
+    /// Name of the kernel driver.
     pub(crate) driver: String,
-    /// Whether it takes frames from programs, if the kernel tells.
+    /// True if the device takes frames from programs; `None` if the kernel does not report it.
     pub(crate) takes_frames: Option<bool>,
     pub(crate) far: Option<FarEnd>,
     pub(crate) program: Option<u32>,
     pub(crate) queues: u32,
-    /// Its name.
+    /// Name of the interface.
     pub(crate) interface: String,
 }
 
@@ -138,7 +141,8 @@ impl Device {
         }
     }
 
-    /// Why it does not take frames from programs for the whole of a run; `awaited`: somebody in the run receives.
+    /// Returns why the device does not take frames from programs for the whole run. `awaited`: a port of the run
+    /// receives the frames.
     pub(crate) fn keeps_out(&self, awaited: bool) -> Option<Refusal> {
         let no_transmit = |command| Refusal::NoTransmit {
             driver: self.driver.clone(),
@@ -150,7 +154,7 @@ impl Device {
         if far.gro && self.takes_frames != Some(false) {
             return None;
         }
-        // Programs of this run come later.
+        // Programs of this run are attached later.
         if far.program {
             return Some(Refusal::AtMercy);
         }
@@ -162,12 +166,12 @@ impl Device {
         }
     }
 
-    /// Into how many queues at once it takes frames.
+    /// Number of queues that take frames at the same time.
     fn room(&self) -> u32 {
         self.far.as_ref().map_or(self.queues, |far| far.queues)
     }
 
-    /// Why so many must not send to it at once.
+    /// Returns why this number of senders must not send to the device at once.
     pub(crate) fn crowds(&self, senders: u32, what: &'static str) -> Option<Refusal> {
         let room = self.room();
         (senders > room).then_some(Refusal::Crowded {
@@ -191,10 +195,10 @@ fn receives(plan: &Plan, port: &PortPlan) -> bool {
     jobs.any(|job| is(&job.rx, port) || (job.bidir && is(&job.tx, port)))
 }
 
-/// Why the streams at a port take the way of its queues, port by port; those that are missing go inside the kernel.
+/// Reasons for using queues, by port. Streams of ports without an entry run inside the kernel.
 pub(super) type Reasons = BTreeMap<String, Refusal>;
 
-/// Decides for the ports whose driver the plan leaves open.
+/// Decides the path of the ports with an open driver (`is_open`).
 pub(super) fn reasons(
     plan: &Plan,
     ports: &[(&PortPlan, Option<Wire>)],
@@ -214,7 +218,7 @@ pub(super) fn reasons(
             .or_else(|| of_frames(plan, port, wire, recordings));
         reasons.extend(why.map(|why| (port.name.clone(), why)));
     }
-    // Who falls back may be the receiver of another.
+    // A port that uses queues may be the receiver of another port, which affects that port.
     loop {
         let inside = |port: &PortPlan| is_inside(port, &reasons);
         let found = ports.iter().find_map(|(port, wire)| {
@@ -230,7 +234,7 @@ pub(super) fn reasons(
     }
 }
 
-/// Whether the plan leaves to us which driver a port has.
+/// Returns true if the plan leaves the driver of a port open.
 pub(super) fn is_open(port: &PortPlan) -> bool {
     port.locator.is_interface() && matches!(asked_driver(port), Ok(None))
 }
@@ -245,7 +249,7 @@ fn line_of(wire: &Wire) -> Option<u64> {
     speed.map(|s| s.bits_per_second)
 }
 
-/// Why the plan itself keeps a port out of the kernel.
+/// Returns why the plan itself keeps a port out of the kernel.
 pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<Refusal> {
     asked(plan, port).map(Refusal::Asked)
 }
@@ -272,7 +276,7 @@ fn asked(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
     live::not_accountable(plan, port)
 }
 
-/// Why its device keeps it out.
+/// Returns why its device keeps a port out of the kernel.
 fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option<Refusal> {
     if used.rx
         && let Some(id) = device.program
@@ -295,7 +299,7 @@ fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option
     device.crowds(port.workers, "workers")
 }
 
-/// Why the frames of its streams are not made there.
+/// Returns why the frames of a port's streams cannot be made inside the kernel.
 fn of_frames(
     plan: &Plan,
     port: &PortPlan,
@@ -313,7 +317,7 @@ fn of_frames(
         });
         let streams: Vec<StreamSpec> = streams
             .map(|stream| StreamSpec {
-                // Hardware addresses are found later, and are fields like any other.
+                // Hardware addresses are found later, and count as fields like any other.
                 flows: stream.flow_count().max(port.workers),
                 pps: frames_per_second(&stream, line_of(wire), recordings),
                 replay: stream
@@ -340,8 +344,8 @@ fn of_frames(
     None
 }
 
-/// Why a port must not send as fast as the kernel can: the receiver is ours, takes frames by sockets, and could not follow.
-/// What it missed would be the tester's fault.
+/// Returns why a port must not send as fast as the kernel can: the receiver belongs to this run, takes frames by
+/// sockets, and could not follow. Missed frames would be the tester's fault.
 pub(super) fn too_fast(
     plan: &Plan,
     port: &PortPlan,
@@ -490,7 +494,7 @@ mod tests {
                 false,
                 None,
             ),
-            // Its queues are too few, or it is down.
+            // The device has too few queues, or it is down.
             (
                 veth(
                     false,

@@ -1,4 +1,4 @@
-//! From what workers measured to the report. Every total is settled here, once, so that it adds up.
+//! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
@@ -23,18 +23,18 @@ use crate::{
     },
 };
 
-/// Flows that are listed one by one; of more, those with most trouble.
+/// Maximum number of flows that are listed individually. If there are more, the flows with most trouble are listed.
 const LISTED_FLOWS: usize = 1024;
 
-/// One direction, settled.
+/// One direction after settling.
 struct SettledDirection {
     job: JobReport,
     measurement: Option<Measurement>,
-    /// Those with most trouble, no more than are listed.
+    /// Listed flows: those with most trouble, if not all are listed.
     flows: Vec<FlowReport>,
-    /// Flows beside them.
+    /// Number of flows that are not listed.
     omitted: usize,
-    /// Whether a stream was sent as fast as the port takes frames.
+    /// True if a stream was sent as fast as the port takes frames.
     at_max: bool,
 }
 
@@ -45,7 +45,8 @@ fn senders(run: &Traffic, direction: usize) -> impl Iterator<Item = (&WorkerSlot
         .filter_map(|s| Some((s, s.outcome.as_ref()?.sender.as_ref()?)))
 }
 
-/// What the receivers of a direction measured together, the frames that their rings had no room for, and those of ramps.
+/// Returns the merged measurement of a direction's receivers, the frames that their rings dropped, and the frames of
+/// ramps.
 fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64, u64) {
     let mut sum: Option<Measurement> = None;
     let (mut dropped, mut ramp) = (0, 0);
@@ -60,7 +61,7 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64, u
         };
         dropped += outcome.rx.dropped_frames;
         ramp += receiver.ramp_frames;
-        // Nobody else asks for the flows of one worker.
+        // The flows of one worker are not needed after this.
         let part = receiver.measurement.take_flows();
         match &mut sum {
             Some(sum) => sum.merge(&part),
@@ -70,7 +71,7 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64, u
     (sum, dropped, ramp)
 }
 
-/// What the sending side of a direction did, stream by stream.
+/// Settles the sending side of a direction, stream by stream.
 fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
     let direction = &run.directions[index];
     let path = run.path_of(direction);
@@ -85,7 +86,7 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
             totals: Totals::default(),
         })
         .collect();
-    // Streams have their flows one behind the other: what is found by its place needs no map.
+    // The flows of the streams are consecutive, so an index replaces a map.
     let mut flows: Vec<(u32, u64)> = direction
         .streams
         .iter()
@@ -203,13 +204,13 @@ fn rates(
     }
 }
 
-/// From the first frame to the last one there is one interval less than there are frames.
+/// Number of intervals from the first frame to the last: one fewer than frames.
 fn last_excluded(frames: Option<u64>) -> Option<u64> {
     frames.map(|n| n.saturating_sub(1))
 }
 
-/// Frames, octets and the time in ns by which the received rates are judged. A device that went silent in the middle
-/// has not carried the rate that it had until then.
+/// Returns the frames, octets and time in ns from which the received rates are calculated. A device that went silent in
+/// the middle has not carried its earlier rate for the whole time.
 fn carried(
     totals: &Totals,
     octets_excluded: Option<u64>,
@@ -225,7 +226,7 @@ fn carried(
     }
 }
 
-/// The time that `frames` frames take which were sent within `spent_ns`, with the gap behind the last one.
+/// Returns the time in ns for `frames` frames that were sent within `spent_ns`, including the gap after the last frame.
 fn with_last_gap(spent_ns: u64, frames: u64, direction: &Direction) -> u64 {
     let streams = &direction.streams;
     let pps: Option<f64> = streams.iter().map(|s| s.pps.map(|pps| pps.as_f64())).sum();
@@ -234,7 +235,7 @@ fn with_last_gap(spent_ns: u64, frames: u64, direction: &Direction) -> u64 {
         _ => None,
     };
     match even_ns {
-        // The frames of a burst leave together, and the gap behind the last one is that of the burst.
+        // The frames of a burst leave together, and the gap after the last frame is the gap of the burst.
         Some(even_ns) if streams.iter().any(|s| s.stream.burst.is_some()) => {
             spent_ns.max(even_ns as u64)
         }
@@ -248,7 +249,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     let (mut totals, mut streams, offered, untagged_offered) = sent(run, index);
     let (measurement, dropped, ramp) = measured(run, index);
     let (run, direction) = (&*run, &run.directions[index]);
-    // Ramps of all runs have the same flow.
+    // Ramps of all runs use the same flow.
     let strays = ramp.saturating_sub(totals.ramp_frames.unwrap_or(0));
     if direction.tx.is_none() {
         totals.ramp_frames = Some(ramp).filter(|n| *n > 0);
@@ -336,7 +337,7 @@ fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
         .map(|s| s.name.clone())
 }
 
-/// What came of each stream whose frames have numbers: what its flows have together.
+/// Sums the received frames of each tagged stream over its flows.
 fn received_of_streams(
     direction: &Direction,
     accounts: &[(u32, Account)],
@@ -355,7 +356,8 @@ fn received_of_streams(
     }
 }
 
-/// The receiving side of a direction, settled against what was offered, and how many flows are not listed.
+/// Settles the receiving side of a direction against the offered frames. Returns the totals and the number of flows
+/// that are not listed.
 fn received(
     direction: &Direction,
     m: &Measurement,
@@ -380,7 +382,7 @@ fn received(
     };
     let sends = direction.tx.is_some();
     if !sends {
-        // Of which run they would be follows from what came.
+        // The range of expected flows follows from the received frames.
         accounts.retain(|(flow, _)| stats(*flow).is_some_and(|seen| seen.received > 0));
     }
     if sends {
@@ -388,7 +390,7 @@ fn received(
     }
     let omitted = accounts.len().saturating_sub(LISTED_FLOWS);
     if omitted > 0 {
-        // Of millions only those are made a report of that are listed.
+        // If there are millions of flows, reports are made only of the listed ones.
         let worst_first = |(flow, account): &(u32, Account)| {
             let seen = stats(*flow);
             let lost = match sends {
@@ -435,7 +437,7 @@ fn received(
         });
     }
     if !sends {
-        // Nobody said what was sent: loss is the gaps in the sequence numbers seen.
+        // The sent frames are unknown, so loss is the gaps in the received sequence numbers.
         let totals = Totals {
             received_frames: Some(counters.received_frames),
             lost_frames: Some(counters.missing_frames),
@@ -532,7 +534,7 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
     list
 }
 
-/// How late all workers were.
+/// Lateness of all workers.
 fn lateness_of(run: &Traffic) -> Lateness {
     let outcomes = run.slots.iter().filter_map(|s| s.outcome.as_ref());
     outcomes.fold(Lateness::default(), |sum, o| sum.plus(&o.lateness()))
@@ -556,13 +558,14 @@ fn port_reports(run: &Traffic, ended: &Ended) -> Vec<PortReport> {
         .collect()
 }
 
-/// The outcomes of a port's workers.
+/// Outcomes of a port's workers.
 fn outcomes(run: &Traffic, port: usize) -> impl Iterator<Item = &WorkerOutcome> {
     let slots = run.slots.iter().filter(move |s| s.port == port);
     slots.filter_map(|s| s.outcome.as_ref())
 }
 
-/// Who really took the stamps of the frames that came in by a port; without any, who would have.
+/// Returns the actual source of the timestamps of frames received at a port. Without frames, returns the configured
+/// source.
 fn stamp_source(run: &Traffic, port: usize) -> String {
     let mut sources: Vec<String> = outcomes(run, port)
         .filter_map(|o| o.receiver.as_ref())
@@ -576,7 +579,8 @@ fn stamp_source(run: &Traffic, port: usize) -> String {
     sources.join("+")
 }
 
-/// Frames that the interfaces of receiving ports dropped during the run, except those that the port's own counters hold.
+/// Frames that the interfaces of receiving ports dropped during the run, except those that the port's own counters
+/// hold.
 fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     let mut drops = Vec::new();
     for (i, port) in run.ports.iter().enumerate().filter(|(_, p)| p.used.rx) {
@@ -597,8 +601,8 @@ fn device_drops(run: &Traffic, ended: &Ended) -> Vec<(String, u64)> {
     drops
 }
 
-/// Frames that the kernel may have counted in `rx_dropped` after a port of the packet driver got them: those for which the
-/// kernel may have no protocol.
+/// Number of frames that the kernel may have counted in `rx_dropped` after a port of the packet driver received them:
+/// frames for which the kernel may have no protocol.
 fn dropped_behind_tap(run: &Traffic, port: usize) -> u64 {
     let slots = run.slots.iter().filter(|s| s.port == port);
     slots
@@ -607,7 +611,7 @@ fn dropped_behind_tap(run: &Traffic, port: usize) -> u64 {
             let outcome = slot.outcome.as_ref()?;
             let counters = outcome.receiver.as_ref()?.measurement.counters;
             let of_run = counters.received_frames + outcome.rx.dropped_frames;
-            // Frames of another sender are unknown.
+            // The protocol of another sender's frames is unknown.
             let streams = &direction.streams;
             let known = !streams.is_empty() && streams.iter().all(|s| has_protocol(&s.stream));
             Some(counters.foreign_frames + if known { 0 } else { of_run })
@@ -623,7 +627,7 @@ fn has_protocol(stream: &Stream) -> bool {
         && stream.replay.is_none()
 }
 
-/// What a sending port took, and its device never counted.
+/// Returns why a run says nothing if a port's device never counted frames that it took.
 fn vanished(run: &Traffic, ended: &Ended) -> Option<String> {
     let mut ports = run.ports.iter().enumerate();
     ports.find_map(|(i, port)| {
@@ -633,7 +637,7 @@ fn vanished(run: &Traffic, ended: &Ended) -> Option<String> {
     })
 }
 
-/// How often and how long links were down under senders: the worst of each port's workers.
+/// Number and duration in ns of link failures at sending ports: the maximum over each port's workers.
 fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     let mut downs = Vec::new();
     for (i, port) in run.ports.iter().enumerate() {
@@ -646,7 +650,7 @@ fn link_downs(run: &Traffic) -> Vec<(String, u64, u64)> {
     downs
 }
 
-/// The receiving ports whose links went down, and when.
+/// Link failures of receiving ports.
 fn receiving_downs<'a>(
     run: &'a Traffic,
     ended: &'a Ended,
@@ -655,7 +659,7 @@ fn receiving_downs<'a>(
     ports.filter_map(|port| Some((port, ended.downs.get(&port.plan.name)?)))
 }
 
-/// The sending ports whose links went down while their workers sent nothing, and when.
+/// Link failures of sending ports during which the workers sent nothing, with the time in words.
 fn unnoticed_downs<'a>(
     run: &'a Traffic,
     ended: &'a Ended,
@@ -671,14 +675,14 @@ fn unnoticed_downs<'a>(
     })
 }
 
-/// The time of that, in words. The link may have gone down some time before it was seen.
+/// Describes the time of a link failure. The link may have gone down some time before it was seen.
 #[allow(clippy::cast_precision_loss)]
 fn when(down: &LinkDown) -> String {
     let seconds = down.at_ns as f64 / 1e9;
     format!("seen {seconds:.1} s after the start")
 }
 
-/// Why frames that are missing are no loss of the device: they were for a port that was set down on this host.
+/// Returns why missing frames are no loss of the device: a receiving port was set down on this host.
 fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     let lost = lost.filter(|n| *n > 0)?;
     let (port, down) = downs.iter().find(|(_, down)| down.set_down)?;
@@ -688,10 +692,11 @@ fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     ))
 }
 
-/// Why the frames of a direction that arrived count as foreign, if no other frame arrived and about as many did as were sent.
+/// Returns why the frames of a direction that arrived count as foreign, if no other frame arrived and the number that
+/// arrived is close to the number sent.
 fn unrecognised(totals: &Totals) -> Option<String> {
     let (offered, received) = (totals.offered_frames?, totals.received_frames?);
-    // Frames of another run have a tag, and the tag was recognised.
+    // Frames of another run have a tag that was recognised.
     let unplanned = totals.unplanned_frames.unwrap_or(0);
     let foreign = totals.foreign_frames?.saturating_sub(unplanned);
     let about = offered - offered / 10..=offered + offered / 10;
@@ -702,7 +707,7 @@ fn unrecognised(totals: &Totals) -> Option<String> {
     })
 }
 
-/// Why frames are missing, if any are.
+/// Returns why frames are missing, if any are.
 fn missing_because(
     run: &Traffic,
     ended: &Ended,
@@ -749,7 +754,7 @@ fn missing_because(
     })
 }
 
-/// Why frames stayed unsent, if any did.
+/// Returns why frames stayed unsent, if any did.
 fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     let unsent = totals.unsent_frames.filter(|n| *n > 0)?;
     let late = &lateness_of(run);
@@ -771,7 +776,7 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     }))
 }
 
-/// The sending interface, if it refused most of what stayed unsent, or took nothing in most calls.
+/// Returns the sending interface as the limit if it refused most of the unsent frames, or took nothing in most calls.
 fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limit> {
     let refused = totals.refused_frames.unwrap_or(0);
     let and = match unsent {
@@ -792,12 +797,12 @@ fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limi
     })
 }
 
-/// The link, where it was down for a share of the `sending_ns` in which frames were sent as fast as the port took them: there
-/// was no more to ask for, so what that cost is unsent by nobody's count.
+/// Returns the link as the limit if it was down for a share of the `sending_ns` in which frames were sent as fast as
+/// the port took them. No rate was intended then, so no counter shows these frames as unsent.
 fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<(Limit, f64)> {
     let (port, _, down_ns) = downs.iter().max_by_key(|(_, _, ns)| *ns)?;
     let (down_ms, sending_ms) = (down_ns / 1_000_000, sending_ns / 1_000_000);
-    // No time of sending is known where it never came up.
+    // If the link never came up, there is no sending time.
     let (lost, why) = match sending_ns {
         0 => (1.0, format!("it was down at {port} for {down_ms} ms")),
         _ => (
@@ -810,7 +815,7 @@ fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<(
     (lost > MISSED).then(|| (Limiter::Link.because(why), lost))
 }
 
-/// That, but for a moment at most, the sender ran at full speed.
+/// Returns the tester as the limit: the sender ran at full speed, except while a link was down.
 fn at_full_speed(downs: &[(String, u64, u64)], lossless: &str) -> Limit {
     let but = match downs.iter().max_by_key(|(_, _, ns)| *ns) {
         Some((port, _, ns)) => {
@@ -833,7 +838,7 @@ fn limited_by(
     if let End::Fault(text) = &ended.end {
         return Limiter::Fault.because(text).into();
     }
-    // After a signal no more was asked for.
+    // After a signal, no more was asked for.
     let completed = ended.end == End::Completed;
     let unsent = unsent_because(run, totals).filter(|_| completed);
     let downs = link_downs(run);
@@ -875,7 +880,7 @@ fn limited_by(
     Limiter::Plan.because(why).into()
 }
 
-/// The account of all traffic jobs.
+/// Settles the account of all traffic jobs.
 pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let mut settled: Vec<SettledDirection> = (0..run.directions.len())
         .map(|i| settle_way(run, ended, i))
@@ -894,7 +899,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .iter_mut()
         .filter_map(|s| s.measurement.take())
         .collect();
-    // Millions of flows are not copied.
+    // The flows may be millions and are not copied.
     let mut all = measured.pop().unwrap_or_default();
     measured.iter().for_each(|m| all.merge(m));
     measurement_warnings(&all, &mut warnings);
@@ -908,7 +913,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
                 .to_owned(),
         );
     }
-    // Where everything sent came back, the frames dropped were not of the test.
+    // If everything sent came back, the dropped frames did not belong to the test.
     if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
         for (port, n) in device_drops(run, ended) {
             warnings.push(format!("{port}: the interface itself dropped {n} frames"));
@@ -943,7 +948,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .max();
     let times = times_of(&all);
     let mut distributions = distributions_of("", &all);
-    // After a signal no more was asked for.
+    // After a signal, no more was asked for.
     let completed = ended.end == End::Completed;
     let offered = settled.iter().map(|s| Offered {
         job: &s.job.name,
@@ -1046,7 +1051,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     }
 }
 
-/// What is to be said of foreign frames that have a tag of a tester all the same.
+/// Warnings about foreign frames that have a tag of a tester.
 fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -> Vec<String> {
     let counters = settled.measurement.as_ref().map(|m| m.counters);
     let counters = counters.unwrap_or_default();
@@ -1079,7 +1084,7 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
     of_flows.into_iter().chain(of_pktgen).collect()
 }
 
-/// What one job measured, both directions of it, or all of them.
+/// Measurements of one job in both directions, or of all jobs.
 fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Figures {
     let names = run.plan.job_names(JobKind::Traffic);
     let mine = settled.iter().zip(&run.directions);
@@ -1136,7 +1141,7 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
         .map(|(i, p)| format!("{}: {}", p.plan.name, stamp_source(run, i)))
         .collect();
     let sends = run.ports.iter().any(|p| p.used.tx);
-    // As a program writes it, or as this one does.
+    // Timestamps are written by a kernel program or by this program.
     let written = |live: bool| {
         let how = match live {
             true => "kernel, as the frame is written",
@@ -1215,7 +1220,7 @@ mod tests {
             "a/b was set down on this host, seen 1.5 s after the start, so the 7 frames that are missing say nothing about the device"
         );
         assert_eq!(deaf(&down(true), Some(0)), None);
-        // The other end went down: that may be the test.
+        // The other end went down, which may be part of the test.
         assert_eq!(deaf(&down(false), Some(7)), None);
         assert_eq!(deaf(&[], Some(7)), None);
     }

@@ -1,4 +1,4 @@
-//! From streams to what is sent: hardware addresses, numbers of flows, and a path that is warm.
+//! Completes streams for sending: hardware addresses, flow numbers, and a path that is warmed up.
 
 use std::{
     collections::BTreeMap,
@@ -29,11 +29,11 @@ pub(crate) fn vlans_of(stream: &Stream) -> Vec<Vlan> {
     tags
 }
 
-/// Hardware addresses where there is no wire to have any.
+/// Source hardware address of streams without a wire.
 const NO_WIRE_SRC_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NO_WIRE_DST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// The next hop of one stream, if no neighbour has to be asked.
+/// Returns the next hop of a stream if no neighbour request is needed.
 fn known_hop(
     port: &OpenPort,
     stream: &Stream,
@@ -70,14 +70,14 @@ fn known_hop(
     Ok(None)
 }
 
-/// The other end of a lab's link.
+/// Returns the address of the other end of a lab's link.
 fn hint(port: &OpenPort, opening: &Opening<'_>) -> Option<[u8; 6]> {
     let hints = &opening.environment.hints;
     let hint = hints.get(&port.plan.locator.place())?.peer_mac;
     hint.filter(|_| port.plan.gateway.is_none())
 }
 
-/// Finds the next hops of the streams that a port sends. Warns about those that are a guess.
+/// Finds the next hops of the streams that a port sends. Warns about next hops that are a guess.
 fn next_hops_of(
     port: &OpenPort,
     streams: &[Stream],
@@ -129,7 +129,7 @@ fn next_hops_of(
         .collect())
 }
 
-/// The next hop where no neighbour answered, with a warning.
+/// Returns the next hop if no neighbour answered, with a warning.
 fn guess(
     port: &OpenPort,
     question: &Question,
@@ -199,7 +199,7 @@ pub(super) fn resolve_all(
             ..forward
         };
         if tx.is_none() {
-            // Another tester numbers the flows of who only receives.
+            // If this run only receives, another tester numbers the flows.
             let flows = job.flows.unwrap_or(OPEN_FLOWS);
             let known = told.map(|first| (first, flows.min(PAST_LAST_FLOW - first)));
             (direction.first_flow, direction.flows) = known.unwrap_or(range_around(0, flows));
@@ -242,7 +242,7 @@ pub(super) fn resolve_all(
     Ok((directions, flows))
 }
 
-/// A number that no other run has: the first of `flows` flows.
+/// Returns a random first flow number for `flows` flows, so that two runs do not share numbers.
 fn random_first(flows: u32) -> u32 {
     // The keys of the standard library's hash are random.
     let random = RandomState::new().hash_one(flows);
@@ -335,7 +335,7 @@ fn resolve_direction(
     })
 }
 
-/// Pings through the device, so that it knows its neighbours before the first test frame.
+/// Pings through the device, so that the device knows its neighbours before the first test frame.
 fn warm_up_paths(
     port: &OpenPort,
     specs: &[StreamSpec],

@@ -1,5 +1,5 @@
-//! Every end of every kind of run, and of mixes, on ports in memory: what was counted adds up, and the
-//! verdict says how it ended. Needs no privileges.
+//! Tests every end of every kind of run, and of mixed runs, on ports in memory: counters add up, and the verdict
+//! matches the end. Needs no privileges.
 
 use std::{net::TcpListener, path::Path, thread, time::Duration};
 
@@ -63,7 +63,7 @@ locator = "memory:c"
 [[capture]]
 ports = ["c1"]
 "#;
-/// Two at ports of their own; without anything else, their sums are those of the run.
+/// Two captures at separate ports. Without other jobs, their sums are the sums of the run.
 const CAPTURES: &str = r#"
 [[port]]
 name = "m1"
@@ -101,7 +101,7 @@ fn plan(parts: &[&str], long: &str, criteria: &str) -> Plan {
     plan_from_toml("ends", &text).unwrap()
 }
 
-/// All sums of the report.
+/// Checks all sums of the report.
 fn check(report: &Report) {
     assert!(report.totals.adds_up(), "{:?}", report.totals);
     for job in &report.jobs {
@@ -115,7 +115,7 @@ fn check(report: &Report) {
     assert_eq!(captures.count(), report.plan.captures.len());
 }
 
-/// Runs it; after `patience` the signals come.
+/// Runs the plan and raises the signals after `patience`.
 fn finish(plan: Plan, signals: &[i32], patience: Duration) -> (Finished, usize) {
     let environment = Environment {
         signals: Signals::none(),
@@ -195,7 +195,7 @@ fn all_end_by(signals: &'static [i32]) {
         let (finished, _) = finish(plan(parts, "60s", ""), signals, patience);
         let report = &finished.report;
         assert_eq!(finished.end, End::Signal(signals[0]), "{parts:?}");
-        // A device without a count goes on until a signal, so that is its end.
+        // A device without a count continues until a signal, so the signal is its planned end.
         let verdict = match parts.contains(&DEVICES) {
             true => Verdict::Completed,
             false => Verdict::Incomplete,
@@ -224,7 +224,7 @@ fn those_that_only_listen_are_complete_with_a_signal() {
     }
 }
 
-/// How often the calling thread went to sleep so far.
+/// Number of times that the calling thread has slept so far.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
@@ -297,12 +297,12 @@ fn a_criterion_that_does_not_hold_is_named() {
         (&[TRAFFIC, LOAD, CAPTURE], "traffic.max<=1ns"),
         (&[TRAFFIC, CAPTURE, PROBE], "max<=1ns"),
     ] {
-        // Held, and reported in the plan's order.
+        // This criterion holds, and is reported in the plan's order.
         let own = parts.contains(&CAPTURE).then_some("\"capture.loss<=0%\",");
         let criteria = format!("{}\"{criterion}\"", own.unwrap_or_default());
         let (finished, _) = finish(plan(parts, "200ms", &criteria), &[], Duration::ZERO);
         let report = &finished.report;
-        // Where the machine left us waiting, a time may be ours, and is held against nobody.
+        // If the machine stalled the test, the tester may have caused a high time, which is then not a failure.
         match &report.lateness.may_have_caused {
             Some(why) if criterion.contains("max") => {
                 assert_eq!((finished.exit_code(), &report.reason), (3, why));
@@ -324,7 +324,7 @@ fn a_criterion_that_does_not_hold_is_named() {
 
 #[test]
 fn a_socket_test_that_nobody_answers_is_a_fault_and_the_rest_is_told() {
-    // A port at which nobody listens.
+    // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -344,7 +344,7 @@ fn a_socket_test_that_nobody_answers_is_a_fault_and_the_rest_is_told() {
     }
 }
 
-/// The plan of [`CAPTURES`], each into a file of this folder.
+/// Plan of [`CAPTURES`], with each capture writing to a file in this folder.
 fn captures_into(folder: &Path, names: [&str; 2]) -> Plan {
     let mut plan = plan(&[CAPTURES], "200ms", "\"capture.loss<=0%\"");
     for (job, name) in plan.captures.iter_mut().zip(names) {
@@ -391,7 +391,7 @@ fn captures_are_told_by_their_names() {
         report.limited_by.to_string(),
         format!("capture one: {reason}; capture 2: {reason}")
     );
-    // Nothing is lost of nothing, but that is no share.
+    // Zero frames have no loss, but no share can be measured.
     assert!(report.criteria[0].held);
     assert_eq!(report.criteria[0].measured, None);
 }

@@ -1,4 +1,4 @@
-//! Frames of a run on ports in memory: whose they are, and at which rates. Needs no privileges.
+//! Tests the frames of a run on ports in memory: their origin and their rates. Needs no privileges.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn a_first_flow_without_streams_is_refused() {
     assert!(said.contains("first_flow: only streams"), "{said}");
 }
 
-/// A capture file with frames of these lengths, each cut to `kept` bytes.
+/// Writes a capture file with frames of these lengths, each cut to `kept` bytes.
 fn recording(file: &Path, lengths: &[u32], kept: u32) {
     let mut bytes = Vec::new();
     let mut words = |words: &[u32]| {
@@ -75,7 +75,7 @@ fn recording(file: &Path, lengths: &[u32], kept: u32) {
     for (n, len) in (0..).zip(lengths) {
         let kept = kept.min(*len);
         words(&[n, 0, kept, *len]);
-        // To and from local addresses, of a type for experiments.
+        // Local addresses, and a type for experiments.
         words(&[0x02, 0x0002_0900, 0, 0xb588]);
         words(&vec![0; (kept as usize - 16) / 4]);
     }
@@ -132,12 +132,12 @@ fn a_range_of_sizes_has_its_bit_rate_whenever_it_ends() {
 fn a_count_has_the_rate_at_which_it_was_sent() {
     let report = run(plan("", "count = 10", "rate = \"100pps\""));
     let rates = report.rates;
-    // Ten frames over ten gaps, and what the last one was late by.
+    // Ten frames over ten gaps, plus the lateness of the last frame.
     let sent_ns = rates.tx_time_ns.unwrap();
     assert!(sent_ns >= 100_000_000, "{sent_ns}");
     assert!(rates.offered_pps.unwrap() <= 100.0, "{rates:?}");
     assert!(rates.received_pps.unwrap() <= 100.0, "{rates:?}");
-    // Two bursts of five, a pause behind each.
+    // Two bursts of five frames, with a pause after each.
     let report = run(plan("", "count = 10", "burst = 5\ngap = \"50ms\""));
     assert!(
         report.rates.offered_pps.unwrap() <= 100.0,
@@ -151,14 +151,14 @@ fn a_count_has_the_rate_at_which_it_was_sent() {
     );
 }
 
-/// Frames of a file, with the place and the kind of their tag.
+/// Reads the frames of a file.
 fn frames_of(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let reader = wb_pcapng::Reader::new(&bytes).unwrap();
     reader.map(|r| r.unwrap().captured.to_vec()).collect()
 }
 
-/// Takes the time out of the tag, `first_flow` from its flow, and the checksum that both change.
+/// Clears the time in the tag, subtracts `first_flow` from its flow, and clears the checksum that both change.
 fn masked(mut frame: Vec<u8>, first_flow: u32) -> Vec<u8> {
     let Some((at, _)) = wb_wire::find_tag(&frame) else {
         return frame;
@@ -167,11 +167,11 @@ fn masked(mut frame: Vec<u8>, first_flow: u32) -> Vec<u8> {
     let flow = flow.checked_sub(first_flow).expect("a flow of this run");
     frame[at + 2..at + 6].copy_from_slice(&flow.to_be_bytes());
     frame[at + 10..at + 18].fill(0);
-    // UDP has its checksum 2 bytes before the end of its header, TCP 4, ICMP 6.
+    // The UDP checksum is 2 bytes before the end of the header, the TCP checksum 4, and the ICMP checksum 6.
     let (proto, version_6) = match frame[14] >> 4 {
         4 => (frame[23], false),
         6 => (frame[20], true),
-        // ARP has none.
+        // ARP has no checksum.
         _ => return frame,
     };
     let before = match proto {
@@ -222,7 +222,7 @@ fn a_plan_and_a_seed_send_the_same_frames_each_time() {
         let (first, second) = (one.1, other.1);
         let one = times_out(one, first);
         assert!(one == times_out(other, second), "{stream}");
-        // With the first flow given, only times differ.
+        // With a fixed first flow, only times differ.
         let told = |file: &str| sent(file, "seed = 9\nfirst_flow = 77", stream);
         assert!(
             times_out(told("3.pcap"), 0) == times_out(told("4.pcap"), 0),
@@ -230,7 +230,7 @@ fn a_plan_and_a_seed_send_the_same_frames_each_time() {
         );
         assert!(times_out(told("3.pcap"), 77) == one, "{stream}");
     }
-    // The seed decides the order of the sizes.
+    // The seed determines the order of the sizes.
     let of = |seed: &str| sent("5.pcap", seed, "tag = \"none\"\nsize = \"imix\"").0;
     assert!(of("seed = 3") == of("seed = 3") && of("seed = 3") != of("seed = 4"));
 }
@@ -283,7 +283,7 @@ fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
             .map_err(|error| error.to_string())?;
         Ok::<_, String>(report.report)
     };
-    // Odd lengths get no further byte; 11 frames are two loops and three frames.
+    // Odd lengths get no extra byte. 11 frames are two loops and three frames.
     let frames = recorded(&[60, 61, 515, 1513]);
     for rate in ["speed = 1", "speed = 20", "rate = \"1kpps\""] {
         let report = replay(rate).unwrap();
@@ -301,7 +301,7 @@ fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
         "{:?}",
         report.rates
     );
-    // The error names the frame that is too long, and the file without frames.
+    // The error names the frame that is too long, or the file without frames.
     recorded(&[60, 9300]);
     let said = replay("rate = \"1kpps\"")
         .map(|report| report.reason)

@@ -1,4 +1,4 @@
-//! Runs through the public face of the crate.
+//! Tests of runs through the public interface of the crate.
 
 mod ends;
 mod frames;

@@ -1,5 +1,5 @@
-//! A machine that gives fewer threads than a run needs: the run ends with an error, and the threads that
-//! had begun end with it. Nobody else would ever end them.
+//! Tests a machine that provides fewer threads than a run needs: the run ends with an error, and the threads that had
+//! started end with it, because nothing else would end them.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use wb_model::{Plan, text::plan_from_toml};
 use wb_session::{Environment, Extras, StartError, View, prepare};
 
-/// Tells the child which kind of run it is to try.
+/// Environment variable that selects the kind of run in the child process.
 const KIND: &str = "WB_TEST_THREADS_OF";
 const HEAD: &str = "schema = \"wirebench.plan/1\"\n";
 const PORTS: &str = "[[port]]\nname = \"a\"\nlocator = \"memory:x\"\nworkers = 4\n\
@@ -33,7 +33,7 @@ fn plan(text: &str) -> Plan {
     plan_from_toml("threads", &format!("{HEAD}{text}")).expect("a plan")
 }
 
-/// The names of our threads that are there now.
+/// Names of the worker threads that currently exist.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("a list of threads");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -41,7 +41,7 @@ fn threads() -> Vec<String> {
     names.filter(|name| name.starts_with("wb-")).collect()
 }
 
-/// From now on so many more threads and no others.
+/// Allows `more` additional threads from now on.
 fn allow(more: u64) {
     let now = fs::read_dir("/proc/self/task").expect("a list").count() as u64;
     let limit = getrlimit(Resource::Nproc);
@@ -52,7 +52,7 @@ fn allow(more: u64) {
     setrlimit(Resource::Nproc, limit).expect("the limit may be lowered");
 }
 
-/// Two ports from which nothing comes, and their capture.
+/// Two ports that receive nothing, and their capture.
 fn capture(path: &Path) -> String {
     format!(
         "[[port]]\nname = \"e\"\nlocator = \"memory:e\"\n\
@@ -77,7 +77,7 @@ fn attempt(kind: &str, more: u64) -> Result<(), StartError> {
     ended
 }
 
-/// Not a test by itself: what the other one runs as a user of its own.
+/// Runs as a separate user in a child process of the test below; not a separate test.
 #[test]
 #[ignore = "run by the test below"]
 fn child() {
@@ -101,7 +101,7 @@ fn threads_that_run_end_when_a_later_one_cannot_start() {
         return;
     }
     let program = std::env::current_exe().expect("our own file");
-    // Up to one less than the run needs.
+    // Up to one thread fewer than the run needs.
     let kinds = [
         ("traffic", 4),
         ("load", 4),
@@ -110,10 +110,10 @@ fn threads_that_run_end_when_a_later_one_cannot_start() {
         ("load and capture", 9),
     ];
     for (number, (kind, most)) in kinds.into_iter().enumerate() {
-        // Side by side, as each of them waits for a second.
+        // In parallel, as each child waits for a second.
         let children: Vec<_> = (0..=most)
             .map(|more| {
-                // A user that has no other processes, as the kernel counts those of a user.
+                // A user without other processes, because the kernel counts the processes of each user.
                 let user = 1_000_000_000 + id() % 100_000 * 100 + number as u32 * 10 + more;
                 Command::new(&program)
                     .args(["--exact", "threads::child", "--ignored", "--nocapture"])

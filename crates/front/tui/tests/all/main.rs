@@ -59,7 +59,7 @@ fn of_json<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Most take 3 us, some twice as long, and of every thousand one 40 us, from the sixth second on 90 us.
+/// Most take 3 us, some twice as long, and one in a thousand takes 40 us, from the sixth second on 90 us.
 fn times_until(tenth: u64) -> Outline {
     let mut times = Outline::default();
     let late = tenth.saturating_sub(60);
@@ -71,7 +71,7 @@ fn times_until(tenth: u64) -> Outline {
     times
 }
 
-/// Shows a run of 12 seconds: what its snapshots hold and what is taken down ten times a second.
+/// Shows a run of 12 seconds: its snapshots, and its timeline with ten moments per second.
 fn run(
     about: About,
     snapshot: impl Fn(u64, &mut Snapshot),
@@ -259,7 +259,7 @@ fn capture() -> Screen {
     run(about("capture"), snapshot, &figures)
 }
 
-/// A load, streams beside it and a probe of the device between them.
+/// A load, streams alongside it and a probe of the device between them.
 fn mix() -> Screen {
     let snapshot = |n: u64, s: &mut Snapshot| {
         frames(n, s);
@@ -303,7 +303,7 @@ fn search() -> Screen {
     screen
 }
 
-/// A suite in the middle of a search, whose first two trials have ended.
+/// A suite in the middle of a search, after two trials.
 fn suite() -> Screen {
     let about = About {
         searches: true,
@@ -396,7 +396,7 @@ fn each_kind_of_run_has_its_overview() {
 
 #[test]
 fn what_cannot_hold_any_more_is_said_while_it_runs() {
-    // Connections failed. A share of them may yet fall, what one job did is not told, answers had no errors.
+    // Connections failed. A share of them can still fall, figures of one job are unknown, answers had no errors.
     let open = ["failed<=1%", "clients.failed<=0", "errors<=0", "cps>=20k"];
     let screen = load_judged(
         &[
@@ -490,7 +490,7 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
     let readings = |second: u64| {
         let link = |index: u32, name: &str, counters: LinkCounters| LinkReading {
             id: (0, index),
-            // It gets another name at the end.
+            // The interface is renamed at the end.
             name: match (index, second) {
                 (4, 12) => "veth9".to_owned(),
                 _ => name.to_owned(),

@@ -1,4 +1,4 @@
-//! `wirebench bench compare`: what changed between two benchmarks beyond what repetitions of the same differ by.
+//! `wirebench bench compare`: changes between two benchmarks that exceed the measurement repeatability.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -23,35 +23,34 @@ use crate::{
 
 /// The value of `schema` in what `--json` prints.
 const SCHEMA: &str = "wirebench.compare/1";
-/// What a figure without a search interval may differ by at least.
+/// Default tolerance for figures without a search interval.
 const TOLERANCE: f64 = 0.02;
-/// Differences of plans that are named one by one.
+/// Number of plan differences that are listed one by one.
 const NAMED: usize = 12;
 
-/// What has changed between two benchmarks beyond their repeatability: a regression test of a device.
+/// Compare two benchmarks: report changes beyond their repeatability, for regression tests of a device.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench bench rfc2544 --tx eth2 --rx eth3 --json >old.json      and new.json after the change\n  \
     wirebench bench compare old.json new.json\n  \
     wirebench bench compare old.json new.json --json --tolerance 5%\n\n\
-    Exit codes: 0 nothing is worse; 1 something is; 2 the files cannot be compared.")]
+    Exit codes: 0 no figure is worse; 1 a figure is worse; 2 the files cannot be compared.")]
 pub(crate) struct CompareArgs {
-    /// The report of before, as --json prints it.
+    /// Old report, as printed by --json.
     #[arg(value_name = "OLD.json")]
     old: PathBuf,
-    /// The report of after.
+    /// New report, as printed by --json.
     #[arg(value_name = "NEW.json")]
     new: PathBuf,
-    /// What a figure may differ by at least that has no search interval, also one that was measured once: 2 % by
-    /// default, and a latency that was measured once is not judged.
+    /// Minimum tolerance for figures without a search interval [default: 2 %; a latency measured once is not judged].
     #[arg(long, value_name = "SHARE")]
     tolerance: Option<Share>,
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// Whether a figure changed.
+/// Result of comparing a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
@@ -76,33 +75,33 @@ impl Change {
     }
 }
 
-/// What a figure is, for its text.
+/// Kind of a figure, which decides its format and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A load or a number; more is better.
+    /// Load or number; higher is better.
     Load,
-    /// A time in ns; less is better.
+    /// Time in ns; lower is better.
     Time,
-    /// A share of 1; less is better.
+    /// Loss as a share of 1; lower is better.
     Loss,
-    /// Steps that passed; more is better.
+    /// Number of passed steps; higher is better.
     Steps,
 }
 
-/// One figure of one report.
+/// Figure of one report.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
     kind: Kind,
     unit: String,
-    /// Absent: it says nothing, for `why`. 0 where no load held.
+    /// Absent if not comparable, for the reason in `why`. 0 if no load passed.
     value: Option<f64>,
-    /// The device's is at least this: the tester, the plan or time was the limit.
+    /// True if the value is a lower bound: the tester, the plan or time was the limit, not the device.
     at_least: bool,
-    /// By how much repeated measurements of it differed, (largest − smallest) ÷ mean; where there were some.
+    /// Spread of repeated measurements, (largest − smallest) ÷ mean, if the measurement was repeated.
     spread: Option<f64>,
-    /// By how much the search knows it, as a share.
+    /// Relative width of the search interval.
     interval: Option<f64>,
-    /// It says little as long as nobody knows by how much the same differs when it is measured again.
+    /// True if the figure varies between runs and its spread is unknown, so one value proves little.
     varies: bool,
     why: String,
 }
@@ -156,7 +155,7 @@ struct Row {
     kind: Option<Kind>,
 }
 
-/// What a row is about: the place of its test among those of the report, test, size.
+/// Test, numbered if the report has several of the same name, and frame size.
 type Key = (String, String);
 
 impl Figure {
@@ -173,7 +172,7 @@ impl Figure {
         }
     }
 
-    /// With what one result says of how well it is known and who was the limit.
+    /// Creates a figure with the spread of a result, or without a value if the result is incomplete.
     fn of(result: &SuiteResult, kind: Kind, unit: &str, value: Option<f64>) -> Self {
         let mut figure = Self {
             spread: result.spread,
@@ -188,7 +187,7 @@ impl Figure {
     }
 }
 
-/// By how much a load is known: the interval that the search left.
+/// Returns the relative width of the interval that a search left.
 fn interval(limit: Option<f64>, beyond: Option<f64>) -> Option<f64> {
     let (limit, beyond) = (limit?, beyond?);
     (beyond > limit && limit > 0.0).then(|| (beyond - limit) / beyond)
@@ -214,7 +213,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 Some(burst) => format!("{name} in bursts of {}", burst.frames),
                 None => name,
             };
-            // Of a search that came to its end none held.
+            // A finished search without a limit means that no load passed.
             let mut figure = Figure::of(
                 result,
                 Kind::Load,
@@ -332,7 +331,7 @@ fn of_lb(result: &LbResult) -> (Key, Figure) {
     ((result.metric.name().to_owned(), size), figure)
 }
 
-/// The figures of a report, in its order. Of two with the same test and size the second has a number.
+/// Returns the figures of a report, in order. A second figure with the same test and size is numbered.
 fn figures(report: &Report) -> Vec<(Key, Figure)> {
     let all = report.results.iter().flat_map(|result| match result {
         BenchResult::Lb(result) => vec![of_lb(result)],
@@ -363,7 +362,7 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
     if (old.kind, &old.unit) != (new.kind, &new.unit) {
         return (Change::NotComparable, "units differ".to_owned());
     }
-    // Of the larger, so that it is defined for all that is not twice 0.
+    // Relative to the larger value, so that only two zeros are undefined.
     let beyond = (b - a).abs() > repeatability * a.abs().max(b.abs());
     let more = matches!(old.kind, Kind::Load | Kind::Steps);
     let change = match (beyond, (b > a) == more) {
@@ -371,7 +370,7 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
         (true, true) => Change::Better,
         (true, false) => Change::Worse,
     };
-    // A bound below is as good as a value where the other lies beneath it.
+    // A lower bound counts as a value if the other value lies below it.
     let known = match (old.at_least, new.at_least) {
         (false, false) => true,
         (true, false) => change == Change::Worse,
@@ -394,16 +393,16 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
     }
 }
 
-/// By how much two measurements of the same device may differ, as a share of the larger.
+/// Returns the difference that two measurements of the same device may have, as a share of the larger value.
 ///
-/// What a search found is known to its interval. Of what was repeated either may lie at the other end of its own range.
+/// Search results are exact to their interval. Repeated results may each lie at opposite ends of their spread.
 fn repeatability(figures: &[&Figure], tolerance: f64) -> f64 {
     let interval = figures.iter().filter_map(|f| f.interval).reduce(f64::max);
     let spread: f64 = figures.iter().filter_map(|f| f.spread).sum();
     interval.unwrap_or(tolerance).max(spread)
 }
 
-/// A row for each figure of either.
+/// Returns one row for each figure of either report.
 fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
     let (old, new) = (figures(old), figures(new));
     let find = |list: &[(Key, Figure)], key: &Key| {
@@ -451,7 +450,7 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
     keys.into_iter().map(row).collect()
 }
 
-/// Where two plans differ in what decides a figure: PATH, old and new value.
+/// Returns the plan keys that affect figures and differ between two reports: path, old and new value.
 fn differences(old: &Report, new: &Report) -> Vec<(String, String, String)> {
     let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
     for (report, leaves) in [(old, &mut a), (new, &mut b)] {
@@ -459,7 +458,7 @@ fn differences(old: &Report, new: &Report) -> Vec<(String, String, String)> {
             flatten("", &plan, leaves);
         }
     }
-    // What only says how it is told, judged and called.
+    // These keys affect only output, verdicts and names.
     let is_told = |path: &str| {
         [
             "criteria",
@@ -636,15 +635,15 @@ mod tests {
     #[test]
     fn what_lies_within_the_repeatability_is_the_same() {
         let one = |limit| throughput(limit, None);
-        // The tolerance, where nothing is known.
+        // Unknown repeatability: the tolerance applies.
         assert_eq!(verdict(one(1000.0), one(985.0)), Change::Same);
         assert_eq!(verdict(one(1000.0), one(975.0)), Change::Worse);
         assert_eq!(verdict(one(975.0), one(1000.0)), Change::Better);
-        // The interval of the search.
+        // The search interval applies.
         let wide = |limit: f64| throughput(limit, Some(limit * 1.1));
         assert_eq!(verdict(wide(1000.0), wide(950.0)), Change::Same);
         assert_eq!(verdict(wide(1000.0), wide(900.0)), Change::Worse);
-        // What repetitions differ by, where that is more.
+        // The spread of repetitions applies if it is larger.
         let spread = |limit: f64| SuiteResult {
             spread: Some(0.3),
             ..wide(limit)
@@ -713,7 +712,7 @@ mod tests {
             ..SuiteResult::new(SuiteTest::Latency, Quantity::Frames)
         };
         assert_eq!(verdict(latency(100.0), latency(150.0)), Change::Worse);
-        // Either may lie at the other end of its range.
+        // Both values may lie at opposite ends of their spread.
         assert_eq!(verdict(latency(100.0), latency(110.0)), Change::Same);
         let mut once = latency(150.0);
         once.latency[0].p50_spread = None;

@@ -1,4 +1,4 @@
-//! The plan of a benchmark for a lab `balancer` that is up.
+//! Benchmark plan for a running lab of kind `balancer`.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use wb_model::{
 };
 use wb_testbed::{Balancer, BalancerMode, BalancerSide};
 
-/// IPv4 of both families.
+/// Index of IPv4 among the two address families.
 const FAMILY: usize = 0;
 
-/// The plan for the lab of this name.
+/// Returns the plan for the lab with this name.
 pub(super) fn plan(name: &str) -> Result<LbPlan> {
     let labs = wb_testbed::list_labs()?.labs;
     let Some(lab) = labs.iter().find(|lab| lab.name == name) else {
@@ -37,13 +37,13 @@ fn of(balancer: &Balancer, node: &str, wires: &[String]) -> Result<LbPlan> {
     let mut server = side(&balancer.server)?;
     server.ports = Some(PortRange::single(balancer.backend_port));
     server.peers = vec![range(&balancer.seen_by_servers[FAMILY])?];
-    // A proxy has TCP only.
+    // A proxy handles TCP only.
     let mut tests = match proxy {
         true => vec![LbTest::new(LbMetric::Cps), LbTest::new(LbMetric::Cc)],
         false => LbMetric::ALL.map(LbTest::new).to_vec(),
     };
     for test in tests.iter_mut().filter(|t| t.metric == LbMetric::Cc) {
-        // Enough to see the table of the kernel run full.
+        // High enough to fill the connection table of the kernel.
         test.max = balancer.conntrack_max.map(|most| Count(most + most / 10));
     }
     let mut probes = vec![counters(balancer, node)];
@@ -78,20 +78,20 @@ fn of(balancer: &Balancer, node: &str, wires: &[String]) -> Result<LbPlan> {
 fn of_kind(kind: ProbeKind) -> ProbePlan {
     ProbePlan {
         kind,
-        // A busy machine takes seconds to run a command.
+        // A busy machine may need seconds to run a command.
         timeout: Span::from_secs(10),
         ..ProbePlan::default()
     }
 }
 
-/// Where the balancer itself counts connections.
+/// Probe that reads the connection counters of the balancer.
 fn counters(balancer: &Balancer, node: &str) -> ProbePlan {
     let (name, command, counters): (_, _, &[(&str, &str)]) = match balancer.mode {
         BalancerMode::Dnat => (
             "nft",
             "nft list table inet balancer",
             &[
-                // A chain of type nat sees the first packet of each connection.
+                // A chain of type nat sees only the first packet of each connection.
                 ("connections", r"dport \d+ counter packets (\d+)"),
                 ("invalid_drops", r"ct state invalid counter packets (\d+)"),
             ],
@@ -99,7 +99,7 @@ fn counters(balancer: &Balancer, node: &str) -> ProbePlan {
         BalancerMode::Haproxy => (
             "haproxy",
             "curl -s 'http://127.0.0.1:8404/;csv'",
-            // Column stot of the lines of front ends.
+            // Column stot of the frontend lines.
             &[("connections", r"^vip[^,]*,FRONTEND,(?:[^,]*,){5}(\d+),")],
         ),
     };

@@ -1,4 +1,4 @@
-//! Times and limits of a suite: short ones to look, those of the standards to prove.
+//! Presets for times and limits of a suite: short for a quick look, standard values for conformance.
 
 use wb_model::{
     Stream,
@@ -12,25 +12,25 @@ use wb_model::{
 /// RFC 2544 section 9.1.
 pub(super) const RFC2544_SIZES: [&str; 7] = ["64", "128", "256", "512", "1024", "1280", "1518"];
 
-/// A trial that finds the way, where no plan says anything of it.
+/// Default length of a search trial if the plan gives none.
 pub(super) const SEARCH: Span = Span::from_secs(2);
 
 /// RFC 2544 appendix C.2.6.1.
 const RFC2544_TTL: u8 = 10;
 
-/// A way to make a suite.
+/// Preset of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preset {
-    /// A figure in minutes.
+    /// Results within minutes.
     Fast,
-    /// What [`SuitePlan::default`] says, with trials of [`SEARCH`] to find the way.
+    /// [`SuitePlan::default`], with search trials of [`SEARCH`].
     Usual,
-    /// What the standards ask for.
+    /// Values that the standards require.
     Conformance,
 }
 
 impl Preset {
-    /// Puts its times and limits into a suite.
+    /// Applies the times and limits to a suite.
     pub(super) fn apply(self, suite: &mut SuitePlan) {
         match self {
             Self::Fast => fast(suite),
@@ -42,12 +42,12 @@ impl Preset {
         }
     }
 
-    /// Puts its times into a service.
+    /// Applies the times to a service.
     pub(super) fn apply_to_service(self, service: &mut Service) {
         match self {
             Self::Fast => {
                 service.step = Span::from_secs(1);
-                // Of less than 10 s nothing can be said of availability.
+                // Availability is undefined for less than 10 s.
                 service.performance = match service.availability {
                     Some(_) => Span::from_secs(10),
                     None => Span::from_secs(5),
@@ -58,7 +58,7 @@ impl Preset {
         }
     }
 
-    /// Puts into streams what the standard says of frames, where nothing else was asked for.
+    /// Sets the time to live of the standard in a stream, unless the user has set one.
     pub(super) const fn apply_to_stream(self, stream: &mut Stream, ttl_given: bool) {
         if matches!(self, Self::Conformance) && !ttl_given {
             stream.ttl = RFC2544_TTL;
@@ -81,7 +81,7 @@ fn fast(suite: &mut SuitePlan) {
     suite.latency = LatencyTest {
         duration: Span::from_millis(1200),
         after: Span::from_millis(200),
-        // By how much they differ is what `bench compare` judges a change by.
+        // `bench compare` judges a change by the spread of repetitions.
         repetitions: 3,
         ..suite.latency.clone()
     };
@@ -97,7 +97,7 @@ fn fast(suite: &mut SuitePlan) {
     };
 }
 
-/// Searches end when they know the load as well as this.
+/// Sets the precision at which searches end.
 pub(super) fn set_precision(suite: &mut SuitePlan, precision: Share) {
     suite.search.precision = Some(precision);
     suite.search.resolution = None;
@@ -109,10 +109,10 @@ pub(super) fn set_precision(suite: &mut SuitePlan, precision: Share) {
     }
 }
 
-/// A goal of MLRsearch by its name, with the precision of the others.
+/// Returns the MLRsearch goal with this name, with the default precision.
 ///
 /// # Errors
-/// When there is none called so.
+/// If the name is unknown.
 pub(super) fn goal(name: &str) -> Result<GoalPlan, String> {
     GoalPlan::named(name).ok_or_else(|| "ndr, pdr, rfc2544 or tst009 is allowed".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The suites of tests: RFC 2544 and its kin. Each command is options that make a plan.
+//! Test suites: RFC 2544 and related tests. Each command turns its options into a plan.
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -22,11 +22,10 @@ use crate::{
     say::say,
 };
 
-/// The device, the sizes, the loads and the times: what all suites have.
+/// Options of all suites: device, frame sizes, loads and times.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SuiteArgs {
-    /// A plan whose ports and jobs are what a trial is; with [procedure.suite] all of it is taken, and options
-    /// stand in place of what it says.
+    /// Plan file with the ports and jobs of a trial; options override its [procedure.suite], if any.
     #[arg(
         value_name = "PLAN.toml",
         conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6", "FrameArgs", "TransmitArgs", "ReceiveArgs"]
@@ -38,71 +37,72 @@ pub(crate) struct SuiteArgs {
     /// Receiving port.
     #[arg(long, value_name = "PORT", required_unless_present = "plan")]
     rx: Option<Locator>,
-    /// Send the same streams back too, at the same load, with source and destination exchanged.
+    /// Also send the same streams in the reverse direction, at the same load.
     #[arg(long)]
     bidir: bool,
-    /// Frame sizes with FCS, each a test of its own: sizes, imix, or a genome of RFC 6985 (7a4d1g); or one mix by
-    /// weights (64:7,570:4). Default: those of the standard (rfc2544: all seven; ndr: 64 and imix; reset: 64; y1564: 512; others: 64, 512 and 1518), of
-    /// a plan those of its streams.
+    /// Frame sizes with FCS, each tested separately: sizes, imix, or a genome of RFC 6985 (7a4d1g); or one mix by
+    /// weights (64:7,570:4) [default: of the plan's streams, else of the standard; rfc2544: all seven; ndr: 64 and
+    /// imix; reset: 64; y1564: 512; others: 64, 512 and 1518].
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     sizes: Vec<TestSize>,
-    /// A figure in minutes: short trials, few repetitions. The report says so.
+    /// Finish within minutes: short trials, few repetitions; noted in the report.
     #[arg(long, conflicts_with = "conformance")]
     fast: bool,
-    /// The times and limits of the standards: trials of 60 s, settle 5 s, 0.1 % of the line, 20 streams for
-    /// latency, 50 searches for bursts, TTL 10. Takes hours.
+    /// Use the times and limits of the standards: trials of 60 s, settle 5 s, 0.1 % of the line, 20 streams for
+    /// latency, 50 searches for bursts, TTL 10; takes hours.
     #[arg(long)]
     conformance: bool,
-    /// Confirm that nothing else is in this network (RFC 6815): nothing is asked before the start.
+    /// Confirm that the network is isolated (RFC 6815), which skips the question before the start.
     #[arg(long)]
     isolated: bool,
-    /// No load above it is tried, in each direction: a rate, or a number of connections or requests. Default: the
-    /// line rate, or what the tester can do.
+    /// Highest load to try, in each direction: a rate, or a number of connections or requests [default: the line
+    /// rate, or the tester's limit].
     #[arg(long, value_name = "LOAD")]
     max: Option<Load>,
-    /// No load below it is tried.
+    /// Lowest load to try.
     #[arg(long, value_name = "LOAD")]
     min: Option<Load>,
-    /// Length of a trial that decides; of latency that of a stream (its first half is not measured), of recovery
-    /// that of the overload and of what follows, of y1564 that of the performance test. Default: 10s, 20s, 10s, 15m.
+    /// Length of a deciding trial; latency: of a stream, without measurement in its first half; recovery: of the
+    /// overload and of the time after it; y1564: of the performance test [default: 10s; latency 20s, recovery 10s,
+    /// y1564 15m].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// From nothing to the full rate before each trial; those frames are not counted. Default: 500ms.
+    /// Ramp-up time before each trial; frames sent in it are not counted [default: 500ms].
     #[arg(long, value_name = "TIME")]
     ramp: Option<Span>,
-    /// After a trial, for frames that are on their way. Default: 500ms.
+    /// Time to wait for frames in flight after each trial [default: 500ms].
     #[arg(long, value_name = "TIME")]
     drain: Option<Span>,
-    /// Between two trials. Default: 500ms.
+    /// Pause between two trials [default: 500ms].
     #[arg(long, value_name = "TIME")]
     settle: Option<Span>,
-    /// Do not measure first what the tester can do by itself.
+    /// Skip the initial measurement of the tester's own limit.
     #[arg(long)]
     no_ceiling: bool,
-    /// What RFC 2544 sections 11 and 21 put beside the frames of the test: broadcast (every 100th), bursts (the least
-    /// gap between bursts for throughput and ndr), management (an SNMP query to the device every second), routing (RIPv2
-    /// every 30 s), filters (the report lists those that the device was to have).
+    /// Modifiers of RFC 2544 sections 11 and 21: broadcast (every 100th frame), bursts (the smallest gap between
+    /// bursts, for throughput and ndr), management (an SNMP query to the device every second), routing (RIPv2 every
+    /// 30 s), filters (the report lists the filters that the device must have).
     #[arg(long, value_name = "MODIFIER", value_delimiter = ',')]
     modifiers: Vec<Modifier>,
-    /// Modifier bursts: frames of a burst, a run each. Default: 16,64,256,1024.
+    /// Modifier bursts: frames per burst, one run for each length [default: 16,64,256,1024].
     #[arg(long, value_name = "FRAMES", value_delimiter = ',')]
     burst_lengths: Vec<u32>,
-    /// Modifier filters: conditions of the device's filter, 1 or 25. Default: 1.
+    /// Modifier filters: number of filter conditions on the device, 1 or 25 [default: 1].
     #[arg(long, value_name = "N")]
     filter_conditions: Option<u32>,
-    /// Modifier management: the device's own address. Default: the gateway, else the first address of the network of the
-    /// streams' source (198.18.1.1).
+    /// Modifier management: address of the device [default: the gateway, else the first address of the streams'
+    /// source network (198.18.1.1)].
     #[arg(long, value_name = "ADDR")]
     snmp_address: Option<IpAddr>,
-    /// Modifier management: the community of SNMPv2c. Default: public.
+    /// Modifier management: SNMPv2c community [default: public].
     #[arg(long, value_name = "TEXT")]
     snmp_community: Option<String>,
-    /// Random source MACs (unicast, not local), source ports (1024-65535) and destination ports (1-49151), from the
-    /// seed (RFC 4814): for devices that spread frames by hashes. A router takes only its own destination MAC.
+    /// Use random source MACs (unicast, not local), source ports (1024-65535) and destination ports (1-49151),
+    /// derived from the seed (RFC 4814), for devices that hash frames. A router accepts only its own destination MAC.
     #[arg(long)]
     rfc4814: bool,
-    /// IPv4 and IPv6 in one set of streams (RFC 5180): shares of frames that are of IPv6, each a run of its own. Throughput
-    /// and loss are told for each version too. Other options of frames are those of both; --src and --dst are of IPv4.
+    /// Mix IPv4 and IPv6 (RFC 5180): shares of IPv6 frames, one run for each share. Throughput and loss are also
+    /// reported per version. Other frame options apply to both versions, --src and --dst to IPv4 only.
     #[arg(
         long,
         value_name = "SHARE",
@@ -110,19 +110,19 @@ pub(crate) struct SuiteArgs {
         conflicts_with = "ipv6"
     )]
     ipv6_share: Vec<Share>,
-    /// Source addresses of the IPv6 frames of such runs. Default: 2001:2:0:1::2.
+    /// Source addresses of the IPv6 frames with --ipv6-share [default: 2001:2:0:1::2].
     #[arg(long, value_name = "ADDR", requires = "ipv6_share")]
     src6: Option<AddressRange>,
-    /// Their destination addresses. Default: 2001:2:0:8001::2.
+    /// Destination addresses of the IPv6 frames with --ipv6-share [default: 2001:2:0:8001::2].
     #[arg(long, value_name = "ADDR", requires = "ipv6_share")]
     dst6: Option<AddressRange>,
-    /// The device, as the report calls it.
+    /// Name of the device, for the report.
     #[arg(long, value_name = "TEXT")]
     device_name: Option<String>,
-    /// Its version, for the report.
+    /// Version of the device, for the report.
     #[arg(long, value_name = "TEXT")]
     device_version: Option<String>,
-    /// How it is configured, for the report.
+    /// Configuration of the device, for the report.
     #[arg(long, value_name = "TEXT")]
     device_config: Option<String>,
     #[command(flatten)]
@@ -135,50 +135,50 @@ pub(crate) struct SuiteArgs {
     output: OutputArgs,
 }
 
-/// How well a load is to be known.
+/// Options for the precision of a search.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct PrecisionArgs {
-    /// The search ends when the best load and the least that failed differ by no more than this share of the
-    /// latter. Default: 0.5 %.
+    /// Search until the best passing and the lowest failing load differ by no more than this share of the failing
+    /// load [default: 0.5 %].
     #[arg(long, value_name = "SHARE")]
     precision: Option<Share>,
-    /// A load passes when no more than this share is lost, or fails. Of ndr and pdr: that of goal pdr. Default: 0,
-    /// of goal pdr 0.5 %.
+    /// Highest loss share of a load that passes; ndr and pdr: of goal pdr [default: 0; goal pdr 0.5 %].
     #[arg(long, value_name = "SHARE")]
     loss: Option<Share>,
-    /// The search of one size ends after this time with what it has. Default: 20m.
+    /// Time limit for the search of one size, which then ends with its best result [default: 20m].
     #[arg(long, value_name = "TIME")]
     budget: Option<Span>,
 }
 
-/// How a throughput is searched.
+/// Options for the throughput search.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
     precision: PrecisionArgs,
-    /// Instead of --precision: a share of the largest load, as RFC 2544 tools have it.
+    /// Search resolution as a share of the largest load, as in RFC 2544 tools, instead of --precision.
     #[arg(long, value_name = "SHARE", conflicts_with = "precision")]
     resolution: Option<Share>,
-    /// Length of a trial that finds the way. Default: 2s.
+    /// Length of a search trial [default: 2s].
     #[arg(long, value_name = "TIME")]
     search_duration: Option<Span>,
-    /// Loss verification: a trial that fails is made again so often at most; one that passes makes the load pass
-    /// (ETSI GS NFV-TST 009 section 12.3). Default: 0.
+    /// Loss verification: maximum repetitions of a failed trial; the load passes if one repetition passes (ETSI GS
+    /// NFV-TST 009 section 12.3) [default: 0].
     #[arg(long, value_name = "N", conflicts_with = "mlr")]
     repeats: Option<u32>,
-    /// By MLRsearch (RFC 9971) instead of halving: a few unlucky trials do not decide.
+    /// Use MLRsearch (RFC 9971) instead of bisection, so that a few unlucky trials do not decide.
     #[arg(long)]
     mlr: bool,
 }
 
-/// RFC 2544, all or some of its tests.
+/// All or some tests of RFC 2544.
 #[derive(Args, Debug)]
 pub(crate) struct Rfc2544Args {
     #[command(flatten)]
     suite: SuiteArgs,
-    /// Which: throughput, latency, loss, b2b, recovery, reset, also ndr, mfr and impact. Default: all, reset only with --trigger.
+    /// Tests: throughput, latency, loss, b2b, recovery, reset, also ndr, mfr and impact [default: the first six,
+    /// reset only with --trigger].
     #[arg(
         long,
         value_name = "TEST",
@@ -198,38 +198,38 @@ pub(crate) struct Rfc2544Args {
     reset: ResetArgs,
 }
 
-/// The options of `ndr` and `pdr`.
+/// Options of `ndr` and `pdr`.
 #[derive(Args, Debug)]
 pub(crate) struct GoalArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
     quantity: QuantityArgs,
-    /// What is searched: ndr and pdr (FD.io: trials of 1 s, 21 s at a load), rfc2544 (60 s), tst009 (60 s, 120 s).
-    /// Default: ndr and pdr; of `pdr` it alone.
+    /// Search goals: ndr and pdr (FD.io: trials of 1 s, 21 s at a load), rfc2544 (60 s), tst009 (60 s, 120 s)
+    /// [default: ndr and pdr; `bench pdr`: pdr].
     #[arg(long, value_name = "GOAL", value_delimiter = ',', value_parser = goal)]
     goals: Vec<GoalPlan>,
-    /// Goal rfc2544: one trial of 60 s in which anything is lost decides.
+    /// Use goal rfc2544: one lossy trial of 60 s decides.
     #[arg(long, conflicts_with = "goals")]
     strict: bool,
     #[command(flatten)]
     precision: PrecisionArgs,
 }
 
-/// What a load is counted in.
+/// Options for the unit of loads.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct QuantityArgs {
-    /// frames, or of a load in the plan: cps (new connections per second), cc (open connections), rps (requests
-    /// per second). Default: frames.
+    /// Quantity to search: frames, or for load jobs of a plan cps (new connections per second), cc (open connections)
+    /// or rps (requests per second) [default: frames].
     #[arg(long, value_name = "QUANTITY")]
     of: Option<Quantity>,
-    /// The job of the plan whose load is changed. Default: the first that has one.
+    /// Job of the plan with the varied load [default: the first job that has a load].
     #[arg(long, value_name = "NAME", requires = "plan")]
     job: Option<String>,
 }
 
-/// The options of `loss`.
+/// Options of `loss`.
 #[derive(Args, Debug)]
 pub(crate) struct LossArgs {
     #[command(flatten)]
@@ -240,24 +240,24 @@ pub(crate) struct LossArgs {
     curve: CurveArgs,
 }
 
-/// The options of `mfr`.
+/// Options of `mfr`.
 #[derive(Args, Debug)]
 pub(crate) struct ForwardingArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
     search: SearchArgs,
-    /// By what share of the maximum each load is more than the one before; up to 10%. Default: 10%.
+    /// Increase from load to load as a share of the maximum, up to 10% [default: 10%].
     #[arg(long, value_name = "SHARE", help_heading = "Search")]
     step: Option<Share>,
 }
 
-/// The options of `impact`.
+/// Options of `impact`.
 #[derive(Args, Debug)]
 pub(crate) struct ImpactArgs {
     #[command(flatten)]
     suite: SuiteArgs,
-    /// Shares of the maximum. Default: 1%,10%,50%.
+    /// Loads as shares of the maximum [default: 1%,10%,50%].
     #[arg(
         long,
         value_name = "SHARE",
@@ -267,7 +267,7 @@ pub(crate) struct ImpactArgs {
     loads: Vec<Share>,
 }
 
-/// The options of `latency`.
+/// Options of `latency`.
 #[derive(Args, Debug)]
 pub(crate) struct LatencyTestArgs {
     #[command(flatten)]
@@ -280,7 +280,7 @@ pub(crate) struct LatencyTestArgs {
     repeated: RepeatedArgs,
 }
 
-/// The options of `b2b` and `recovery`.
+/// Options of `b2b` and `recovery`.
 #[derive(Args, Debug)]
 pub(crate) struct BurstArgs {
     #[command(flatten)]
@@ -291,7 +291,7 @@ pub(crate) struct BurstArgs {
     repeated: RepeatedArgs,
 }
 
-/// The options of `reset`.
+/// Options of `reset`.
 #[derive(Args, Debug)]
 pub(crate) struct ResetTestArgs {
     #[command(flatten)]
@@ -300,7 +300,7 @@ pub(crate) struct ResetTestArgs {
     reset: ResetArgs,
 }
 
-/// The options of `y1564`.
+/// Options of `y1564`.
 #[derive(Args, Debug)]
 pub(crate) struct ServiceArgs {
     #[command(flatten)]
@@ -309,12 +309,12 @@ pub(crate) struct ServiceArgs {
     service: PromiseArgs,
 }
 
-/// What a service promises.
+/// Options for the service attributes.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct PromiseArgs {
-    /// Committed information rate: 20mbps-l2 with FCS alone, as services are sold, 20mbps with preamble and gap.
-    /// Needed unless the plan has services.
+    /// Committed information rate: 20mbps-l2 counts frames with FCS, as services are sold; 20mbps adds preamble and
+    /// gap; required unless the plan has services.
     #[arg(
         long,
         value_name = "RATE",
@@ -322,79 +322,79 @@ pub(crate) struct PromiseArgs {
         conflicts_with = "plan"
     )]
     cir: Option<Rate>,
-    /// Excess information rate. Default: none.
+    /// Excess information rate [default: none].
     #[arg(long, value_name = "RATE", conflicts_with = "plan")]
     eir: Option<Rate>,
-    /// Longest frame delay (FTD).
+    /// Maximum frame delay (FTD).
     #[arg(long, value_name = "TIME", conflicts_with = "plan")]
     delay: Option<Span>,
-    /// Largest frame delay variation (FDV): longest less shortest delay.
+    /// Maximum frame delay variation (FDV): longest minus shortest delay.
     #[arg(long, value_name = "TIME", conflicts_with = "plan")]
     variation: Option<Span>,
-    /// Largest frame loss ratio (FLR). Default: 0.
+    /// Maximum frame loss ratio (FLR) [default: 0].
     #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
     loss: Option<Share>,
-    /// Least availability (AVAIL) in the performance test, which is then 10 s long at least: 99.99%. Default: none.
+    /// Minimum availability (AVAIL) in the performance test, which then takes at least 10 s: 99.99% [default: none].
     #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
     availability: Option<Share>,
-    /// Length of a step of the configuration test. Default: 10s.
+    /// Length of a step of the configuration test [default: 10s].
     #[arg(long, value_name = "TIME")]
     step_time: Option<Span>,
 }
 
-/// At which loads delay is measured.
+/// Options for the loads of delay measurements.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct LatencyArgs {
-    /// Shares of the throughput at which delay is measured. Default: 10%,50%,90%,100%.
+    /// Loads of delay measurements as shares of the throughput [default: 10%,50%,90%,100%].
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     latency_load: Vec<Share>,
 }
 
-/// How fine the loss curve is.
+/// Options for the loss curve.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct CurveArgs {
-    /// By what share of the maximum each load is less than the one before; up to 10%. Default: 10%.
+    /// Decrease from load to load as a share of the maximum, up to 10% [default: 10%].
     #[arg(long, value_name = "SHARE")]
     step: Option<Share>,
 }
 
-/// How often what scatters is measured.
+/// Options for repeated measurements.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct RepeatedArgs {
-    /// Streams of latency, searches of bursts, overloads of recovery. Default: 3, 10 and 5.
+    /// Repetitions: streams of latency, searches of bursts, overloads of recovery [default: 3, 10 and 5].
     #[arg(long, visible_alias = "n", value_name = "N")]
     repetitions: Option<u32>,
 }
 
-/// What resets the device.
+/// Options for the device reset.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Reset")]
 pub(crate) struct ResetArgs {
-    /// The command that resets the device, by sh -c: "ssh dut reboot", "ip link set da down; …".
+    /// Command that resets the device, run by sh -c: "ssh dut reboot", "ip link set da down; …".
     #[arg(long, value_name = "CMD")]
     trigger: Option<String>,
-    /// What kind of reset that is, for the report: hardware, software, power, link.
+    /// Kind of reset, for the report: hardware, software, power, link.
     #[arg(long, value_name = "KIND")]
     reset_kind: Option<String>,
-    /// How long it is waited for the device to forward again. Default: 30s.
+    /// Maximum time to wait until the device forwards again [default: 30s].
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
 }
 
-/// Puts what was told in place of what is there.
+/// Overrides a value if an option was given.
 fn put<T: Clone>(into: &mut T, told: Option<&T>) {
     if let Some(told) = told {
         into.clone_from(told);
     }
 }
 
-/// A command of ours: its name, its tests, and the sizes it has unless others are named.
+/// Suite command: name, tests, and default frame sizes.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// Empty: those of the plan, else those of RFC 2544.
+    /// Empty for the tests of the plan, or of RFC 2544 without a plan.
     pub(super) tests: &'static [SuiteTest],
     pub(super) sizes: &'static [&'static str],
 }
@@ -412,8 +412,8 @@ const RFC2544: Kind = Kind {
     tests: &[],
     sizes: &RFC2544_SIZES,
 };
-// The smallest frames ask most of a device for each bit, and imix is what networks carry: between the two lies
-// what a device does in the field.
+// The smallest frames demand most of a device per bit, and imix is typical of networks. Practical performance lies
+// between the two.
 const NDR: Kind = of_one(SuiteTest::Ndr, &[SuiteTest::Ndr], &["64", "imix"]);
 const PDR: Kind = Kind { name: "pdr", ..NDR };
 const SOME_SIZES: &[&str] = &["64", "512", "1518"];
@@ -435,7 +435,7 @@ impl SuiteArgs {
         }
     }
 
-    /// What a trial is, and the suite before anything of the command line is in it.
+    /// Returns the ports and jobs of a trial, and the suite of the plan file before options are applied.
     fn base(&self) -> Result<(Plan, Option<SuitePlan>)> {
         let (Some(tx), Some(rx)) = (&self.tx, &self.rx) else {
             return self.read();
@@ -485,7 +485,7 @@ impl SuiteArgs {
         }
     }
 
-    /// The plan of a command; `more` puts its own options into the suite.
+    /// Returns the plan of a command; `more` adds its specific options to the suite.
     fn made(&self, kind: &Kind, more: impl FnOnce(&mut SuitePlan)) -> Result<Plan> {
         let (mut plan, known) = self.base()?;
         let is_known = known.is_some();
@@ -505,7 +505,7 @@ impl SuiteArgs {
         if !self.ipv6_share.is_empty() {
             suite.ipv6_shares.clone_from(&self.ipv6_share);
             if kind.tests.is_empty() && !is_known {
-                // RFC 5180 asks for no bursts of IPv6, and a burst has no shares.
+                // RFC 5180 defines no IPv6 bursts, and a burst has no shares.
                 suite.tests.retain(|test| *test != SuiteTest::B2b);
             }
         }
@@ -581,7 +581,7 @@ impl SuiteArgs {
         if suite.of != Quantity::Frames && self.sizes.is_empty() {
             suite.sizes.clear();
         }
-        // A trial that finds the way is no longer than one that decides.
+        // A search trial is at most as long as a deciding trial.
         let longest = suite.times.trial;
         suite.times.search = suite.times.search.map(|time| time.min(longest));
         plan.kind = format!("bench {}", kind.name);
@@ -596,7 +596,7 @@ impl SuiteArgs {
     }
 }
 
-/// The tests that `--sizes` asks for. A comma is between two tests, and between two weights of one mix.
+/// Returns the tests of `--sizes`. A comma separates two tests, or two weights of one mix.
 fn tests_of(sizes: &[TestSize]) -> Result<Vec<TestSize>> {
     let weights = sizes.iter().filter(|size| size.name.contains(':')).count();
     if weights == 0 {
@@ -612,7 +612,7 @@ fn tests_of(sizes: &[TestSize]) -> Result<Vec<TestSize>> {
     Ok(vec![all.parse().with_context(|| format!("--sizes {all}"))?])
 }
 
-/// IPv6, UDP and a test tag need 84 bytes (RFC 8219 section 4.2); 64 is what everyone asks for.
+/// Raises frame size 64, the usual request, to 84 bytes, which IPv6, UDP and a test tag need (RFC 8219 section 4.2).
 fn raise_for_ipv6(sizes: &mut [TestSize], tell: bool) {
     let [small, raised] = ["64", "84"].map(|size| size.parse::<TestSize>().ok());
     let (Some(small), Some(raised)) = (small, raised) else {
@@ -626,7 +626,7 @@ fn raise_for_ipv6(sizes: &mut [TestSize], tell: bool) {
     }
 }
 
-/// The same frames of IPv4 and of IPv6; extension headers are IPv6's alone.
+/// Returns IPv4 and IPv6 streams with the same frames, except extension headers, which only IPv6 has.
 fn both_versions(
     stream: Stream,
     src6: Option<AddressRange>,
@@ -649,9 +649,9 @@ fn both_versions(
     vec![named("IPv4", v4), named("IPv6", v6)]
 }
 
-/// Addresses and ports of RFC 4814 sections 4.3 and 4.5, from the seed of the plan.
+/// Randomises addresses and ports as in RFC 4814 sections 4.3 and 4.5, from the seed of the plan.
 fn randomise(stream: &mut Stream) {
-    // Bits that the mask leaves come from here.
+    // Base for the bits that the mask leaves unchanged.
     stream.src_mac = stream.src_mac.or(Some(Mac([0, 0, 0, 0, 0, 1])));
     let words = [
         "src-mac=random:00:00:00:00:00:00-ff:ff:ff:ff:ff:ff,mask=0xfcffffffffff",

@@ -1,4 +1,4 @@
-//! Frames as lines on standard output, while they are captured.
+//! Printing of frames on standard output during a capture.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,33 +22,33 @@ use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions};
 
 use crate::{commands::read::local_zone, stdout::stdout};
 
-/// How long output that takes nothing is waited for without a look at the flags.
+/// Maximum wait for blocked output before the stop flags are checked again.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// Batches of lines that may wait for a slow reader while frames go into a file.
+/// Maximum number of batches of lines that wait for a slow reader while frames go into a file.
 const WAITING: usize = 64;
-/// Lines are made of so many bytes of frames at most before they are handed on.
+/// Maximum frame bytes per batch of lines.
 const BATCH: usize = 64 << 10;
 
 /// Prints frames as tcpdump does.
 pub(crate) struct Lines {
     printer: PacketPrinter,
-    /// The interfaces, if there are several to tell apart.
+    /// Names of the interfaces if there are several.
     names: Vec<String>,
     text: String,
-    /// Where in the text the lines of each frame end.
+    /// End of each frame's lines in the text.
     ends: Vec<usize>,
     out: Patient,
     line_by_line: bool,
 }
 
 impl Lines {
-    /// Onto standard output as it is now.
+    /// Creates a printer for the current standard output.
     ///
     /// # Errors
-    /// There is none.
+    /// If there is no standard output.
     pub(super) fn new(
         options: PrintOptions,
         names: Vec<String>,
@@ -64,7 +64,7 @@ impl Lines {
         })
     }
 
-    /// Writes the text, all at once or each frame's lines by themselves; `taken` hears of each write.
+    /// Writes the text, at once or frame by frame; `taken` is called with each successful write.
     fn write(
         &mut self,
         gives_up: &dyn Fn() -> bool,
@@ -111,11 +111,11 @@ impl FrameSink for Lines {
     }
 }
 
-/// Standard output that is waited for no longer than wanted.
+/// Standard output with a limited wait.
 struct Patient {
     file: File,
-    /// Whether it may be asked first if it takes something: a pipe or a terminal, opened anew so that
-    /// the flag that a write does not block is ours alone.
+    /// True if the descriptor can be polled: a pipe or a terminal, reopened so that O_NONBLOCK affects only this
+    /// process.
     polled: bool,
 }
 
@@ -139,7 +139,7 @@ impl Patient {
         })
     }
 
-    /// How much was written, and why not all of it.
+    /// Returns the number of bytes written, and the error if not all were.
     fn put(
         &mut self,
         bytes: &[u8],
@@ -162,10 +162,10 @@ impl Patient {
                         return (written, Some(SinkEnd::GivenUp));
                     }
                     let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
-                    // Whatever it says, the next write says it better.
+                    // Any error appears again with the next write.
                     let _ = poll(&mut fds, Some(&LOOK));
                 }
-                // A terminal that was hung up says EIO.
+                // A terminal that has hung up returns EIO.
                 Err(e)
                     if e.kind() == ErrorKind::BrokenPipe
                         || (self.polled && e.raw_os_error() == Some(libc::EIO)) =>
@@ -179,10 +179,10 @@ impl Patient {
     }
 }
 
-/// Lines of which none was taken for so long are not waited for at the end.
+/// Time without progress after which the remaining lines are abandoned at the end.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// A frame of a batch: interface, stamp, length on the wire, and where its bytes end.
+/// Frame of a batch: interface, time stamp, length on the wire, and end of its bytes.
 type Kept = (u32, u64, u32, usize);
 
 #[derive(Default)]
@@ -191,15 +191,15 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
-/// Lines beside files: a thread of their own, which the capture never waits for. Frames that it has
-/// no time for are in the files and are not printed.
+/// Printing in addition to files, on a dedicated thread that the capture never waits for. Frames that exceed its
+/// capacity are in the files but not printed.
 pub(super) struct Beside {
     batch: Batch,
     to_printer: SyncSender<Batch>,
     progress: Arc<Progress>,
 }
 
-/// The other end of [`Beside`].
+/// Handle for ending [`Beside`].
 pub(crate) struct Printing {
     thread: JoinHandle<()>,
     progress: Arc<Progress>,
@@ -209,7 +209,7 @@ pub(crate) struct Printing {
 struct Progress {
     /// Frames that are in the files and will not be printed.
     unprinted: AtomicU64,
-    /// Bytes of lines that were taken.
+    /// Bytes of lines that were written.
     bytes: AtomicU64,
     given_up: AtomicBool,
 }
@@ -285,8 +285,8 @@ fn print_batches(mut lines: Lines, batches: &Receiver<Batch>, progress: &Progres
 }
 
 impl Printing {
-    /// Waits for the lines on their way as long as any are taken and there is no hurry. Frames that are
-    /// in the files and were not printed.
+    /// Waits for pending lines while some are written and there is no hurry. Returns the number of frames that were
+    /// not printed but are in the files.
     pub(super) fn end(self, hurried: impl Fn() -> bool) -> u64 {
         let taken = || self.progress.bytes.load(Ordering::Relaxed);
         let (mut last, mut since) = (taken(), Instant::now());
@@ -298,7 +298,7 @@ impl Printing {
                 self.progress.given_up.store(true, Ordering::Relaxed);
             }
             std::thread::sleep(Duration::from_millis(5));
-            // What cannot be asked first if it takes something may hold the thread for ever.
+            // Output that cannot be polled may block the thread forever.
             if since.elapsed() > 2 * STANDSTILL {
                 break;
             }

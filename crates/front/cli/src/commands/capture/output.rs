@@ -1,4 +1,4 @@
-//! Where the frames go: the options of the files.
+//! Options for output files.
 
 use clap::Args;
 use wb_model::{
@@ -6,58 +6,58 @@ use wb_model::{
     units::Span,
 };
 
-/// The options of the output.
+/// Options for the output.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct OutputArgs {
-    /// Write to this file; - is standard output. pcapng, or pcap if it ends in .pcap or .cap. Without it frames
-    /// are printed.
+    /// Write to this file; - is standard output. The format is pcapng, or pcap for names ending in .pcap or .cap.
+    /// Without -w, frames are printed.
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) write: Option<String>,
-    /// Begin the next file after so many million bytes (also 10k, 10m, 10g: binary).
+    /// Start a new file after this many million bytes (10k, 10m, 10g: binary units).
     #[arg(short = 'C', requires = "write", value_name = "SIZE", value_parser = file_size)]
     rotate_size: Option<u64>,
-    /// Begin the next file after so many seconds; % in the file name stands for time (strftime). A name that
-    /// comes again is overwritten, as with tcpdump.
+    /// Start a new file after this many seconds; % in the file name stands for time (strftime). A file of the same
+    /// name is overwritten, as with tcpdump.
     #[arg(short = 'G', requires = "write", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
-    /// Begin the next file after so many frames.
+    /// Start a new file after this many frames.
     #[arg(long, requires = "write", value_name = "N")]
     rotate_packets: Option<u64>,
-    /// With -G end after so many files; with -C keep so many, with both in each -G interval, and overwrite the oldest.
+    /// With -G stop after this many files; with -C keep this many files and overwrite the oldest, with both in each
+    /// -G interval.
     #[arg(short = 'W', requires = "write", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     files: Option<u32>,
-    /// Hand what was read to the file at least every 100 ms.
+    /// Write captured frames to the file at least every 100 ms.
     #[arg(short = 'U', long)]
     packet_buffered: bool,
-    /// Form of the file: pcapng, pcap-ns (nanoseconds) or pcap (microseconds). Default: as the name's end says.
+    /// File format: pcapng, pcap-ns (nanoseconds) or pcap (microseconds) [default: by file name].
     #[arg(long, requires = "write", value_name = "FORM", value_parser = format)]
     format: Option<FileFormat>,
-    /// Compress: zstd, lz4 or gzip. Default: as the name's end says (.zst, .lz4, .gz).
+    /// Compression: zstd, lz4 or gzip [default: by file name .zst, .lz4 or .gz].
     #[arg(long, requires = "write", value_name = "HOW", value_parser = compression)]
     compress: Option<Compression>,
-    /// When the output is too slow: wait (the kernel drops and counts) or drop-newest.
+    /// If the output is too slow: wait (the kernel drops and counts) or drop-newest.
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
     pub(crate) overflow: Overflow,
-    /// When the disk is full: stop, or rotate-delete: remove the oldest finished file of this capture.
+    /// If the disk is full: stop, or rotate-delete (remove the oldest finished file of this capture).
     #[arg(long, requires = "write", value_name = "WHAT", default_value = "stop", value_parser = on_full)]
     on_enospc: OnFull,
-    /// Remove the oldest finished files of this capture when the file system has less room than this;
-    /// sizes as with -C.
+    /// Remove the oldest finished files of this capture if the file system has less free space than this; sizes as
+    /// with -C.
     #[arg(long, requires = "write", value_name = "SIZE", value_parser = file_size)]
     keep_free: Option<u64>,
-    /// Call a file NAME.part until it is finished and on the disk.
+    /// Name files NAME.part until they are complete and on disk.
     #[arg(long, requires = "write")]
     part: bool,
     /// Run this program for each finished file, with the file as its only argument.
     #[arg(short = 'z', requires = "write", value_name = "PROGRAM")]
     command: Option<String>,
-    /// Write files through to the disk (fdatasync) every N seconds and when they are closed; 0: only when closed.
-    /// Default: the system decides.
+    /// Flush files to disk (fdatasync) every N seconds and on close; 0: only on close [default: left to the system].
     #[arg(long, requires = "write", value_name = "SECONDS")]
     sync: Option<u64>,
-    /// Write past the page cache (O_DIRECT), where the file system can: auto (above 100 MB/s), always
-    /// (also without a value), never.
+    /// Bypass the page cache (O_DIRECT) if the file system supports it: auto (above 100 MB/s), always (also without a
+    /// value), never.
     #[arg(long, requires = "write", value_name = "WHEN", num_args = 0..=1, require_equals = true,
         default_missing_value = "always", default_value = "auto", value_parser = direct)]
     direct: DirectWrites,
@@ -107,7 +107,7 @@ fn overflow(text: &str) -> Result<Overflow, String> {
     }
 }
 
-/// tcpdump(8): millions of bytes; with a suffix, kibi-, mebi- or gibibytes.
+/// Parses a size as in tcpdump(8): millions of bytes, or KiB, MiB or GiB with a suffix.
 fn file_size(text: &str) -> Result<u64, String> {
     let error = || "a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
     let (number, unit) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
@@ -137,10 +137,10 @@ impl OutputArgs {
         }
     }
 
-    /// The output of the plan; without -w there is none.
+    /// Returns the output of the plan; none without -w.
     pub(crate) fn output(&self, micro: bool) -> Option<CaptureOutput> {
         let path = self.write.clone()?;
-        // As with tcpdump: of files by time so many and no more, of files by size a ring.
+        // As with tcpdump, files by time stop at the limit, and files by size form a ring.
         let ends = self.rotate_seconds.is_some() && self.rotate_size.is_none();
         Some(CaptureOutput {
             format: self.form_of(&path, micro),

@@ -1,4 +1,4 @@
-//! Where frames come from: the options of ports, rings and readers.
+//! Options for capture ports, rings and readers.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -8,81 +8,78 @@ use wb_machine::{
 };
 use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
 
-/// The options of the receiving side.
+/// Options for the receiving side.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct PortArgs {
-    /// Port to capture from, or its number as -D shows it; several times for several; any: all interfaces
-    /// that are up. xdp:IF takes the frames away from the host. Without it the first that -D lists as up.
+    /// Port to capture from, or its number in the list of -D; repeatable; any: all interfaces that are up. xdp:IF
+    /// hides the captured frames from the host [default: the first of -D that is up].
     #[arg(short = 'i', long = "interface", value_name = "PORT")]
     pub(crate) interfaces: Vec<Locator>,
-    /// Receive ring in KiB, as tcpdump has it. Default: as --ring.
+    /// Receive ring in KiB, as in tcpdump [default: as --ring].
     #[arg(short = 'B', long, value_name = "KIB")]
     buffer_size: Option<u64>,
-    /// Receive ring for each reader, instead of the size that --stall asks for: MiB, or 512KiB, 2GiB,
-    /// 262144B.
+    /// Receive ring per reader, overriding the size derived from --stall: MiB, or 512KiB, 2GiB, 262144B.
     #[arg(long, value_name = "SIZE", conflicts_with = "buffer_size", value_parser = ring_size)]
     ring: Option<u64>,
-    /// Bytes of one block of the ring, a power of two from 4096; also 64KiB. Default 1 MiB.
+    /// Size of a ring block in bytes, a power of two from 4096; also 64KiB [default: 1 MiB].
     #[arg(long, value_name = "BYTES", value_parser = block_size, conflicts_with = "xdp")]
     block_size: Option<u64>,
-    /// How long a reader may stand still without a loss.
+    /// Longest pause of a reader without loss.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     stall: Span,
-    /// Frames per second to expect. Default: as the speed of the link says.
+    /// Expected frames per second [default: from the link speed].
     #[arg(long, value_name = "PPS")]
     expect: Option<u64>,
-    /// When the kernel hands over a block that is not full.
+    /// Time after which the kernel delivers a partly filled block.
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     block_timeout: Span,
-    /// Hand over frames at once: --block-timeout 1ms.
+    /// Deliver frames at once; as --block-timeout 1ms.
     #[arg(long, conflicts_with = "block_timeout")]
     immediate_mode: bool,
-    /// Readers for each port.
+    /// Number of readers per port.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// CPUs for the readers: 2,3 or 2-5. Without it the system places them.
+    /// CPUs for the readers: 2,3 or 2-5 [default: chosen by the system].
     #[arg(long, visible_alias = "cpu", value_name = "LIST")]
     cpus: Option<String>,
-    /// Give frames to the readers in turn: for traffic of a single flow.
+    /// Distribute frames over the readers in turn, for traffic of a single flow.
     #[arg(long)]
     single_flow: bool,
-    /// Readers look for frames all the time and never sleep.
+    /// Let readers poll without sleeping.
     #[arg(long)]
     busy: bool,
-    /// Readers run before all ordinary threads (SCHED_FIFO).
+    /// Run readers with real-time priority (SCHED_FIFO), before all ordinary threads.
     #[arg(long)]
     rt: bool,
-    /// off: switch off GRO, LRO, TSO and GSO for as long as the capture runs, so that no segments are
-    /// joined.
+    /// off: disable GRO, LRO, TSO and GSO during the capture, so that no segments are merged.
     #[arg(long, value_name = "off", value_parser = ["off"])]
     offloads: Option<String>,
-    /// Receive by AF_XDP: faster, and the host does not see what it takes.
+    /// Receive by AF_XDP: faster, but the host does not see the captured frames.
     #[arg(long)]
     pub(crate) xdp: bool,
-    /// Receive queues to take by AF_XDP: 0,2 or 0-3. The host gets the frames of the others. Default: all.
+    /// Receive queues for AF_XDP: 0,2 or 0-3; the host receives the frames of the other queues [default: all].
     #[arg(long, value_name = "LIST")]
     queues: Option<String>,
-    /// Slots of the AF_XDP receive ring of a queue, a power of two. Default 65536, on small machines
-    /// 8192.
+    /// Slots of the AF_XDP receive ring per queue, a power of two [default: 65536, on small machines 8192].
     #[arg(long, value_name = "N")]
     xdp_ring: Option<u32>,
-    /// Slots of the AF_XDP fill ring of a queue, a power of two. Default: room for all memory.
+    /// Slots of the AF_XDP fill ring per queue, a power of two [default: enough for all frame memory].
     #[arg(long, value_name = "N")]
     xdp_fill: Option<u32>,
-    /// Bytes of memory for a frame of AF_XDP, 2048 or 4096; 256 of them are the kernel's.
-    /// Default: the least that carries the MTU.
+    /// Frame memory for AF_XDP in bytes, 2048 or 4096, of which the kernel uses 256 [default: the smallest that fits
+    /// the MTU].
     #[arg(long, value_name = "BYTES")]
     xdp_chunk: Option<u32>,
 }
 
-/// The pseudo device of all interfaces; it has a number among them.
+/// Pseudo device for all interfaces, which has a number in the list.
 const ANY: &str = "any";
 
-/// The interfaces in the order in which tcpdump numbers them, from 1 on; None stands for all of them.
+/// Returns the interfaces in tcpdump's numbering, from 1; None stands for all interfaces.
 ///
-/// libpcap (pcap.c: get_figure_of_merit): those that are up and connected first, then the pseudo device,
-/// then the loopback device, then those that are not connected or down.
+/// Order as in libpcap (pcap.c: get_figure_of_merit): interfaces that are up and connected, the pseudo device, the
+/// loopback device, then interfaces that are not connected or down.
 pub(crate) fn listed(namespace: &Namespace) -> Result<Vec<Option<Link>>> {
     let merit = |link: &Option<Link>| match link {
         None => (false, false, false, true),
@@ -99,7 +96,7 @@ pub(crate) fn listed(namespace: &Namespace) -> Result<Vec<Option<Link>>> {
     Ok(list)
 }
 
-/// What -D prints.
+/// Returns the output of -D.
 pub(crate) fn list() -> Result<String> {
     let mut text = String::new();
     for (number, link) in (1..).zip(listed(&Namespace::current()?)?) {
@@ -125,7 +122,7 @@ fn namespace(locator: &Locator) -> Result<Namespace> {
     })
 }
 
-/// What tcpdump takes without -i.
+/// Returns the interface that tcpdump uses without -i.
 fn first_up() -> Result<Locator> {
     let listed = listed(&Namespace::current()?)?;
     let name = match listed.into_iter().flatten().find(|link| link.up) {
@@ -135,7 +132,7 @@ fn first_up() -> Result<Locator> {
     Ok(name.parse()?)
 }
 
-/// The interface of this name, else of this number.
+/// Returns the interface with this name, or else with this number.
 fn numbered(locator: &Locator, number: usize) -> Result<Locator> {
     let listed = listed(&namespace(locator)?)?;
     if listed
@@ -158,13 +155,13 @@ fn numbered(locator: &Locator, number: usize) -> Result<Locator> {
     }
 }
 
-/// The receive rings together where frames are printed: no terminal keeps up with more for long, and what
-/// is in them at the end is still to be printed. Bytes.
+/// Total size of the receive rings if frames are printed, in bytes. No terminal sustains more for long, and frames
+/// left in the rings at the end must still be printed.
 const PRINTING_RING: u64 = 64 << 20;
 
 const SIZES: &str = "a size such as 64 (MiB), 512KiB, 2MiB, 1GiB or 262144B";
 
-/// A number with a binary unit, or `unit` bytes.
+/// Parses a number with a binary unit, or in units of `unit` bytes.
 fn size(text: &str, unit: u64) -> Option<u64> {
     let units = [
         ("KiB", 1 << 10),
@@ -191,8 +188,8 @@ fn block_size(text: &str) -> Result<u64, String> {
 }
 
 impl PortArgs {
-    /// The interfaces, and notes on what was chosen: `any` replaced by all that are up and carry Ethernet
-    /// frames, a number by the interface that has it in the list of -D, none by the first of that list.
+    /// Returns the interfaces, with notes on the choice. `any` becomes all interfaces that are up and carry Ethernet
+    /// frames, a number the interface in the list of -D, and no option the first interface of the list.
     pub(crate) fn locators(&self) -> Result<(Vec<Locator>, Vec<String>)> {
         let (mut locators, mut notes) = (Vec::new(), Vec::new());
         if self.interfaces.is_empty() {
@@ -246,7 +243,7 @@ impl PortArgs {
         Ok(())
     }
 
-    /// The ports of the plan; `prints`: frames are printed and go into no file.
+    /// Returns the ports of the plan; `prints`: frames are printed and go into no file.
     pub(crate) fn ports(&self, locators: Vec<Locator>, prints: bool) -> Result<Vec<PortPlan>> {
         let list = |option: &str, what: &str, text: &Option<String>| match text {
             None => Ok(Vec::new()),
@@ -292,7 +289,7 @@ impl PortArgs {
         Ok(ports)
     }
 
-    /// What the job says of its readers.
+    /// Applies the reader options to the job.
     pub(crate) fn complete(&self, job: &mut CaptureJob) {
         job.stall = self.stall;
         job.expect_pps = self.expect;

@@ -1,4 +1,4 @@
-//! Options that people are used to from other tools: tcpdump, dumpcap.
+//! Compatibility options of tcpdump and dumpcap.
 
 use std::time::Duration;
 
@@ -11,50 +11,50 @@ use wb_model::{
     units::Span,
 };
 
-/// What tcpdump and dumpcap have too.
+/// Options that tcpdump and dumpcap share with a capture.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "tcpdump's and dumpcap's words")]
+#[command(next_help_heading = "tcpdump and dumpcap options")]
 pub(crate) struct TcpdumpOptions {
-    /// Become this user as soon as the ports are open; the files are his.
+    /// Switch to this user once the ports are open; the files belong to the user.
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER", conflicts_with_all = ["rt", "offloads"])]
     user: Option<String>,
-    /// Link type; EN10MB is the only one. Default: EN10MB.
+    /// Link type; only EN10MB is supported [default: EN10MB].
     #[arg(short = 'y', long = "linktype", value_name = "TYPE", value_parser = link_type)]
     link_type: Option<String>,
-    /// List the link types of the port and end.
+    /// List the link types of the port and exit.
     #[arg(short = 'L', long)]
     list_data_link_types: bool,
-    /// Who stamps the frames: host, adapter (its clock is kept in step) or adapter_unsynced.
+    /// Time stamp source: host, adapter (its clock is synchronised) or adapter_unsynced.
     #[arg(short = 'j', long = "time-stamp-type", value_name = "TYPE", default_value = "host", value_parser = stamps)]
     stamps: Stamps,
-    /// List who can stamp the frames of the port, and end.
+    /// List the time stamp sources of the port and exit.
     #[arg(short = 'J', long)]
     list_time_stamp_types: bool,
-    /// Stamps in microseconds: printed ones are anyway, a file is pcap then.
+    /// Use microsecond time stamps, the default of printed lines; files are written as pcap.
     #[arg(long, overrides_with_all = ["nano", "time_stamp_precision"])]
     micro: bool,
-    /// Stamps in nanoseconds: those of files are anyway.
+    /// Use nanosecond time stamps, the default of files.
     #[arg(long, overrides_with_all = ["micro", "time_stamp_precision"])]
     nano: bool,
-    /// The same as --micro or --nano.
+    /// Time stamp precision, as with --micro or --nano.
     #[arg(long, value_name = "micro|nano", value_parser = ["micro", "nano"], overrides_with_all = ["micro", "nano"])]
     time_stamp_precision: Option<String>,
-    /// End, as dumpcap has it: duration:SECONDS, packets:N, filesize:KB (soon after), or files:N.
+    /// Stop condition as in dumpcap: duration:SECONDS, packets:N, filesize:KB (approximate), or files:N.
     #[arg(short = 'a', long = "autostop", value_name = "WHEN", value_parser = stop)]
     stop: Vec<Stop>,
-    /// The next file, as dumpcap has it: duration:SECONDS, interval:SECONDS (at their multiples), filesize:KB,
-    /// packets:N; keep files:N.
+    /// File rotation as in dumpcap: duration:SECONDS, interval:SECONDS (at multiples), filesize:KB, packets:N;
+    /// files:N limits the number of files.
     #[arg(short = 'b', long = "ring-buffer", value_name = "WHEN", value_parser = next)]
     next: Vec<Next>,
-    /// Mesh headers belong to Wi-Fi; nothing changes.
+    /// Accepted without effect: mesh headers exist only in Wi-Fi.
     #[arg(short = 'H', hide = true)]
     mesh: bool,
-    /// The filter is compiled as ever; it chooses the same frames, only -d shows the difference.
+    /// Accepted: the filter selects the same frames, only the output of -d differs.
     #[arg(short = 'O', long, hide = true)]
     pub(crate) no_optimize: bool,
 }
 
-/// When dumpcap would end.
+/// Stop condition of dumpcap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Duration(Span),
@@ -63,7 +63,7 @@ enum Stop {
     Files(u32),
 }
 
-/// When dumpcap would begin the next file.
+/// File rotation of dumpcap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Duration(Span),
@@ -90,13 +90,13 @@ fn stamps(text: &str) -> Result<Stamps, String> {
     }
 }
 
-/// `what:N` with N above 0.
+/// Splits `what:N`; N must be above 0.
 fn numbered(text: &str) -> Option<(&str, u64)> {
     let (what, number) = text.split_once(':')?;
     Some((what, number.parse().ok().filter(|n| *n > 0)?))
 }
 
-/// Seconds of `what:SECONDS`, which may have decimals; above 0.
+/// Parses the seconds of `what:SECONDS`, above 0, with optional decimals.
 fn seconds(text: &str, what: &str) -> Option<Span> {
     let number = text.strip_prefix(what)?.strip_prefix(':')?;
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -137,23 +137,23 @@ fn next(text: &str) -> Result<Next, String> {
     }
 }
 
-/// dumpcap(1): 1 kB is 1000 bytes.
+/// Converts kB of dumpcap(1), which are 1000 bytes, to bytes.
 const fn kilobytes(n: u64) -> u64 {
     n.saturating_mul(1000)
 }
 
 impl TcpdumpOptions {
-    /// Whether stamps are to be microseconds, in files too.
+    /// Returns true if files also use microseconds.
     pub(crate) fn micro(&self) -> bool {
         self.micro || self.time_stamp_precision.as_deref() == Some("micro")
     }
 
-    /// Whether stamps are to be nanoseconds, in lines too.
+    /// Returns true if printed lines also use nanoseconds.
     pub(crate) fn nano(&self) -> bool {
         self.nano || self.time_stamp_precision.as_deref() == Some("nano")
     }
 
-    /// What -L and -J print.
+    /// Returns the output of -L and -J, if one was given.
     pub(crate) fn lists(&self, locators: &[Locator]) -> Result<Option<String>> {
         let mut text = String::new();
         for locator in locators.iter().filter(|l| l.is_interface()) {
@@ -177,7 +177,7 @@ impl TcpdumpOptions {
         Ok(asked.then_some(text))
     }
 
-    /// Puts into the job what was asked for here.
+    /// Applies the options to the job.
     pub(crate) fn complete(&self, job: &mut CaptureJob) -> Result<()> {
         job.user.clone_from(&self.user);
         job.stamps = self.stamps;
@@ -218,7 +218,7 @@ impl TcpdumpOptions {
     }
 }
 
-/// Whether the network card can stamp what it receives.
+/// Returns true if the network card can stamp received frames.
 fn stamps_by_itself(locator: &Locator) -> Result<bool> {
     let namespace = match &locator.node {
         Some(node) => Namespace::named(node)?,

@@ -1,4 +1,4 @@
-//! tcpdump's command line, as people type it.
+//! Tests of tcpdump's command line in its usual forms.
 
 use clap::Parser;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn typed(line: &str) -> CaptureArgs {
     parse(&words).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
-/// The options as one text; equal where the command lines mean the same.
+/// Returns the options as text; equal for equivalent command lines.
 fn meaning(args: &CaptureArgs) -> String {
     format!("{args:?}")
 }
@@ -51,7 +51,7 @@ fn what_people_type_is_taken() {
     ] {
         assert_eq!(typed(line).expression().unwrap(), filter, "{line}");
     }
-    // getopt(3): the last one holds.
+    // getopt(3): the last value applies.
     let args = typed("-c 5 -s 10 -w a -c 7 -w b -s 20 --micro --nano");
     assert_eq!((args.most, args.snap()), (Some(7), 20));
     assert_eq!(args.output.write.as_deref(), Some("b"));
@@ -123,7 +123,7 @@ fn files_by_time_are_so_many_and_files_by_size_a_ring() {
     }
 }
 
-/// Options as they may be typed, all of different letters.
+/// Options as typed, all with different letters.
 const OPTIONS: [&[&str]; 24] = [
     &["-i", "eth0"],
     &["-nn"],
@@ -152,7 +152,7 @@ const OPTIONS: [&[&str]; 24] = [
 ];
 const FILTER: [&str; 7] = ["host", "10.0.0.1", "and", "(", "port", "80", ")"];
 
-/// Options of one letter without a value may stand together, and before one with a value.
+/// Combines options of one letter without a value, also before one with a value.
 fn clustered(options: &[&[&'static str]]) -> Vec<String> {
     let mut words = Vec::new();
     let mut cluster = String::new();
@@ -187,7 +187,7 @@ proptest! {
         first.extend(FILTER);
         let expected = meaning(&parse(&first).unwrap());
 
-        // The words of the filter among the options, in their order.
+        // The words of the filter stand between the options, in order.
         let mut places = places;
         places.sort_unstable();
         let mut mixed: Vec<&str> = Vec::new();

@@ -1,9 +1,9 @@
-//! The balancer as text: what a load through it has to be told.
+//! Description of the balancer, with the options for a load through it.
 
 use wb_render::{figures, table::Table};
 use wb_testbed::{Balancer, BalancerMode};
 
-/// Where connections go, what each side needs, and where the device counts.
+/// Returns the text on addresses, the needs of each side, and the device's counters.
 pub(super) fn describe(lab: &str, balancer: &Balancer) -> String {
     let Balancer { vips, vport, .. } = balancer;
     let device = match balancer.mode {
@@ -46,7 +46,7 @@ pub(super) fn describe(lab: &str, balancer: &Balancer) -> String {
     text
 }
 
-/// The command of a load through the device, both ends.
+/// Returns the command for a load through the device with both ends.
 fn hints(balancer: &Balancer) -> String {
     let first =
         |list: &[std::net::IpAddr]| list.first().map(ToString::to_string).unwrap_or_default();
@@ -68,7 +68,7 @@ fn hints(balancer: &Balancer) -> String {
     )
 }
 
-/// Where to read what the device did.
+/// Returns the command that shows the device's counters.
 fn counters(lab: &str, balancer: &Balancer) -> String {
     let command = match balancer.mode {
         BalancerMode::Dnat => "nft list table inet balancer",

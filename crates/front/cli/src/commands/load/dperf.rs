@@ -1,4 +1,4 @@
-//! dperf's configuration files, and its text.
+//! Configuration files and output of dperf.
 
 use std::{collections::BTreeMap, fs::File, io::Read as _};
 
@@ -18,15 +18,14 @@ use crate::{run::print, say::say};
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "dperf")]
 pub(super) struct DperfArgs {
-    /// The interface for a device of a file: PCI=IF; client:PCI=IF or server:PCI=IF where the files of
-    /// both ends name the same device. May be given several times. Else the kernel's interface of that
-    /// device is taken.
+    /// Interface of a device in a configuration file: PCI=IF, or client:PCI=IF and server:PCI=IF if the files of both
+    /// ends name the same device; repeatable [default: the kernel's interface of the device].
     #[arg(long = "port", value_name = "PCI=IF", value_parser = mapping)]
     ports: Vec<Mapping>,
-    /// Check the files, say everything that is wrong with them, and end.
+    /// Check the files, print all problems, and exit.
     #[arg(long)]
     check: bool,
-    /// With --check: by dperf's own rules and limits.
+    /// With --check: apply dperf's own rules and limits.
     #[arg(long, requires = "check")]
     strict: bool,
     /// List the keywords of the files.
@@ -34,7 +33,7 @@ pub(super) struct DperfArgs {
     pub(super) keywords: bool,
 }
 
-/// The keywords of the files, by name.
+/// Returns the keywords of the files, by name.
 pub(super) fn reference() -> String {
     let mut rows: Vec<_> = KEYWORDS.iter().collect();
     rows.sort_by_key(|keyword| keyword.name);
@@ -42,17 +41,17 @@ pub(super) fn reference() -> String {
     rows.into_iter().map(line).collect()
 }
 
-/// Which interface a device is.
+/// Interface of a device.
 #[derive(Clone, Debug)]
 struct Mapping {
-    /// Only in the file of this end.
+    /// End that the mapping applies to; none for both.
     end: Option<LoadEnd>,
     device: String,
     locator: Locator,
 }
 
 impl Mapping {
-    /// True if a port of the configuration is this device.
+    /// Returns true if a port of the configuration is this device.
     fn is_of(&self, config: &Config) -> bool {
         let end = match config.is_client() {
             true => LoadEnd::Client,
@@ -83,10 +82,10 @@ fn mapping(text: &str) -> Result<Mapping, String> {
     })
 }
 
-/// The longest file that may be a configuration, bytes.
+/// Maximum size of a configuration file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// The text of a file, whatever letters its comments are in.
+/// Reads a file; comments may use any encoding.
 fn text_of(file: &str) -> Result<String> {
     let mut bytes = Vec::new();
     File::open(file)
@@ -104,16 +103,16 @@ fn text_of(file: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What came of the files.
+/// Result of reading the files.
 pub(super) enum Read {
-    /// They were only to be checked; the exit code.
+    /// The files were only checked; exit code.
     Checked(u8),
-    /// They are a plan.
+    /// Plan made from the files.
     Plan(Box<(Plan, Printer)>),
 }
 
 impl DperfArgs {
-    /// `as_dperf`: checks print and return what dperf does.
+    /// `as_dperf`: checks print and return the same as dperf.
     pub(super) fn read(&self, files: &[String], as_dperf: bool) -> Result<Read> {
         let texts = files
             .iter()
@@ -133,7 +132,7 @@ impl DperfArgs {
         }
         let mut plan = Plan {
             kind: "load".to_owned(),
-            // A file of dperf names its addresses on purpose; the default route is still looked at.
+            // A dperf file names its addresses on purpose; the default route is still checked.
             ..Plan::default()
         };
         let mut shown: Option<Config> = None;
@@ -157,7 +156,7 @@ impl DperfArgs {
         Ok(Read::Plan(Box::new((plan, Printer::new(&config)))))
     }
 
-    /// The first error, or the one line that says there is none: `dperf -t`.
+    /// Prints the first error, or the success line of `dperf -t`.
     fn check_as_dperf(&self, texts: &[(&String, String)]) -> u8 {
         let problems = texts
             .iter()
@@ -234,7 +233,7 @@ impl DperfArgs {
         Ok(config)
     }
 
-    /// What the command line says of devices, and what the kernel knows.
+    /// Returns the interface of each device, from the options and from the kernel.
     fn locators(&self, config: &Config) -> BTreeMap<String, Locator> {
         let mut locators: BTreeMap<String, Locator> = config
             .ports
@@ -262,7 +261,7 @@ impl DperfArgs {
     }
 }
 
-/// An interface that is a port of several files.
+/// Refuses an interface that is a port of several files.
 fn told_apart(plan: &Plan) -> Result<()> {
     for (number, port) in plan.ports.iter().enumerate() {
         let place = port.locator.place();
@@ -280,7 +279,7 @@ fn told_apart(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// All problems, a line each.
+/// Returns all problems as an error, one line each.
 fn told(problems: &[Problem]) -> anyhow::Error {
     let errors: Vec<String> = problems
         .iter()
@@ -290,23 +289,23 @@ fn told(problems: &[Problem]) -> anyhow::Error {
     anyhow::anyhow!("{}", errors.join("\n"))
 }
 
-/// A run in dperf's figures, for its lines and for the key `compat` of our JSON.
+/// Figures of a run in dperf's terms, for its lines and for the key `compat` of the JSON.
 pub(crate) struct Printer {
     layout: StatisticsLayout,
-    /// Requests are counted as GET or POST; not HTTP: as requests.
+    /// HTTP method under which requests are counted; none without HTTP.
     method: Option<Method>,
-    /// Round trips of TCP are those of handshakes.
+    /// True for UDP; TCP round trips are measured in handshakes.
     udp: bool,
     v6: bool,
-    /// A TOS is configured.
+    /// True if a TOS is configured.
     tos: bool,
     seconds: u64,
     last: Counters,
-    /// The newest, for the whole run.
+    /// Latest counters of the whole run.
     newest: Counters,
 }
 
-/// What is left of an interval at the end of a run is no second of its own if it is shorter, in ns.
+/// Minimum length of the last interval of a run, in ns; a shorter remainder is not printed as a second.
 const MOMENT_NS: u64 = 500_000_000;
 
 impl Printer {
@@ -326,7 +325,7 @@ impl Printer {
         }
     }
 
-    /// The figures of an interval; none for the moment between the last one and the end.
+    /// Returns the figures of an interval; none for the remainder at the end.
     pub(crate) fn second(&mut self, view: &View) -> Option<StatisticsBlock> {
         let detail = view.load.as_ref()?;
         let now = self.counters(&detail.sum, &detail.interfaces);
@@ -349,7 +348,7 @@ impl Printer {
         Some(block)
     }
 
-    /// The figures of the run.
+    /// Returns the figures of the run.
     pub(crate) fn total(&self) -> StatisticsBlock {
         StatisticsBlock {
             seconds: self.seconds,
@@ -358,12 +357,12 @@ impl Printer {
         }
     }
 
-    /// As dperf prints an interval.
+    /// Formats an interval as dperf does.
     pub(crate) fn second_text(&self, block: &StatisticsBlock) -> String {
         self.layout.second_text(block)
     }
 
-    /// As dperf prints the run.
+    /// Formats the run as dperf does.
     pub(crate) fn total_text(&self) -> String {
         let version = concat!("wirebench ", env!("CARGO_PKG_VERSION"));
         self.layout.total(&self.total(), version)
@@ -399,7 +398,7 @@ impl Printer {
             icmp_rx: p.icmp_rx + c.icmp_rx,
             icmp_tx: p.icmp_tx,
             tos_rx: match (self.v6, self.tos) {
-                // dperf's mask covers the version of IPv6 too.
+                // dperf's mask also covers the version field of IPv6.
                 (true, _) => c.tcp_rx + c.udp_rx + p.icmp_rx + c.icmp_rx,
                 (false, true) => c.rx_tos,
                 (false, false) => 0,

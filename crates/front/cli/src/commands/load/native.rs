@@ -1,4 +1,4 @@
-//! The native options of loads.
+//! Native options for loads.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -22,21 +22,20 @@ pub(super) struct NativeArgs {
     /// Port that opens connections.
     #[arg(long, value_name = "PORT")]
     pub(super) client: Option<Locator>,
-    /// Port that answers them.
+    /// Port that answers connections.
     #[arg(long, value_name = "PORT")]
     pub(super) server: Option<Locator>,
-    /// Source addresses of connections: ADDR, FIRST-LAST, ADDR/LEN. May be given several times.
-    /// Default 198.18.1.2; of a server alone: anyone.
+    /// Source addresses of connections: ADDR, FIRST-LAST or ADDR/LEN; repeatable [default: 198.18.1.2; a server alone
+    /// accepts any].
     #[arg(long, value_name = "RANGE")]
     clients: Vec<AddressRange>,
-    /// Where connections go: addresses of the server, or of the device before it. Default 198.19.1.2.
+    /// Destination addresses of connections: of the server, or of a device in front of it [default: 198.19.1.2].
     #[arg(long, value_name = "RANGE")]
     servers: Vec<AddressRange>,
-    /// Addresses that the server's port has itself, where a device in between translates. Default:
-    /// those of --servers.
+    /// Addresses of the server port, if a device translates the addresses [default: as --servers].
     #[arg(long, value_name = "RANGE")]
     backends: Vec<AddressRange>,
-    /// IPv6 instead of IPv4, where no address says so.
+    /// Use IPv6 if no address is given.
     #[arg(short = '6', long)]
     ipv6: bool,
     /// Source ports of connections.
@@ -45,31 +44,31 @@ pub(super) struct NativeArgs {
     /// Ports of the server.
     #[arg(long, value_name = "PORTS", default_value = "80")]
     server_ports: PortRange,
-    /// Ports that the server answers at, where a device in between translates.
+    /// Ports on which the server answers, if a device translates ports.
     #[arg(long, value_name = "PORTS")]
     backend_ports: Option<PortRange>,
-    /// The client port's own address, which its gateway asks for. May be given several times.
+    /// Own address of the client port, which its gateway resolves; repeatable.
     #[arg(long, value_name = "ADDR")]
     client_address: Vec<AddressRange>,
-    /// The server port's own address.
+    /// Own address of the server port.
     #[arg(long, value_name = "ADDR")]
     server_address: Vec<AddressRange>,
-    /// Workers of the client's port; they share out its queues.
+    /// Number of workers of the client port, which share its queues.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u32,
-    /// Workers of the server's port.
+    /// Number of workers of the server port.
     #[arg(long, value_name = "N", default_value_t = 1)]
     server_workers: u32,
-    /// CPUs for the workers, the client's first: 2,3 or 2-5. Default: chosen by the program.
+    /// CPUs for the workers, client first: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Next hop of everything the client sends. Default: the destination itself.
+    /// Next hop of all frames from the client [default: the destination].
     #[arg(long, value_name = "ADDR")]
     gateway: Option<std::net::IpAddr>,
-    /// Its hardware address, where nobody answers for it.
+    /// Hardware address of the client's next hop, if it does not answer ARP or neighbour discovery.
     #[arg(long, value_name = "MAC")]
     gateway_mac: Option<Mac>,
-    /// Next hop of everything the server sends. Default: where a frame came from.
+    /// Next hop of all frames from the server [default: the sender of the received frame].
     #[arg(long, value_name = "ADDR")]
     server_gateway: Option<std::net::IpAddr>,
     /// XDP mode of the ports: auto, zero-copy, native, generic.
@@ -84,54 +83,51 @@ pub(super) struct NativeArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Messages")]
 struct TrafficArgs {
-    /// UDP instead of TCP.
+    /// Use UDP instead of TCP.
     #[arg(long)]
     udp: bool,
-    /// What is asked: http, http:/path, bytes:N, random:N, file:PATH, or over UDP snmp:COMMUNITY (sysUpTime.0 of
-    /// SNMPv2c, at --server-ports 161). Default: http; UDP: bytes:18.
+    /// Request: http, http:/path, bytes:N, random:N, file:PATH, or over UDP snmp:COMMUNITY (sysUpTime.0 of SNMPv2c,
+    /// at --server-ports 161) [default: http; UDP: bytes:18].
     #[arg(long, value_name = "MESSAGE", value_parser = request)]
     request: Option<LoadMessage>,
-    /// Method of an HTTP request.
+    /// Method of HTTP requests.
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     method: String,
-    /// Its Host header. Default: the server's address.
+    /// Host header of HTTP requests; empty: address of the server.
     #[arg(long, value_name = "NAME", default_value = "")]
     host: String,
-    /// Bytes of its body.
+    /// Size of the HTTP request body, in bytes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     body: u32,
-    /// What is answered: http:N (a body of N bytes), bytes:N, random:N, file:PATH, echo or sink.
-    /// Default: http:1; UDP: echo.
+    /// Response: http:N (a body of N bytes), bytes:N, random:N, file:PATH, echo or sink [default: http:1; UDP: echo].
     #[arg(long, value_name = "MESSAGE", value_parser = answer)]
     answer: Option<LoadAnswer>,
-    /// What a server answers to a path, in place of --answer: 'PATH STATUS BYTES [DELAY] [close]', such as
-    /// '/a 200 1000 10ms' or '/img/* 404 0'. May be given several times; 404 to all other paths.
+    /// Response of a server to a path, instead of --answer: 'PATH STATUS BYTES [DELAY] [close]', such as '/a 200 1000
+    /// 10ms' or '/img/* 404 0'; repeatable. All other paths get 404.
     #[arg(long, value_name = "ROUTE", value_parser = route, conflicts_with = "answer")]
     route: Vec<LoadRoute>,
-    /// What ends a message that comes in: http, segment, bytes:N or stream. Default: what fits the
-    /// messages.
+    /// End of a received message: http, segment, bytes:N or stream [default: matches the messages].
     #[arg(long, value_name = "HOW", value_parser = reading)]
     reading: Option<LoadReading>,
-    /// Requests of a connection, after which it is closed; 0: until the end. Default 1; with --cc,
-    /// --rps, --pps or --bps 0.
+    /// Requests per connection before it is closed; 0: no limit [default: 1; 0 with --cc, --rps, --pps or --bps].
     #[arg(long, value_name = "N")]
     requests: Option<u32>,
-    /// Requests sent back to back.
+    /// Number of requests sent back to back.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pipeline: u16,
-    /// Send and do not wait for answers: SYN packets, or datagrams.
+    /// Send SYN packets or datagrams without waiting for answers.
     #[arg(long)]
     flood: bool,
-    /// How a client ends a connection: fin or reset.
+    /// Method of closing a connection by the client: fin or reset.
     #[arg(long, value_name = "HOW", default_value = "fin", value_parser = close)]
     close: LoadClose,
     /// Order of addresses and ports: sequential, stride or random.
     #[arg(long, value_name = "ORDER", default_value = "sequential", value_parser = order)]
     order: TupleOrder,
-    /// How a ramp rises: linear, steps or exponential.
+    /// Shape of the ramp: linear, steps or exponential.
     #[arg(long, value_name = "HOW", default_value = "linear", value_parser = rise)]
     rise: LoadRise,
-    /// Share of the rate over the duration: 0s:0.1,5s:1,20s:0.5.
+    /// Share of the rate over time: 0s:0.1,5s:1,20s:0.5.
     #[arg(long, value_name = "TIME:SHARE", value_delimiter = ',', value_parser = point)]
     profile: Vec<ProfilePoint>,
     /// VLAN id of all frames.
@@ -145,38 +141,38 @@ struct TrafficArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "TCP")]
 struct TcpArgs {
-    /// Largest segment; 0: what the MTU carries.
+    /// Maximum segment size in bytes; 0: derived from the MTU.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     mss: u16,
-    /// Bytes of the window.
+    /// Receive window in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     window: u32,
-    /// A segment without acknowledgement is sent again after this time, as long as the round trip is not
-    /// known; then the round trip decides, and this is the least beside it, up to 200 ms.
+    /// Initial retransmission timeout, until the round trip is measured; afterwards the minimum of the timeout,
+    /// capped at 200 ms.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
-    /// Transmissions of a segment, at most.
+    /// Maximum transmissions of a segment.
     #[arg(long, value_name = "N", default_value_t = 5)]
     tries: u8,
-    /// From the first SYN to its answer, at most; 0s: no limit.
+    /// Time limit from the first SYN to its answer; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     connect_timeout: Span,
-    /// From a request to the end of its answer, at most; 0s: no limit.
+    /// Time limit from a request to the end of its response; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     response_timeout: Span,
-    /// From our FIN to the end, at most; 0s: no limit.
+    /// Time limit from the sent FIN to the end of the connection; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     close_timeout: Span,
-    /// Server: without anything from the client, at most; 0s: no limit.
+    /// Server: time limit without data from the client; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "1m")]
     idle_timeout: Span,
-    /// How long addresses and ports of a closed connection rest; 0s: not at all.
+    /// Time before the addresses and ports of a closed connection are reused; 0s: immediately.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     time_wait: Span,
-    /// Answer segments of no connection by RST.
+    /// Answer segments of unknown connections with RST.
     #[arg(long)]
     reset_unknown: bool,
-    /// Server: a PROXY header of version 1 or 2 may come first.
+    /// Server: accept a leading PROXY header, version 1 or 2.
     #[arg(long)]
     proxy: bool,
 }
@@ -282,17 +278,17 @@ fn point(text: &str) -> Result<ProfilePoint, String> {
     })
 }
 
-/// Payload of the smallest frame: 64 bytes with FCS.
+/// Payload of the smallest frame, 64 bytes with FCS, in bytes.
 const SMALLEST_DATAGRAM: u32 = 18;
 
-/// Options that change what configuration files of dperf say.
+/// Options that may override configuration files of dperf.
 pub(super) const BESIDE_FILES: [&str; 4] = ["gateway", "gateway_mac", "server_gateway", "xdp_mode"];
 
 impl NativeArgs {
-    /// Puts next hops and the XDP mode in place of what configuration files say.
+    /// Overrides the next hops and the XDP mode of configuration files.
     ///
     /// # Errors
-    /// If no file is of the end that an option is about.
+    /// If no file configures the end that an option is for.
     pub(super) fn change(&self, plan: &mut Plan) -> Result<()> {
         let hops = [
             ("--gateway", LoadEnd::Client, self.gateway, None),
@@ -435,7 +431,7 @@ impl NativeArgs {
                 true => LoadTransport::Udp,
                 false => LoadTransport::Tcp,
             },
-            // A device between our ends may translate addresses, so the server answers anyone there.
+            // A device between the ends may translate addresses, so the server then accepts any client.
             clients: match (client, self.clients.is_empty() || !alone) {
                 (false, true) => Vec::new(),
                 _ => or(&self.clients, src),
@@ -504,7 +500,7 @@ impl NativeArgs {
         }
     }
 
-    /// What fits the messages of the other end.
+    /// Returns the reading that matches the messages of the other end.
     fn reading(&self, end: LoadEnd, request: &LoadMessage, answer: &LoadAnswer) -> LoadReading {
         if let Some(told) = self.traffic.reading {
             return told;
@@ -528,7 +524,7 @@ impl NativeArgs {
     }
 }
 
-/// How a message is read that is a file's content. What cannot be read is told of when it is read.
+/// Returns the reading for messages from a file. An unreadable file is reported later, when its contents are loaded.
 fn of_file(path: &str) -> LoadReading {
     match std::fs::metadata(path).map(|file| u32::try_from(file.len())) {
         Ok(Ok(len)) if len > 0 => LoadReading::Bytes(len),

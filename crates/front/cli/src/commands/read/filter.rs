@@ -1,4 +1,4 @@
-//! The filter over packets of any link type.
+//! Packet filter for any link type.
 
 use anyhow::{Result, anyhow};
 use wb_filter::{Ancillary, KernelValue, Program};
@@ -7,14 +7,14 @@ use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
 
 use super::input::Packet;
 
-/// An expression, and its program for each link type that was met.
+/// Filter expression, with its compiled program per link type.
 pub(super) struct Filter {
     expression: String,
     programs: Vec<(u16, Program)>,
 }
 
 impl Filter {
-    /// Compiles for the link types of these interfaces; for Ethernet if there are none.
+    /// Compiles the expression for the link types of these interfaces, or for Ethernet without interfaces.
     ///
     /// # Errors
     /// The expression with a caret under the mistake.
@@ -35,10 +35,10 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The program for a link type.
+    /// Returns the program for a link type.
     ///
     /// # Errors
-    /// If the expression makes none for it.
+    /// If the expression cannot be compiled for it.
     pub(super) fn program(&mut self, link_type: u16) -> Result<&Program> {
         let known = self.programs.iter().position(|(of, _)| *of == link_type);
         let at = match known {
@@ -61,10 +61,10 @@ impl Filter {
         Ok(&self.programs[at].1)
     }
 
-    /// Whether a packet passes.
+    /// Returns true if a packet passes.
     ///
     /// # Errors
-    /// If the expression makes no program for its link type.
+    /// If the expression cannot be compiled for its link type.
     pub(super) fn accepts(&mut self, packet: &Packet) -> Result<bool> {
         let program = self.program(packet.link_type)?;
         let length = packet.original_len;
@@ -72,7 +72,7 @@ impl Filter {
     }
 }
 
-/// What a filter asked the kernel for, in the words of the expression.
+/// Returns the primitive that needs a value of the kernel, in the words of the expression.
 const fn what(value: KernelValue) -> &'static str {
     match value {
         KernelValue::PacketType => "inbound, outbound",

@@ -1,4 +1,4 @@
-//! Packets printed by a program that takes more of them apart than we do.
+//! Printing by an external program with more dissectors.
 
 use std::{
     io::{ErrorKind, Write},
@@ -14,7 +14,7 @@ use wb_pcapng::Precision;
 use super::write::{FileFormat, Order};
 use crate::run::Fault;
 
-/// A program that prints captures.
+/// External program that prints captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Foreign {
     Tcpdump,
@@ -32,10 +32,10 @@ impl Foreign {
         }
     }
 
-    /// Starts it with these options; what is written goes to it.
+    /// Starts the program with these options. Returns the process and the pipe to it.
     ///
     /// # Errors
-    /// It is not there, or cannot be run.
+    /// If the program is missing or cannot be run.
     pub(super) fn start(self, options: &[String]) -> Result<(Running, Box<dyn Write>)> {
         let name = self.name();
         let child = Command::new(name)
@@ -53,8 +53,7 @@ impl Foreign {
         Ok((Running { name, child }, Box::new(input)))
     }
 
-    /// The form in which it is given the packets. Where it goes is no file; like standard output it may
-    /// be closed when nobody looks any more.
+    /// Returns the output settings for the pipe to the program. Like standard output, the pipe may be closed early.
     pub(super) fn order(self, cut: Option<usize>, unbuffered: bool) -> Order {
         Order {
             path: PathBuf::from("-"),
@@ -70,10 +69,10 @@ impl Foreign {
     }
 }
 
-/// Has tcpdump print a whole file; the exit code. None if tcpdump is not installed.
+/// Prints a whole file with tcpdump. Returns the exit code, or None if tcpdump is not installed.
 ///
 /// # Errors
-/// It cannot be run.
+/// If tcpdump cannot be run.
 pub(super) fn print_file(
     file: &Path,
     options: &[String],
@@ -100,24 +99,24 @@ pub(super) fn print_file(
         }
         status => {
             let status = status.context("cannot run tcpdump")?;
-            // Nobody reads any more.
+            // The reader has closed the pipe.
             let ends_well = status.success() || status.signal() == Some(PIPE);
             Ok(Some(u8::from(!ends_well)))
         }
     }
 }
 
-/// A program at work.
+/// Running program.
 pub(super) struct Running {
     name: &'static str,
     child: Child,
 }
 
 impl Running {
-    /// Waits for what it still has to print; all has been written to it.
+    /// Waits until the program has printed everything; all input has been written.
     ///
     /// # Errors
-    /// It failed.
+    /// If the program failed.
     pub(super) fn end(mut self) -> Result<()> {
         let status = self
             .child
@@ -130,7 +129,7 @@ impl Running {
     }
 }
 
-/// What the other side has printed is out before we end, however we end.
+/// Ensures that the program's output is complete before this process ends.
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.wait();

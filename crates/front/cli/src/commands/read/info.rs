@@ -1,4 +1,4 @@
-//! What files hold: `--info`.
+//! Description of files: `--info`.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::run::deliver;
 
-/// A file, read to its end or as far as it is whole.
+/// File that was read to its end, or to its last complete block.
 struct Found {
     source: Source,
     summary: Summary,
@@ -23,7 +23,7 @@ struct Found {
     trouble: Option<Trouble>,
 }
 
-/// Prints what is in each file; the exit code.
+/// Prints a description of each file. Returns the exit code.
 ///
 /// # Errors
 /// If a file cannot be opened, or standard output cannot be written.
@@ -84,7 +84,7 @@ impl Found {
         }
     }
 
-    /// Of the header, that holds for the last section.
+    /// Returns the byte order of the file's section headers.
     fn byte_order(&self) -> &'static str {
         match self.summary.big_endian_sections {
             0 => "little endian",
@@ -252,7 +252,7 @@ fn described(interface: &Interface) -> String {
     text
 }
 
-/// Only what the file has: writers differ in what they put where.
+/// Prints only statistics that the file contains, because writers differ.
 fn statistics_line(found: &Statistics) -> String {
     let numbers = [
         ("received by the interface", found.if_received),

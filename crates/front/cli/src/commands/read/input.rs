@@ -1,4 +1,4 @@
-//! All input files as one stream of packets: of several, the earliest packet first.
+//! Input files merged into one stream of packets, earliest packet first.
 //!
 //! Holds one packet of each file. The interfaces of all files stand in one list; those that are
 //! the same in two files are one.
@@ -17,9 +17,9 @@ use super::source::{Source, Trouble};
 /// A packet out of its file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packet {
-    /// Nanoseconds since 1970. A packet without a stamp has that of the one before it.
+    /// Time stamp in nanoseconds since 1970. A packet without a time stamp gets that of the previous packet.
     pub(super) stamp_ns: u64,
-    /// The length it had.
+    /// Length on the wire, in bytes.
     pub(super) original_len: u32,
     /// Index into the interfaces of the input.
     pub(super) interface: usize,
@@ -29,12 +29,12 @@ pub(super) struct Packet {
     pub(super) packet_id: Option<u64>,
     pub(super) queue: Option<u32>,
     pub(super) comment: Option<String>,
-    /// What was captured of it.
+    /// Captured bytes.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Packet {
-    /// Takes a record's place; memory is used again.
+    /// Overwrites the packet with a record and reuses its memory.
     fn set(&mut self, record: &Record<'_>, interface: usize) {
         if record.stamped {
             self.stamp_ns = record.stamp_ns;
@@ -52,7 +52,7 @@ impl Packet {
         self.bytes.extend_from_slice(record.captured);
     }
 
-    /// What else its file said of it.
+    /// Returns the packet options of the file.
     pub(super) fn options(&self) -> PacketOptions<'_> {
         PacketOptions {
             flags: self.flags,
@@ -64,30 +64,30 @@ impl Packet {
     }
 }
 
-/// An input file with its next packet.
+/// Input file with its next packet.
 struct InputFile {
     source: Source,
     head: Packet,
-    /// The file's interfaces, by their index in the list of all.
+    /// Index of each interface of the file in the common list.
     places: Vec<usize>,
     met: HashMap<String, usize>,
-    /// The last statistics of each of the file's interfaces.
+    /// Last statistics of each interface of the file.
     statistics: Vec<Option<Statistics>>,
     trouble: Option<Trouble>,
 }
 
-/// What all files have in common while they are read.
+/// State common to all files.
 #[derive(Default)]
 struct Shared {
     interfaces: Vec<Interface>,
-    /// The places of all interfaces that are the same, by their text.
+    /// Indices of identical interfaces, by their description.
     kinds: HashMap<String, Vec<usize>>,
     left_out_blocks: u64,
-    /// What the sections say of their writers; each once.
+    /// Writer information of the sections, without duplicates.
     sections: Vec<SectionTexts>,
 }
 
-/// What a section says of its writer.
+/// Writer information of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SectionTexts {
     hardware: Option<String>,
@@ -107,7 +107,7 @@ impl SectionTexts {
         }
     }
 
-    /// As a block has them.
+    /// Returns the texts in the form of a section block.
     pub(super) fn section(&self) -> Section<'_> {
         Section {
             hardware: self.hardware.as_deref(),
@@ -119,10 +119,10 @@ impl SectionTexts {
 }
 
 impl Shared {
-    /// The place of an interface in the list of all. Two of one file are never the same: the second
-    /// of a kind in one file is that of another; `met` counts the kinds of the file.
+    /// Returns the index of an interface in the common list. Two interfaces of one file are never merged: the second
+    /// of a kind in one file matches the second in another; `met` counts the kinds of the file.
     fn place(&mut self, interface: &Interface, met: &mut HashMap<String, usize>) -> usize {
-        // What stamps counted in the file is no matter once they are nanoseconds.
+        // The original time stamp unit is irrelevant once stamps are in nanoseconds.
         let interface = Interface {
             time_unit: TimeUnit::NANOSECONDS,
             time_offset: 0,
@@ -142,21 +142,21 @@ impl Shared {
     }
 }
 
-/// The input files.
+/// Input files of a command.
 pub(super) struct Input {
     files: Vec<InputFile>,
-    /// The heads that wait: stamp and file. Equal stamps go in the order of the files.
+    /// Next packets of the files: time stamp and file. Equal time stamps are in the order of the files.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The file whose head was given out.
+    /// Index of the file that the last returned packet came from.
     given: Option<usize>,
     shared: Shared,
 }
 
 impl Input {
-    /// Opens all files and reads each up to its first packet.
+    /// Opens all files and reads each file up to its first packet.
     ///
     /// # Errors
-    /// If one cannot be opened. What is wrong inside is told by [`troubles`](Self::troubles).
+    /// If a file cannot be opened. Problems in a file are reported by [`troubles`](Self::troubles).
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
         let mut files = Vec::new();
         for path in paths {
@@ -181,7 +181,7 @@ impl Input {
         Ok(input)
     }
 
-    /// The next packet; none when all files have ended or broken off.
+    /// Returns the next packet, or none once all files have ended or failed.
     pub(super) fn next(&mut self) -> Option<&Packet> {
         if let Some(file) = self.given.take() {
             self.advance(file);
@@ -191,7 +191,7 @@ impl Input {
         Some(&self.files[file].head)
     }
 
-    /// The packet that [`next`](Self::next) gave last.
+    /// Returns the packet that [`next`](Self::next) returned last.
     pub(super) fn current(&self) -> Option<&Packet> {
         Some(&self.files[self.given?].head)
     }
@@ -238,31 +238,31 @@ impl Input {
         }
     }
 
-    /// Returns true for a single plain file that libpcap reads as we do.
+    /// Returns true for a single uncompressed file that libpcap reads in the same way.
     pub(super) fn is_for_libpcap(&self) -> bool {
         matches!(&self.files[..], [file] if file.trouble.is_none() && file.source.is_for_libpcap())
     }
 
-    /// All interfaces met so far.
+    /// Returns all interfaces so far.
     pub(super) fn interfaces(&self) -> &[Interface] {
         &self.shared.interfaces
     }
 
-    /// The files, with the first interface of each.
+    /// Returns the files, with the first interface of each file.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Option<&Interface>)> {
         self.files
             .iter()
             .map(|file| (&file.source.name[..], file.source.interfaces().first()))
     }
 
-    /// Which files could not be read to their end, and why.
+    /// Returns the files that could not be read to their end, with the reasons.
     pub(super) fn troubles(&self) -> impl Iterator<Item = (&Source, &Trouble)> {
         self.files
             .iter()
             .filter_map(|file| Some((&file.source, file.trouble.as_ref()?)))
     }
 
-    /// Oddities met so far, with the file in front.
+    /// Returns the oddities so far, prefixed with the file.
     pub(super) fn oddities(&self) -> impl Iterator<Item = String> {
         self.files.iter().flat_map(|file| {
             let name = &file.source.name;
@@ -271,12 +271,12 @@ impl Input {
         })
     }
 
-    /// Blocks that are neither packets nor descriptions nor statistics.
+    /// Returns the number of blocks other than packets, descriptions and statistics.
     pub(super) fn left_out_blocks(&self) -> u64 {
         self.shared.left_out_blocks
     }
 
-    /// What the sections say of their writers, if all that was read so far say the same.
+    /// Returns the writer information if it is identical in all sections read so far.
     pub(super) fn section(&self) -> Option<&SectionTexts> {
         match &self.shared.sections[..] {
             [one] => Some(one),
@@ -284,7 +284,7 @@ impl Input {
         }
     }
 
-    /// Names of the information that a copy in this format does not have.
+    /// Returns the names of the information that a copy in this format loses.
     pub(super) fn lost_details(&self, as_pcapng: bool) -> Vec<&'static str> {
         let mut details = Details::default();
         for file in &self.files {
@@ -311,7 +311,7 @@ impl Input {
             .collect()
     }
 
-    /// The statistics that hold for each interface, numbered as [`interfaces`](Self::interfaces).
+    /// Returns the statistics of each interface, numbered as [`interfaces`](Self::interfaces).
     pub(super) fn statistics(&self) -> Vec<Statistics> {
         let mut all: Vec<Option<Statistics>> = vec![None; self.interfaces().len()];
         for file in &self.files {
@@ -331,7 +331,7 @@ impl Input {
     }
 }
 
-/// The files of one capture repeat its counts and go on with them; those of two are added.
+/// Combines statistics: files of one capture continue its counters, files of different captures are added.
 fn joined(a: &Statistics, b: &Statistics) -> Statistics {
     if a.start_ns.is_some() && a.start_ns == b.start_ns {
         return if b.stamp_ns >= a.stamp_ns { *b } else { *a };

@@ -1,11 +1,11 @@
-//! Points in time as the user types them, and local time.
+//! Points in time as entered by the user, and local time.
 
 use std::str::FromStr;
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use wb_model::units::Span;
 
-/// A point in time, or one counted from the first packet.
+/// Absolute point in time, or one relative to the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// Nanoseconds since 1970.
@@ -15,7 +15,7 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// Nanoseconds since 1970, if the first packet has this stamp.
+    /// Returns the nanoseconds since 1970, given the time stamp of the first packet.
     pub(super) const fn from(self, first_ns: u64) -> u64 {
         match self {
             Self::At(ns) => ns,
@@ -50,7 +50,7 @@ impl FromStr for Moment {
     }
 }
 
-/// Nanoseconds of a decimal number of seconds, exactly; digits behind the ninth are cut off.
+/// Parses a decimal number of seconds to exact nanoseconds; digits after the ninth are truncated.
 fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
@@ -68,7 +68,7 @@ fn seconds(text: &str) -> Option<u64> {
         .checked_add(nine.parse().ok()?)
 }
 
-/// Seconds east of UTC at a stamp, in the zone of the environment (TZ) or of this host.
+/// Returns the UTC offset in seconds at a time stamp, in the zone of the environment (TZ) or of this host.
 pub(crate) fn local_zone() -> impl Fn(u64) -> i32 + Send + 'static {
     let zone = TimeZone::system();
     move |ns| {
@@ -77,7 +77,7 @@ pub(crate) fn local_zone() -> impl Fn(u64) -> i32 + Send + 'static {
     }
 }
 
-/// A stamp after RFC 3339, in UTC, with nine decimals.
+/// Formats a time stamp as in RFC 3339, in UTC, with nine decimals.
 pub(super) fn rfc3339(ns: u64) -> String {
     match Timestamp::from_nanosecond(ns.into()) {
         Ok(stamp) => format!("{stamp:.9}"),

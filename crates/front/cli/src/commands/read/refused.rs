@@ -1,11 +1,11 @@
-//! tcpdump's options that are for capturing.
+//! tcpdump options that apply only to capturing.
 
 use crate::args::{Row, Table};
 
 const CAPTURES: &str = "it is for capturing: see `wirebench capture --help`";
 const ONE_FILE: &str = "reading writes one file; slice with --from, --to, --skip and --first";
 
-/// What reading refuses.
+/// Options that reading refuses.
 pub(super) struct Reading;
 
 impl Table for Reading {

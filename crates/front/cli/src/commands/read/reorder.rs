@@ -1,16 +1,16 @@
-//! Puts packets into the order of their stamps, as far as a window reaches.
+//! Sorts packets by time stamp within a window.
 //!
-//! Knows neither files nor clocks. A packet that comes later than the window allows is given out
-//! at once, out of order, and counted: nothing is ever left out.
+//! Independent of files and clocks. A packet that is later than the window allows is returned at once, out of order,
+//! and counted; packets are never dropped.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
 use super::input::Packet;
 
-/// The most bytes of packets that are held back. At 10 Gbit/s a second is a gigabyte: the window
-/// must give way then, not the host.
+/// Maximum bytes of held packets. At 10 Gbit/s, one second is more than a gigabyte; the window then shrinks to
+/// protect the host's memory.
 const MOST_BYTES: usize = 64 << 20;
-/// What a held packet takes beside its bytes.
+/// Memory overhead of a held packet, in bytes.
 const OVERHEAD: usize = size_of::<Held>() + 16;
 
 struct Held {
@@ -19,7 +19,7 @@ struct Held {
     packet: Packet,
 }
 
-/// The heap's greatest is the earliest; of equal stamps the one that came first.
+/// The maximum of the heap is the earliest packet; for equal time stamps, the one that arrived first.
 impl Ord for Held {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.stamp_ns, other.arrival).cmp(&(self.stamp_ns, self.arrival))
@@ -40,8 +40,8 @@ impl PartialEq for Held {
 
 impl Eq for Held {}
 
-/// Holds packets back: [`push`](Self::push) one, then [`pop`](Self::pop) until there is none; at
-/// the end [`finish`](Self::finish) and `pop` again.
+/// Reorder buffer: [`push`](Self::push) a packet, then [`pop`](Self::pop) until there is none; at the end
+/// [`finish`](Self::finish) and `pop` again.
 pub(super) struct Reorder {
     window_ns: u64,
     held: BinaryHeap<Held>,
@@ -51,11 +51,11 @@ pub(super) struct Reorder {
     latest_ns: u64,
     given_ns: u64,
     finished: bool,
-    /// Packets that came behind a later one.
+    /// Packets that came after a later one.
     pub(super) moved: u64,
-    /// Of these, such as came too late to be put in their place.
+    /// Moved packets that came too late for their correct place.
     pub(super) too_late: u64,
-    /// Packets given out before their time because too many bytes were held.
+    /// Packets returned early because too many bytes were held.
     pub(super) hurried: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Files that end within a record: their whole records, in a copy or in place.
+//! Repair of truncated files: keeps the complete records, in a copy or in place.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,7 +18,7 @@ use crate::{
     say::say,
 };
 
-/// Writes what is whole of `file` to `copy`; the exit code is 1 if nothing is whole.
+/// Copies the complete records of `file` to `copy`. Returns exit code 1 if there are none.
 ///
 /// # Errors
 /// If the file is no capture file, cannot be read, or the copy cannot be written.
@@ -27,7 +27,7 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
     let mut out: Option<Copy> = None;
     let name = copy.display().to_string();
     let (source, trouble) = read_to_end(source, |bytes| {
-        // The first whole block shows that it is a capture file; before, nothing is overwritten.
+        // The first complete block proves a capture file; the copy is not overwritten before.
         let out = match &mut out {
             Some(out) => out,
             None => out.insert(Copy::create(copy, &[file.to_owned()])?),
@@ -54,7 +54,7 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// Cuts each file behind its last whole record; the exit code is 1 if one has nothing that is whole.
+/// Truncates each file after its last complete record. Returns exit code 1 if a file has none.
 ///
 /// # Errors
 /// If a file is no capture file, cannot be read or written, or still grows.
@@ -66,7 +66,7 @@ pub(super) fn in_place(files: &[PathBuf]) -> Result<u8> {
     Ok(code)
 }
 
-/// Reads a file as far as it is whole, and gives each block to `visit`.
+/// Reads a file up to its last complete block, and passes each block to `visit`.
 fn read_to_end(
     mut source: Source,
     mut visit: impl FnMut(&[u8]) -> Result<()>,
@@ -80,7 +80,7 @@ fn read_to_end(
     }
 }
 
-/// Reports a file of which nothing can be kept; the exit code.
+/// Reports a file without complete records. Returns the exit code.
 fn nothing_whole(source: &Source, trouble: Option<Trouble>) -> Result<u8> {
     let name = &source.name;
     match trouble {

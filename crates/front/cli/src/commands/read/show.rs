@@ -1,4 +1,4 @@
-//! Packets as lines on standard output.
+//! Printing of packets on standard output.
 
 use std::io::Write;
 
@@ -11,14 +11,14 @@ use wb_tcpdump::print::{
 use super::{input::Packet, moment::local_zone, written};
 use crate::stdout::stdout;
 
-/// Text that is gathered before it is written.
+/// Size of the output buffer, in bytes.
 const GATHERED: usize = 64 << 10;
 
 /// Prints packets as tcpdump does.
 pub(super) struct Show {
     printer: PacketPrinter,
     text: String,
-    /// Each packet is written at once.
+    /// True if each packet is written at once.
     line_by_line: bool,
 }
 
@@ -31,7 +31,7 @@ impl Show {
         }
     }
 
-    /// Prints a packet; its interface too, if there are several.
+    /// Prints a packet, with its interface if there are several.
     ///
     /// # Errors
     /// If its link type cannot be printed, or standard output cannot be written.
@@ -60,7 +60,7 @@ impl Show {
         Ok(())
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffered text.
     ///
     /// # Errors
     /// If standard output cannot be written.
@@ -72,7 +72,7 @@ impl Show {
     }
 }
 
-/// epb_flags: bits 0-1 say in or out, bits 2-4 the kind of address.
+/// epb_flags: bits 0-1 give the direction, bits 2-4 the kind of address.
 const fn direction(flags: u32) -> Option<PacketDirection> {
     match (flags & 3, flags >> 2 & 7) {
         (2, _) => Some(PacketDirection::Out),

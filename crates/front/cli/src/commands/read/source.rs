@@ -1,6 +1,6 @@
-//! One capture file as a stream of blocks: opened, unpacked by what it begins with, decoded.
+//! Capture file as a stream of blocks: opened, decompressed according to its first bytes, decoded.
 //!
-//! Knows nothing of what becomes of the blocks. Memory is bounded whatever the file says.
+//! Independent of the use of the blocks. Memory use is bounded for any file contents.
 
 use std::{
     fmt,
@@ -13,10 +13,10 @@ use anyhow::{Context, Result, bail};
 use lz4_flex::frame::FrameDecoder;
 use wb_pcapng::{Decoder, Details, FileItem, FormatProblem, Interface};
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 256 << 10;
 
-/// How the file is packed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Zstd,
@@ -33,7 +33,7 @@ impl Packing {
         }
     }
 
-    /// RFC 8878 section 3.1.1, the LZ4 frame format, RFC 1952 section 2.3.1.
+    /// Magic numbers: RFC 8878 section 3.1.1, the LZ4 frame format, RFC 1952 section 2.3.1.
     fn of(beginning: &[u8]) -> Option<Self> {
         match beginning {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
@@ -44,19 +44,19 @@ impl Packing {
     }
 }
 
-/// Why a file could not be read to its end.
+/// Reason why a file could not be read to its end.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The blocks make no sense from here on, or end too early.
+    /// The blocks are invalid from here on, or end too early.
     Damaged(wb_pcapng::Error),
-    /// The packing is damaged; so many bytes of its content made whole blocks.
+    /// The compressed data is damaged; holds the number of bytes in complete blocks.
     Unpacking(Packing, u64, io::Error),
-    /// The system would not read.
+    /// The system returned a read error.
     Reading(io::Error),
 }
 
 impl Trouble {
-    /// Whether this never was a capture file.
+    /// Returns true if the file never was a capture file.
     pub(super) const fn is_foreign(&self) -> bool {
         matches!(
             self,
@@ -83,9 +83,9 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// A capture file, from disk or standard input.
+/// Capture file on disk or on standard input.
 pub(super) struct Source {
-    /// As the user wrote it; `-` is standard input.
+    /// Name as given by the user; `-` is standard input.
     pub(super) name: String,
     pub(super) packing: Option<Packing>,
     bytes: Box<dyn Read>,
@@ -97,7 +97,7 @@ impl Source {
     /// Opens a file and reads its first bytes.
     ///
     /// # Errors
-    /// If it cannot be opened or read at all.
+    /// If the file cannot be opened or read at all.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let mut raw: Box<dyn Read> = if name == "-" {
@@ -126,7 +126,7 @@ impl Source {
         })
     }
 
-    /// The next block, given to `visit`; none at the end. Not to be called again after trouble.
+    /// Passes the next block to `visit`; returns none at the end. Must not be called again after an error.
     pub(super) fn step<T>(
         &mut self,
         visit: impl FnOnce(&FileItem<'_>) -> T,
@@ -164,34 +164,34 @@ impl Source {
         Ok(())
     }
 
-    /// The interfaces met so far.
+    /// Returns the interfaces so far.
     pub(super) fn interfaces(&self) -> &[Interface] {
         self.decoder.interfaces()
     }
 
-    /// Returns true for a plain file that libpcap reads as we do.
+    /// Returns true for an uncompressed file that libpcap reads in the same way.
     pub(super) fn is_for_libpcap(&self) -> bool {
         self.packing.is_none()
             && Path::new(&self.name).is_file()
             && self.decoder.is_known_to_libpcap()
     }
 
-    /// Bytes up to the end of the last whole block.
+    /// Returns the bytes up to the end of the last complete block.
     pub(super) fn whole_bytes(&self) -> u64 {
         self.decoder.whole().offset
     }
 
-    /// Whole frames so far.
+    /// Returns the number of complete frames so far.
     pub(super) fn whole_records(&self) -> u64 {
         self.decoder.whole().records
     }
 
-    /// Kinds of information met so far beyond frames.
+    /// Returns the kinds of information so far in addition to frames.
     pub(super) fn details(&self) -> Details {
         self.decoder.details()
     }
 
-    /// Oddities met so far, a line each.
+    /// Returns the oddities so far, one line each.
     pub(super) fn oddities(&self) -> Vec<String> {
         self.decoder.warnings().lines().collect()
     }
@@ -210,7 +210,7 @@ fn unpacked(packing: Option<Packing>, raw: Raw) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// LZ4 frames one after the other: the decoder itself ends with the first.
+/// Decoder of consecutive LZ4 frames; the library's decoder ends with the first frame.
 struct Lz4Frames<R: Read> {
     frame: Option<FrameDecoder<R>>,
 }

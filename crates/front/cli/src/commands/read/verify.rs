@@ -1,6 +1,6 @@
-//! The test tags in packets: which numbers of each stream are there, and which are not.
+//! Verification of test tags: the received and missing numbers of each stream.
 //!
-//! Every missing number is known exactly, as the gap it is in, up to [`MOST_GAPS`] gaps.
+//! Every missing number is known exactly, as part of a gap, up to [`MOST_GAPS`] gaps.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use wb_wire::{PktgenTag, Tag, TagFormat, find_tag};
 
 use super::input::Packet;
 
-/// Gaps that are remembered, of all streams together. Of more the oldest are only counted.
+/// Maximum number of remembered gaps of all streams. Beyond it, the oldest gaps are only counted.
 const MOST_GAPS: usize = 1 << 18;
-/// Streams that are told apart.
+/// Maximum number of separate streams.
 const MOST_STREAMS: usize = 1 << 16;
-/// Ranges that are listed per stream: in a line, and in JSON.
+/// Maximum number of ranges listed per stream, in text and in JSON.
 const LISTED: usize = 8;
 const LISTED_JSON: usize = 1000;
 
-/// A wrap of the 32-bit number; numbers begin behind one, so that earlier ones have room.
+/// One wrap of the 32-bit number; counting starts after one wrap, so that earlier numbers fit.
 const WRAP: u64 = 1 << 32;
 
-/// The numbers of one stream, without their upper half.
+/// Received numbers of one stream, extended beyond 32 bits.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     first: u64,
@@ -30,15 +30,15 @@ struct Stream {
     received: u64,
     duplicates: u64,
     reordered: u64,
-    /// Missing numbers between first and last: from, and the one behind the last.
+    /// Missing numbers between first and last: start of each gap, and the number after its end.
     gaps: BTreeMap<u64, u64>,
-    /// Numbers in gaps that were forgotten, which end in front of this number.
+    /// Numbers in forgotten gaps, all of which end before this number.
     forgotten: u64,
     forgotten_end: u64,
 }
 
 impl Stream {
-    /// Takes a number; how many gaps more there are.
+    /// Records a number. Returns the change in the number of gaps.
     fn take(&mut self, sequence: u32) -> isize {
         self.received += 1;
         if self.received == 1 {
@@ -46,7 +46,7 @@ impl Stream {
             (self.first, self.last) = (number, number);
             return 0;
         }
-        // The nearest number with these 32 bits.
+        // Choose the nearest number with these lower 32 bits.
         let step = sequence.wrapping_sub(self.last as u32).cast_signed();
         let number = self.last.saturating_add_signed(step.into());
         let before = self.gaps.len();
@@ -69,7 +69,7 @@ impl Stream {
         self.gaps.len().cast_signed() - before.cast_signed()
     }
 
-    /// Takes a number out of its gap. False if it is in none.
+    /// Removes a number from its gap. Returns false if it is in none.
     fn fill(&mut self, number: u64) -> bool {
         let Some((&from, &to)) = self.gaps.range(..=number).next_back() else {
             return false;
@@ -96,8 +96,8 @@ impl Stream {
         true
     }
 
-    /// The ranges of missing numbers, both ends included: between first and last, and if it is
-    /// known how many were sent, before and behind too.
+    /// Returns the ranges of missing numbers, inclusive: between first and last, and if the number of sent frames is
+    /// known, also before and after.
     fn missing(&self, kind: TagFormat, sent: Option<u64>) -> Vec<(u64, u64)> {
         let mut ranges: Vec<_> = self.gaps.iter().map(|(from, to)| (*from, *to)).collect();
         if let Some(sent) = sent {
@@ -114,7 +114,7 @@ impl Stream {
     }
 }
 
-/// The number that a stream begins with.
+/// Returns the first number of a stream.
 const fn begin(kind: TagFormat) -> u64 {
     match kind {
         TagFormat::Native => 0,
@@ -122,7 +122,7 @@ const fn begin(kind: TagFormat) -> u64 {
     }
 }
 
-/// A number as it was sent; one from before the first wrap has 32 bits only.
+/// Returns a number as it was sent; numbers before the first wrap have only 32 bits.
 const fn shown(number: u64) -> u64 {
     if number >= WRAP {
         number - WRAP
@@ -143,18 +143,18 @@ const fn name(kind: TagFormat) -> &'static str {
     }
 }
 
-/// Looks at the tags of packets.
+/// Checks the test tags of packets.
 #[derive(Debug)]
 pub(super) struct Verify {
-    /// How many frames of each stream were sent, if the user knows.
+    /// Number of frames sent per stream, if known.
     sent: Option<u64>,
-    /// By the form of the tag and its flow; pktgen's has none and is one stream.
+    /// Streams by tag format and flow; pktgen tags have no flow and form one stream.
     streams: BTreeMap<(bool, u32), Stream>,
     gaps: usize,
     most_gaps: usize,
     packets: u64,
     untagged: u64,
-    /// Of streams beyond [`MOST_STREAMS`].
+    /// Packets of streams beyond [`MOST_STREAMS`].
     beyond: u64,
 }
 
@@ -223,13 +223,13 @@ impl Verify {
         self.streams.iter().map(row).collect()
     }
 
-    /// Whether every number is there, and there were numbers at all.
+    /// Returns true if there were numbers and none is missing.
     pub(super) fn holds(&self) -> bool {
         let rows = self.rows();
         !rows.is_empty() && self.beyond == 0 && rows.iter().all(|row| row.missing == 0)
     }
 
-    /// The verdict and a line for each stream.
+    /// Returns the verdict and one line per stream.
     pub(super) fn text(&self) -> String {
         let rows = self.rows();
         let missing: u64 = rows.iter().map(|row| row.missing).sum();
@@ -328,12 +328,12 @@ impl Verify {
     }
 }
 
-/// A stream at the end.
+/// Final result of a stream.
 struct Row {
     kind: TagFormat,
     flow: u32,
     missing: u64,
-    /// Both ends included.
+    /// Missing ranges, inclusive.
     ranges: Vec<(u64, u64)>,
     stream: Stream,
 }

@@ -1,4 +1,4 @@
-//! The output file: pcapng or pcap, packed or not.
+//! Output file: pcapng or pcap, optionally compressed.
 
 use std::{
     fs::File,
@@ -22,17 +22,17 @@ use super::{
 };
 use crate::{run::not_written, stdout::stdout};
 
-/// Bytes that are gathered before they are written.
+/// Size of the write buffer, in bytes.
 const GATHERED: usize = 256 << 10;
 
-/// The formats that can be written.
+/// Output file formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum FileFormat {
     Pcapng,
     Pcap,
 }
 
-/// How the output can be packed.
+/// Output compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Compression {
     Zstd,
@@ -40,21 +40,21 @@ pub(super) enum Compression {
     Gzip,
 }
 
-/// What is to be written.
+/// Settings of an output file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// `-` is standard output.
+    /// Path of the file; `-` is standard output.
     pub(super) path: PathBuf,
     pub(super) format: FileFormat,
     pub(super) compression: Option<Compression>,
     pub(super) precision: Precision,
-    /// At most so many bytes of a packet.
+    /// Maximum bytes kept of each packet, if limited.
     pub(super) cut: Option<usize>,
-    /// Each packet is written at once.
+    /// True if each packet is written at once.
     pub(super) unbuffered: bool,
 }
 
-/// What the endings of a name say: `x.pcap.zst` is pcap, packed by zstd.
+/// Returns the format and compression that a name implies: `x.pcap.zst` is pcap, compressed with zstd.
 pub(super) fn by_name(path: &Path) -> (FileFormat, Option<Compression>) {
     let (format, compression) = capture::by_name(&path.to_string_lossy());
     let format = match format {
@@ -112,21 +112,21 @@ impl Packed {
 enum Encoding {
     Pcapng {
         writer: PcapngWriter,
-        /// The number of each input interface in the output, once it has one.
+        /// Number of each input interface in the output, once it has one.
         numbers: Vec<Option<u32>>,
     },
-    /// The header is written with the first packet, which tells the link type.
+    /// The header is written with the first packet, which gives the link type.
     Pcap(Option<(PcapWriter, u16)>),
 }
 
-/// A file for blocks as they are, packed as its name says.
+/// Output for unmodified blocks, compressed according to its name.
 pub(super) struct Copy(Packed);
 
 impl Copy {
     /// Creates the file.
     ///
     /// # Errors
-    /// If that is not possible, or if it is one of the files that are read.
+    /// If the file cannot be created, or is one of the inputs.
     pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Self> {
         let out = create(path, inputs)?;
         let (_, compression) = by_name(path);
@@ -136,21 +136,21 @@ impl Copy {
         })?))
     }
 
-    /// What takes the bytes.
+    /// Returns the writer for the bytes.
     pub(super) fn writer(&mut self) -> &mut dyn Write {
         self.0.writer()
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn finish(self) -> io::Result<()> {
         self.0.finish()
     }
 }
 
-/// Creates a file, unless it is one of those that are read; `-` is standard output.
+/// Creates a file, unless it is one of the inputs; `-` is standard output.
 fn create(path: &Path, inputs: &[PathBuf]) -> Result<Box<dyn Write>> {
     if path == Path::new("-") {
         return Ok(Box::new(stdout().map_err(|e| not_written(&e))?));
@@ -172,7 +172,7 @@ impl Writer {
     /// Creates the file.
     ///
     /// # Errors
-    /// If that is not possible, or if it is one of the files that are read.
+    /// If the file cannot be created, or is one of the inputs.
     pub(super) fn create(
         order: Order,
         inputs: &[PathBuf],
@@ -182,10 +182,10 @@ impl Writer {
         Self::onto(order, out, section)
     }
 
-    /// Writes to something that is open.
+    /// Writes to an open output.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the output cannot be written.
     pub(super) fn onto(
         order: Order,
         out: Box<dyn Write>,
@@ -219,7 +219,7 @@ impl Writer {
     /// Writes a packet.
     ///
     /// # Errors
-    /// If the format cannot hold it, or the file cannot be written.
+    /// If the format cannot hold the packet, or the file cannot be written.
     pub(super) fn packet(&mut self, packet: &Packet, interfaces: &[Interface]) -> Result<()> {
         let most = self.order.cut.unwrap_or(usize::MAX);
         let captured = &packet.bytes[..packet.bytes.len().min(most)];
@@ -278,7 +278,7 @@ impl Writer {
         matches!(self.encoding, Encoding::Pcapng { .. })
     }
 
-    /// Ends the file. The statistics are those of the interfaces as they were read.
+    /// Finishes the file and adds the statistics of the interfaces from the input.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -290,7 +290,7 @@ impl Writer {
         let most = self.order.cut.unwrap_or(usize::MAX);
         match &mut self.encoding {
             Encoding::Pcapng { writer, numbers } => {
-                // An interface without packets is part of the capture, too.
+                // Interfaces without packets are also part of the capture.
                 for (at, _) in interfaces.iter().enumerate() {
                     described(at, interfaces, most, (writer, numbers), &mut self.buffer);
                 }
@@ -317,7 +317,7 @@ impl Writer {
     }
 }
 
-/// The number of an interface in the output; describes it first if need be.
+/// Returns the number of an interface in the output, and describes the interface first if necessary.
 fn described(
     at: usize,
     interfaces: &[Interface],
@@ -355,7 +355,7 @@ fn begin_pcap(
     )
 }
 
-/// The smaller of two limits; 0 is none.
+/// Returns the smaller of two limits; 0 means unlimited.
 fn snap_len(known: u32, most: usize) -> u32 {
     let most = u32::try_from(most).unwrap_or(0);
     match (known, most) {

@@ -1,4 +1,4 @@
-//! The processes of an experiment, none of which outlives it, and the file that one leaves.
+//! Processes of the experiment, which all end with it, and the capture files that they write.
 
 use std::{
     fs::{self, File},
@@ -21,16 +21,16 @@ use wb_wire::Tag;
 use super::Load;
 
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a tool may take to listen.
+/// Maximum time for a tool to start listening.
 const STARTS: Duration = Duration::from_secs(15);
-/// How long a tool may take to write what it holds and to end.
+/// Maximum time for a tool to write its buffers and exit.
 const ENDS: Duration = Duration::from_secs(60);
-/// How much longer than its frames take a sender may need.
+/// Additional time for a sender beyond the duration of its frames.
 const SENDS: Duration = Duration::from_secs(60);
-/// IPv4 without options, and UDP.
+/// Offset of the test tag behind Ethernet, IPv4 without options, and UDP, in bytes.
 const TAG_OFFSET: usize = 14 + 20 + 8;
 
-/// Someone wants the experiment to end: the number of the signal.
+/// Signal that ends the experiment, by number.
 #[derive(Debug)]
 pub(super) struct Interrupted(pub(super) i32);
 
@@ -49,7 +49,7 @@ fn look(signals: &Signals) -> Result<()> {
     }
 }
 
-/// Sleeps, unless a signal comes.
+/// Sleeps, unless a signal arrives.
 pub(super) fn pause(time: Duration, signals: &Signals) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < time {
@@ -59,7 +59,7 @@ pub(super) fn pause(time: Duration, signals: &Signals) -> Result<()> {
     Ok(())
 }
 
-/// A process that ends with this value, and with this program.
+/// Child process that ends when this value is dropped or the program ends.
 pub(super) struct Running {
     child: Child,
     name: String,
@@ -67,9 +67,9 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a command, in the namespace `node` if one is given. What it says goes to `log`.
+    /// Starts a command, in the namespace `node` if given, with its output in `log`.
     ///
-    /// To be called on the main thread: the process dies with the thread that starts it.
+    /// Must be called on the main thread, because the process dies with the thread that starts it.
     pub(super) fn start(mut command: Command, log: &Path, node: &Option<String>) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let name = name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -78,7 +78,7 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)
             .stderr(said)
-            // A key on the terminal is for us; we then end it.
+            // Ctrl-C reaches only this program, which then ends the process.
             .process_group(0);
         end_with_this_thread(&mut command);
         let start = |command: &mut Command| {
@@ -103,7 +103,7 @@ impl Running {
         })
     }
 
-    /// Starts a process that does nothing but keep a CPU busy.
+    /// Starts a process that only keeps a CPU busy.
     pub(super) fn hog(log: &Path) -> Result<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -t 600; while :; do :; done"]);
@@ -137,7 +137,7 @@ impl Running {
         }
     }
 
-    /// Seconds of CPU time it has taken so far.
+    /// Returns the CPU time used so far, in seconds.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat =
@@ -153,7 +153,7 @@ impl Running {
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Asks it to end, waits until it did, and tells what it said.
+    /// Asks the process to end, waits for it, and returns its output.
     pub(super) fn stop(&mut self, signals: &Signals) -> Result<String> {
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
         self.wait(ENDS, signals)?;
@@ -189,13 +189,13 @@ fn end_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(bind) };
 }
 
-/// What a sender did.
+/// Results of a sender.
 pub(super) struct Sent {
     pub(super) frames: u64,
     pub(super) pps: f64,
 }
 
-/// Sends a load from a to b with the priority of a machine of its own.
+/// Sends a load from a to b, with the priority that a dedicated machine would give.
 pub(super) fn send(lab: &Lab, load: &Load, log: &Path, signals: &Signals) -> Result<Sent> {
     let mut command = Command::new("nice");
     command
@@ -210,7 +210,7 @@ pub(super) fn send(lab: &Lab, load: &Load, log: &Path, signals: &Signals) -> Res
     let patience = SENDS + Duration::from_secs_f64(load.frames as f64 / load.pps);
     let well = sender.wait(patience, signals)?;
     let said = sender.said();
-    // Without the right to a priority, nice says so before.
+    // Without the permission to raise the priority, nice prints a message before the report.
     let report: Option<Value> = said.find('{').and_then(|at| {
         serde_json::Deserializer::from_str(&said[at..])
             .into_iter()
@@ -229,19 +229,19 @@ pub(super) fn send(lab: &Lab, load: &Load, log: &Path, signals: &Signals) -> Res
     }
 }
 
-/// What a capture file holds.
+/// Contents of a capture file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) frames: u64,
-    /// Test frames, each counted once.
+    /// Number of distinct test frames.
     pub(super) distinct: u64,
     pub(super) duplicates: u64,
     pub(super) foreign: u64,
-    /// Why it could not be read to its end.
+    /// Reason why the file could not be read to its end.
     pub(super) damage: Option<String>,
 }
 
-/// Reads a file to its end; of the test frames 0 to `sent` - 1 are expected.
+/// Reads a file to its end; expects the test frames 0 to `sent` - 1.
 pub(super) fn contents(path: &Path, sent: u64, signals: &Signals) -> Result<Contents> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut decoder = Decoder::new();
@@ -280,7 +280,7 @@ pub(super) fn contents(path: &Path, sent: u64, signals: &Signals) -> Result<Cont
     }
 }
 
-/// Sequence numbers from 0, each seen or not.
+/// Set of seen sequence numbers, from 0.
 struct Seen {
     words: Vec<u64>,
     numbers: u64,
@@ -295,7 +295,7 @@ impl Seen {
         }
     }
 
-    /// Whether it is seen for the first time; none if it is not one of ours.
+    /// Returns true if the number is new, or `None` if it is out of range.
     fn note(&mut self, number: u32) -> Option<bool> {
         let word = self.words.get_mut(number as usize / 64)?;
         if u64::from(number) >= self.numbers {

@@ -1,4 +1,4 @@
-//! The tools: how each is started, how it says that it listens, and what it counts in the end.
+//! Capture tools: how to start each one, detect that it listens, and read its counters.
 
 use std::{path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use wb_testbed::Lab;
 
-/// The frames of our senders, by the port they go to (RFC 2544, C.2.6.4).
+/// Filter for frames of the sender, by destination port (RFC 2544, C.2.6.4).
 const FILTER: &str = "udp port 7";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -20,11 +20,11 @@ pub(super) enum Tool {
     NetsniffNg,
 }
 
-/// What a tool says of its capture.
+/// Counters that a tool reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) captured: u64,
-    /// Passed the filter, dropped or not.
+    /// Packets that passed the filter, dropped or not.
     pub(super) received: u64,
     pub(super) dropped: u64,
 }
@@ -57,7 +57,7 @@ impl Tool {
         }
     }
 
-    /// The namespace to start it in; ours finds its way by itself.
+    /// Returns the namespace to start the tool in; wirebench enters the namespace itself.
     pub(super) fn node(self, lab: &Lab) -> Option<String> {
         (!self.is_ours()).then(|| lab.node("b").to_owned())
     }
@@ -74,7 +74,7 @@ impl Tool {
             }
             Tool::Tcpdump => {
                 let mut command = Command::new("tcpdump");
-                // Without -Z some builds become a user that may not write here.
+                // Without -Z some builds switch to a user without write permission here.
                 command.args(["-Z", "root", "-i", "b0"]);
                 command
             }
@@ -97,7 +97,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// What it says once no frame can escape it.
+    /// Returns the text that the tool prints once it captures all frames.
     pub(super) const fn listening(self) -> &'static str {
         match self {
             Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => "listening on ",
@@ -106,7 +106,7 @@ impl Tool {
         }
     }
 
-    /// The counts in what it said; none when it did not say them.
+    /// Returns the counters in the tool's output, or `None` if there are none.
     pub(super) fn counts(self, said: &str) -> Option<Counts> {
         match self {
             Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => Some(Counts {
@@ -141,7 +141,7 @@ impl Tool {
     }
 }
 
-/// The number two words before `what`: `N packets captured`.
+/// Returns the number two words before `what`: `N packets captured`.
 fn before(said: &str, what: &str) -> Option<u64> {
     let line = said.lines().rev().find(|line| line.contains(what))?;
     let (words, _) = line.split_once(what)?;

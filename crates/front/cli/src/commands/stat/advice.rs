@@ -1,4 +1,4 @@
-//! Advice beside that on interrupts: what is seen in an interval, and how the machine is set up.
+//! Advice on the traffic of an interval and the set-up of the machine, in addition to interrupt advice.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use wb_counters::{
 };
 use wb_machine::{Namespace, steering};
 
-/// Interfaces that carry less in a second need no advice.
+/// Packets per second below which an interface needs no advice.
 const BUSY_PPS: f64 = 100.0;
 
-/// Who gives it.
+/// Source of the advice.
 pub(super) struct Advisor {
     interfaces: BTreeMap<String, (Namespace, String)>,
-    /// How packets of those are spread that were busy once: read once, as it takes its time.
+    /// Packet steering of interfaces that have been busy. Read once per interface because reading is slow.
     steering: BTreeMap<String, InterfaceSteering>,
     power: Power,
     told: Vec<Advice>,
@@ -40,7 +40,7 @@ impl Advisor {
         }
     }
 
-    /// What is to be said of an interval.
+    /// Returns the advice for an interval.
     pub(super) fn next(
         &mut self,
         interfaces: &[InterfaceStat],
@@ -75,7 +75,7 @@ impl Advisor {
                 pps,
                 sizes: [rates.rx_size_bytes, rates.tx_size_bytes],
             };
-            // A look at all processes: only where one could be in the way.
+            // Scanning all processes is slow, so only done if one could disturb.
             let threads = match queues.is_empty() {
                 true => &none,
                 false => &*threads.get_or_insert_with(steering::own_threads),
@@ -89,7 +89,7 @@ impl Advisor {
         advice
     }
 
-    /// All that was said, each once, as it was said last.
+    /// Returns all advice so far, each item once, in its last wording.
     pub(super) fn whole(&self) -> Vec<Advice> {
         self.told.clone()
     }

@@ -1,4 +1,4 @@
-//! Reads everything that is asked for, and makes lines of it.
+//! Reads all requested counters and converts them to output lines.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ use super::{advice::Advisor, interrupts::Interrupts, path, probes::Probes};
 type Ticks = BTreeMap<u32, [u64; 10]>;
 type Statistics = BTreeMap<(String, String), u64>;
 
-/// What is read, and what was there before.
+/// Sources of counters with their previous readings.
 pub(crate) struct Collector {
     interfaces: Interfaces,
     series: Series,
     softnet: Vec<Softnet>,
-    /// What CPUs counted in all intervals.
+    /// Totals of the CPU counters over all intervals.
     softnet_total: BTreeMap<u32, SoftnetRise>,
     ticks: Ticks,
     first_ticks: Ticks,
@@ -40,13 +40,13 @@ pub(crate) struct Collector {
     intervals: u64,
     /// Interfaces along a path.
     pub(super) path: Vec<path::Point>,
-    /// Interfaces that were asked for by name.
+    /// Interfaces requested by name.
     pub(super) named: Vec<path::Point>,
     /// Probes of devices under test.
     pub(super) probes: Probes,
-    /// Interrupts of devices, where they are looked at.
+    /// Interrupts of devices, if requested.
     interrupts: Option<Interrupts>,
-    /// And whoever gives advice.
+    /// Source of advice, if requested.
     advisor: Option<Advisor>,
 }
 
@@ -66,7 +66,7 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// What CPUs counted between two readings; one that was away then counted nothing.
+/// Returns the changes of the CPU counters between two readings; a CPU missing from the first one is left out.
 pub(crate) fn softnet_rises(before: &[Softnet], now: &[Softnet]) -> BTreeMap<u32, SoftnetRise> {
     let rise = |row: &Softnet| {
         let old = before.iter().find(|old| old.cpu == row.cpu)?;
@@ -76,7 +76,7 @@ pub(crate) fn softnet_rises(before: &[Softnet], now: &[Softnet]) -> BTreeMap<u32
 }
 
 impl Collector {
-    /// Opens what is to be read: see [`Interfaces::open`].
+    /// Opens the requested sources, see [`Interfaces::open`].
     pub(crate) fn open(
         wanted: &[(Option<String>, Option<String>)],
         with_driver: bool,
@@ -102,12 +102,12 @@ impl Collector {
         })
     }
 
-    /// Intervals told so far.
+    /// Returns the number of intervals so far.
     pub(crate) fn intervals(&self) -> u64 {
         self.intervals
     }
 
-    /// The first reading.
+    /// Takes the first reading.
     pub(crate) fn first(&mut self) -> Result<(), HostError> {
         self.series.next(self.interfaces.read()?);
         self.begin_ns = monotonic_ns();
@@ -122,7 +122,7 @@ impl Collector {
         Ok(())
     }
 
-    /// A warning for each interface with an XDP program. Behind the first reading.
+    /// Returns a warning for each interface with an XDP program. Call after the first reading.
     pub(super) fn xdp_warnings(&self) -> Vec<String> {
         let warning = |(namespace, name): &(wb_machine::Namespace, String)| {
             let link = wb_machine::link::link_by_name(namespace, name).ok()?;
@@ -135,8 +135,8 @@ impl Collector {
         self.interfaces.known().iter().filter_map(warning).collect()
     }
 
-    /// Looks at interrupts too, from now on, and sends them where they should go if `apply` says so. Behind the first
-    /// reading, which says which interfaces there are.
+    /// Adds interrupts to all following readings, and moves them as advised if `apply` is set. Call after the first
+    /// reading, which finds the interfaces.
     pub(super) fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {
         let known = self.interfaces.known();
         let interrupts = Interrupts::of(&known, apply)?;
@@ -153,7 +153,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The next reading, and the interval since the last.
+    /// Takes the next reading and returns the interval since the last one.
     pub(crate) fn next(&mut self) -> Result<StatDocument, HostError> {
         self.probes.ask();
         let intervals = self.series.next(self.interfaces.read()?);
@@ -195,7 +195,7 @@ impl Collector {
         Ok(line)
     }
 
-    /// All intervals.
+    /// Returns the totals of all intervals.
     pub(crate) fn average(&mut self) -> StatDocument {
         let totals = self.series.totals();
         let whole = seconds(self.begin_ns, self.last_ns);
@@ -236,7 +236,7 @@ impl Collector {
         all
     }
 
-    /// The drivers' statistics that moved.
+    /// Returns the driver statistics that changed.
     fn devices(&mut self) -> Vec<Device> {
         if !self.with_driver {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Interrupts of devices: where they come, where they should rather go, and sending them there for a while.
+//! Device interrupts: their CPUs, better CPUs, and temporary moves.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use wb_machine::{
 
 use crate::say::say;
 
-/// The interrupts of a device.
+/// Interrupts of a device.
 struct Device {
     interface: String,
     node: Option<u32>,
     irqs: Vec<Irq>,
 }
 
-/// The interrupts of all devices that are looked at.
+/// Interrupts of all observed devices.
 pub(super) struct Interrupts {
     devices: Vec<Device>,
     cpus: Vec<CpuPlace>,
     first: Vec<Interrupt>,
     last: Vec<Interrupt>,
-    /// Whether they are to be sent where they should go.
+    /// True if the interrupts are moved as advised.
     apply: bool,
-    /// Back when this ends.
+    /// Moved interrupts, restored when dropped.
     moved: Vec<affinity::MovedInterrupts>,
 }
 
 impl Interrupts {
-    /// Those of these interfaces; virtual ones have none.
+    /// Returns the interrupts of the given interfaces; virtual interfaces have none.
     ///
     /// # Errors
-    /// When the CPUs cannot be told.
+    /// If the CPUs cannot be determined.
     pub(super) fn of(interfaces: &[(Namespace, String)], apply: bool) -> Result<Self, HostError> {
         let device = |(namespace, name): &(Namespace, String)| Device {
             interface: match namespace.name() {
@@ -65,12 +65,12 @@ impl Interrupts {
         })
     }
 
-    /// Whether any device has one.
+    /// Returns true if no device has interrupts.
     pub(super) fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 
-    /// Where they came in the interval that ends now.
+    /// Returns the interrupts per CPU in the interval that ends now.
     pub(super) fn lines(&mut self, seconds: f64) -> Vec<DeviceInterrupts> {
         let now = counters::interrupts();
         let lines = self.between(&self.last, &now, seconds);
@@ -83,7 +83,7 @@ impl Interrupts {
         lines
     }
 
-    /// Where they came in all.
+    /// Returns the interrupts per CPU in total.
     pub(super) fn totals(&self, seconds: f64) -> Vec<DeviceInterrupts> {
         self.between(&self.first, &self.last, seconds)
     }
@@ -109,7 +109,7 @@ impl Interrupts {
         self.devices.iter().map(line).collect()
     }
 
-    /// Each once: what was moved stays there, wherever its interrupts come until it takes effect.
+    /// Moves each interrupt once. A moved interrupt is not moved again, even if the change takes effect late.
     fn carry_out(&mut self, moves: &[Move]) {
         for step in moves {
             let device = self.devices.iter_mut().flat_map(|device| &mut device.irqs);
@@ -130,7 +130,7 @@ impl Interrupts {
                 }
                 Err(error) => {
                     say(format_args!("wirebench: {error}"));
-                    // Not tried again in each interval.
+                    // Prevents a repeated attempt in each interval.
                     irq.cpus = vec![step.to];
                 }
             }

@@ -1,8 +1,8 @@
-//! Interfaces along a path, side by side.
+//! Counters of interfaces along a path.
 
 use wb_counters::{LinkInterval, path, series::LinkTotal, stat_document::PathStat};
 
-/// An interface of a path: as it was asked for, and what it is called now.
+/// Interface of a path, with its requested and its current name.
 #[derive(Debug)]
 pub(super) struct Point {
     asked: String,
@@ -18,7 +18,7 @@ impl Point {
     }
 }
 
-/// Takes up the names that interfaces got in an interval.
+/// Updates the names of interfaces that were renamed in an interval.
 pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
     for point in points {
         let renamed = |i: &&LinkInterval| i.renamed_from.as_ref() == Some(&point.now);
@@ -28,19 +28,19 @@ pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
     }
 }
 
-/// Whether this is the name of one of them now.
+/// Returns true if this is the current name of one of the interfaces.
 pub(super) fn names(points: &[Point], name: &str) -> bool {
     points.iter().any(|point| point.now == name)
 }
 
-/// The same of all intervals, of which there were so many: whoever was not there in one of them, or was reset, has not
-/// counted what the others have.
+/// Returns the losses over all intervals. An interface that was missing or reset in an interval has incomplete
+/// totals.
 pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<PathStat> {
     let there = totals.iter().filter(|total| total.intervals == intervals);
     line(points, there.map(|total| &total.whole))
 }
 
-/// What was lost between these interfaces in an interval; nothing where no path was given.
+/// Returns the losses between these interfaces in an interval; none without a path.
 pub(super) fn line<'a>(
     points: &[Point],
     intervals: impl Iterator<Item = &'a LinkInterval>,
@@ -119,10 +119,10 @@ mod tests {
         };
         assert_eq!(next(1, &[(1, "a", 10), (2, "b", 8)]), (Some(2), Some(2)));
         assert_eq!(next(2, &[(1, "a", 20), (2, "c", 17)]), (Some(1), Some(3)));
-        // Both change their names, with each other too.
+        // Both interfaces swap their names.
         assert_eq!(next(3, &[(1, "c", 30), (2, "a", 26)]), (Some(1), Some(4)));
         assert_eq!(next(4, &[(1, "c", 40), (2, "a", 36)]), (Some(0), Some(4)));
-        // Another one with its name has counted only a part.
+        // Another interface with the same name has counted only a part.
         assert_eq!(next(5, &[(1, "c", 50), (3, "a", 5)]), (None, None));
         assert_eq!(next(6, &[(1, "c", 60), (3, "a", 15)]), (Some(0), None));
     }

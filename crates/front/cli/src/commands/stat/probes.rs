@@ -1,5 +1,4 @@
-//! Probes of devices beside the interfaces. Each has a thread, so one that hangs or fails is missing in its intervals
-//! and disturbs nobody.
+//! Probes of devices. Each probe has its own thread, so a probe that hangs or fails affects only its own lines.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +14,13 @@ use wb_machine::{
 };
 use wb_model::{PlanError, bench::ProbePlan, text::plan_from_toml};
 
-/// What is said of a reading that is under way.
+/// Message for a reading in progress.
 const NO_ANSWER: &str = "no answer yet";
 
-/// What was typed, as plans say it: keys of a `[[probe]]` in one line, or only its kind.
+/// Parses the given probes: keys of a `[[probe]]` in one line, or only its kind.
 ///
 /// # Errors
-/// With the first that cannot be read.
+/// If a probe cannot be parsed; reports the first one.
 pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
     let mut plans = Vec::new();
     for text in typed {
@@ -29,7 +28,7 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
             true => text.clone(),
             false => format!("kind = {text:?}"),
         };
-        // Of an error of TOML the last line says what is wrong; the others are for files.
+        // The last line of a TOML error gives the reason; the other lines refer to a file.
         let plan = plan_from_toml("", &format!("probe = [{{ {keys} }}]")).map_err(|e| {
             let what = e.message.lines().next_back().unwrap_or_default().to_owned();
             anyhow!("--probe {text:?}: {}", in_our_words(&what))
@@ -45,7 +44,7 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
     Ok(plans)
 }
 
-/// What the reader of plans says, as we say it: what is wrong, and what there may be.
+/// Rewords an error of the plan reader: the problem, and the allowed values.
 fn in_our_words(said: &str) -> String {
     let said = said.replace('`', "");
     let (what, allowed) = said.split_once(", expected one of ").unwrap_or((&said, ""));
@@ -63,13 +62,13 @@ fn in_our_words(said: &str) -> String {
     }
 }
 
-/// A reading.
+/// Result of one reading.
 struct Reading {
-    /// When it began: what it says is of then.
+    /// Start time; the values are as of this time.
     at_ns: u64,
-    /// How long it took.
+    /// Duration of the reading.
     took: Duration,
-    /// How it ended.
+    /// Values or error.
     read: Result<Sample, String>,
 }
 
@@ -77,34 +76,34 @@ struct Watched {
     name: String,
     ask: SyncSender<()>,
     answers: Receiver<Reading>,
-    /// An answer is due.
+    /// True if an answer is outstanding.
     asked: bool,
-    /// By then there is one, as the reading is given up.
+    /// Time limit of a reading, after which it fails.
     timeout: Duration,
-    /// What was asked for in the interval before, and came after its end.
+    /// Reading requested in the previous interval that ended after it.
     late: Option<Reading>,
-    /// It takes longer than anybody waits for it, so nobody does.
+    /// True if a reading takes longer than the patience, so that it is no longer waited for.
     slow: bool,
-    /// The last reading that went well, and the first.
+    /// Time and values of the last and of the first successful reading.
     last: Option<(u64, Sample)>,
-    /// The last reading went well.
+    /// True if the last reading succeeded.
     fresh: bool,
     total: ProbeLine,
 }
 
-/// All probes.
+/// Set of all probes.
 #[derive(Default)]
 pub(super) struct Probes {
     watched: Vec<Watched>,
-    /// How long is waited for an answer after the interfaces were read.
+    /// Time to wait for answers after the interfaces were read.
     patience: Duration,
 }
 
 impl Probes {
-    /// Makes them; nothing is read yet.
+    /// Creates the probes without reading.
     ///
     /// # Errors
-    /// With the first that cannot be.
+    /// If a probe cannot be created; reports the first one.
     pub(super) fn open(plans: &[ProbePlan], interval: Duration) -> Result<Self> {
         let mut watched = Vec::new();
         for plan in plans {
@@ -112,7 +111,7 @@ impl Probes {
             let name = probe.name().to_owned();
             let (ask, asked) = sync_channel::<()>(1);
             let (answer, answers) = sync_channel::<Reading>(1);
-            // A command that hangs holds nobody up but itself.
+            // A command that hangs blocks only its own thread.
             std::thread::Builder::new()
                 .name("probe".to_owned())
                 .spawn(move || {
@@ -148,13 +147,13 @@ impl Probes {
         })
     }
 
-    /// What is there before the first interval.
+    /// Takes the readings before the first interval.
     pub(super) fn begin(&mut self) {
         self.ask();
         let _ = self.lines();
     }
 
-    /// Asks all of them; one that has not answered yet is not asked again.
+    /// Requests a reading from all probes except those with an outstanding answer.
     pub(super) fn ask(&mut self) {
         for watched in &mut self.watched {
             watched.late = watched.answers.try_recv().ok();
@@ -166,7 +165,7 @@ impl Probes {
         }
     }
 
-    /// What they counted in the interval that ends now: a reading belongs to that in which it ended.
+    /// Returns the changes in the interval that ends now; a reading belongs to the interval in which it ended.
     pub(super) fn lines(&mut self) -> Vec<ProbeLine> {
         let patience = self.patience;
         let until = Instant::now() + patience;
@@ -174,11 +173,11 @@ impl Probes {
         self.watched.iter_mut().map(next).collect()
     }
 
-    /// What they counted in all.
+    /// Returns the changes in total.
     pub(super) fn totals(&self) -> Vec<ProbeLine> {
         let total = |watched: &Watched| ProbeLine {
             missing: match &watched.last {
-                // None has ended yet, well or not.
+                // No reading has ended yet, neither with success nor with failure.
                 None if watched.total.missing.is_none() => Some(NO_ANSWER.to_owned()),
                 _ => watched.total.missing.clone(),
             },
@@ -188,8 +187,8 @@ impl Probes {
     }
 }
 
-/// A command that is still at work when all is over is given the rest of its time, and ended with all processes that it
-/// started: nobody else would end them.
+/// Lets a running command finish within its time limit, then ends it with all processes that it started; otherwise
+/// they would remain.
 impl Drop for Watched {
     fn drop(&mut self) {
         if self.asked {
@@ -235,7 +234,7 @@ impl Watched {
         line
     }
 
-    /// Adds a reading to the line of its interval, and to the whole.
+    /// Adds a reading to the line of its interval and to the total.
     fn take(&mut self, reading: Reading, line: &mut ProbeLine) {
         let sample = match reading.read {
             Ok(sample) => sample,
@@ -263,7 +262,7 @@ impl Watched {
             line.missing = None;
             add(line, &counted, seconds);
         } else {
-            // What it rose by since the last reading is that of several intervals: it is in the whole only.
+            // The rise since the last reading spans several intervals, so it counts only in the total.
             line.missing = Some("the reading before failed".to_owned());
         }
     }
@@ -273,7 +272,7 @@ fn add(to: &mut ProbeLine, counted: &BTreeMap<String, Option<u64>>, seconds: f64
     to.seconds += seconds;
     for (name, rise) in counted {
         let sum = to.counted.entry(name.clone()).or_insert(Some(0));
-        // One that was reset is not known for good.
+        // A counter that was reset has no known total.
         *sum = sum.zip(*rise).map(|(sum, rise)| sum + rise);
     }
 }
@@ -354,7 +353,7 @@ mod tests {
                 .unwrap()
                 .contains("nothing matches")
         );
-        // Of two intervals together: in the whole, in neither of them.
+        // Spans two intervals: part of the total, of neither interval.
         let after = next("n 27\n");
         assert!(after.missing.is_some() && after.counted.is_empty());
         assert_eq!(next("n 28\n").counted["x.n"], Some(1));
@@ -372,7 +371,7 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(1));
     }
 
-    /// One that takes two intervals is told in that in which it ended, and is no failure in the other.
+    /// A reading that takes two intervals is reported in the second one and is no failure in the first.
     #[test]
     fn a_reading_belongs_to_the_interval_in_which_it_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -409,7 +408,7 @@ mod tests {
         assert_eq!((second.missing, second.counted["x.n"]), (None, Some(7)));
         let third = end_of("n 27\n");
         assert_eq!((third.missing, third.counted["x.n"]), (None, Some(10)));
-        // The one that was asked for meanwhile is under way.
+        // The reading requested meanwhile is in progress.
         no_answer(&next());
         let total = probes.totals().remove(0);
         assert_eq!((total.counted["x.n"], total.failures), (Some(17), Some(0)));

@@ -1,4 +1,4 @@
-//! Pictures of a sweep: throughput and transactions by what varies.
+//! Plots of a sweep: throughput and transactions over the varied parameters.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use wb_render::{
     report::{Block, Run, Section, document, html},
 };
 
-/// Kind of file by its name.
+/// File type by extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Svg,
@@ -24,8 +24,8 @@ pub(super) fn form(path: &Path) -> Result<Form> {
     }
 }
 
-/// One chart for streams and one for transactions, as far as there are any. The first parameter with
-/// more than one value goes along the axis; every combination of the others is a series.
+/// Returns one chart for streams and one for transactions, if present. The first parameter with more than one value
+/// is the x axis; every combination of the others is a series.
 pub(super) fn charts(report: &Report) -> Vec<Chart> {
     let Some(socket) = &report.socket else {
         return Vec::new();
@@ -123,7 +123,7 @@ fn chart(jobs: &[&SocketJobReport], transactions: bool) -> Chart {
     }
 }
 
-/// Writes the first chart to the file, others beside it with a number.
+/// Writes the first chart to the file, and further charts to numbered files next to it.
 pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
     let form = form(path)?;
     for (number, chart) in charts.iter().enumerate() {
@@ -145,7 +145,7 @@ pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The page of a report, with the pictures in front.
+/// Returns the report page with the plots at the top.
 pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     let mut page = document(&[Run {
         name: String::new(),

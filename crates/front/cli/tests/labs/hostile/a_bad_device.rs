@@ -1,5 +1,5 @@
-//! A device that breaks what it carries: wrong checksums of IP, TCP and UDP are counted and not answered,
-//! with both drivers; what is not for the load is not of the load.
+//! A device that corrupts frames: wrong checksums of IP, TCP and UDP are counted and not answered,
+//! with both drivers; frames that are not addressed to the load are not counted for it.
 
 use std::{fs, path::Path};
 
@@ -93,7 +93,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             frame[12] = 0x88;
             frame
         };
-        // Of the IP header its time to live; of what it carries a port.
+        // The time to live in the IP header, and a port in the payload.
         let frames = [
             frame(protocol, &mac, Some(22)),
             frame(protocol, &mac, Some(35)),
@@ -127,7 +127,7 @@ fn wrong_checksums_are_counted_and_not_answered() {
             assert_eq!(counter(job, "rx_malformed"), 0, "{driver} {option}: {job}");
             let received = job["frames"]["received_frames"].as_u64().expect("a number");
             assert_eq!(received, 3 * taken, "{driver} {option}: {job}");
-            // An XDP program does not even hand over what is of another protocol.
+            // An XDP program does not even pass on frames of another protocol.
             let foreign = job["frames"]["foreign_frames"].as_u64();
             assert!(driver == "xdp" || foreign >= Some(taken), "{option}: {job}");
             assert!(

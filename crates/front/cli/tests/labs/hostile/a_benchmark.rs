@@ -1,4 +1,4 @@
-//! A benchmark that does not come to its end, or loses its link on the way: what was measured is kept, and
+//! A benchmark that is interrupted, or loses its link during the run: results so far are kept, and
 //! the device is not blamed.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::kit::{Lab, Running, eventually, privileged, system, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A search for the packet rate below 2 kpps, once it has said `word`.
+/// A search for the packet rate below 2 kpps, after it has printed `word`.
 fn begun(lab: &Lab, dir: &Path, times: [&str; 2], word: &str) -> Running {
     let said = dir.join("said");
     let line = format!(
@@ -40,7 +40,7 @@ fn begun(lab: &Lab, dir: &Path, times: [&str; 2], word: &str) -> Running {
     }
 }
 
-/// Waits until a trial sends: the servers' port has received more than what is said before it.
+/// Waits until a trial sends: the servers' port has received more than the frames before a trial.
 fn sending(lab: &Lab) {
     let received = || {
         let node = lab.node("server");
@@ -78,7 +78,7 @@ fn an_end_before_its_time_keeps_what_held() {
             (ended, &report["verdict"]),
             (Some(code), &"incomplete".into())
         );
-        // At least what held, and no word of a limit.
+        // The limit is the load that held, and the device is not reported as the limiting component.
         let limit = result["limit"].as_f64().expect("what held");
         assert!((limit - 2_000.0).abs() < 20.0, "{limit}");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What cannot come to a good end is refused before it starts: one line, exit code 2.
+//! A run that cannot succeed is refused before it starts: one line, exit code 2.
 
 use std::fs;
 
@@ -109,7 +109,7 @@ fn what_is_wrong_is_said_once() {
     for option in [["--streams", "0"], ["--duration", "0s"]] {
         assert_refused(&[&sweep[..], &option].concat(), &["socket 1 to 3, "]);
     }
-    // No command says a line twice, whatever is wrong.
+    // No command prints a line twice, whatever the problem.
     let nowhere = "/no/such/file";
     for line in [
         &["run", nowhere][..],
@@ -182,7 +182,7 @@ fn a_file_that_was_only_tried_is_not_left_behind() {
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("chart.svg");
     let path = chart.to_str().unwrap();
-    // Nobody listens there, so there is a report of a failure and a chart of nothing, or none.
+    // No server listens there, so there is a report of a failure and an empty chart, or none.
     run(&[
         "sweep",
         "-H",

@@ -1,4 +1,4 @@
-//! Every end: what is written, what is said, and under which name.
+//! Every way to end a run: its output, its messages, and its verdict.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -52,7 +52,7 @@ fn a_run_that_was_cut_short_is_incomplete() {
             130,
             "incomplete",
         ),
-        // What goes on until a signal is complete with it; but nothing came.
+        // A run without a duration is complete after a signal; but nothing arrived.
         ("rx -i memory:x", Signal::INT, 130, "invalid"),
         (
             "rx -i memory:x --duration 50s",

@@ -1,4 +1,4 @@
-//! Answers that take longer than the interval, that come twice, or never: each request ends once, under
+//! Answers that take longer than the interval, that arrive twice, or never: each request ends once, under
 //! the right name, and no time is invented.
 
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub(super) fn mac(node: &str, interface: &str) -> String {
     all[0]["address"].as_str().expect("an address").to_owned()
 }
 
-/// What the device did both ways, once it is at rest.
+/// Counter of the device for both directions, once it is idle.
 fn did(lab: &Lab, key: &str) -> u64 {
     let mut last = Value::Null;
     eventually("the device comes to rest", || {
@@ -73,7 +73,7 @@ fn lost_is_lost(turn: &Turn, driver: &str, options: &str) {
         "impair",
         &words("--all --both --delay 1500us --loss 1%"),
     );
-    // Nobody is asked for it, so nothing but the load is lost.
+    // No address is resolved, so nothing but the load is lost.
     let gateway = mac(&lab.node("b"), "b0");
     let line = format!(
         "--client {driver}:{} --server {driver}:{} --gateway-mac {gateway} --udp --duration 2s --response-timeout 3s {options}",
@@ -136,7 +136,7 @@ fn late_and_repeated_answers_have_their_own_names() {
             assert_eq!(of("lost_requests"), 0, "{client}");
         }
     }
-    // Where no number comes back, the report says that times are an estimate.
+    // Without a number in the response, the report says that times are an estimate.
     let line = format!(
         "--client packet:{} --server packet:{} --udp --cc 5 --every 5ms --duration 500ms --request bytes:1",
         lab.a0(),

@@ -1,4 +1,4 @@
-//! What is left behind: by those who are killed, and by a lab that goes while somebody uses it.
+//! Cleanup after killed runs, and after a lab that is removed while in use.
 
 use rustix::process::Signal;
 
@@ -32,8 +32,8 @@ fn kill_a_capture(lab: &Lab) {
     capture.finish(std::time::Duration::from_secs(10));
 }
 
-/// Whether a run says that it has switched on again what the killed one had switched off. Runs of other tests, which
-/// need no lab, may have been there before.
+/// Returns true if a run reports that it restored the settings of the killed run. Runs of other tests, which
+/// need no lab, may have restored them before.
 fn repaired_by(lab: &Lab, what: &[&str]) -> bool {
     kill_a_capture(lab);
     let left = String::from_utf8(run(&["doctor"]).stdout).unwrap();
@@ -70,13 +70,13 @@ fn offloads_come_back_after_a_kill() {
         "--count",
         "1",
     ];
-    // By asking for it, and by the next run, whatever it is.
+    // On request, and by the next run of any kind.
     for what in [&["doctor", "--repair"][..], &next] {
         let told = (0..20).any(|_| repaired_by(&lab, what));
         assert!(told, "{what:?}");
     }
     let text = |arguments: &[&str]| String::from_utf8(run(arguments).stdout).unwrap();
-    // The lab's record alone is looked at: others may have left theirs.
+    // Only the record of this lab is checked: other tests may have left theirs.
     assert!(!text(&["doctor"]).contains(&lab.b0()));
 }
 

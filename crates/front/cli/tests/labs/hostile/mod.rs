@@ -1,4 +1,4 @@
-//! What somebody would do who sets out to break it: a file for each question.
+//! Deliberate attempts to break the tester: a file for each question.
 
 mod a_bad_device;
 mod a_benchmark;

@@ -1,4 +1,4 @@
-//! Close its ears: the run, its files and its report end as they should, and nobody waits.
+//! Closed outputs: the run, its files and its report end in order, and no process waits.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A run with some live lines, without a wire; a busy machine may hold it up.
 const TRIAL: &str = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 600ms --interval 100ms --catch-up 10s";
 
-/// A pipe that nobody reads from any more.
+/// A pipe without a reader.
 fn deaf() -> Stdio {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
@@ -56,7 +56,7 @@ fn a_deaf_standard_error_ends_no_run() {
             assert!(!output.stdout.is_empty(), "{line}: no report");
         }
     }
-    // A mistake keeps its exit code, though nobody hears what it was.
+    // An error keeps its exit code, even if the message cannot be written.
     for line in [
         "trial",
         "linerate --size 1",
@@ -69,7 +69,7 @@ fn a_deaf_standard_error_ends_no_run() {
     }
 }
 
-/// What a shell makes of `redirection` for a command.
+/// Runs a command in a shell with `redirection`.
 fn run_by_shell(line: &str, redirection: &str) -> Output {
     let child = Command::new("sh")
         .args(["-c", &format!("exec \"$0\" {line} {redirection}")])
@@ -93,7 +93,7 @@ fn results_for_a_standard_output_that_is_closed_are_a_fault() {
         ("linerate --size 64 10g", ">&-", 4),
         ("capture -i nowhere -w -", ">&-", 4),
         ("wrk --print-plan -d 1s http://127.0.0.1:1", ">&-", 4),
-        // Closed is not led away, in whatever way that was opened.
+        // Redirected output is not closed, whatever way it was opened.
         (&json, "> /dev/null", 0),
         (&json, "1<> /dev/null", 0),
         (&json, "<&-", 0),
@@ -104,7 +104,7 @@ fn results_for_a_standard_output_that_is_closed_are_a_fault() {
         assert_eq!(output.status.code(), Some(code), "{place}");
         assert_eq!(said.contains(told), code == 4, "{place}");
     }
-    // Who does not want to hear of it still gets the results.
+    // With a closed standard error the results are still written.
     let output = run_by_shell(&json, "2>&-");
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.starts_with(b"{"), "no report");
@@ -139,7 +139,7 @@ fn first_line(ears: &mut PipeReader) {
     }
 }
 
-/// Starts a shell line in whose place the binary runs; `ears` hears its standard error.
+/// Starts a shell line that is replaced by the binary; `ears` reads its standard error.
 fn started(shell: &str) -> (Child, PipeReader) {
     let (ears, mouth) = pipe().unwrap();
     let child = Command::new("sh")
@@ -171,7 +171,7 @@ fn a_terminal_that_hangs_up_ends_a_run_in_order_and_nohup_does_not() {
         let (child, mut ears) = started(&shell);
         let running = Running(child);
         first_line(&mut ears);
-        // Nothing that is said from here on is heard.
+        // Later messages have no reader.
         drop(ears);
         running.signal(Signal::HUP);
         let output = running.finish(PATIENCE);
@@ -183,7 +183,7 @@ fn a_terminal_that_hangs_up_ends_a_run_in_order_and_nohup_does_not() {
 
 #[test]
 fn a_reader_that_does_not_read_holds_up_no_run() {
-    // Live lines fill a pipe of one page, and nobody takes them out.
+    // Live lines fill a pipe of one page, and no reader empties it.
     let (ears, mouth) = pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&mouth, 4096).unwrap();
     let line = "trial --tx memory:x --rx memory:x --rate 1kpps --duration 6s --interval 100ms --catch-up 10s";

@@ -1,4 +1,4 @@
-//! Nothing at all: never a pass, never 0 % of nothing; and what has no deadline is sent, if later.
+//! Runs without any traffic: never a pass, never 0 % of nothing; frames without a deadline are sent, if later.
 
 use std::{fs, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::kit::{Lab, Running, assert_adds_up, privileged, run, total};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs it, and stops it for a while as soon as its workers are there: before the first frame is due,
-/// where the machine lets us.
+/// Runs a command, and stops it for a while as soon as its workers exist: before the first frame is due,
+/// if the machine is fast enough.
 fn stalled(arguments: &str, stall: Duration) -> (Option<i32>, Value) {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     let running = Running::start(&words);
@@ -106,7 +106,7 @@ fn a_count_is_sent_after_a_stall_too() {
     }
 }
 
-/// A flow that goes on until the end has got some answer, so it is completed.
+/// A flow that runs until the end has received some answer, so it is completed.
 #[test]
 fn datagrams_that_are_lost_have_failed() {
     if !privileged() {
@@ -132,7 +132,7 @@ fn datagrams_that_are_lost_have_failed() {
     );
 }
 
-/// Nobody waits for the answers to a flood, so none of them is missing, and none is a stranger's.
+/// Answers to a flood are not awaited, so none of them is missing, and none is unexpected.
 #[test]
 fn a_flood_is_not_judged_by_its_answers() {
     if !privileged() {

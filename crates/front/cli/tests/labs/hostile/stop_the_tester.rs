@@ -1,6 +1,6 @@
-//! Stop the tester: for 80 ms each second, for a second in the middle, before the first frame. What was
-//! not sent is unsent, what it made up for is told, the trial is void where that may have cost
-//! something, and nobody else is blamed.
+//! Stops the tester: for 80 ms each second, for a second in the middle, before the first frame. Frames
+//! not sent are unsent, catch-up is reported, a trial is void if the stop may have affected
+//! it, and no other component is blamed.
 
 use std::{
     fs::{self, File},
@@ -18,7 +18,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a run has a thread whose name begins so.
+/// Waits until a run has a thread with a name that begins with `thread`.
 pub(super) fn begun(running: &Running, thread: &str) {
     let tasks = format!("/proc/{}/task", running.0.id());
     let begin = Instant::now();
@@ -62,19 +62,19 @@ fn late(report: &Value, key: &str) -> u64 {
     n.unwrap_or_else(|| panic!("no {key} in {}", report["lateness"]))
 }
 
-/// It was away at least so often, and says for how long.
+/// Checks that the tester stalled at least `times` times, and reports for how long.
 #[track_caller]
 fn assert_away(report: &Value, times: u64, ms: u64) {
     let lateness = &report["lateness"];
     assert!(late(report, "stalls") >= times, "{lateness}");
-    // A sleep that it had asked for may be a part of it.
+    // Part of the stop may coincide with an intended sleep.
     assert!(
         late(report, "largest_gap_ns") >= (ms - 25) * 1_000_000,
         "{lateness}"
     );
 }
 
-/// Void, for being late, and nobody else's fault.
+/// Checks that the trial is void for lateness, and that nothing else is blamed.
 #[track_caller]
 fn assert_void(code: i32, report: &Value) {
     let reason = report["reason"].as_str().unwrap();
@@ -101,7 +101,7 @@ fn trial(lab: &Lab, options: &[&str]) -> Running {
     Running::start(&[&line[..], rate, options].concat())
 }
 
-/// Lets so many frames of 64 bytes a second through, and has room for a few.
+/// Lets `pps` frames of 64 bytes per second through, with a small buffer.
 fn narrow(node: &str, interface: &str, pps: u64) {
     // Without FCS, as the kernel counts.
     let rate = format!("{}bit", pps * 60 * 8);
@@ -132,7 +132,7 @@ fn a_device_is_not_blamed_for_what_was_made_up() {
     assert!(lost > 0 && late >= lost, "{lost} lost, {late} late");
     assert_void(code, &report);
 
-    // What goes beyond it is the device's, late or not.
+    // Losses above that are the device's, late or not.
     let running = trial(
         &lab,
         &["--duration", "2s", "--max-loss", "0", "--rate", "20kpps"],
@@ -207,7 +207,7 @@ fn a_run_that_was_stopped_before_its_first_frame_is_void() {
     fs::write(&plan, text).unwrap();
     let running = Running::start(&["run", plan.to_str().unwrap(), "--json", "-q"]);
     begun(&running, "wb-tx");
-    // When it is to start is said when all threads are there.
+    // The start time is set once all threads exist.
     std::thread::sleep(Duration::from_millis(100));
     stop_for(&running, 1_200);
     let (code, report) = report_of(&running.finish(PATIENCE));
@@ -246,7 +246,7 @@ fn a_load_tells_how_late_it_was_and_blames_nobody() {
         0 => assert_eq!(report["verdict"], "pass"),
         _ => assert_void(code, &report),
     }
-    // New connections, and connections that ask at intervals by themselves.
+    // New connections, and connections that send requests at intervals.
     for load in [
         &["--cps", "500"][..],
         &["--cc", "50", "--every", "10ms"],
@@ -293,7 +293,7 @@ fn devices_and_watches_tell_how_late_they_were() {
     let (code, report) = report_of(&hamper(running));
     assert!(matches!(code, 0 | 3), "{report}");
     assert_away(&report, 4, 80);
-    // Nothing is given up: a device catches up with all it owes.
+    // No frames are given up: a device sends all overdue frames.
     assert_eq!(total(&report, "offered"), 8_000);
     assert!(
         late(&report, "late_departures") > 300,
@@ -385,7 +385,7 @@ fn a_socket_test_tells_how_late_it_was() {
     assert_away(&report, 2, 300);
 }
 
-/// The device carries 6,000 frames a second, whatever happens to the tester.
+/// The device carries 6,000 frames per second, whatever happens to the tester.
 #[test]
 fn a_search_finds_the_devices_limit_or_none() {
     if !privileged() {
@@ -393,7 +393,7 @@ fn a_search_finds_the_devices_limit_or_none() {
     }
     let lab = Lab::alone("balancer", &[]);
     narrow(&lab.node("lb"), "ds", 6_000);
-    // Into a file: of what a pipe holds nobody takes anything before the end.
+    // Writes to a file: a pipe would not be read before the end.
     let dir = tempfile::tempdir().unwrap();
     let (printed, said) = (dir.path().join("printed"), dir.path().join("said"));
     let child = wirebench()
@@ -427,8 +427,7 @@ fn a_search_finds_the_devices_limit_or_none() {
         .unwrap_or_else(|e| panic!("{e}: {said}"));
     let result = &report["results"][0];
     match result["limit"].as_f64() {
-        // What the tester could not do on time is no limit of the device, which carries at least what held, in its
-        // own trial; and a trial above it was late.
+        // The limit is a load of one trial, and a trial above it was late. The tester's limit says nothing about more.
         Some(limit) if result["limited_by"] == "tester" => {
             assert!(limit <= 6_060.0, "{limit}: {said}");
             let trials = result["trials"].as_array().unwrap();

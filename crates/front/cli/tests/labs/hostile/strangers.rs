@@ -1,4 +1,4 @@
-//! A server that listens for anybody: what it runs as, whom it keeps a place for, and when it is there.
+//! A server that accepts any client: its user, its reserved places, and its start.
 
 use std::{
     io::Read,
@@ -62,7 +62,7 @@ fn a_server_that_root_starts_is_not_root() {
     }
     let port = free_port();
     let server = netserver(port, &[]);
-    // It listens first, and becomes somebody else then.
+    // It listens first, and drops its privileges then.
     crate::kit::eventually("it is not root", || {
         !identity(server.0.id()).0.contains(&"0".to_owned())
     });
@@ -89,7 +89,7 @@ fn a_server_that_root_starts_is_not_root() {
     assert!(said.contains("wb-no-such-user"), "{said}");
 }
 
-/// Processes whose command line has this word.
+/// Processes with this word in their command line.
 fn processes_with(word: &str) -> Vec<Pid> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -125,7 +125,7 @@ fn a_server_in_the_background_listens_when_its_command_returns() {
             "{said}"
         );
         assert!(connected);
-        // The port is taken: that is said here, and nothing is left behind.
+        // The port is in use: the command reports it, and nothing is left behind.
         assert_eq!(again.status.code(), Some(1), "{again:?}");
         let said = String::from_utf8_lossy(&again.stderr);
         assert!(said.contains("Unable to start netserver"), "{said}");

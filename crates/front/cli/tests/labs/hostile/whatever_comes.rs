@@ -1,4 +1,4 @@
-//! Whatever comes in is told apart: the other form of the tag, and what a host would keep for itself.
+//! Unexpected frames are classified: the other form of the tag, and frames that a host would keep for itself.
 
 use std::{fs, time::Duration};
 

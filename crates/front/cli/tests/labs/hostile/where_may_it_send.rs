@@ -1,4 +1,4 @@
-//! Where may it send? Each source of frames with an address that belongs to somebody: without consent
+//! Permitted destinations: each source of frames with an address that is in use elsewhere. Without consent
 //! none of them may be on the wire.
 
 use std::{
@@ -22,7 +22,7 @@ use wb_model::{
 
 use crate::kit::{Lab, Running, listening, privileged, run, system, wirebench};
 
-/// Whether an address is somebody's: an own list, to judge that of the program.
+/// Returns true if an address belongs to others: a separate list, to verify that of the program.
 fn is_somebodys(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {
@@ -84,7 +84,7 @@ fn addresses(frame: &[u8]) -> Vec<IpAddr> {
     }
 }
 
-/// What arrives at both ends, as the taps there see it.
+/// Frames that arrive at both ends, as seen by the taps there.
 struct Eyes {
     captures: Vec<(Running, PathBuf, TempDir)>,
 }
@@ -154,7 +154,7 @@ impl Dice {
         list[self.below(list.len())].clone()
     }
 
-    /// An address or range, one in five somebody's.
+    /// An address or range, one in five in use elsewhere.
     fn range(&mut self, v6: bool) -> AddressRange {
         let strange = self.one_in(5);
         let text = match (v6, strange) {
@@ -187,7 +187,7 @@ const MAC: &str = "02:00:00:00:00:0b";
 /// A run that was drawn.
 struct Drawn {
     kind: &'static str,
-    /// What is run, in a folder that has its files.
+    /// Command line, in a folder with its files.
     arguments: Vec<String>,
     text: String,
 }
@@ -201,7 +201,7 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// By the driver whose frames the taps see.
+    /// Uses the driver with frames that the taps see.
     fn port(&self, end: &str) -> PortPlan {
         let place = match end {
             "a" => self.lab.a0(),
@@ -251,7 +251,7 @@ impl Draw<'_> {
                 drain: Span::from_millis(20),
                 streams: vec![Stream {
                     rate: "2kpps".parse::<Rate>().unwrap(),
-                    // So that nobody is asked for.
+                    // A fixed address avoids address resolution.
                     dst_mac: Some(MAC.parse().unwrap()),
                     src_mac: Some(MAC.parse().unwrap()),
                     mpls: vec![16],
@@ -517,7 +517,7 @@ impl Draw<'_> {
     }
 }
 
-/// Returns true if nothing that a run sent arrived where it was awaited: it says nothing about a device.
+/// Returns true if no frame of a run arrived at the expected place: the run says nothing about a device.
 fn measured_nothing(report: &serde_json::Value, floods: bool) -> bool {
     let n = |value: &serde_json::Value, key: &str| value[key].as_u64().unwrap_or(0);
     let loads = report["load"]["jobs"].as_array().into_iter().flatten();
@@ -602,7 +602,7 @@ fn no_plan_puts_an_address_of_somebody_on_the_wire() {
     }
     let frames = eyes.close();
     assert_eq!(strangers(&frames), [] as [IpAddr; 0], "seed {seed}");
-    // Neither was all refused, nor was nothing drawn that had to be.
+    // Some runs were refused, but not all.
     let refused = outcomes.iter().filter(|(_, refused)| *refused).count();
     assert!((1..outcomes.len()).contains(&refused), "{outcomes:?}");
     assert!(
@@ -650,13 +650,13 @@ fn what_was_sent_once_without_consent_is_refused() {
     );
     fs::write(&plan, &text).unwrap();
     asks_for_consent(&["run", plan.to_str().unwrap()]);
-    // Memory and files are nobody's network.
+    // Memory and files are no network.
     let file = format!("file:{}", folder.path().join("out.pcap").display());
     let output = run(&["tx", "-i", &file, "--dst", "8.8.8.8", "--count", "3", "-q"]);
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Frames that somebody sends to the address of the load.
+/// Frames sent from another node to the address of the load.
 fn frames_from(lab: &Lab, source: &str, options: &[&str]) {
     let port = format!("packet:{}", lab.a0());
     let mac = mac_of(lab, "b", "b0");

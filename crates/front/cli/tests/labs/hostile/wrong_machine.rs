@@ -1,5 +1,5 @@
-//! The wrong machine: interfaces that belong to a bridge, carry others, or lead to the world. Nobody is
-//! cut off by receiving, and nothing is sent there without consent.
+//! The wrong machine: interfaces that belong to a bridge, carry others, or lead to the internet. Receiving
+//! cuts off no connection, and nothing is sent there without consent.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn ip(node: &str, arguments: &str) -> bool {
     output.status.success()
 }
 
-/// All of these, or a word that the kernel does not have them.
+/// Runs all these commands; prints a message if the kernel does not support them.
 fn set_up(node: &str, commands: &[&str]) -> bool {
     let done = commands.iter().all(|command| ip(node, command));
     if !done {
@@ -26,7 +26,7 @@ fn set_up(node: &str, commands: &[&str]) -> bool {
     done
 }
 
-/// Undoes whatever a case has done to an interface.
+/// Reverts all changes of a case to an interface.
 fn clean(node: &str, interface: &str) {
     let vlan = format!("{interface}.5");
     for made in ["br0", "bond0", "team0", "vrf0", "mv0", "iv0", &vlan] {
@@ -170,7 +170,7 @@ fn a_bridge_goes_on_while_its_port_is_received_from() {
     if !set_up(&b, &bridged) || !set_up(&a, &["addr add 198.18.9.2/24 dev a0"]) {
         return;
     }
-    // Nothing listens there, and the host says so.
+    // No process listens there, and the host reports it.
     let answers = || {
         let connect = "exec 3<>/dev/tcp/198.18.9.1/7";
         let arguments = ["netns", "exec", &a, "timeout", "3", "bash", "-c", connect];
@@ -204,7 +204,7 @@ fn what_leads_to_the_world_is_not_sent_out_of() {
     let with = |before: &[&'static str], after: &[&'static str]| [before, after].concat();
     let lab = Lab::up("pair", &[]);
     let (node, port) = (lab.node("a"), lab.a0());
-    // A pair has none, as its nodes speak by themselves otherwise.
+    // The interfaces of a pair have no IPv6 address: otherwise its nodes would send frames unasked.
     let ipv6 = ["netns", "exec", &node, "sysctl", "-qw"];
     let on = ["net.ipv6.conf.a0.disable_ipv6=0"];
     assert!(system("ip", &[&ipv6[..], &on].concat()).status.success());
@@ -369,7 +369,7 @@ echo start > $P/pgctrl; grep Result -A1 $P/w0";
     }
 }
 
-/// The exit code says whether a problem stands, and the facts come along where they are asked for.
+/// The exit code reports a problem, and the facts are included on request.
 #[test]
 fn doctor_fails_for_a_problem_and_describes_the_machine() {
     if !privileged() {

@@ -29,7 +29,7 @@ fn an_idle_server_sleeps() {
     let lab = Lab::up("pair", &["--hosts"]);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &[], &[]);
-    // The first second says that nobody came, the second that the client has gone.
+    // The first second shows that no client came, the second that the client has gone.
     for client in [false, true] {
         if client {
             let output = ours(&a, &["netperf", "-H", SERVER_V4, "-t", "TCP_RR", "-l", "1"]);

@@ -1,4 +1,4 @@
-//! What goes wrong: one clear line, the right exit code, and what was measured until then.
+//! Faults: one clear line, the right exit code, and the results until then.
 
 use std::{
     process::{Output, Stdio},
@@ -16,7 +16,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Ends with this code and says this, in so many lines.
+/// Checks that a run ended with this code and printed these parts in `lines` lines.
 fn assert_says(what: &str, output: &Output, code: i32, parts: &[&str], lines: usize) {
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -65,7 +65,7 @@ fn mistakes_and_refusals_of_socket_tests() {
             &["The test you requested (NO_SUCH) is unknown to this netperf."],
             0,
         ),
-        // The original goes on without it, too.
+        // The original continues without it, too.
         (
             format!("netperf --congestion nosuch -- {host}"),
             0,
@@ -115,7 +115,7 @@ fn mistakes_and_refusals_of_socket_tests() {
     let did = server.end();
     assert_eq!(did["completed"], 3, "{did}");
     assert_eq!(did["unauthorised"], 1, "{did}");
-    // Nobody can listen at an address that nobody has, nor where somebody listens.
+    // Listening fails at an address that the machine does not have, and at a port in use.
     let output = ours(&b, &words("netserver -D -L 198.18.77.77"));
     assert_says(
         "address",
@@ -138,7 +138,7 @@ fn mistakes_and_refusals_of_socket_tests() {
     first.end();
 }
 
-/// A client whose test goes on, until `f` has done its worst; its report.
+/// Starts a client, calls `f` to cause a fault during its test, and returns its report.
 fn cut(lab: &Lab, line: &str, code: i32, f: impl FnOnce()) -> (Value, String) {
     let client = ours_going_on(&lab.node("a"), &words(line));
     // Traffic, so that something has been measured.
@@ -158,7 +158,7 @@ fn cut(lab: &Lab, line: &str, code: i32, f: impl FnOnce()) -> (Value, String) {
     (report, said)
 }
 
-/// The test failed there, and what it had measured is in the report.
+/// Checks that the test failed, and that the report contains the results until then.
 fn assert_partial(report: &Value, said: &str, stages: &[&str]) {
     let job = &report["socket"]["jobs"][0];
     let stage = job["failure"]["stage"]
@@ -176,7 +176,7 @@ fn assert_partial(report: &Value, said: &str, stages: &[&str]) {
         !job["intervals"].as_array().expect("intervals").is_empty(),
         "{job}"
     );
-    // The original's words first, for those who look for them.
+    // The message of the original comes first, for scripts that search for it.
     let last = said.lines().last().unwrap_or_default();
     assert!(
         said.lines().count() <= 2 && last.starts_with("netperf: "),
@@ -200,8 +200,8 @@ fn a_server_that_dies() {
     assert_eq!(report["verdict"], "incomplete", "{report}");
 }
 
-/// Answers one request for a test, takes what comes over the data connection, and after a second hangs
-/// up on the control connection: nothing more is said.
+/// Answers one request for a test, reads from the data connection, and closes the control
+/// connection after a second without a further message.
 const RUDE: &str = r#"
 import socket, struct, threading, time
 data = socket.create_server(("198.19.1.2", 0))
@@ -298,7 +298,7 @@ fn signals_end_socket_tests_in_order() {
     assert!((1..=3).contains(&jobs.len()), "{report}");
     assert!(number(&jobs[0], "/result/transactions") > 0, "{}", jobs[0]);
 
-    // The server ends at once, in the middle of a test too, and leaves nothing.
+    // The server ends at once, even during a test, and leaves nothing behind.
     let client = ours_going_on(&a, &words(&format!("netperf -H {SERVER_V4} -l 50")));
     thread::sleep(Duration::from_millis(700));
     let id = server.id();
@@ -315,7 +315,7 @@ fn signals_end_socket_tests_in_order() {
     assert!(left.lines().count() <= 4, "{left}");
 }
 
-/// Without -D it goes to the background and can be ended there.
+/// Without -D the server runs in the background and can be ended there.
 #[test]
 fn netserver_in_the_background() {
     if !privileged() {

@@ -1,5 +1,5 @@
-//! The real netperf against our netserver, and our netperf against the real one: what is typed, and what
-//! is read.
+//! The original netperf against netserver of wirebench, and netperf of wirebench against the original: command lines
+//! and output.
 
 use std::{
     path::PathBuf,
@@ -18,14 +18,14 @@ const BATCHES: [&[&str]; 4] = [
     &["UDP_STREAM", "omni"],
 ];
 
-/// Where a program is, in the folders that commands come from.
+/// Path of a program, in the folders of `PATH`.
 fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
     places.find(|place| place.exists())
 }
 
-/// Whether the original is here, both programs of it; says so when not.
+/// Returns true if both programs of the original are installed, and prints a message otherwise.
 pub(super) fn original() -> bool {
     let missing = ["netperf", "netserver"]
         .into_iter()
@@ -36,7 +36,7 @@ pub(super) fn original() -> bool {
     missing.is_none()
 }
 
-/// The original netserver in a node. Its debug files go to a /tmp of its own. Without a socket as standard
+/// The original netserver in a node. Its debug files go to a private /tmp. Without a socket as standard
 /// input: as a child of inetd it would remove the file that it writes to, even the null device.
 fn original_server(node: &str, words: &str) -> Running {
     let script = format!("mount -t tmpfs none /tmp && exec netserver -D {words}");
@@ -59,8 +59,8 @@ fn said(output: &Output) -> (String, String) {
     )
 }
 
-/// Runs these command lines at once, of the original or of ours; what each printed, in their order. All
-/// must end well and say nothing else.
+/// Runs these command lines at once, of the original or of wirebench; returns the output of each, in their order. All
+/// must succeed without any other message.
 fn printed(node: &str, lines: &[String]) -> Vec<String> {
     thread::scope(|scope| {
         let running: Vec<_> = lines
@@ -88,10 +88,10 @@ fn printed(node: &str, lines: &[String]) -> Vec<String> {
     })
 }
 
-/// The same words for the original and for ours at once; what both printed.
+/// Runs the same command lines with the original and with wirebench at once; returns both outputs.
 ///
-/// The original, when it gets no processor at its end, says that its timer came again, and some lines twice: such a
-/// text is no measure, and it gets three tries.
+/// If the original gets no processor at its end, it reports that its timer fired again, and some lines twice: such a
+/// text is no reference, and it gets three attempts.
 fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     let mut all: Vec<String> = lines.iter().map(|l| format!("netperf {l}")).collect();
     all.extend(
@@ -111,7 +111,7 @@ fn both(node: &str, lines: &[String]) -> Vec<(String, String)> {
     texts.into_iter().zip(ours).collect()
 }
 
-/// Numbers of the rows of a table: what comes after the headers, line by line.
+/// Numbers of the rows of a table after its headers, line by line.
 fn rows(text: &str) -> Vec<Vec<f64>> {
     let numbers = |line: &str| -> Option<Vec<f64>> {
         let words = line.split_whitespace();
@@ -121,7 +121,7 @@ fn rows(text: &str) -> Vec<Vec<f64>> {
     text.lines().filter_map(numbers).collect()
 }
 
-/// How many columns the rows of a test's table have, and in which of them the result of the first is.
+/// Number of columns in each row of a test's table, and the column of the result in the first row.
 fn table(test: &str, with_cpu: bool) -> (Vec<usize>, usize) {
     match (test, with_cpu) {
         ("TCP_STREAM" | "TCP_MAERTS" | "TCP_SENDFILE", false) => (vec![5], 4),
@@ -207,7 +207,7 @@ fn the_original_at_our_server() {
             value("THROUGHPUT").parse::<f64>().is_ok_and(|n| n > 0.0),
             "{text}"
         );
-        // A send that the end cuts off is in what arrived, and not in what the original says it sent.
+        // A send that was cut off at the end counts as received, but not as sent by the original.
         let bytes = |key: &str| value(key).parse::<u64>().expect("a number");
         let (sent, got) = (bytes("LOCAL_BYTES_SENT"), bytes("REMOTE_BYTES_RECVD"));
         assert!(sent > 0 && got >= sent, "{text}");
@@ -262,7 +262,7 @@ fn the_passphrase_of_the_original() {
     drop(theirs);
 }
 
-/// A line with its numbers put aside: what separates one from the next may depend on how long they are.
+/// A line without its numbers: the separators may depend on their lengths.
 fn shape(line: &str) -> Vec<String> {
     line.split_whitespace()
         .map(|word| match word.parse::<f64>() {
@@ -306,7 +306,7 @@ fn our_text_is_the_originals() {
                 (got.lines().collect(), want.lines().collect());
             assert_eq!(got.len(), want.len(), "{line}:\n{got:#?}\n{want:#?}");
             for (got, want) in got.iter().zip(&want) {
-                // Rows differ by their numbers, everything else not even by a blank; omni makes its columns
+                // Rows differ only by their numbers, not even by a blank; omni makes its columns
                 // as wide as the numbers are.
                 let row = want.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
                 let banner = want.contains(" TEST from ");

@@ -1,4 +1,4 @@
-//! What an interval says of each stream and each way, and that all of it adds up to the totals.
+//! Figures of an interval for each stream and each direction, and that they add up to the totals.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
         .unwrap_or_else(|| panic!("no {key} in {value}"))
 }
 
-/// What the streams of that name say in each interval.
+/// Figures of the streams of that name in each interval.
 fn of_stream<'a>(job: &'a Value, name: &str) -> Vec<&'a Value> {
     let streams = list(job, "intervals")
         .iter()
@@ -43,7 +43,7 @@ fn datagrams_are_lost_in_the_interval_that_misses_them() {
         assert_eq!(row["direction"], "down", "{row}");
         let (came, lost) = (number(row, "/datagrams"), row["lost"].as_i64());
         if came == 0 {
-            // The wait for the mark of the end. Nobody knows of what does not come.
+            // The wait for the mark of the end. Losses at that time are unknown.
             assert_eq!(lost, None, "{row}");
             continue;
         }
@@ -63,7 +63,7 @@ fn datagrams_are_lost_in_the_interval_that_misses_them() {
         number(&down, "/datagrams/received").cast_signed()
     );
 
-    // The server counts these, and tells when the test is over.
+    // The server counts these, and reports when the test is over.
     let up = job_with(&lab, &[&options[..], &["--rate", "2000"]].concat(), words);
     assert!(number(&up, "/datagrams/lost") > 0, "{up}");
     let rows = of_stream(&up, "up 1");
@@ -86,7 +86,7 @@ fn each_stream_and_each_way_by_itself() {
     }
     let lab = Lab::up("impair", &["--hosts", "--both", "--loss-every", "500"]);
     let server = Server::start(&lab.node("b"), &[], &[]);
-    // A SYN that is lost comes again after a second.
+    // A lost SYN is retransmitted after a second.
     let job = job_with(
         &lab,
         &["--bidir", "--streams", "2", "--interval", "250ms"],
@@ -114,7 +114,7 @@ fn each_stream_and_each_way_by_itself() {
         let counted = number(stream, "/bytes_sent") + number(stream, "/bytes_received");
         let units = sum(&rows, "units");
         let ours = name.starts_with("up");
-        // What comes while the connection is taken down is in no interval.
+        // Data that arrives while the connection is closed is in no interval.
         let all = counted.cast_signed();
         assert!(units == all || !ours && units < all, "{name}: {job}");
         down += if ours { 0 } else { units };
@@ -130,7 +130,7 @@ fn each_stream_and_each_way_by_itself() {
             assert!(told > 0 && told <= again, "{told} of {again}: {job}");
         }
     }
-    // One alone may be held up by what it has lost until the test is over.
+    // A single stream may wait for its own losses until the test is over.
     assert!(down > 0, "{job}");
     drop(server);
 }
@@ -158,11 +158,11 @@ fn what_is_omitted_and_what_counts_are_all() {
             sent + number(&job, &format!("/{end}/bytes_received"))
         };
         let left_out = number(&job, "/local/omitted/bytes");
-        // Of a request and its answer, a byte each way.
+        // A request and its answer have one byte each.
         let counted = if transactions { 2 * units } else { units };
         assert!(left_out > 0 && counted > 0, "{job}");
-        // A request without its answer is under way at the end, and of what the server sends what comes
-        // while the connection is taken down.
+        // The rest is a request without its answer at the end, and data of the server that arrives
+        // while the connection is closed.
         let rest = bytes("local") - left_out - counted;
         let reverse = options.contains(&"--reverse");
         assert!(rest <= u64::from(transactions) || reverse, "{rest}: {job}");

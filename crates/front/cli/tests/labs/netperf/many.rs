@@ -1,4 +1,4 @@
-//! Many clients at once, and those that come only to be in the way.
+//! Many clients at once, including disruptive ones.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use super::{PATIENCE, SERVER_V4, Server, interop, ours_going_on, within};
 use crate::kit::{Lab, Running, eventually, privileged, system};
 
-/// Control connections that say nothing, and some that say what nobody understands. Says so when all are
+/// Silent control connections, and some that send invalid data. Prints a line when all are
 /// made, and holds them.
 const NUISANCES: &str = r#"
 import os, socket, sys, time
@@ -28,7 +28,7 @@ print("held", flush=True)
 time.sleep(80)
 "#;
 
-/// KiB of memory that a process has, and the most that it has had.
+/// Current and peak memory of a process, in KiB.
 fn resident(id: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
     let kib = |key: &str| {
@@ -77,7 +77,7 @@ fn many_clients_among_nuisances() {
     let out = nuisances.0.stdout.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
     assert_eq!(line, "held\n");
-    // Real ones among them, where there are any. All have a second with all the others.
+    // Includes real clients, if they are installed. All get a second together with all the others.
     let real = interop::original();
     let (node, begun) = (&a, Instant::now());
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn many_clients_among_nuisances() {
         most < at_rest + 200 * 512 + 100 * 64,
         "{most} KiB; {at_rest} KiB at rest"
     );
-    // Who says nothing is not kept longer than the server was told.
+    // Silent connections are closed after the configured time.
     eventually("the silent ones are given up", || {
         threads(server.id()) <= idle_threads
     });

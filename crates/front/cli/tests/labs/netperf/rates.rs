@@ -1,4 +1,4 @@
-//! What was asked of a rate, what an interval holds, and whose retransmissions are shown.
+//! Configured rates, contents of an interval, and the owner of the displayed retransmissions.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn paces_intervals_and_links() {
     );
     let sent = real(&paced, "/result/sent_bps");
     assert!(sent > 0.0 && sent < 4.4e6, "{sent}: {paced}");
-    // What is left at the end is no row of its own.
+    // The remainder at the end has no separate row.
     let rows = job(
         &lab,
         &format!("netperf --json --interval 250ms -- -H {SERVER_V4} -l 1"),
@@ -38,7 +38,7 @@ fn paces_intervals_and_links() {
     }
     let units: u64 = intervals.iter().map(|i| number(i, "/units")).sum();
     assert_eq!(units, number(&rows, "/local/bytes_sent"), "{rows}");
-    // A link-local address says nothing without its interface.
+    // A link-local address is useless without its interface.
     let node = lab.node("b");
     let shown = system(
         "ip",

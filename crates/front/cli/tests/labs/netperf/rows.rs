@@ -1,4 +1,4 @@
-//! What a row of a sweep, and a text, must say beside the figure.
+//! Information that a row of a sweep, and a text, must give in addition to the figure.
 
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ fn lost_datagrams_are_told_and_hold_nobody_up() {
     assert_eq!(rows.len(), 2, "{text}");
     assert!(rows.iter().all(|row| row.ends_with('%')), "{text}");
 
-    // One request at a time: each tenth datagram ends it if nobody gives up what is lost.
+    // One request at a time: each tenth datagram ends the test unless lost requests are given up.
     let line = format!("sweep -q --json -H {SERVER_V4} --test udp_rr --request 1,64 --duration 3s");
     let report = report_of(&ours(&lab.node("a"), &words(&line)), 0);
     for job in report["socket"]["jobs"].as_array().expect("jobs") {
@@ -84,7 +84,7 @@ fn lost_datagrams_are_told_and_hold_nobody_up() {
         assert!(warnings.contains("given up"), "{warnings}");
     }
 
-    // Text mode says which criterion was not held.
+    // Text mode names the failed criterion.
     let line = format!(
         "netperf --track --rate 1000 --criteria loss<=1% -- -H {SERVER_V4} -t UDP_STREAM -l 1 -- -m 100"
     );

@@ -40,7 +40,7 @@ fn throughputs(report: &Value) -> Vec<f64> {
         .collect()
 }
 
-/// Looks until it sees what it should, three times at most: somebody else may keep the machine busy, and
+/// Repeats a check until it succeeds, at most three times: other processes may keep the machine busy, and
 /// then the slow wire is not what limits.
 fn seen<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let mut found = Vec::new();

@@ -1,12 +1,12 @@
-//! What the kernel's sample scripts write, word for word, against what a kernel answered.
+//! Commands of the kernel's sample scripts, word for word, and the answers of a kernel.
 //!
-//! `words/*.txt` are lists of commands, `expected/*.txt` what `scripts/play.sh` printed of them on a
-//! Linux 7.2 kernel (eth0, an e1000), with everything masked that cannot be the same twice.
+//! `words/*.txt` are lists of commands, `expected/*.txt` is the output of `scripts/play.sh` for them on a
+//! Linux 7.2 kernel (eth0, an e1000), with all variable values masked.
 
 use super::{assert_expected, masked, run_script, script, sent, text};
 use crate::kit::{Lab, privileged};
 
-/// What was printed, with the interface called IF.
+/// Output with the interface called IF.
 fn told(found: &str, interface: &str) -> String {
     let found = masked(found);
     let random_sources = found.contains("flag IPSRC_RND");
@@ -25,7 +25,7 @@ fn told(found: &str, interface: &str) -> String {
         if let Some((_, rest)) = line
             .strip_prefix("     cur_saddr: ")
             .and_then(|rest| rest.split_once(' '))
-            // Of IPv6 it is the interface's own, if it has one.
+            // An IPv6 address is that of the interface, if it has one.
             .filter(|(address, _)| random_sources || address.contains(':'))
         {
             line = format!("     cur_saddr: ADDRESS {rest}");

@@ -1,4 +1,4 @@
-//! Who is killed, and what is left.
+//! Killed processes, and the state that they leave.
 
 use super::{Folder, PATIENCE, counted, mounts_on_proc, processes, sent, text};
 use crate::kit::{Lab, Running, eventually, privileged, system};
@@ -35,7 +35,7 @@ fn a_killed_daemon_stops_sending_and_its_mount_is_replaced() {
     let output = writer.finish(PATIENCE);
     assert_ne!(output.status.code(), Some(0), "{}", text(&output.stdout));
     quiet(&b, "b0");
-    // The next one comes to the same place.
+    // The next folder is mounted at the same place.
     let path = folder.dir.path().to_owned();
     assert!(mounted(&path), "a mount without a daemon");
     let output = crate::kit::run(&[
@@ -107,7 +107,7 @@ fn a_mount_that_is_asked_to_end_leaves_a_clean_system() {
 const ENDLESS: &str = "cd /proc/net/pktgen; echo add_device a0 > kpktgend_0; echo count 0 > a0; \
     echo delay 100000 > a0; echo start > pgctrl; echo code $?";
 
-/// A script that never ends by itself, when its packets leave.
+/// A script that never ends, started once its packets leave.
 fn endless(a: &str, b: &str) -> Running {
     let before = counted(b, "b0", "rx");
     let script = Running::start(&["pktgen", "run", "--netns", a, "bash", "-c", ENDLESS]);
@@ -126,7 +126,7 @@ fn a_killed_run_leaves_the_node_clean() {
     script.signal(rustix::process::Signal::KILL);
     let output = script.finish(PATIENCE);
     assert_eq!(output.status.code(), None);
-    // The script lives on, as it would after its writes had failed for another reason.
+    // The script continues, as after a failed write of another kind.
     assert_eq!(text(&output.stdout), "code 1\n");
     eventually("nobody is left in the node", || processes(&a).is_empty());
     quiet(&b, "b0");

@@ -1,4 +1,4 @@
-//! The files that the kernel never had.
+//! Files that the kernel's generator does not have.
 
 use std::process::{Command, Stdio};
 
@@ -90,7 +90,7 @@ fn a_duration_ends_a_run_without_count() {
     );
 }
 
-/// What arrives on b0 during `sending`, without what its link says of itself.
+/// Frames that arrive on b0 during `sending`, except those that its link sends unasked.
 pub(super) fn captured(
     node: &str,
     file: &std::path::Path,

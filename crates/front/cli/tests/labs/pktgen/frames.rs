@@ -9,7 +9,7 @@ pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the generator writes after the UDP header.
+/// Header that the generator writes after the UDP header.
 pub(super) struct Tag {
     pub(super) seq: u32,
     /// The eight bytes of time.
@@ -60,7 +60,7 @@ impl Frame {
 }
 
 impl Tag {
-    /// The time in the form of the kernel's, wall clock; none if it says none.
+    /// Wall clock time in the form of the kernel's generator; none if the frame has none.
     pub(super) fn kernel_ns(&self) -> Option<u64> {
         let word = |at: usize| {
             u64::from(u32::from_be_bytes(

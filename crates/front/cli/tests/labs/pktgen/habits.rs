@@ -1,5 +1,5 @@
-//! What scripts and their writers rely on without thinking: a file that says at once that its device is done, a
-//! script without a first line, one busy interface among others, a folder that is gone when it is said to be.
+//! Implicit assumptions of scripts: a file that reports at once that its device is done, a
+//! script without a first line, one busy interface among others, a folder that is gone once reported so.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -26,7 +26,7 @@ fn a_device_that_is_done_says_so_while_another_runs() {
     );
     assert_eq!(sent(&folder.result("a0")).packets, 10);
     assert!(folder.read("kpktgend_1").starts_with("Running: a0@slow \n"));
-    // What is written into its file now stays there when the others end.
+    // Values written into its file now stay there when the others end.
     folder.set("a0", "count 20");
     assert_eq!(folder.result("a0"), "OK: count=20");
     folder.set("pgctrl", "stop");
@@ -119,7 +119,7 @@ fn a_daemon_is_up_or_says_why_not_and_is_gone_when_its_folder_is() {
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     let said = text(&first.stdout);
     let process = said.trim_end().rsplit(' ').next().unwrap().to_owned();
-    // One that nobody asks for its exit code is as good as gone.
+    // A zombie process counts as ended.
     let alive = || {
         let status = fs::read_to_string(Path::new("/proc").join(&process).join("status"));
         status.is_ok_and(|s| !s.contains("State:\tZ"))
@@ -134,7 +134,7 @@ fn a_daemon_is_up_or_says_why_not_and_is_gone_when_its_folder_is() {
         assert!(why.contains("it is a control folder already"), "{why}");
     }
 
-    // As in the kernel's folder, where nothing can be looked up that is not there.
+    // In the kernel's folder, a missing name cannot be looked up, either.
     let error = fs::create_dir(dir.path().join("new")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     let error = fs::rename(dir.path().join("pgctrl"), dir.path().join("new")).unwrap_err();

@@ -1,4 +1,4 @@
-//! What depends on the interface: ways to send, and how long a frame may be.
+//! Properties that depend on the interface: ways to send, and the maximum length of a frame.
 
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
-//! Packets that the kernel makes: the same ones, by the same texts, and the reason where it cannot.
+//! Packets of the kernel's generator: the same packets from the same commands, or the reason for a refusal.
 
 use super::{Folder, extras::captured, number_after, text};
 use crate::kit::{Lab, privileged};
 
 const COUNT: usize = 100;
 
-/// The part of a device's file that says where its fields are.
+/// Current values in a device's file.
 fn current(folder: &Folder) -> String {
     let all = folder.read("a0");
     let (_, current) = all.split_once("seq_num").expect("current values");

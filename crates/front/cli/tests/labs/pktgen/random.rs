@@ -1,4 +1,4 @@
-//! Whatever is written, it is answered, and the folder goes on.
+//! Any input is answered, and the folder continues to work.
 
 use std::{
     io,
@@ -112,7 +112,7 @@ fn command(numbers: &mut Numbers) -> Vec<u8> {
     }
 }
 
-/// Writes it all, and says of each what was answered.
+/// Makes all writes, and passes the answer to each of them on.
 fn write_all(folder: &Folder, writes: usize, answered: &dyn Fn(io::Result<usize>)) {
     let mut numbers = Numbers(20_261_121);
     for i in 0..writes {
@@ -141,7 +141,7 @@ fn all_are_answered(folder: &Folder) {
             write_all(writer, WRITES, &|answer| told.send(answer).expect("heard"));
             drop(done);
         });
-        // Runs go on meanwhile, and do not last.
+        // Runs take place meanwhile, and are short.
         scope.spawn(move || {
             while is_done.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
                 let mut run = starter.shell("echo start > $P/pgctrl");
@@ -168,7 +168,7 @@ fn all_are_answered(folder: &Folder) {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
-                    // Whoever hangs would keep the test from ending.
+                    // A blocked writer would keep the test from ending.
                     folder.daemon.signal(rustix::process::Signal::KILL);
                     panic!("no answer after {taken} and {refused}");
                 }

@@ -1,4 +1,4 @@
-//! `pgrx`: what it counts of our packets and of a kernel's, in both forms.
+//! `pgrx`: its counts of packets of wirebench and of a kernel, in both forms.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn statistics(samples: &[u64]) -> String {
     format!("{average} {} {max} {min} {n} ", squares - average * average)
 }
 
-/// What the receiver of 2014 prints of a capture in script form, by its definitions.
+/// Output of the receiver of 2014 for a capture in script form, by its definitions.
 fn expected_rows(path: &Path) -> String {
     let frames: Vec<_> = frames::of(path)
         .into_iter()
@@ -93,7 +93,7 @@ fn packets_of_a_kernel_are_counted_and_timed_from_a_capture() {
     }
 }
 
-/// Sends from w0 to w1 of one node; the row of the sum, and how many latency samples there are.
+/// Sends from w0 to w1 of one node; returns the row of the sum, and the number of latency samples.
 fn local(folder: &Folder, settings: &[&str]) -> (String, u64) {
     folder.set("pgctrl", "reset");
     folder.device("w0", settings);
@@ -165,8 +165,8 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
                 60,
             ),
         ] {
-            // Without those whose stamp, of microseconds, is that of the packet before: a sender that was away
-            // makes up for it at once. One that was away for long gets another try.
+            // Packets with the same timestamp, in microseconds, as the previous packet are not counted: a sender that
+            // stalled catches up at once. After a long stall there is another try.
             let mut tries = 3;
             let samples = loop {
                 let (sum, samples) = local(&folder, settings);
@@ -192,7 +192,7 @@ fn latency_is_measured_where_sender_and_receiver_are_one() {
         let (sum, samples) = local(&folder, &["count 100", "flag NO_TIMESTAMP"]);
         assert!(sum.starts_with("G 100 "), "{sum}");
         assert_eq!(samples, 0, "no time, no latency");
-        // Consumed: nobody else in the node gets them.
+        // Consumed: no other program in the node gets them.
         folder.set("pgrx", "rx_disable");
         assert_eq!(folder.read("pgrx"), "Not enabled.\n");
     }
@@ -304,7 +304,7 @@ fn an_interface_is_watched_without_a_folder() {
         ],
     );
     let watch = crate::kit::Running::start(&["pktgen", "watch", "-q", "-i", &lab.b0(), "--script"]);
-    // When it listens nobody says; so let there be packets until it has some.
+    // The start of its listening is not reported; so packets are sent until it has received some.
     std::thread::sleep(std::time::Duration::from_millis(500));
     sender.start();
     watch.signal(rustix::process::Signal::INT);

@@ -1,4 +1,4 @@
-//! What can be done while a run goes on.
+//! Operations during a run.
 
 use super::{Folder, PATIENCE, counted, sent, text};
 use crate::kit::{Lab, eventually, privileged};
@@ -11,7 +11,7 @@ fn stop_ends_a_run_that_somebody_else_started() {
     let lab = Lab::up("pair", &[]);
     let folder = Folder::mount(&lab.node("a"), &[]);
     folder.device("a0", &["count 9000000", "delay 100000"]);
-    // One that sleeps for longer than anybody would wait.
+    // A device that sleeps for longer than any user would wait.
     folder.device_on(1, "a0@slow", &["count 0", "delay 2000000000"]);
     let writer = folder.starter();
     folder.await_packets("a0", 10);
@@ -41,7 +41,7 @@ fn stop_ends_a_run_that_somebody_else_started() {
         threads.starts_with("Running: \nStopped: a0 \n"),
         "{threads}"
     );
-    // Nobody asked the endless one for more.
+    // No count was set for the endless device.
     let report: serde_json::Value = serde_json::from_str(&folder.read("result.json")).unwrap();
     assert_eq!(report["reason"], "ended early by stop: a0");
     assert_eq!(report["limited_by"], "stop: it ended the run early");

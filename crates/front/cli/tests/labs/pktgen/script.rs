@@ -120,7 +120,7 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(report["totals"]["offered_frames"], 10);
 }
 
-/// What is served at this address; none while nobody listens.
+/// Metrics served at this address; none while no server listens.
 fn metrics(address: &str) -> Option<String> {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).ok()?;
@@ -157,7 +157,7 @@ fn metrics_are_those_of_the_last_run_of_a_script() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// A daemon does not outlive a test that fails.
+/// Unmounts the folder of a daemon, so that the daemon does not outlive a failed test.
 struct Unmounted<'a>(&'a str);
 
 impl Drop for Unmounted<'_> {

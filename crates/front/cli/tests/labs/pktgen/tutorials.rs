@@ -1,4 +1,4 @@
-//! Scripts as people wrote them who had the kernel's generator, Ctrl-C included.
+//! Scripts written for the kernel's generator, Ctrl-C included.
 
 use super::{DST_MAC, add_loop, counted, number_after, run_script, script, sent, text};
 use crate::kit::{Lab, privileged};
@@ -80,7 +80,7 @@ fn a_delay_measurement_prints_both_forms() {
         .lines()
         .filter(|l| l.ends_with(' ') && l.split(' ').count() == 23);
     let samples: u64 = rows.map(|row| number_of(row, 22)).sum();
-    // A sample fewer for whoever sees the stamp of the packet before again.
+    // A receiver that sees the timestamp of the previous packet again has one sample fewer.
     assert!((9_000..=10_000).contains(&samples), "{found}");
 }
 

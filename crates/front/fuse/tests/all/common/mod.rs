@@ -1,4 +1,4 @@
-//! A toy folder, and shells that use it, none of them for longer than a test may take.
+//! A toy folder, and shells that use it, all with a time limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use wb_fuse::{
     unmount,
 };
 
-/// After this a test has failed.
+/// Time after which a test has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `log` tells what was written to it, `ctl` blocks on `start` until `stop`, `refuse` fails with
+/// `log` contains what was written to it, `ctl` blocks on `start` until `stop`, `refuse` fails with
 /// the number written to it, `rest` can only be read and is long, `gone` exists and cannot be read.
 #[derive(Default)]
 pub(crate) struct Toy {
@@ -36,12 +36,12 @@ pub(crate) struct State {
 pub(crate) const LONG: usize = 300_000;
 
 impl Toy {
-    /// A failed test must still be able to let its writers go.
+    /// Locks the state even after a panic: a failed test must still release its writers.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let state = self.lock();
         let (_state, timeout) = self
@@ -69,7 +69,7 @@ impl Toy {
         self.with(|state| state.extra.remove(name));
     }
 
-    /// Lets everybody go who blocks.
+    /// Releases all blocked writers.
     pub(crate) fn release(&self) {
         let blocked = self.with(|state| std::mem::take(&mut state.blocked));
         blocked.into_iter().for_each(Answer::taken);
@@ -135,7 +135,7 @@ impl ControlFiles for Toy {
     }
 }
 
-/// A folder that takes along what is still mounted on it, also where its daemon was killed and the test then failed.
+/// A folder that unmounts everything still mounted on it, even if its daemon was killed and the test then failed.
 pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
@@ -154,7 +154,7 @@ impl Drop for Place {
     }
 }
 
-/// A mounted toy. The mount goes before the folder it is on.
+/// A mounted toy. The mount is dropped before its folder.
 pub(crate) struct Playground {
     pub(crate) mounted: Mounted,
     pub(crate) toy: Arc<Toy>,
@@ -184,7 +184,7 @@ impl Playground {
         })
     }
 
-    /// What a shell in the folder prints, errors included, and then how it ended.
+    /// Output of a shell in the folder, errors included, followed by its exit status.
     pub(crate) fn bash(&self, script: &str) -> String {
         told(&bash_in(self.dir.path(), script).output().unwrap())
     }
@@ -192,12 +192,12 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
-        // Nobody stays blocked where a test has failed.
+        // No writer stays blocked after a failed test.
         self.toy.release();
     }
 }
 
-/// Mounts, or says why a test that needs it is skipped.
+/// Mounts, or prints why a test that needs it is skipped.
 pub(crate) fn mount_or_skip(dir: &Path, toy: &Arc<Toy>) -> Option<Mounted> {
     match mount(
         dir,
@@ -219,7 +219,7 @@ pub(crate) fn mount_or_skip(dir: &Path, toy: &Arc<Toy>) -> Option<Mounted> {
 
 pub(crate) fn bash_in(dir: &Path, script: &str) -> Command {
     let mut command = Command::new("timeout");
-    // In the foreground the signals sent to the shell are its own.
+    // In the foreground the signals sent to the shell reach it alone.
     command.args(["--foreground", "-k", "1", "20", "bash", "-c", script]);
     command
         .current_dir(dir)

@@ -10,12 +10,12 @@ use super::{
 };
 
 const WHISKER: f64 = 1.25;
-/// Width of what stands for a series in the legend.
+/// Width of the swatch of a series in the legend.
 pub(super) const SWATCH: f64 = 14.0;
-/// Texts under the pointer for more than these would only make the file long.
+/// Limit on tooltips: more of them would only make the file long.
 const MOST_TIPS: usize = 500;
 const WIDEST_BAR: f64 = 56.0;
-/// Of the width of a category, for its bars.
+/// Share of the width of a category that its bars occupy.
 const GROUP: f64 = 0.78;
 
 pub(super) fn draw(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plot) {
@@ -28,7 +28,7 @@ pub(super) fn draw(scene: &mut Scene, chart: &Chart, placed: &Placed, plot: &Plo
     bars(scene, chart, placed, plot);
 }
 
-/// What stands for a series in the legend, around the height of `left`.
+/// Draws the swatch of a series in the legend, around the height of `left`.
 pub(super) fn swatch(scene: &mut Scene, series: usize, left: At) {
     bar(scene, series, at(left.x, left.y - 6.0), SWATCH, 12.0);
 }
@@ -139,7 +139,7 @@ fn whisker(
     (top, bottom)
 }
 
-/// All about a value: `4 streams, 2Ki: 941 +-3.1 Mbit/s`.
+/// Tooltip of a value: `4 streams, 2Ki: 941 +-3.1 Mbit/s`.
 fn tip(chart: &Chart, placed: &Placed, series: usize, mark: &Mark) -> String {
     let names = [chart.series[series].name.as_str(), &mark.place];
     let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Reports and snapshots as runs would yield them.
+//! Reports and snapshots as produced by runs.
 
 pub(crate) mod suite;
 
@@ -275,7 +275,7 @@ pub(crate) fn lossy() -> Report {
     report
 }
 
-/// Only sent, as fast as the port took frames.
+/// A run that only sent, as fast as the port accepted frames.
 pub(crate) fn tx_only() -> Report {
     let totals = Totals {
         intended_frames: Some(5_812_345),
@@ -329,7 +329,7 @@ pub(crate) fn tx_only() -> Report {
     report
 }
 
-/// Only received, until a signal.
+/// A run that only received, until a signal.
 pub(crate) fn rx_only() -> Report {
     let totals = Totals {
         received_frames: Some(1_000_000),
@@ -381,7 +381,7 @@ pub(crate) fn rx_only() -> Report {
     report
 }
 
-/// Both ways at once, ended by a fault before everything was sent; sums that do not add up are
+/// A run in both directions, ended by a fault before everything was sent; sums that do not add up are
 /// shown as such.
 pub(crate) fn faulted() -> Report {
     let base = lossy();

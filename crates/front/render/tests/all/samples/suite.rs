@@ -1,4 +1,4 @@
-//! Suites as runs would yield them: all tests, and all ways in which one may come out.
+//! Suites as produced by runs: all tests with all possible results.
 
 use wb_model::{
     REPORT_SCHEMA, Report, Verdict,
@@ -14,12 +14,12 @@ use wb_model::{
 
 use super::summary;
 
-/// Frames a second that a link of 10 Gbit/s carries.
+/// Frame rate of a link of 10 Gbit/s, in frames per second.
 pub(crate) fn line(size: f64) -> f64 {
     10e9 / ((size + 20.0) * 8.0)
 }
 
-/// A trial of 10 s at a load, in which so many frames of it are lost.
+/// A trial of 10 s at a load, with `lost` lost frames.
 pub(crate) fn trial(number: u32, fps: f64, lost: u64, outcome: TrialOutcome) -> SuiteTrial {
     let tx = (fps * 10.0) as u64;
     let reason = match outcome {
@@ -78,7 +78,7 @@ fn of(test: SuiteTest, size: &str) -> SuiteResult {
     }
 }
 
-/// A throughput that is this share of what the line carries.
+/// A throughput that is this share of the line rate.
 pub(crate) fn throughput(size: &str, share: f64, by: LbLimit) -> SuiteResult {
     let mut r = of(SuiteTest::Throughput, size);
     let (line, bytes) = (r.theoretical_fps.unwrap(), r.mean_size.unwrap());
@@ -289,7 +289,7 @@ pub(crate) fn reset() -> SuiteResult {
             by_stamps_s: Some(1.240),
             not_again_s: None,
         }),
-        // What was lost in a trial that was repeated is not the reset's.
+        // Frames lost in a repeated trial are not counted for the reset.
         trial_log: vec![
             trial(1, 1_488_095.0, 999, TrialOutcome::Late),
             SuiteTrial {
@@ -347,7 +347,7 @@ pub(crate) fn services() -> SuiteResult {
     }
 }
 
-/// One whose forwarding falls where most is offered, and of the last load nothing is known.
+/// A device with a known forwarding rate at all loads but the last.
 pub(crate) fn forwarding() -> SuiteResult {
     let row = |load_pct, forwarded_fps| MfrRow {
         load_pct,
@@ -376,7 +376,7 @@ pub(crate) fn forwarding() -> SuiteResult {
     }
 }
 
-/// Hop-by-hop options at two loads, of which one says nothing.
+/// Hop-by-hop options at two loads, one of them void.
 pub(crate) fn impact() -> SuiteResult {
     let row = |load_pct: f64, lost: Option<u64>, void: &str| ImpactRow {
         load_pct,
@@ -420,7 +420,7 @@ pub(crate) fn mix() -> SuiteResult {
     r
 }
 
-/// New connections a second, with nothing of frames.
+/// New connections per second, without frames.
 pub(crate) fn connections() -> SuiteResult {
     SuiteResult {
         limit: Some(41_234.0),
@@ -439,7 +439,7 @@ pub(crate) fn connections() -> SuiteResult {
     }
 }
 
-/// A report of these.
+/// A report of these results.
 pub(crate) fn report(results: Vec<SuiteResult>) -> Report {
     let mut tests: Vec<SuiteTest> = results.iter().map(|r| r.test).collect();
     tests.dedup();
@@ -492,7 +492,7 @@ pub(crate) fn full() -> Report {
     report
 }
 
-/// A trial that runs.
+/// A running trial.
 pub(crate) fn live() -> BenchLive {
     BenchLive {
         test: Some(SuiteTest::Throughput),
@@ -508,7 +508,7 @@ pub(crate) fn live() -> BenchLive {
     }
 }
 
-/// The same when it has ended.
+/// The same trial after its end.
 pub(crate) fn ended(outcome: TrialOutcome) -> BenchLive {
     let lost = if outcome == TrialOutcome::Fail { 12 } else { 0 };
     let trial = trial(7, 1_050_000.0, lost, outcome);
