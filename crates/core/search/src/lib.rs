@@ -30,7 +30,7 @@
 //! let found = binary(&mut Device, &Binary::up_to(1000.0)).unwrap();
 //! let best = found.best.unwrap();
 //! assert!(best <= 700.0 && best + 1.0 >= 700.0);
-//! assert_eq!((found.bound, found.confirmed), (Bound::Device, true));
+//! assert_eq!((found.bound, found.confirmed), (LimitCause::Device, true));
 //! ```
 
 #![forbid(unsafe_code)]

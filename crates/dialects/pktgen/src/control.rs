@@ -11,10 +11,10 @@
 //!    when [`PktgenFiles::is_running`] is false.
 //!
 //! ```
-//! use wb_pktgen::{control::{Effect, Folder, Options}, world::{Interface, World}};
+//! use wb_pktgen::{control::{ControlOptions, PktgenFiles, WriteEffect}, machine::{Interface, PktgenMachine}};
 //!
 //! struct Host;
-//! impl World for Host {
+//! impl PktgenMachine for Host {
 //!     fn interface(&self, name: &str) -> Option<Interface> {
 //!         (name == "eth0").then(Interface::default)
 //!     }
@@ -22,12 +22,12 @@
 //!     fn may_administer(&self) -> bool { true }
 //! }
 //!
-//! let mut folder = Folder::new([0, 1], Options::default());
+//! let mut folder = PktgenFiles::new([0, 1], ControlOptions::default());
 //! folder.write("kpktgend_0", b"add_device eth0\n", &Host)?;
 //! folder.write("eth0", b"pkt_size 60\n", &Host)?;
 //! let text = folder.read("eth0", &Host, 0)?;
 //! assert!(text.ends_with(b"Result: OK: pkt_size=60\n"));
-//! assert_eq!(folder.write("pgctrl", b"start\n", &Host), Ok(Effect::Start));
+//! assert_eq!(folder.write("pgctrl", b"start\n", &Host), Ok(WriteEffect::Start));
 //! # Ok::<(), wb_pktgen::errno::Errno>(())
 //! ```
 

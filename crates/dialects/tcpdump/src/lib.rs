@@ -5,12 +5,12 @@
 //! `-n`). Dialect: tcpdump 4.99.
 //!
 //! ```
-//! use wb_tcpdump::print::{LinkType, Options, Packet, Printer, TimeForm};
+//! use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions, TimeForm};
 //!
 //! let frame = wb_wire::Stack::udp4([10, 77, 0, 1], [10, 77, 0, 2], 9, 9).build(60);
-//! let mut printer = Printer::new(Options { time: TimeForm::Unix, ..Options::default() });
+//! let mut printer = PacketPrinter::new(PrintOptions { time: TimeForm::Unix, ..PrintOptions::default() });
 //! let mut text = String::new();
-//! printer.line(&mut text, &Packet::new(1_700_000_000_123_456_789, &frame, LinkType::Ethernet));
+//! printer.line(&mut text, &CapturedPacket::new(1_700_000_000_123_456_789, &frame, LinkType::Ethernet));
 //! assert_eq!(text, "1700000000.123456 IP 10.77.0.1.9 > 10.77.0.2.9: UDP, length 18\n");
 //! ```
 //!

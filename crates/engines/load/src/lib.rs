@@ -50,7 +50,7 @@
 //!     server.turn(&mut b.queues[0], &control, &LoadSlot::default(), &clock)?;
 //!     clock.advance(10_000);
 //! }
-//! let totals = LoadTotals::of([&client.conclude(&mut a.queues[0], &slot, None)]);
+//! let totals = LoadTotals::sum_workers([&client.conclude(&mut a.queues[0], &slot, None)]);
 //! assert_eq!((totals.attempted_connections, totals.completed_connections), (100, 100));
 //! # Ok::<(), wb_port::PortError>(())
 //! ```

@@ -94,12 +94,7 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'F', value_name = "FILE", help_heading = "Capture")]
     filter_file: Option<PathBuf>,
     /// Read this file instead, as `wirebench read` does.
-    #[arg(
-        short = 'r',
-        long,
-        value_name = "FILE",
-        help_heading = "Capture"
-    )]
+    #[arg(short = 'r', long, value_name = "FILE", help_heading = "Capture")]
     read: Vec<PathBuf>,
     #[command(flatten)]
     tcpdump_options: tcpdump_options::TcpdumpOptions,
