@@ -212,7 +212,7 @@ impl Walker {
     /// according to the new pace, and at once if there was no pace before. Full speed leaves no backlog.
     ///
     /// # Errors
-    /// The same as for [`reconfigure`](Self::reconfigure).
+    /// Fails like [`reconfigure`](Self::reconfigure).
     pub fn reconfigure_at(
         &mut self,
         config: &DeviceConfig,

@@ -8,7 +8,7 @@ use wb_model::socket::Family;
 pub struct OutputOptions {
     /// Test name for titles and tables.
     pub kind: TestKind,
-    /// Prints exactly the text of netperf 2.7, where the output is otherwise longer or corrected:
+    /// Prints exactly the text of netperf 2.7. Without it, some output is longer or corrected:
     /// addresses of the banner, `-f b`, a file of selectors, our additional selectors in `all`.
     pub strict: bool,
     /// `-P`: banner and column headers.

@@ -106,7 +106,7 @@ impl NetperfCommand {
 /// Action of a command line other than a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpecialAction {
-    /// None: a test.
+    /// A test, so no special action.
     #[default]
     Normal,
     /// `-t UUID`: prints [`OutputOptions::uuid`] or, if empty, a new UUID, without a line end.

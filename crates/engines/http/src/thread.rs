@@ -603,7 +603,7 @@ impl<'a> HttpThread<'a> {
                 }
             };
             if let Some(cause) = overdue {
-                self.count_failed_connection(index, cause, now);
+                self.fail_connection(index, cause, now);
             }
         }
     }

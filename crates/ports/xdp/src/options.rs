@@ -194,7 +194,8 @@ impl XdpOptions {
             && !(64..=2 * RING.end()).contains(&frames)
         {
             wrong.push(format!(
-                "memory for {frames} frames; at least 64 are needed"
+                "memory for {frames} frames; 64 to {} are allowed",
+                2 * RING.end()
             ));
         }
         if let Select::UdpPorts(low, high) = self.select

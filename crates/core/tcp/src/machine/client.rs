@@ -424,7 +424,7 @@ impl<O: Observer> Machine<O> {
             let conn = self.table.slab.get(id);
             if !conn.has(flag::WAITING) {
                 // No request was sent, or all answers have arrived.
-                if self.counts_bodies && !conn.has(flag::DONE) {
+                if self.rejects_unasked && !conn.has(flag::DONE) {
                     self.observer.unasked();
                     self.give_up(now, id, Cause::Malformed, sink);
                     return None;
@@ -432,7 +432,7 @@ impl<O: Observer> Machine<O> {
                 return all;
             }
             if !conn.has(flag::ANSWERED) {
-                if self.counts_bodies && self.is_premature(id) {
+                if self.rejects_unasked && self.is_premature(id) {
                     self.observer.unasked();
                     self.give_up(now, id, Cause::Malformed, sink);
                     return None;
@@ -472,7 +472,7 @@ impl<O: Observer> Machine<O> {
                 }
                 Read::Message { used, status, end } => {
                     rest = &rest[used..];
-                    if self.counts_bodies && !rest.is_empty() && self.is_last_asked(id) {
+                    if self.rejects_unasked && !rest.is_empty() && self.is_last_asked(id) {
                         // The following bytes arrived before the next request.
                         self.count_answer(now, id, status);
                         self.observer.unasked();

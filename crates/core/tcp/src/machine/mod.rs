@@ -96,6 +96,8 @@ pub struct Machine<O = ()> {
     slides: bool,
     /// Body bytes of answers are counted.
     counts_bodies: bool,
+    /// Client: data that no request asked for ends the connection as malformed.
+    rejects_unasked: bool,
     /// Heads and bodies of answers are passed to the observer.
     shows_answers: bool,
     /// Answers of a server, selected by path.
@@ -286,6 +288,10 @@ impl<O: Observer> Machine<O> {
         let is_tcp = config.transport == Transport::Tcp;
         let [mss_high, mss_low] = config.mss.to_be_bytes();
         let floods = client.as_ref().is_some_and(|client| client.flood);
+        // dperf takes whatever a server sends. Without a known end of the answer nothing is beyond it.
+        let is_delimited = matches!(reading, Reading::Fixed(_) | Reading::Http);
+        let is_strict = is_tcp && is_delimited && !floods && config.style != Behaviour::Dperf;
+        let rejects_unasked = counts_bodies || is_strict && client.is_some();
         let outstanding = match &client {
             Some(client) if !is_tcp && !floods => {
                 let expected = config
@@ -360,6 +366,7 @@ impl<O: Observer> Machine<O> {
             shows_answers: is_tcp && counts_bodies && config.shows_answers,
             slides: is_tcp && counts_bodies && client.as_ref().is_some_and(|c| c.pipeline > 1),
             counts_bodies,
+            rejects_unasked,
             texts: texts.into_boxed_slice(),
             mix,
             left: config.most_requests,

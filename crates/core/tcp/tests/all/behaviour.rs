@@ -100,6 +100,39 @@ fn three_duplicates_send_the_oldest_again() {
 }
 
 #[test]
+fn an_answer_that_comes_before_its_request_is_no_answer_to_it() {
+    // Two answers in one segment; dperf accepts them.
+    for (style, expected) in [(Behaviour::Native, (1, 1)), (Behaviour::Dperf, (1, 0))] {
+        let mut shape = client(false);
+        shape.answer = Reading::Fixed(5);
+        shape.requests = Some(2);
+        shape.interval = 1_000_000;
+        let config = Config {
+            style,
+            ..client_config(shape, Transport::Tcp)
+        };
+        let (mut m, mut out, c) = opened(config);
+        m.receive(
+            0,
+            &segment(true, 500, c + 1, SYN | ACK, 60_000, &[], &[]),
+            &mut out,
+        );
+        let sent: u32 = seen(&mut out).iter().map(|f| f.len as u32).sum();
+        m.receive(
+            0,
+            &segment(true, 501, c + 1 + sent, ACK, 60_000, &[], b"hellohello"),
+            &mut out,
+        );
+        let counters = m.counters();
+        assert_eq!(
+            (counters.responses, counters.failed_malformed),
+            expected,
+            "{style:?}"
+        );
+    }
+}
+
+#[test]
 fn a_reset_must_be_in_sequence() {
     let (mut m, mut out, c) = opened(client_config(client(false), Transport::Tcp));
     m.receive(

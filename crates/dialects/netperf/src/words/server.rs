@@ -72,7 +72,7 @@ const OPTIONS: &[ServerRow] = options! {
 /// Parses the words after `netserver`, with the rules of [`netperf`](super::netperf()).
 ///
 /// # Errors
-/// Output and exit status if no server is to be started.
+/// Returns output and exit status if the words start no server.
 pub fn netserver(words: &[String]) -> Result<ServerCommand, NetperfRefusal> {
     let (words, note) = with_hyphens(words);
     let mut command = ServerCommand {

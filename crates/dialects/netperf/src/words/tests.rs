@@ -161,7 +161,7 @@ fn unknown_tests() {
     }
 }
 
-/// As in control messages of the original.
+/// Directions equal those in control messages of the original.
 #[test]
 fn direction_of_omni() {
     use SocketTest::{Cc, Crr, Receive, Rr, Send};

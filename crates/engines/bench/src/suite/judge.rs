@@ -385,7 +385,7 @@ fn judge_frames(
         tx => trial.lost_by_device() as f64 / tx as f64,
     };
     if let Some(first) = frames.jobs.first() {
-        // Of two directions, the one with the slower frames.
+        // Of two directions, the slower one is reported.
         let slower = |a: &&&JobReport, b: &&&JobReport| a.latency_ns.p50.cmp(&b.latency_ns.p50);
         let job = frames.jobs.iter().max_by(slower).map_or(*first, |job| job);
         trial.latency_ns = job.latency_ns;

@@ -264,7 +264,7 @@ impl HttpThread<'_> {
     }
 
     /// Counts a connection that broke or could not be established.
-    pub(super) fn count_failed_connection(&mut self, index: usize, cause: FailureCause, now: u64) {
+    pub(super) fn fail_connection(&mut self, index: usize, cause: FailureCause, now: u64) {
         let was = self.connections[index].state;
         let connection = &self.connections[index];
         let answered = connection.requests as usize > connection.under_way();

@@ -154,7 +154,7 @@ impl HttpThread<'_> {
                 _ => Errno::CONNRESET,
             };
             self.record_first_complaint(|| format!("no connection: {why}"));
-            self.count_failed_connection(index, FailureCause::from_errno(why), now);
+            self.fail_connection(index, FailureCause::from_errno(why), now);
             return ConnectionTurn::Ended;
         }
         if !flags.contains(EventFlags::OUT) {
@@ -177,7 +177,7 @@ impl HttpThread<'_> {
                 ConnectionTurn::On
             }
             Err(_) => {
-                self.count_failed_connection(index, FailureCause::Tls, now);
+                self.fail_connection(index, FailureCause::Tls, now);
                 ConnectionTurn::Ended
             }
         }
@@ -248,7 +248,7 @@ impl HttpThread<'_> {
             self.record_first_complaint(|| {
                 format!("the server does not speak HTTP/2: it chose {protocol} in the TLS handshake (ALPN)")
             });
-            self.count_failed_connection(index, FailureCause::Tls, now);
+            self.fail_connection(index, FailureCause::Tls, now);
             return ConnectionTurn::Ended;
         }
         self.start_protocol(index, now);

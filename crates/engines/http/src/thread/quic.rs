@@ -30,7 +30,7 @@ impl HttpThread<'_> {
         let remote = self.load.address(connection.number);
         let (Some(quic), Some(socket), Some(remote)) = (&mut self.quic, &connection.socket, remote)
         else {
-            return self.count_failed_connection(index, FailureCause::Other, now);
+            return self.fail_connection(index, FailureCause::Other, now);
         };
         connection.state = HttpConnectionState::Handshake;
         let begun =
@@ -53,7 +53,7 @@ impl HttpThread<'_> {
             }
             Err((cause, why)) => {
                 self.record_first_complaint(|| format!("no connection: {why}"));
-                self.count_failed_connection(index, cause, now);
+                self.fail_connection(index, cause, now);
             }
         }
     }
@@ -321,7 +321,7 @@ impl HttpThread<'_> {
                 .quic
                 .close(quic.to_instant(now), error_code(number), reason);
         }
-        self.count_failed_connection(index, FailureCause::Malformed, now);
+        self.fail_connection(index, FailureCause::Malformed, now);
         ConnectionTurn::Ended
     }
 
@@ -412,7 +412,7 @@ impl HttpThread<'_> {
             && connection.under_way() == 0
         {
             true => self.close(index, now),
-            false => self.count_failed_connection(index, cause, now),
+            false => self.fail_connection(index, cause, now),
         }
         ConnectionTurn::Ended
     }
@@ -421,7 +421,7 @@ impl HttpThread<'_> {
     #[cold]
     fn quic_broken(&mut self, index: usize, why: &std::io::Error, now: u64) {
         self.record_first_complaint(|| format!("no connection: {why}"));
-        self.count_failed_connection(index, failure_cause(why), now);
+        self.fail_connection(index, failure_cause(why), now);
     }
 
     /// Transmits pending QUIC data.
@@ -570,7 +570,7 @@ impl HttpThread<'_> {
             (http3.pinged_ns, http3.acks) = (0, acks);
         }
         if http3.pinged_ns > 0 && self.listening.effective_wait(http3.pinged_ns) >= timeout {
-            return self.count_failed_connection(index, FailureCause::Timeout, now);
+            return self.fail_connection(index, FailureCause::Timeout, now);
         }
         if expired {
             if http3.pinged_ns == 0 {

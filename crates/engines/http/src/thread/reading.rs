@@ -81,11 +81,7 @@ impl HttpThread<'_> {
                 Err(Errno::INTR) => {}
                 Err(why) => {
                     self.wrk_read_error();
-                    return self.count_failed_connection(
-                        index,
-                        FailureCause::from_errno(why),
-                        now_ns(),
-                    );
+                    return self.fail_connection(index, FailureCause::from_errno(why), now_ns());
                 }
             }
         }
@@ -124,7 +120,7 @@ impl HttpThread<'_> {
                             HttpConnectionState::Open => self.wrk_read_error(),
                             _ => self.wrk_connect_error(),
                         }
-                        self.count_failed_connection(index, FailureCause::Tls, now_ns());
+                        self.fail_connection(index, FailureCause::Tls, now_ns());
                     }
                     return ConnectionTurn::Ended;
                 }
@@ -176,7 +172,7 @@ impl HttpThread<'_> {
                     self.record_first_complaint(|| {
                         "the server sent what nobody had asked for".to_owned()
                     });
-                    self.count_failed_connection(index, FailureCause::Malformed, now);
+                    self.fail_connection(index, FailureCause::Malformed, now);
                     return ConnectionTurn::Ended;
                 }
                 _ => {}
@@ -234,7 +230,7 @@ impl HttpThread<'_> {
                             String::from_utf8_lossy(&begin)
                         )
                     });
-                    self.count_failed_connection(index, FailureCause::Malformed, now);
+                    self.fail_connection(index, FailureCause::Malformed, now);
                     return ConnectionTurn::Ended;
                 }
             }
@@ -274,7 +270,7 @@ impl HttpThread<'_> {
                 self.count_completed(index, status, now);
                 self.close(index, now);
             }
-            _ => self.count_failed_connection(index, connection.cause_of_end(), now),
+            _ => self.fail_connection(index, connection.cause_of_end(), now),
         }
     }
 }

@@ -296,7 +296,7 @@ impl HttpThread<'_> {
             self.unread.push((index, connection.number));
             return;
         }
-        self.count_failed_connection(index, cause, now);
+        self.fail_connection(index, cause, now);
     }
 
     /// Sends pending data.

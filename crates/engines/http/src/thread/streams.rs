@@ -230,7 +230,7 @@ impl HttpThread<'_> {
                     self.record_first_complaint(|| format!("this is no HTTP/2: {what} ({code})"));
                     self.flush(index, now);
                     if self.connections[index].http2.is_some() {
-                        self.count_failed_connection(index, FailureCause::Malformed, now);
+                        self.fail_connection(index, FailureCause::Malformed, now);
                     }
                     return ConnectionTurn::Ended;
                 }
@@ -324,7 +324,7 @@ impl HttpThread<'_> {
                     });
                 }
                 let cause = self.connections[index].cause_of_end();
-                self.count_failed_connection(index, cause, now);
+                self.fail_connection(index, cause, now);
             }
         }
     }
@@ -361,7 +361,7 @@ impl HttpThread<'_> {
             (http2.pinged_ns, http2.echoes) = (0, http2.protocol.echoes());
         }
         if http2.pinged_ns > 0 && self.listening.effective_wait(http2.pinged_ns) >= timeout {
-            return self.count_failed_connection(index, FailureCause::Timeout, now);
+            return self.fail_connection(index, FailureCause::Timeout, now);
         }
         if expired {
             if http2.pinged_ns == 0 {
