@@ -315,12 +315,12 @@ impl<'a> Findings<'a> {
         }
         Own {
             has_goals: self.all.iter().any(Finding::has_goals),
-            found: Some(match limits.is_empty() {
-                true => "all tests were made".to_owned(),
-                false => format!(
-                    "{} of {} limits are those of {device}, the others at least so high",
-                    by(LbLimit::Device),
-                    limits.len()
+            found: Some(match (by(LbLimit::Device), limits.len()) {
+                (_, 0) => "all tests were made".to_owned(),
+                (1, 1) => format!("the limit is that of {device}"),
+                (own, all) if own == all => format!("all {all} limits are those of {device}"),
+                (own, all) => format!(
+                    "{own} of {all} limits are those of {device}; it carries at least the other figures"
                 ),
             }),
             ..Own::default()
