@@ -204,18 +204,18 @@ fn warnings(plan: &LbPlan, result: &LbResult, came_round: bool) -> Vec<String> {
         let tuples = plan.tuples() as f64;
         let factor = (cps * seconds / tuples).ceil().max(2.0);
         found.push(format!(
-            "{name}: {tuples:.0} combinations of addresses and ports come again after {reuse:.1} s, and the device remembers connections for {timeout}: some of the new ones met entries that were still there. Give {factor:.0} times as many in client.hosts, client.ports or device.ports",
+            "{name}: the {tuples:.0} combinations of addresses and ports repeat after {reuse:.1} s, within the device's connection timeout of {timeout}: some new connections met old entries; use {factor:.0} times as many client.hosts, client.ports or device.ports",
         ));
     } else if came_round && result.metric == LbMetric::Cps {
         found.push(format!(
-            "{name}: combinations of addresses and ports of one trial came again in a later one within {timeout}, the time the device remembers; more in client.hosts help",
+            "{name}: combinations of addresses and ports of an earlier trial repeated within {timeout}, the device's connection timeout; use more client.hosts",
         ));
     }
     let failed: u32 = result.trials.iter().map(|t| t.device.failed_readings).sum();
     if failed > 0 {
         let readings: u32 = result.trials.iter().map(|t| t.device.readings).sum();
         found.push(format!(
-            "{name}: {failed} of {readings} readings of the device's counters failed; see probes"
+            "{name}: {failed} of {readings} reads of the device's counters failed; see probes"
         ));
     }
     found

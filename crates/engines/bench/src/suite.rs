@@ -374,7 +374,7 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
         known.maximum = limit.or(known.ceiling).unwrap_or(f64::INFINITY);
         if judged.trial.outcome == TrialOutcome::NotRead {
             self.warnings.insert(format!(
-                "at the tester's largest rate its own receiver dropped {} frames",
+                "the tester's ports dropped {} frames at the tester's highest rate",
                 judged.trial.nic_drops
             ));
         }
@@ -425,7 +425,7 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
             judge::judge_trial(&ran, self.suite.of, TargetJob::Traffic(0), &shape, 1.0, &[]);
         let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
         self.warnings.insert(format!(
-            "the tester's engine alone, between two ports in memory, sends and receives {found:.0} frames per second"
+            "engine ceiling between two ports in memory: {found:.0} frames per second"
         ));
         Some(found)
     }
@@ -462,8 +462,8 @@ fn broken_off<B: Bench>(
     stop: &SuiteStop<B::Error>,
 ) {
     let why = match stop {
-        SuiteStop::Interrupted => "ended early",
-        SuiteStop::Failed(_) | SuiteStop::Broken(_) => "broken off",
+        SuiteStop::Interrupted => "stopped early",
+        SuiteStop::Failed(_) | SuiteStop::Broken(_) => "stopped by an error",
     };
     if result.limit.is_none() && matches!(result.test, SuiteTest::Throughput | SuiteTest::Ndr) {
         let that = |outcome: TrialOutcome| {
@@ -489,10 +489,8 @@ fn broken_off<B: Bench>(
         || result.bursts.is_some()
         || result.recovery.is_some();
     match knows {
-        true => result
-            .notes
-            .push(format!("{why}: this is what was known by then")),
-        false => result.not_measured = Some(format!("{why} before anything was known")),
+        true => result.notes.push(format!("{why}: the result is partial")),
+        false => result.not_measured = Some(format!("{why} before the first result")),
     }
 }
 

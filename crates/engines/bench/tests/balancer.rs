@@ -467,7 +467,7 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
         .find(|t| t.asked > 100_000.0)
         .unwrap();
     assert!(
-        broke.reason.contains("ipvs.imissed rose by 3"),
+        broke.reason.contains("ipvs.imissed increased by 3"),
         "{}",
         broke.reason
     );

@@ -123,7 +123,7 @@ pub(super) fn judge_trial(
     });
     if let Some((name, n)) = risen {
         judged.outcome = LbOutcome::Broke;
-        judged.reason = format!("the device's counter {name} rose by {n}");
+        judged.reason = format!("device counter {name} increased by {n}");
     }
     judged.seconds = seconds;
     if let Some(reason) =
@@ -242,11 +242,11 @@ fn judge_frames(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs, pps: f64) 
             ours.sent_frames, ours.lost_frames
         ),
         LbOutcome::Unread => format!(
-            "{} frames came to our ports and found no room there",
+            "the tester's ports dropped {} frames",
             ours.tester_dropped_frames
         ),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
-            format!("we sent {pps:.0} of {:.0} frames per second", shape.load)
+            format!("sent {pps:.0} of {:.0} frames per second", shape.load)
         }
     };
     // An extra frame at the edge of the time does not make the load higher.
@@ -282,15 +282,15 @@ fn judge_connection_rate(
     let reason = match outcome {
         LbOutcome::Held => format!("{bad} of {} connections failed", ours.attempted),
         LbOutcome::Broke => format!(
-            "{} of {} connections failed, {} not finished; {lost} frames lost",
+            "{} of {} connections failed, {} unfinished; {lost} frames lost",
             ours.failed, ours.attempted, ours.open
         ),
         LbOutcome::Unread => format!(
-            "{bad} of {} connections failed; {} frames came to our ports and found no room there",
+            "{bad} of {} connections failed; the tester's ports dropped {} frames",
             ours.attempted, ours.tester_dropped_frames
         ),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => format!(
-            "we opened {rate:.0} of {:.0} connections per second",
+            "opened {rate:.0} of {:.0} connections per second",
             shape.load
         ),
     };
@@ -321,23 +321,26 @@ fn judge_concurrent(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs) -> LbJ
     }
     let reason = match outcome {
         LbOutcome::Held => format!(
-            "{} held, each asked at least twice, {} of {} answered",
+            "{} connections held with at least two requests each, {} of {} requests answered",
             ours.held, ours.responses, ours.requests
         ),
         LbOutcome::Broke => format!(
-            "{} of {} connections failed, {unanswered} requests without an answer",
+            "{} of {} connections failed, {unanswered} requests unanswered",
             ours.failed, ours.attempted
         ),
         LbOutcome::Unread if !asked_again && failed <= borne => format!(
-            "we sent {} requests over {} connections, and not two over each",
+            "sent {} requests over {} connections instead of two over each",
             ours.requests, ours.held
         ),
         LbOutcome::Unread => format!(
-            "{bad} of {} connections failed; {} frames came to our ports and found no room there",
+            "{bad} of {} connections failed; the tester's ports dropped {} frames",
             ours.attempted, ours.tester_dropped_frames
         ),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
-            format!("we opened {} of {:.0} in time", ours.held, shape.load)
+            format!(
+                "opened {} of {:.0} connections in time",
+                ours.held, shape.load
+            )
         }
     };
     let offered = match outcome {

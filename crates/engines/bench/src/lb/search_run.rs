@@ -164,8 +164,8 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         if let Some(cut) = &ran.cut {
             judged.outcome = LbOutcome::Cut;
             judged.reason = match cut {
-                CutReason::Signal => "ended early by a signal".to_owned(),
-                CutReason::Fault(fault) => format!("ended early by a fault: {fault}"),
+                CutReason::Signal => "stopped early by a signal".to_owned(),
+                CutReason::Fault(fault) => format!("stopped early by an error: {fault}"),
             };
         }
         let trial = LbTrial {

@@ -18,13 +18,13 @@ pub(super) fn measure_bursts<B: Bench>(
 ) -> Result<(), SuiteStop<B::Error>> {
     if known.tester_limit {
         result.not_measured = Some(
-            "the tester was the limit of the throughput, so the device may carry all that it can offer"
+            "the tester limited the throughput, so the device may forward bursts at the tester's full rate"
                 .to_owned(),
         );
         return Ok(());
     }
     let Some(throughput) = known.throughput else {
-        result.not_measured = Some("no throughput was found at this size".to_owned());
+        result.not_measured = Some("the throughput at this size is unknown".to_owned());
         return Ok(());
     };
     let test = &tester.suite.b2b;
@@ -39,7 +39,7 @@ pub(super) fn measure_bursts<B: Bench>(
     // A smaller difference is within the rounding of a burst to nanoseconds.
     if rate <= throughput * 1.000_1 {
         result.not_measured = Some(format!(
-            "bursts leave at {rate:.0} frames per second, no more than the throughput"
+            "the tester's rate within bursts, {rate:.0} frames per second, does not exceed the throughput"
         ));
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(super) fn measure_bursts<B: Bench>(
         if let Ok(found) = &found {
             if let (LimitCause::Tester, Some(frames)) = (found.bound, found.beyond) {
                 let note = format!(
-                    "the tester could not make a burst of {frames:.0} frames, so a search found no limit of the device"
+                    "one search found no limit of the device: the tester could not send a burst of {frames:.0} frames"
                 );
                 if !result.notes.contains(&note) {
                     result.notes.push(note);
@@ -87,7 +87,7 @@ pub(super) fn measure_bursts<B: Bench>(
     if lengths.iter().any(|length| length + 1 >= longest) {
         result.confirmed = false;
         result.notes.push(format!(
-            "the longest burst that was tried, {longest} frames, passed: the result is no limit of the device (RFC 9004 section 5.4)"
+            "the longest burst tried, {longest} frames, passed: the result is a lower bound (RFC 9004 section 5.4)"
         ));
     }
     Ok(())

@@ -18,7 +18,7 @@ pub(super) fn measure_forwarding<B: Bench>(
     result: &mut SuiteResult,
 ) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
-        result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
+        result.not_measured = Some("the maximum load is unknown; set --max".to_owned());
         return Ok(());
     }
     let step = tester.suite.step.0;
@@ -42,7 +42,7 @@ pub(super) fn measure_forwarding<B: Bench>(
         result.limited_by = Some(LbLimit::Time);
         result
             .notes
-            .push("time ran out before the maximum was offered".to_owned());
+            .push("time ran out before the maximum load was offered".to_owned());
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ const fn is_known(trial: &SuiteTrial) -> bool {
 fn fill_result(result: &mut SuiteResult, known: &SizeFacts, rows: &[&SuiteTrial]) {
     for trial in rows.iter().filter(|t| is_known(t) && t.nic_drops > 0) {
         result.notes.push(format!(
-            "at {:.0} fps the tester's own ports dropped {} frames: the device forwarded more than is told",
+            "at {:.0} fps the tester's ports dropped {} frames: the forwarding rate is a lower bound",
             trial.offered, trial.nic_drops
         ));
     }

@@ -14,7 +14,7 @@ pub(super) fn measure_impact<B: Bench>(
     result: &mut SuiteResult,
 ) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
-        result.not_measured = Some("the largest load is not known here: give a maximum".to_owned());
+        result.not_measured = Some("the maximum load is unknown; set --max".to_owned());
         return Ok(());
     }
     let suite = tester.suite;
@@ -32,7 +32,7 @@ pub(super) fn measure_impact<B: Bench>(
         let is_valid = trial.outcome.is_valid();
         if is_valid && trial.nic_drops > 0 {
             result.notes.push(format!(
-                "at {:.0} fps the tester's own ports dropped {} frames: the device lost at least what is told",
+                "at {:.0} fps the tester's ports dropped {} frames: the device's loss is a lower bound",
                 trial.offered, trial.nic_drops
             ));
         }

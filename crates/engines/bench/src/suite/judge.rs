@@ -162,12 +162,12 @@ fn with_the_run(
     match &ran.cut {
         Some(CutReason::Signal) => {
             (trial.outcome, trial.reason) =
-                (TrialOutcome::Cut, "ended early by a signal".to_owned());
+                (TrialOutcome::Cut, "stopped early by a signal".to_owned());
         }
         Some(CutReason::Fault(fault)) => {
             (trial.outcome, trial.reason) = (
                 TrialOutcome::Cut,
-                format!("ended early by a fault: {fault}"),
+                format!("stopped early by an error: {fault}"),
             );
         }
         None => {}
@@ -501,7 +501,7 @@ fn outcome_of_frames(
     let borne = goal * tx as f64;
     let not_read = || {
         let drops = trial.nic_drops;
-        format!("{drops} frames came to our ports and found no room there")
+        format!("the tester's ports dropped {drops} frames")
     };
     // Frames dropped by the tester's ports were not lost by the device.
     let of_device = trial.lost_by_device();
@@ -509,7 +509,7 @@ fn outcome_of_frames(
         let reason = match trial.nic_drops {
             0 => format!("{lost} of {tx} frames lost"),
             _ => format!(
-                "at least {of_device} of {tx} frames lost by the device; {}",
+                "the device lost at least {of_device} of {tx} frames; {}",
                 not_read()
             ),
         };
@@ -525,13 +525,13 @@ fn outcome_of_frames(
         }
         let asked = shape.duration.as_secs_f64();
         if took_s > longest_s(shape) {
-            let reason = format!("it took {took_s:.3} s to send what was to take {asked:.3} s");
+            let reason = format!("sending took {took_s:.3} s instead of {asked:.3} s");
             return (TrialOutcome::NotOffered, reason);
         }
     }
     let mut reason = format!("{lost} of {tx} frames lost");
     if trial.foreign as f64 > FOREIGN * trial.rx as f64 {
-        reason.push_str(&format!("; {} frames of others came too", trial.foreign));
+        reason.push_str(&format!("; {} unexpected frames received", trial.foreign));
     }
     (TrialOutcome::Pass, reason)
 }
@@ -545,7 +545,8 @@ fn judge_connections(
 ) -> JudgedTrial {
     let mut trial = empty_trial(shape);
     let Some(job) = load_job(report, n) else {
-        (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was begun".to_owned());
+        (trial.outcome, trial.reason) =
+            (TrialOutcome::NotOffered, "the job did not run".to_owned());
         return judged_without_extras(trial);
     };
     let full = steady_phase(job);
@@ -591,7 +592,7 @@ fn judge_connections(
         tx => trial.lost as f64 / tx as f64,
     };
     let what = match of {
-        Quantity::Rps => "requests were not answered",
+        Quantity::Rps => "requests unanswered",
         _ => "connections failed",
     };
     set_outcome(&mut trial, what, goal);
@@ -613,7 +614,8 @@ fn judge_requests(report: &Report, n: usize, shape: &TrialShape, goal: f64) -> J
     let mut trial = empty_trial(shape);
     let jobs = report.http.as_ref().map(|http| http.jobs.as_slice());
     let Some(job) = jobs.and_then(|jobs| jobs.get(n)) else {
-        (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, "nothing was asked".to_owned());
+        (trial.outcome, trial.reason) =
+            (TrialOutcome::NotOffered, "the job did not run".to_owned());
         return judged_without_extras(trial);
     };
     let totals = &job.totals;
@@ -632,7 +634,7 @@ fn judge_requests(report: &Report, n: usize, shape: &TrialShape, goal: f64) -> J
         0 => 0.0,
         tx => trial.lost as f64 / tx as f64,
     };
-    set_outcome(&mut trial, "requests were not answered", goal);
+    set_outcome(&mut trial, "requests unanswered", goal);
     let made = totals.established_connections > 0;
     count_waited(&mut trial, report, JobKind::Http, totals.unsent, made, goal);
     judged_without_extras(trial)
@@ -659,9 +661,9 @@ fn count_waited(
     trial.outcome = TrialOutcome::Fail;
     trial.reason = match made {
         true => format!(
-            "{missing} of {due} requests were not answered, {waited} of them for want of a free connection"
+            "{missing} of {due} requests unanswered, {waited} of them because no connection was free"
         ),
-        false => "no connection could be made".to_owned(),
+        false => "no connection could be established".to_owned(),
     };
 }
 
@@ -669,17 +671,20 @@ fn count_waited(
 fn set_outcome(trial: &mut SuiteTrial, what: &str, goal: f64) {
     let (lost, tx) = (trial.lost, trial.tx);
     (trial.outcome, trial.reason) = match () {
-        () if tx == 0 => (TrialOutcome::NotOffered, "nothing was begun".to_owned()),
+        () if tx == 0 => (TrialOutcome::NotOffered, "nothing was sent".to_owned()),
         () if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 => (
             TrialOutcome::NotOffered,
-            format!("only {tx} of {} were begun", tx + trial.unsent),
+            format!("only {tx} of {} were started", tx + trial.unsent),
         ),
         () if lost as f64 > goal * tx as f64 => {
             (TrialOutcome::Fail, format!("{lost} of {tx} {what}"))
         }
         () if trial.offered < trial.intended * BEGUN => (
             TrialOutcome::NotOffered,
-            format!("{:.0} of {:.0} were offered", trial.offered, trial.intended),
+            format!(
+                "only {:.0} of {:.0} per second were offered",
+                trial.offered, trial.intended
+            ),
         ),
         () => (TrialOutcome::Pass, format!("{lost} of {tx} {what}")),
     };
@@ -697,7 +702,7 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         let totals = &job.totals;
         let failed = totals.failed_connections;
         trial.beside.push(format!(
-            "{}: {} connections begun, {failed} failed, {} not begun",
+            "{}: {} connections attempted, {failed} failed, {} not attempted",
             plan.name, totals.attempted_connections, job.unsent_connections
         ));
         let missed = job.unsent_connections + job.unsent_requests;
@@ -705,7 +710,7 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         if failed as f64 > goal * totals.attempted_connections as f64 {
             let attempted = totals.attempted_connections;
             let reason = format!(
-                "{failed} of {attempted} connections of {} failed beside it",
+                "{failed} of {attempted} connections of the concurrent job {} failed",
                 plan.name
             );
             let charge = Charge::Connections {
@@ -722,7 +727,7 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         } else if missed as f64 > (1.0 - BEGUN) * due as f64 && trial.outcome == TrialOutcome::Pass
         {
             let reason = format!(
-                "{missed} of {due} of {} were not offered beside it",
+                "{missed} of {due} connections and requests of the concurrent job {} were not offered",
                 plan.name
             );
             (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, reason);
@@ -735,7 +740,7 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         for job in jobs_of(report, n) {
             let number = |count: Option<u64>| count.unwrap_or(0);
             trial.beside.push(format!(
-                "{}: {} frames sent, {} lost, {} not sent",
+                "{}: {} frames sent, {} lost, {} unsent",
                 job.name,
                 number(job.totals.offered_frames),
                 number(job.totals.lost_frames),
@@ -788,7 +793,10 @@ fn void_if_late(
             if matches!(shape.amount, TrialAmount::Burst(_)) && lateness.stalls > 0 =>
         {
             trial.outcome = TrialOutcome::Late;
-            trial.reason = format!("the tester was late ({}) in the burst", lateness.account());
+            trial.reason = format!(
+                "the tester was late ({}) during the burst",
+                lateness.account()
+            );
             return;
         }
         _ => return,
@@ -824,7 +832,7 @@ pub(super) fn void_if_tester_late(trial: &mut SuiteTrial) {
     if trial.outcome.is_valid() && ours as f64 > MISSED * (trial.tx + trial.unsent) as f64 {
         trial.outcome = TrialOutcome::Late;
         trial.reason = format!(
-            "{WAS_LATE} ({}): that may have cost {ours} of the {} frames that are missing",
+            "{WAS_LATE} ({}): this can explain {ours} of the {} lost frames",
             trial.lateness.account(),
             trial.lost
         );
@@ -836,7 +844,7 @@ pub(super) fn tester_loss_note(trial: &SuiteTrial) -> Option<String> {
     let ours = may_be_ours(trial);
     (trial.outcome.is_valid() && ours as f64 > SEEN * trial.tx as f64).then(|| {
         format!(
-            "at {:.0} fps {ours} of the {} frames that are missing may be the tester's, who was late ({})",
+            "at {:.0} fps the tester's lateness can explain {ours} of the {} lost frames ({})",
             trial.offered,
             trial.lost,
             trial.lateness.account()

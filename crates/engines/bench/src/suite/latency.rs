@@ -11,7 +11,7 @@ use crate::Bench;
 
 /// Definition of the measured delay: for a store-and-forward device, with timestamps taken when a frame is submitted
 /// and when it has arrived.
-const DEFINITION: &str = "from the sender's stamp to the receiver's, the whole frame";
+const DEFINITION: &str = "transmit timestamp to receive timestamp of the whole frame";
 
 pub(super) fn measure_latency<B: Bench>(
     tester: &mut Tester<'_, B>,
@@ -19,7 +19,7 @@ pub(super) fn measure_latency<B: Bench>(
     result: &mut SuiteResult,
 ) -> Result<(), SuiteStop<B::Error>> {
     let Some(throughput) = known.throughput else {
-        result.not_measured = Some("no throughput was found at this size".to_owned());
+        result.not_measured = Some("the throughput at this size is unknown".to_owned());
         return Ok(());
     };
     let test = &tester.suite.latency;
@@ -54,7 +54,7 @@ pub(super) fn measure_latency<B: Bench>(
         let away = away.filter(|_| streams.iter().any(|t| t.lateness.stalls > 0));
         if let Some(ns) = away {
             result.notes.push(format!(
-                "{:.0} % of the throughput: the tester was away for up to {:.1} ms; delays of that length may be its own",
+                "{:.0} % of the throughput: the tester stalled for up to {:.1} ms; delays of that length may be its own",
                 share.0 * 100.0,
                 ns as f64 / 1e6
             ));
@@ -69,8 +69,7 @@ pub(super) fn measure_latency<B: Bench>(
     }
     result.confirmed = !result.latency.is_empty();
     if result.latency.is_empty() {
-        result.not_measured =
-            Some("the tester could not make a stream that says something".to_owned());
+        result.not_measured = Some("no stream was valid".to_owned());
     }
     Ok(())
 }

@@ -14,8 +14,7 @@ pub(super) fn measure_loss<B: Bench>(
 ) -> Result<(), SuiteStop<B::Error>> {
     if !known.maximum.is_finite() {
         result.not_measured = Some(
-            "a curve begins at the largest load, which is not known here: give a maximum"
-                .to_owned(),
+            "the loss curve starts at the maximum load, which is unknown; set --max".to_owned(),
         );
         return Ok(());
     }
@@ -34,7 +33,7 @@ pub(super) fn measure_loss<B: Bench>(
     for trial in rows {
         if trial.outcome.is_valid() && trial.nic_drops > 0 {
             result.notes.push(format!(
-                "at {:.0} % the tester's own ports dropped {} frames: the device lost at least what is told",
+                "at {:.0} % the tester's ports dropped {} frames: the device's loss is a lower bound",
                 100.0 * trial.intended / known.maximum,
                 trial.nic_drops
             ));
@@ -61,7 +60,7 @@ pub(super) fn measure_loss<B: Bench>(
         result.incomplete = true;
         result
             .notes
-            .push("time ran out before two loads in succession lost nothing".to_owned());
+            .push("time ran out before two successive loads were loss-free".to_owned());
     }
     result.confirmed = found.is_finished;
     Ok(())

@@ -17,7 +17,7 @@ pub(super) fn measure_recovery<B: Bench>(
     result: &mut SuiteResult,
 ) -> Result<(), SuiteStop<B::Error>> {
     let Some(throughput) = known.throughput else {
-        result.not_measured = Some("no throughput was found at this size".to_owned());
+        result.not_measured = Some("the throughput at this size is unknown".to_owned());
         return Ok(());
     };
     let most = known
@@ -26,13 +26,13 @@ pub(super) fn measure_recovery<B: Bench>(
     let overload = (throughput * OVERLOAD).min(most);
     if overload <= throughput * 1.000_1 {
         result.not_measured = Some(
-            "not applicable: the throughput is all that can be sent, so the device cannot be overloaded".to_owned(),
+            "not applicable: the throughput equals the highest rate that can be sent, so the device cannot be overloaded".to_owned(),
         );
         return Ok(());
     }
     if known.tester_limit {
         result.not_measured = Some(
-            "the tester was the limit of the throughput, so what overloads the device is not known"
+            "the tester limited the throughput, so the load that overloads the device is unknown"
                 .to_owned(),
         );
         return Ok(());
@@ -47,7 +47,8 @@ pub(super) fn measure_recovery<B: Bench>(
     tester.left.trials = test.repetitions;
     if tester.has_unequal_flows() {
         result.notes.push(
-            "flows of different rates: the times are those of a flow of the mean rate".to_owned(),
+            "the flows have different rates: the times are those of a flow of the mean rate"
+                .to_owned(),
         );
     }
     // Loss due to a late tester is not caused by the overload.
@@ -61,7 +62,7 @@ pub(super) fn measure_recovery<B: Bench>(
             let drops = judged.trial.nic_drops;
             if drops > 0 && judged.trial.lost > 0 {
                 result.notes.push(format!(
-                    "a repetition is void: {drops} frames came to our ports and found no room there, maybe the last that is missing"
+                    "one repetition is void: the tester's ports dropped {drops} frames, possibly including the last lost frame"
                 ));
             } else if judged.trial.outcome.is_valid() {
                 let last = match judged.trial.lost {
@@ -78,7 +79,7 @@ pub(super) fn measure_recovery<B: Bench>(
                 if last.is_some_and(|last| last > 0.0) && late.late_departures > 0 {
                     // Catch-up frames left later than their numbers show.
                     result.notes.push(format!(
-                        "the tester was away for up to {:.1} ms: {:.4} s may be too short by that",
+                        "the tester stalled for up to {:.1} ms: {:.4} s may be too short by that",
                         late.largest_gap_ns as f64 / 1e6,
                         last.unwrap_or_default()
                     ));
@@ -95,11 +96,11 @@ pub(super) fn measure_recovery<B: Bench>(
     result.spread = recovery_spread(&recovery);
     result.confirmed = recovery.seconds.iter().any(Option::is_some);
     if recovery.seconds.is_empty() {
-        result.not_measured = Some("no repetition says something of the device".to_owned());
+        result.not_measured = Some("no repetition was valid".to_owned());
     } else if recovery.seconds.iter().any(Option::is_none) {
         result
             .notes
-            .push("at least once the device had not recovered at the end".to_owned());
+            .push("in at least one repetition the device had not recovered at the end".to_owned());
     }
     Ok(())
 }

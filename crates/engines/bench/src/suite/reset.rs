@@ -26,16 +26,15 @@ pub(super) fn measure_reset<B: Bench>(
 ) -> Result<(), SuiteStop<B::Error>> {
     let test = &tester.suite.reset;
     let Some(command) = &test.trigger else {
-        result.not_measured = Some(
-            "not made: it needs a command that resets the device, --trigger COMMAND".to_owned(),
-        );
+        result.not_measured =
+            Some("needs a command that resets the device: --trigger COMMAND".to_owned());
         return Ok(());
     };
     let most = known
         .ceiling
         .map_or(known.maximum, |ceiling| ceiling.min(known.maximum));
     if !most.is_finite() {
-        result.not_measured = Some("the largest load is not known: give a maximum".to_owned());
+        result.not_measured = Some("the maximum load is unknown; set --max".to_owned());
         return Ok(());
     }
     let share = if test.load.0 > 0.0 { test.load } else { LOAD };
@@ -83,25 +82,25 @@ pub(super) fn measure_reset<B: Bench>(
     result.confirmed = trial.rx > 0 && returned;
     if trial.unsent > 0 {
         result.notes.push(format!(
-            "{} frames could not leave, as the reset took our own link down: only the stamps tell how long it was",
+            "{} frames were not sent because the reset took the tester's link down: only the timestamps show the length of the outage",
             trial.unsent
         ));
     }
     if trial.nic_drops > 0 {
         result.notes.push(format!(
-            "the tester's own ports dropped {} frames, which are not counted",
+            "the tester's ports dropped {} frames, which are not counted",
             trial.nic_drops
         ));
     }
     if lost == 0 && trial.unsent == 0 && silence.is_some_and(|silence| silence < INTERVALS / load) {
         result.notes.push(
-            "no frame was lost and none was missed for long: the device forwarded on, or the command reset nothing"
+            "no frame was lost and no gap was long: the device continued to forward, or the command reset nothing"
                 .to_owned(),
         );
     }
     if trial.lateness.stalls > 0 && lost > 0 {
         result.notes.push(format!(
-            "the tester was late ({}): some of the frames that are missing may be its own",
+            "the tester was late ({}): this can explain some of the lost frames",
             trial.lateness.account()
         ));
     }

@@ -102,7 +102,7 @@ pub(super) fn measure_services<B: Bench>(
         match service_offer(suite, &base, tester.size, service) {
             Some(offer) => offers.push(offer),
             None => result.notes.push(format!(
-                "{}: CIR is no rate of its own: 100mbps-l2",
+                "{}: the CIR must be a fixed rate such as 100mbps-l2",
                 service.name
             )),
         }
@@ -124,7 +124,7 @@ pub(super) fn measure_services<B: Bench>(
     if suite.sizes.len() > 1 {
         result
             .notes
-            .push("of the sizes of this suite the first alone".to_owned());
+            .push("only the first frame size is tested".to_owned());
     }
     result.confirmed = made.is_ok()
         && !result.services.is_empty()
@@ -168,7 +168,7 @@ fn test_services<B: Bench>(
                 let what = format!("{} {}", offer.service.name, step.name);
                 result
                     .notes
-                    .push(format!("{what}: the line carries no more"));
+                    .push(format!("{what}: load reduced to line rate"));
             }
             tester.goal = match step.kind {
                 StepCriterion::Committed | StepCriterion::Performance => offer.service.loss.0,
@@ -317,7 +317,7 @@ fn service_verdict(service: &Service, steps: &[ServiceStep]) -> ServiceResult {
         (None, None) if is_whole => (Verdict::Pass, "as promised".to_owned()),
         (None, _) => (
             Verdict::Incomplete,
-            "ended before all steps were made".to_owned(),
+            "stopped before all steps were completed".to_owned(),
         ),
     };
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -381,12 +381,12 @@ fn judge_step(offer: &ServiceOffer<'_>, step: &ServiceLoad, judged: &JudgedTrial
     };
     let wrong = match step.kind {
         _ if not_read => Some(format!(
-            "void: {} frames came to our ports and found no room there",
+            "void: the tester's ports dropped {} frames",
             trial.nic_drops
         )),
         _ if !trial.outcome.is_valid() => Some(format!("void: {}", trial.reason)),
-        _ if is_late_unknown => Some("void: its delay is not known".to_owned()),
-        _ if is_unknown => Some("void: its availability is not known".to_owned()),
+        _ if is_late_unknown => Some("void: the delay is unknown".to_owned()),
+        _ if is_unknown => Some("void: the availability is unknown".to_owned()),
         StepCriterion::Committed | StepCriterion::Performance
             if trial.loss_ratio > service.loss.0 =>
         {
@@ -394,27 +394,27 @@ fn judge_step(offer: &ServiceOffer<'_>, step: &ServiceLoad, judged: &JudgedTrial
             Some(format!("{lost} of {} frames lost", trial.tx))
         }
         StepCriterion::Committed | StepCriterion::Performance => later(service.delay, delay.max)
-            .map(|(ns, limit)| format!("a delay of {ns} ns, {limit} is promised"))
+            .map(|(ns, limit)| format!("delay {ns} ns, promised {limit}"))
             .or_else(|| {
                 later(service.variation, variation)
-                    .map(|(ns, limit)| format!("the delay varies by {ns} ns, {limit} is promised"))
+                    .map(|(ns, limit)| format!("delay variation {ns} ns, promised {limit}"))
             })
             .or_else(|| {
                 let least = service.availability?.0;
                 let own = told.availability.filter(|own| *own < least)?;
                 let [own, least] = [own, least].map(|share| share * 100.0);
                 Some(format!(
-                    "available for {own:.3} % of the time, {least} % is promised"
+                    "available for {own:.3} % of the time, promised {least} %"
                 ))
             }),
         StepCriterion::Excess | StepCriterion::Policing if is_short => Some(format!(
-            "{:.0} bit/s arrived, CIR is {:.0}",
+            "received {:.0} bit/s, below the CIR of {:.0}",
             told.received_bps,
             cir * bits
         )),
         StepCriterion::Excess | StepCriterion::Policing if trial.forwarded > most + spare => {
             Some(format!(
-                "{:.0} bit/s arrived, no more than {:.0} may",
+                "received {:.0} bit/s, above the permitted {:.0}",
                 told.received_bps,
                 most * bits
             ))

@@ -220,7 +220,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             if waited >= LINK_PATIENCE {
                 let names: Vec<String> = ports.iter().map(|p| p.locator.to_string()).collect();
                 return Err(SuiteStop::Broken(format!(
-                    "a link of {} has been down for {} s",
+                    "{}: a link has been down for {} s",
                     names.join(" and "),
                     LINK_PATIENCE.as_secs()
                 )));
@@ -293,7 +293,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         if let Some(misfire) = &ran.misfire {
             judged.misfired = true;
             let trial = &mut judged.trial;
-            (trial.outcome, trial.reason) = (TrialOutcome::Cut, format!("the trigger: {misfire}"));
+            (trial.outcome, trial.reason) = (TrialOutcome::Cut, format!("trigger: {misfire}"));
         }
         let trial = &mut judged.trial;
         if self.tells_loss() {

@@ -51,7 +51,9 @@ fn set_tester_limit(result: &mut SuiteResult, known: &SizeFacts) {
     if result.limited_by == Some(LbLimit::Plan)
         && known.theoretical.is_some_and(|t| t <= known.maximum)
     {
-        result.notes.push("the device carries line rate".to_owned());
+        result
+            .notes
+            .push("the device forwards at line rate".to_owned());
     }
 }
 
@@ -122,7 +124,7 @@ pub(super) fn find<B: Bench>(
             n => format!("{n} loads"),
         };
         result.notes.push(format!(
-            "{loads} failed though more came through in another trial as long, and had a second try"
+            "{loads} failed although another trial of the same length forwarded more, and had a second try"
         ));
     }
     Ok(())
@@ -164,15 +166,15 @@ fn conclude_search(
             result.limited_by = Some(LbLimit::Device);
             result.beyond = Some(load);
             result.notes.push(format!(
-                "between {limit:.0} and {load:.0} {}, where the device fails, the tester could not make a trial that says something",
+                "between {limit:.0} and {load:.0} {}, where the device fails, no trial was valid",
                 result.unit
             ));
         }
     }
     if let Some(held) = found.near_maximum {
-        let how = if held { "held" } else { "did not hold" };
+        let how = if held { "passed" } else { "failed" };
         result.notes.push(format!(
-            "only the maximum failed; 99.98 % of it, which clocks of Ethernet may differ by, {how}"
+            "only the maximum failed; 99.98 % of it (tolerance of Ethernet clocks) {how}"
         ));
     }
     set_tester_limit(result, known);
@@ -275,22 +277,23 @@ fn fill_result(
         GoalResult::Regular => (LbLimit::Device, None),
         GoalResult::AtMaximum if known.maximum_is_ours => (
             LbLimit::Tester,
-            Some("all that the tester can offer meets the goal".to_owned()),
+            Some("the highest load that the tester can offer meets the goal".to_owned()),
         ),
-        GoalResult::AtMaximum => (LbLimit::Plan, Some("the maximum meets the goal".to_owned())),
+        GoalResult::AtMaximum => (
+            LbLimit::Plan,
+            Some("the maximum load meets the goal".to_owned()),
+        ),
         GoalResult::AtMinimum => (
             LbLimit::Device,
-            Some("the minimum does not meet the goal".to_owned()),
+            Some("the minimum load does not meet the goal".to_owned()),
         ),
         GoalResult::TesterLimit(limit) => (
             LbLimit::Tester,
-            Some(format!(
-                "the tester could do no more than {limit:.0} {unit}"
-            )),
+            Some(format!("the tester could offer at most {limit:.0} {unit}")),
         ),
         GoalResult::Unfinished => (
             LbLimit::Time,
-            Some("time ran out before the bounds were near".to_owned()),
+            Some("time ran out before the bounds converged".to_owned()),
         ),
     };
     result.limited_by = Some(limited_by);

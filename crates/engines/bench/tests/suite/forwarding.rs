@@ -130,7 +130,7 @@ fn a_trial_that_does_not_tell_is_no_maximum() {
         result
             .notes
             .iter()
-            .any(|note| note.contains("forwarded more")),
+            .any(|note| note.contains("the forwarding rate is a lower bound")),
         "{:?}",
         result.notes
     );

@@ -133,7 +133,7 @@ fn what_cannot_be_overloaded_has_no_recovery_and_no_burst_that_is_too_long() {
     };
     let results = made(&mut device, tests);
     assert!(why(&results, SuiteTest::Recovery).starts_with("not applicable"));
-    assert!(why(&results, SuiteTest::B2b).contains("no more than the throughput"));
+    assert!(why(&results, SuiteTest::B2b).contains("does not exceed the throughput"));
     // A tester that cannot receive a higher load.
     let mut device = Device {
         capacity: 14e6,
@@ -142,8 +142,8 @@ fn what_cannot_be_overloaded_has_no_recovery_and_no_burst_that_is_too_long() {
     };
     let results = made(&mut device, tests);
     assert_eq!(results[0].limited_by, Some(LbLimit::Tester));
-    assert!(why(&results, SuiteTest::Recovery).ends_with("is not known"));
-    assert!(why(&results, SuiteTest::B2b).contains("all that it can offer"));
+    assert!(why(&results, SuiteTest::Recovery).ends_with("is unknown"));
+    assert!(why(&results, SuiteTest::B2b).contains("the tester limited the throughput"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_longest_burst_that_was_tried_is_no_result() {
     let result = completed(&mut device, &plan(text)).pop().unwrap();
     assert!(!result.confirmed);
     assert!(
-        result.notes[0].contains("no limit of the device"),
+        result.notes[0].contains("the result is a lower bound"),
         "{:?}",
         result.notes
     );

@@ -190,7 +190,7 @@ fn queries_and_updates_beside_a_test() {
         ),
         (
             Agent::Errs,
-            "of 12 SNMP queries to 198.18.1.1 0 were answered, 12 with an error, 0 not at all",
+            "12 SNMP queries to 198.18.1.1: 0 answered, 12 answered with an error, 0 unanswered",
         ),
         (
             Agent::Silent,

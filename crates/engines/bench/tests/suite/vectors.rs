@@ -541,7 +541,7 @@ fn a_trigger_that_misfires() {
     };
     let results = completed(&mut device, &plan(RESET));
     let result = of(&results, SuiteTest::Reset);
-    let why = "the trigger: it ended with exit status: 1";
+    let why = "trigger: it ended with exit status: 1";
     assert_eq!(result.not_measured.as_deref(), Some(why));
     assert!(!result.confirmed);
     // No criterion passes with a time of 0 s.

@@ -694,7 +694,7 @@ mod tests {
         );
         // The only reset was not measured: its command failed.
         let misfired = SuiteResult {
-            not_measured: Some("the trigger: it ended with exit status: 1".to_owned()),
+            not_measured: Some("trigger: it ended with exit status: 1".to_owned()),
             ..suite(SuiteTest::Reset, "64")
         };
         let (verdict, reason, ..) = found(&[misfired], "reset<=1s");

@@ -93,7 +93,7 @@ pub(in super::super) fn conclude_gap(result: &mut SuiteResult) {
     let gap = period.zip(lasts).map(|(all, own)| (all - own).max(0.0));
     if let (Some(ns), None) = (period, lasts) {
         result.notes.push(format!(
-            "bursts begin every {:.3} us; the rate within a burst is not known, and so their gap is not",
+            "bursts start every {:.3} us; the gap between them is unknown because the rate within a burst is unknown",
             ns / 1e3
         ));
     }
@@ -194,7 +194,7 @@ mod tests {
         unknown.burst.as_mut().unwrap().burst_fps = None;
         conclude_gap(&mut unknown);
         assert_eq!(unknown.burst.as_ref().unwrap().gap_us, None);
-        assert!(unknown.notes[0].starts_with("bursts begin every 16.000 us"));
+        assert!(unknown.notes[0].starts_with("bursts start every 16.000 us"));
         // A tester that is slightly faster than its measured ceiling.
         result.limit = Some(1.01e7);
         conclude_gap(&mut result);

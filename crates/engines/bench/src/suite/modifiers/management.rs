@@ -77,7 +77,7 @@ pub(in super::super) fn conclude_queries(
     // A warning is printed once for all tests, so it has no count.
     let dumb = |of: &str| {
         format!(
-            "none of {of} SNMP queries{to} was answered: no agent listens there, or it has another community"
+            "none of {of} SNMP queries{to} was answered: no agent is listening, or the community is wrong"
         )
     };
     let not_sent = format!("no SNMP query{to} could be sent");
@@ -87,7 +87,7 @@ pub(in super::super) fn conclude_queries(
         _ if answered == sent => (format!("all {sent} SNMP queries{to} were answered"), None),
         _ => (
             format!(
-                "of {sent} SNMP queries{to} {answered} were answered, {errors} with an error, {unanswered} not at all"
+                "{sent} SNMP queries{to}: {answered} answered, {errors} answered with an error, {unanswered} unanswered"
             ),
             None,
         ),

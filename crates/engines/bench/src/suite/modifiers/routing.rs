@@ -66,7 +66,7 @@ pub(in super::super) fn conclude_updates(result: &mut SuiteResult) {
         .filter(|trial| trial.routing_updates == Some(0))
         .count();
     result.notes.push(match without {
-        0 => format!("{all} updates of RIPv2 were sent, one first in each trial"),
-        n => format!("{all} updates of RIPv2 were sent; {n} trials had none"),
+        0 => format!("{all} RIPv2 updates sent; each trial started with one"),
+        n => format!("{all} RIPv2 updates sent; trials without any: {n}"),
     });
 }

@@ -339,7 +339,7 @@ pub(crate) fn services() -> SuiteResult {
             ServiceResult {
                 service: "video".into(),
                 verdict: Verdict::Incomplete,
-                reason: "ended before all steps were made".into(),
+                reason: "stopped before all steps were completed".into(),
                 ..ServiceResult::default()
             },
         ],
