@@ -13,7 +13,7 @@ pub enum OutputError {
     Input(String),
     /// The buffers do not fit into memory.
     #[error(
-        "capture output: {buffers} buffers of {bytes} bytes: not enough memory; take fewer or smaller ones"
+        "capture output: not enough memory for {buffers} buffers of {bytes} bytes; use fewer or smaller buffers"
     )]
     Memory {
         /// Requested buffers.
@@ -22,7 +22,7 @@ pub enum OutputError {
         bytes: usize,
     },
     /// A file could not be opened.
-    #[error("{path}: open for writing: {cause}", path = path.display())]
+    #[error("cannot open {path} for writing: {cause}", path = path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum OutputError {
         cause: io::Error,
     },
     /// A write failed: disk full, disk error, pipe closed by its reader.
-    #[error("{path}: write: {cause}", path = path.display())]
+    #[error("cannot write {path}: {cause}", path = path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum OutputError {
         cause: io::Error,
     },
     /// A finished file could not be given its name.
-    #[error("{path}: rename to {name}: {cause}", path = path.display(), name = name.display())]
+    #[error("cannot rename {path} to {name}: {cause}", path = path.display(), name = name.display())]
     Rename {
         /// Current name.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum OutputError {
         cause: io::Error,
     },
     /// The output accepted no more data, and the capture was asked not to wait.
-    #[error("{path}: write: given up, the output took nothing more", path = path.display())]
+    #[error("cannot write {path}: the output accepted no more data", path = path.display())]
     GivenUp {
         /// The file.
         path: PathBuf,

@@ -112,12 +112,12 @@ impl Capture {
 fn check_spec(spec: &CaptureSpec) -> Result<(), OutputError> {
     let wrong = |what: String| Err(OutputError::Input(what));
     if spec.interfaces.is_empty() {
-        return wrong("no interface; at least one is needed".to_owned());
+        return wrong("at least one interface is needed".to_owned());
     }
     if !(1..=MAX_CAPTURED as u32).contains(&spec.snap_len) {
         let given = spec.snap_len;
         return wrong(format!(
-            "snap length {given}; allowed is 1 to {MAX_CAPTURED}"
+            "snap length: must be between 1 and {MAX_CAPTURED} bytes, got {given}"
         ));
     }
     let Some(output) = &spec.output else {
@@ -130,28 +130,30 @@ fn check_spec(spec: &CaptureSpec) -> Result<(), OutputError> {
     } = output;
     if !buffer_bytes.is_power_of_two() || !(64 << 10..=16 << 20).contains(buffer_bytes) {
         return wrong(format!(
-            "buffers of {buffer_bytes} bytes; a power of two from 64 KiB to 16 MiB is allowed"
+            "buffer size: must be a power of two from 64 KiB to 16 MiB, got {buffer_bytes} bytes"
         ));
     }
     if !(2..=4096).contains(buffers) {
-        return wrong(format!("{buffers} buffers; allowed is 2 to 4096"));
+        return wrong(format!(
+            "number of buffers: must be between 2 and 4096, got {buffers}"
+        ));
     }
     if output.path.is_empty() {
-        return wrong("no file name; - is standard output".to_owned());
+        return wrong("the file name is empty; use - for standard output".to_owned());
     }
     let rotates =
         output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
     if output.path == "-" && rotates {
-        return wrong("standard output cannot be rotated; give a file name".to_owned());
+        return wrong("standard output cannot be rotated; use a file name".to_owned());
     }
     if output.path == "-" && output.part {
-        return wrong("standard output has no name to be given at its end".to_owned());
+        return wrong("standard output cannot be renamed at the end; use a file name".to_owned());
     }
     let link_type = spec.interfaces[0].link_type;
     let other = spec.interfaces.iter().find(|i| i.link_type != link_type);
     if let (Some(other), true) = (other, output.format != FileFormat::Pcapng) {
         return wrong(format!(
-            "{} has link type {link_type}, {} has {}: a pcap file holds one only; use pcapng",
+            "{} has link type {link_type}, {} has {}: a pcap file holds one link type; use pcapng",
             spec.interfaces[0].name, other.name, other.link_type
         ));
     }

@@ -158,7 +158,7 @@ impl Output {
             let stdout = io::stdout();
             if stdout.is_terminal() {
                 return Err(io::Error::other(
-                    "it is a terminal; lead it into a file or a pipe",
+                    "it is a terminal; redirect it to a file or a pipe",
                 ));
             }
             let mut file = File::from(stdout.as_fd().try_clone_to_owned()?);

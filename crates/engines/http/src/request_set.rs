@@ -205,7 +205,9 @@ impl PreparedRequest {
         let given = |name: &str| headers.iter().any(|h| name_of(h) == name);
         for name in ["content-length", "transfer-encoding"] {
             if given(name) {
-                return Err(format!("{name} is made of the body; leave out that header"));
+                return Err(format!(
+                    "header `{name}` is computed from the body and cannot be set"
+                ));
             }
         }
         let mut text = format!("{} {path} HTTP/1.1\r\n", call.method);
@@ -224,7 +226,7 @@ impl PreparedRequest {
                 && let Some(bad) = table.lines.iter().find(|values| values[i].contains(' '))
             {
                 return Err(format!(
-                    "{path}: {:?} holds a blank, and no path does; %20",
+                    "{path}: {:?} contains a space, which is not allowed in a path; use %20",
                     bad[i]
                 ));
             }
@@ -308,13 +310,13 @@ impl VariableTable {
         for record in reader.records() {
             let record = record.map_err(wrong)?;
             if let Some(bad) = record.iter().find(|v| v.chars().any(char::is_control)) {
-                return Err(format!("{path}: {bad:?} holds control characters"));
+                return Err(format!("{path}: {bad:?} contains control characters"));
             }
             lines.push(record.iter().map(str::to_owned).collect());
         }
         match lines.is_empty() {
             true => Err(format!(
-                "{path}: there is no line of values below the names"
+                "{path}: no line of values follows the line of names"
             )),
             false => Ok(Self { names, lines }),
         }
@@ -334,7 +336,7 @@ impl VariableTable {
             let column = self.names.iter().position(|n| *n == name.trim());
             let column = column.ok_or_else(|| {
                 format!(
-                    "{{{{{name}}}}} is no column of the data file; it has {}",
+                    "{{{{{name}}}}} is not a column of the data file; its columns are {}",
                     self.names.join(", ")
                 )
             })?;

@@ -142,7 +142,7 @@ fn certificates(
     let pem = files.read(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match chain.map_err(|e| format!("{path}: {e}"))? {
-        chain if chain.is_empty() => Err(format!("{path}: it holds no certificate")),
+        chain if chain.is_empty() => Err(format!("{path}: no certificate found")),
         chain => Ok(chain),
     }
 }
@@ -177,7 +177,7 @@ impl Tls {
                     let _ = roots.add(one);
                 }
                 if roots.is_empty() {
-                    return Err(format!("{path}: it holds no certificate that can be used"));
+                    return Err(format!("{path}: no usable certificate found"));
                 }
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                     .build()
@@ -200,7 +200,7 @@ impl Tls {
                 // The check cannot read certificates of X.509 version 1; the server decides about them.
                 if let Err(Error::InconsistentKeys(_)) = own.keys_match() {
                     return Err(format!(
-                        "{key_path}: the key does not belong to the certificate in {path}"
+                        "{key_path}: the key does not match the certificate in {path}"
                     ));
                 }
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
@@ -215,7 +215,7 @@ impl Tls {
         config.resumption = Resumption::disabled();
         let name = job.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| format!("{name:?} is no name that TLS could ask for"))?;
+            .map_err(|_| format!("{name:?} is not a server name that TLS allows"))?;
         let made = Self {
             config,
             name,

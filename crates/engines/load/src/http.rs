@@ -555,7 +555,7 @@ impl HttpAccount {
     pub(crate) fn record_malformed(&mut self, bytes: &[u8]) {
         let begin = &bytes[..bytes.len().min(40)];
         let begin = String::from_utf8_lossy(begin);
-        self.record_first_complaint(|| format!("the answer is no HTTP: {begin:?}"));
+        self.record_first_complaint(|| format!("not an HTTP response: {begin:?}"));
     }
 
     #[cold]

@@ -236,9 +236,9 @@ impl LoadSpec {
             let rate = &build.job.rate;
             let is_max = [rate.cps, rate.rps].contains(&Some(LoadRate::MAX));
             let what = match is_max {
-                true => "with \"max\" the number of connections open at a time, cc, is needed",
+                true => "\"max\" needs cc, the number of open connections",
                 false => {
-                    "one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held"
+                    "needs one of cps, cc, rps, pps and bps; if connections are held, cps or cc"
                 }
             };
             return Err(build.spec_error("rate", what.to_owned()));
@@ -279,7 +279,7 @@ impl SpecBuilder<'_> {
             if u128::from(pool.len() - before) < range.count() {
                 return Err(self.spec_error(
                     key,
-                    format!("{range} and those before it are more than 4294967295 addresses"),
+                    format!("{range} and the ranges before it exceed 4294967295 addresses"),
                 ));
             }
         }
@@ -340,13 +340,14 @@ impl SpecBuilder<'_> {
                 (1, true) => ends.first(),
                 (n, _) if worker < n => ends.nth(worker),
                 (n, _) => {
-                    let what = format!("{n} ends for {workers} workers; one for each");
+                    let what =
+                        format!("must be one address per worker, got {n} for {workers} workers");
                     return Err(self.spec_error(key, what));
                 }
             };
             match what {
                 std::net::IpAddr::V4(address) => Ok(address),
-                other => Err(self.spec_error(key, format!("{other}; tunnels are over IPv4"))),
+                other => Err(self.spec_error(key, format!("must be IPv4, got {other}"))),
             }
         };
         Ok(Some(Tunnel {
@@ -458,7 +459,7 @@ impl SpecBuilder<'_> {
             .saturating_sub(if self.is_v6() { 48 } else { 28 });
         if len > most {
             let mtu = self.mtu();
-            return Err(self.spec_error(key, format!("{len} bytes do not fit a datagram of the port's MTU {mtu}; allowed are 0 to {most}")));
+            return Err(self.spec_error(key, format!("{len} bytes exceed a datagram of the port's MTU {mtu}; must be between 0 and {most}")));
         }
         Ok(())
     }
@@ -486,7 +487,7 @@ impl SpecBuilder<'_> {
         if self.gateway().is_none() {
             return Err(self.spec_error(
                 "port",
-                "the Ethernet address of its gateway is not known".to_owned(),
+                "the MAC address of its gateway is unknown".to_owned(),
             ));
         }
         let clients = self.address_pool("clients", &job.clients)?;
@@ -494,7 +495,8 @@ impl SpecBuilder<'_> {
         if clients.family_is_v4().is_none() || clients.family_is_v4() != servers.family_is_v4() {
             return Err(self.spec_error(
                 key,
-                "clients and servers must be of one family; a job for each".to_owned(),
+                "clients and servers must have the same IP version; use one job per version"
+                    .to_owned(),
             ));
         }
         let is_v4 = clients.family_is_v4();
@@ -550,7 +552,10 @@ impl SpecBuilder<'_> {
                 .filter(|n| *n < u16::MAX)
                 .map(Some)
                 .ok_or_else(|| {
-                    self.spec_error("requests", format!("{n}; allowed are 0 (no end) to 65534"))
+                    self.spec_error(
+                        "requests",
+                        format!("must be between 0 (unlimited) and 65534, got {n}"),
+                    )
                 }),
         }
     }
@@ -567,7 +572,7 @@ impl SpecBuilder<'_> {
         }
         if pool.len() != place.workers {
             let what = format!(
-                "{} addresses for {} workers; one for each",
+                "needs one address per worker, got {} for {} workers",
                 pool.len(),
                 place.workers
             );
@@ -595,7 +600,7 @@ impl SpecBuilder<'_> {
             }
         }
         if pool.family_is_v4() != is_v4 {
-            let what = "they must be of the family of the clients".to_owned();
+            let what = "must have the IP version of the clients".to_owned();
             return Err(self.spec_error("destinations", what));
         }
         Ok(Some(Destinations {
@@ -612,7 +617,10 @@ impl SpecBuilder<'_> {
     fn tuples(&self, clients: Pool, servers: Pool) -> Result<Tuples, SpecError> {
         let (job, place) = (self.job, self.place);
         let workers = u16::try_from(place.workers).map_err(|_| {
-            self.spec_error("port", format!("{} workers; at most 65535", place.workers))
+            self.spec_error(
+                "port",
+                format!("at most 65535 workers are possible, got {}", place.workers),
+            )
         })?;
         let steering = match &place.steering {
             // No answers arrive, and the port is that of the protocol.
@@ -669,7 +677,7 @@ impl SpecBuilder<'_> {
                 let (n, workers) = (answers.len(), self.place.workers);
                 self.spec_error(
                     "worker_answers",
-                    format!("{n} for {workers} workers; one for each"),
+                    format!("needs one answer per worker, got {n} for {workers} workers"),
                 )
             })?,
         };

@@ -99,7 +99,9 @@ impl Observer for TimeCollector {
 
     fn unasked(&mut self) {
         if let Some(http) = &mut self.http {
-            http.record_first_complaint(|| "the server sent what nobody had asked for".to_owned());
+            http.record_first_complaint(|| {
+                "the server sent data although no request was pending".to_owned()
+            });
         }
     }
 

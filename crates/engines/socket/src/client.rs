@@ -140,7 +140,7 @@ struct JobRun<'a> {
 impl JobRun<'_> {
     fn record_silence(&mut self, silence: Silence) {
         match silence {
-            Silence::Stopped => self.add_warning("the test was ended before it had begun"),
+            Silence::Stopped => self.add_warning("the test was stopped before it started"),
             Silence::Failed(failed) => self.report.failure = Some(failed),
         }
     }
@@ -156,7 +156,7 @@ impl JobRun<'_> {
     fn connect(&mut self) -> Result<Vec<JobStream>, Silence> {
         let job = self.settings.job;
         if job.control.none && job.test == SocketTest::Receive && !job.protocol.connects() {
-            let what = "a service that answers each datagram with one gives no stream";
+            let what = "a service that answers each datagram with one cannot send a stream";
             return Err(Silence::Failed(stage_failure(SocketStage::Data, what)));
         }
         let mut roles = Vec::new();
@@ -274,7 +274,7 @@ impl JobRun<'_> {
             failed.what = format!("warm-up: {}", failed.what);
             self.report.failure = Some(failed);
         } else if round.wished {
-            self.add_warning("the test was ended before it had begun");
+            self.add_warning("the test was stopped before it started");
         }
         goes_on
     }
@@ -338,7 +338,7 @@ impl JobRun<'_> {
             match round.failure {
                 Some(failed) => self.report.failure = Some(failed),
                 None if self.report.iterations.is_empty() => {
-                    self.add_warning("the test was ended before it had begun");
+                    self.add_warning("the test was stopped before it started");
                 }
                 None => {}
             }

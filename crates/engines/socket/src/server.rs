@@ -77,7 +77,7 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// The system provides no descriptors.
-    #[error("no descriptor for the server: {0}")]
+    #[error("cannot create a file descriptor for the server: {0}")]
     Descriptors(#[source] io::Error),
 }
 

@@ -6,7 +6,7 @@ use wb_model::vary::Field;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// A frame does not fit a slot of the port.
-    #[error("{stream}: a frame of {size} bytes (with FCS) is longer than the port takes, {most}")]
+    #[error("{stream}: a frame of {size} bytes (with FCS) exceeds the port's maximum of {most}")]
     TooLong {
         /// Name of the stream.
         stream: String,
@@ -17,7 +17,7 @@ pub enum CompileError {
     },
     /// A frame has no room for its headers and tag.
     #[error(
-        "{stream}: {size} bytes (with FCS) are too few for headers and test tag; the smallest size is {least}"
+        "{stream}: {size} bytes (with FCS) are too few for the headers and the test tag; at least {least} are needed"
     )]
     TooShort {
         /// Name of the stream.
@@ -44,14 +44,14 @@ pub enum CompileError {
         field: Field,
     },
     /// The source and destination of a stream are of different families.
-    #[error("{stream}: source and destination are of different IP families")]
+    #[error("{stream}: source and destination must have the same IP version")]
     Families {
         /// Name of the stream.
         stream: String,
     },
     /// The rate cannot be kept exactly in nanoseconds and 64-bit fractions.
     #[error(
-        "{stream}: a rate of {rate} frames per second cannot be kept; allowed is above 0 and up to 10^12 with at most 9 decimals"
+        "{stream}: rate: must be above 0 and at most 10^12 frames per second with at most 9 decimals, got {rate}"
     )]
     Rate {
         /// Name of the stream.
@@ -66,7 +66,7 @@ pub enum CompileError {
         stream: String,
     },
     /// A stream without a ramp-up: it has no rate, or its frames cannot be distinguished from counted ones.
-    #[error("{stream}: no ramp is possible, {cause}")]
+    #[error("{stream}: ramp-up is not possible: {cause}")]
     Ramp {
         /// Name of the stream.
         stream: String,
@@ -74,13 +74,15 @@ pub enum CompileError {
         cause: &'static str,
     },
     /// A recording without frames.
-    #[error("{stream}: the recording holds no frames")]
+    #[error("{stream}: the recording has no frames")]
     EmptyRecording {
         /// Name of the stream.
         stream: String,
     },
     /// Fewer flows than workers: some worker would have none.
-    #[error("{stream}: {flows} flows are too few for {workers} workers")]
+    #[error(
+        "{stream}: {flows} flows are too few for {workers} workers; each worker needs at least one"
+    )]
     Flows {
         /// Name of the stream.
         stream: String,
@@ -90,7 +92,7 @@ pub enum CompileError {
         workers: u32,
     },
     /// A worker number that is not below the number of workers.
-    #[error("worker {worker} of {workers}")]
+    #[error("worker {worker} does not exist; there are {workers}")]
     Worker {
         /// The worker number.
         worker: u32,
@@ -98,7 +100,7 @@ pub enum CompileError {
         workers: u32,
     },
     /// More streams on one worker than slots can be marked for.
-    #[error("{streams} streams on one port; at most {most}")]
+    #[error("{streams} streams on one port exceed the maximum of {most}")]
     Streams {
         /// Requested streams.
         streams: usize,

@@ -240,9 +240,9 @@ impl StreamSender {
     /// The stream as tables, for a port that sends autonomously. Returns the reason if there are none.
     pub(crate) fn program(&self) -> Result<StreamProgram, &'static str> {
         match (&self.source, &self.pacer) {
-            (FrameSource::Recorded(_), _) => Err("replays are not made of fields"),
+            (FrameSource::Recorded(_), _) => Err("a replay has no fields to change"),
             (FrameSource::Built { .. }, Some(pacer)) if pacer.to_pace(0).is_none() => {
-                Err("its schedule has no even steps")
+                Err("the stream has no even departure schedule")
             }
             (
                 FrameSource::Built {
@@ -806,14 +806,14 @@ fn build_ramp_frames(
     };
     if spec.replay.is_some() {
         return Err(error(
-            "frames of a replay carry no tag that would tell them apart",
+            "frames of a replay have no tag that identifies ramp-up frames",
         ));
     }
     let pps = match (spec.stream.burst, spec.stream.gap) {
         (Some(size), Some(gap)) => f64::from(size) * 1e9 / gap.as_nanos() as f64,
         _ => spec
             .pps
-            .ok_or_else(|| error("it has no rate to rise to; give one instead of max"))?
+            .ok_or_else(|| error("it needs a rate other than max"))?
             .as_f64(),
     };
     // Identified by our tag, also in streams that have another tag or none.
@@ -831,7 +831,7 @@ fn build_ramp_frames(
     let cursor = cursor_of(spec, build.share);
     let frames = StreamFrames::new(spec, &cursor, &build).map_err(|e| match e {
         CompileError::TooShort { .. } => {
-            error("its frames have no room for the tag that would tell them apart")
+            error("its frames are too short for the tag that identifies ramp-up frames")
         }
         other => other,
     })?;

@@ -177,7 +177,7 @@ fn a_file_that_cannot_be_begun_ends_the_capture() {
     assert!(control.output_failed() && control.is_stopped());
     let error = run.writer.error.unwrap().to_string();
     assert!(
-        error.contains("out2: open for writing: Is a directory"),
+        error.contains("out2 for writing: Is a directory"),
         "{error}"
     );
 }

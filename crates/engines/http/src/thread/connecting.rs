@@ -106,7 +106,7 @@ impl HttpThread<'_> {
                     Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NODEV
                 );
                 self.out.unrouted += u64::from(unrouted);
-                self.record_first_complaint(|| format!("no connection: {why}"));
+                self.record_first_complaint(|| format!("cannot connect: {why}"));
                 self.retry_later(index, now);
             }
         }
@@ -153,7 +153,7 @@ impl HttpThread<'_> {
                 Some(Ok(Err(why)) | Err(why)) => why,
                 _ => Errno::CONNRESET,
             };
-            self.record_first_complaint(|| format!("no connection: {why}"));
+            self.record_first_complaint(|| format!("cannot connect: {why}"));
             self.fail_connection(index, FailureCause::from_errno(why), now);
             return ConnectionTurn::Ended;
         }
@@ -246,7 +246,7 @@ impl HttpThread<'_> {
                 |name| String::from_utf8_lossy(name).into_owned(),
             );
             self.record_first_complaint(|| {
-                format!("the server does not speak HTTP/2: it chose {protocol} in the TLS handshake (ALPN)")
+                format!("the server does not support HTTP/2: it selected {protocol} in the TLS handshake (ALPN)")
             });
             self.fail_connection(index, FailureCause::Tls, now);
             return ConnectionTurn::Ended;

@@ -52,7 +52,7 @@ impl HttpThread<'_> {
                 self.transmit(index, now);
             }
             Err((cause, why)) => {
-                self.record_first_complaint(|| format!("no connection: {why}"));
+                self.record_first_complaint(|| format!("cannot connect: {why}"));
                 self.fail_connection(index, cause, now);
             }
         }
@@ -314,7 +314,9 @@ impl HttpThread<'_> {
     fn handle_http3_fault(&mut self, index: usize, fault: Http3Fault, now: u64) -> ConnectionTurn {
         let Http3Fault { what, code: number } = fault;
         let name = frame::code_name(number);
-        self.record_first_complaint(|| format!("this is no HTTP/3: {what} ({name})"));
+        self.record_first_complaint(|| {
+            format!("HTTP/3 protocol error by the server: {what} ({name})")
+        });
         if let (Some(quic), Some(http3)) = (&self.quic, &mut self.connections[index].http3) {
             let reason = Bytes::from_static(what.as_bytes());
             http3
@@ -337,7 +339,7 @@ impl HttpThread<'_> {
             }
             StreamFailure::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
             StreamFailure::Malformed(what) => {
-                self.record_first_complaint(|| format!("the answer is no HTTP/3: {what}"));
+                self.record_first_complaint(|| format!("malformed HTTP/3 response: {what}"));
                 FailureCause::Malformed
             }
         };
@@ -353,7 +355,7 @@ impl HttpThread<'_> {
         let (cause, said) = match reason {
             ConnectionError::VersionMismatch => (
                 FailureCause::Version,
-                Some("the server speaks no version of QUIC that this does (RFC 9000)".to_owned()),
+                Some("the server does not support QUIC version 1 (RFC 9000)".to_owned()),
             ),
             ConnectionError::TransportError(error) => match u64::from(error.code) {
                 code if ALERTS.contains(&code) => {
@@ -361,7 +363,7 @@ impl HttpThread<'_> {
                 }
                 _ => (
                     FailureCause::Malformed,
-                    Some(format!("this is no QUIC: {error}")),
+                    Some(format!("QUIC protocol error: {error}")),
                 ),
             },
             ConnectionError::ConnectionClosed(close) => {
@@ -373,17 +375,17 @@ impl HttpThread<'_> {
                 match number {
                     NO_PROTOCOL => (
                         FailureCause::Tls,
-                        Some("the server does not speak HTTP/3: it refused it in the TLS handshake (ALPN)".to_owned()),
+                        Some("the server does not support HTTP/3: it refused h3 in the TLS handshake (ALPN)".to_owned()),
                     ),
                     code if ALERTS.contains(&code) => {
-                        (FailureCause::Tls, Some(format!("TLS: the server says: {close}")))
+                        (FailureCause::Tls, Some(format!("TLS: the server reports: {close}")))
                     }
                     0 => {
                         in_order = true;
                         (FailureCause::Closed, None)
                     }
-                    2 => (FailureCause::Refused, Some(format!("the server says: {close}"))),
-                    _ => (FailureCause::Closed, Some(format!("the server says: {close}"))),
+                    2 => (FailureCause::Refused, Some(format!("the server reports: {close}"))),
+                    _ => (FailureCause::Closed, Some(format!("the server reports: {close}"))),
                 }
             }
             ConnectionError::ApplicationClosed(close) => {
@@ -391,7 +393,7 @@ impl HttpThread<'_> {
                 let name = frame::code_name(number);
                 closed(name);
                 in_order = number == frame::code::NO_ERROR;
-                let said = (!in_order).then(|| format!("the server says: {name}: {close}"));
+                let said = (!in_order).then(|| format!("the server reports: {name}: {close}"));
                 (FailureCause::Closed, said)
             }
             ConnectionError::Reset => (FailureCause::Reset, None),
@@ -420,7 +422,7 @@ impl HttpThread<'_> {
     /// Handles a socket error that ends the connection.
     #[cold]
     fn quic_broken(&mut self, index: usize, why: &std::io::Error, now: u64) {
-        self.record_first_complaint(|| format!("no connection: {why}"));
+        self.record_first_complaint(|| format!("cannot connect: {why}"));
         self.fail_connection(index, failure_cause(why), now);
     }
 

@@ -107,7 +107,7 @@ impl HttpThread<'_> {
                     if let Ok(Err(why)) = bad {
                         let none = AlertDescription::NoApplicationProtocol;
                         self.record_first_complaint(|| match why == rustls::Error::AlertReceived(none) {
-                            true => "the server does not speak HTTP/2: it refused it in the TLS handshake (ALPN)".to_owned(),
+                            true => "the server does not support HTTP/2: it refused h2 in the TLS handshake (ALPN)".to_owned(),
                             false => format!("TLS: {why}"),
                         });
                     }
@@ -170,7 +170,7 @@ impl HttpThread<'_> {
                 // wrk counts unrequested answers.
                 None if !self.load.job.as_wrk => {
                     self.record_first_complaint(|| {
-                        "the server sent what nobody had asked for".to_owned()
+                        "the server sent data although no request was pending".to_owned()
                     });
                     self.fail_connection(index, FailureCause::Malformed, now);
                     return ConnectionTurn::Ended;
@@ -226,7 +226,7 @@ impl HttpThread<'_> {
                     let begin = bytes[..bytes.len().min(40)].to_vec();
                     self.record_first_complaint(|| {
                         format!(
-                            "the answer is no HTTP: {:?}",
+                            "not an HTTP response: {:?}",
                             String::from_utf8_lossy(&begin)
                         )
                     });

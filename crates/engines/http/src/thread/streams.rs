@@ -227,7 +227,9 @@ impl HttpThread<'_> {
                 Err(fault) => {
                     let (what, code) = (fault.what, frame::code_name(fault.code));
                     Protocol::<PendingStream>::farewell(fault.code, &mut connection.out);
-                    self.record_first_complaint(|| format!("this is no HTTP/2: {what} ({code})"));
+                    self.record_first_complaint(|| {
+                        format!("HTTP/2 protocol error by the server: {what} ({code})")
+                    });
                     self.flush(index, now);
                     if self.connections[index].http2.is_some() {
                         self.fail_connection(index, FailureCause::Malformed, now);
@@ -250,7 +252,7 @@ impl HttpThread<'_> {
             }
             FailureReason::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
             FailureReason::Malformed(what) => {
-                self.record_first_complaint(|| format!("the answer is no HTTP/2: {what}"));
+                self.record_first_complaint(|| format!("malformed HTTP/2 response: {what}"));
                 FailureCause::Malformed
             }
         };
@@ -320,7 +322,7 @@ impl HttpThread<'_> {
             (state, _) => {
                 if state == HttpConnectionState::Greeting {
                     self.record_first_complaint(|| {
-                        "the server ended the connection before it said a word of HTTP/2".to_owned()
+                        "the server closed the connection before its first HTTP/2 frame".to_owned()
                     });
                 }
                 let cause = self.connections[index].cause_of_end();

@@ -72,7 +72,7 @@ fn what_is_no_http_is_malformed_and_told() {
                 .first_failure
                 .as_ref()
                 .unwrap()
-                .contains("no HTTP")
+                .contains("not an HTTP response")
         );
     }
 }

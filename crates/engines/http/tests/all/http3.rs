@@ -507,7 +507,7 @@ fn no_connection_is_made_and_the_cause_is_told() {
         all.refused_connections.version
     );
     assert!(
-        said(&outcomes).contains("version of QUIC"),
+        said(&outcomes).contains("QUIC version 1"),
         "{}",
         said(&outcomes)
     );

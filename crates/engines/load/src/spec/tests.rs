@@ -264,16 +264,16 @@ fn what_cannot_be_is_told() {
         told(&|job| job.vxlan = tunnel("192.0.2.1", "192.0.2.9"), &second),
     ];
     let expected = [
-        "load a: port: the Ethernet address of its gateway is not known",
-        "load a: rate: one of cps, cc, rps, pps, bps is needed; cps or cc where connections are held",
-        "load a: rate: with \"max\" the number of connections open at a time, cc, is needed",
-        "load a: requests: 70000; allowed are 0 (no end) to 65534",
+        "load a: port: the MAC address of its gateway is unknown",
+        "load a: rate: needs one of cps, cc, rps, pps and bps; if connections are held, cps or cc",
+        "load a: rate: \"max\" needs cc, the number of open connections",
+        "load a: requests: must be between 0 (unlimited) and 65534, got 70000",
         "load a: servers: at least one address is needed",
-        "load a: servers: clients and servers must be of one family; a job for each",
+        "load a: servers: clients and servers must have the same IP version; use one job per version",
         "load a: client_ports: 1024 has no port for worker 3 of 4",
         "load a: request: the file was not read",
-        "load a: request: 1473 bytes do not fit a datagram of the port's MTU 1500; allowed are 0 to 1472",
-        "load a: vxlan.local: 1 ends for 2 workers; one for each",
+        "load a: request: 1473 bytes exceed a datagram of the port's MTU 1500; must be between 0 and 1472",
+        "load a: vxlan.local: must be one address per worker, got 1 for 2 workers",
     ];
     assert_eq!(messages.map(|m| m), expected);
 }

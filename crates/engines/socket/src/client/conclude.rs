@@ -76,7 +76,7 @@ pub(super) fn conclude_iteration(
             match results_of(control, asked, &mut due, settings) {
                 Ok(remote) => results = Some(remote),
                 Err(what) if early && failed.is_none() => round.add_warning(format!(
-                    "the test was ended early and the server's results are missing: {}",
+                    "the test was stopped early and the server's results are missing: {}",
                     what.what
                 )),
                 Err(what) if stream.load && failed.is_none() => round.add_warning(format!(
@@ -96,8 +96,7 @@ pub(super) fn conclude_iteration(
     round.failure = failed;
     if job.test == SocketTest::Rr && job.protocol.is_datagram() && watched.silence > SILENT {
         round.add_warning(format!(
-            "nothing came in the last {:.1} s: a datagram was lost and the test waited for it; with a \
-             timeout (-e) it goes on",
+            "no datagram arrived in the last {:.1} s: one was lost and the test waited for it; with a timeout (-e) the test continues",
             watched.silence.as_secs_f64()
         ));
     }
@@ -122,7 +121,7 @@ fn not_connected(
     missing.then(|| {
         stage_failure(
             SocketStage::Data,
-            "the data connection was not made before the test was over",
+            "the data connection was not established before the end of the test",
         )
     })
 }
@@ -196,7 +195,7 @@ fn results_of(
             .map_err(|error| answer_failure("results", &error)),
         Err(Silence::Failed(failed)) => Err(failed),
         // This wait cannot be stopped.
-        Err(Silence::Stopped) => Err(stage_failure(SocketStage::Control, "the wait was ended")),
+        Err(Silence::Stopped) => Err(stage_failure(SocketStage::Control, "the wait was stopped")),
     }
 }
 
@@ -212,7 +211,9 @@ fn measure_iteration(
     let job = settings.job;
     let in_common = streams.len() > 1 || turn.omit > Duration::ZERO;
     if in_common && spans.is_none() && round.failure.is_none() && !outcomes.is_empty() {
-        round.add_warning("the streams did not run at the same time; each counts over its own");
+        round.add_warning(
+            "the streams did not run at the same time; each result covers its own time",
+        );
     }
     let mut spans = spans.filter(|_| in_common).map(Vec::into_iter);
     let mut omitted = omitted.map(Vec::into_iter);
@@ -229,7 +230,7 @@ fn measure_iteration(
                 && remote.congestion != *wanted
             {
                 round.add_warning(format!(
-                    "the server's congestion control is {}, not {wanted}",
+                    "the server uses congestion control {}, not {wanted}",
                     remote.congestion
                 ));
             }
@@ -244,20 +245,19 @@ fn measure_iteration(
         }
         if outcome.tally.unsent > 0 {
             round.add_warning(format!(
-                "{}: {} operations were due and not begun; this end was too slow for the rate",
+                "{}: {} operations were due and not started; this end was too slow for the rate",
                 stream.name, outcome.tally.unsent
             ));
         }
         if outcome.tally.given_up > 0 {
             round.add_warning(format!(
-                "{}: {} requests were given up: their answers did not come in time",
+                "{}: {} requests timed out",
                 stream.name, outcome.tally.given_up
             ));
         }
         if turn.record && outcome.tally.unnumbered > 0 {
             round.add_warning(format!(
-                "{}: {} answers carry no number and were taken in order: after one that is lost, those \
-                 that follow seem later than they are",
+                "{}: {} responses had no number and were matched in order: after a lost response, the latencies of the following ones are too high",
                 stream.name, outcome.tally.unnumbered
             ));
         }
@@ -276,21 +276,19 @@ fn measure_iteration(
     if job.test != SocketTest::ServerCpu {
         let asked = job.remote.measure_cpu && !job.control.none;
         if asked && cpus.is_empty() && round.failure.is_none() {
-            round.add_warning("the server does not tell how busy its CPUs were");
+            round.add_warning("the server did not report its CPU utilisation");
         }
     }
     if let Some(cpu) = mean_cpu(cpus.into_iter()) {
         let (cpu, changed) = clamp_shares(cpu);
         if changed {
-            round.add_warning(
-                "the server says that its CPUs were busy for more than all of the time",
-            );
+            round.add_warning("the server reported a CPU utilisation above 100 %");
         }
         round.remote_cpu = Some(cpu);
     }
     if job.protocol == SocketProtocol::Mptcp && round.measured.len() > 1 {
         round.add_warning(
-            "MPTCP does not tell what was acknowledged; the servers' counts are summed",
+            "MPTCP does not report what was acknowledged; the servers' counts are added up",
         );
     }
 }

@@ -100,7 +100,7 @@ impl ClientControl {
         let mut last = stage_failure(
             SocketStage::Connect,
             format!(
-                "{}: our end has no address of the server's family",
+                "{}: the local address has another IP version than the server",
                 target.name
             ),
         );
@@ -186,7 +186,7 @@ impl ClientControl {
                 Err(error) => {
                     let told = system_failure(
                         SocketStage::Control,
-                        "the control connection broke",
+                        "the control connection failed",
                         &error,
                     );
                     self.ended = Some(told.what);
@@ -222,11 +222,11 @@ impl ClientControl {
         let why = self
             .ended
             .as_deref()
-            .unwrap_or("the control connection broke");
+            .unwrap_or("the control connection failed");
         let (came, of) = (self.framer.waiting(), self.framer.generation().len());
         stage_failure(
             SocketStage::Control,
-            format!("{why}; {came} of {of} bytes of its {what} came"),
+            format!("{why}; {came} of {of} bytes of its {what} were received"),
         )
     }
 

@@ -46,10 +46,10 @@ pub(super) fn answer_failure(what: &str, error: &AnswerError) -> SocketFailure {
 fn refusal_failure(refusal: Refusal) -> SocketFailure {
     let what = match refusal.errno() {
         Some(number) => format!(
-            "the server could not do the test: {} (remote error {number})",
+            "the server could not run the test: {} (remote error {number})",
             without_number(&io::Error::from_raw_os_error(number))
         ),
-        None => format!("the server could not do the test: {refusal}"),
+        None => format!("the server could not run the test: {refusal}"),
     };
     SocketFailure {
         stage: SocketStage::Remote,

@@ -39,45 +39,42 @@ pub(super) fn granted_extensions(
     let lacks = |feature| wants(feature) && !has(feature);
     miss(
         lacks(Features::UDP_TAGGED),
-        "datagrams go without numbers and times; loss, order and delay are unknown",
+        "datagrams carry no numbers and times; loss, order and delay are unknown",
     );
     miss(
         lacks(Features::GRO),
-        "it takes datagrams one by one (no UDP_GRO)",
+        "it receives datagrams one at a time (no UDP_GRO)",
     );
     miss(
         lacks(Features::ZERO_COPY_RECEIVE),
         "it copies what it receives",
     );
-    miss(
-        lacks(Features::MPTCP),
-        "it has no MPTCP; the data goes over plain TCP",
-    );
+    miss(lacks(Features::MPTCP), "it has no MPTCP; plain TCP is used");
     miss(
         asked.busy_poll_us > 0 && granted.busy_poll_us == 0,
-        "it sleeps while it waits for data (no busy polling)",
+        "it sleeps while waiting for data (no busy polling)",
     );
     miss(
         asked.pacing_rate > 0 && granted.pacing_rate != asked.pacing_rate,
-        "it does not pace what it sends",
+        "it does not pace its sends",
     );
     miss(
         asked.omit_ms > 0 && granted.omit_ms != asked.omit_ms && !ask.job.protocol.connects(),
-        "its count has what was to be omitted",
+        "its counts include the omitted time",
     );
     miss(
         asked.count > 0 && ready.extension.is_none(),
-        "it cannot count so far; this end ends the test",
+        "it does not support this count; this end ends the test",
     );
     found.all = ready.extension.is_some()
         && missing.is_empty()
         && granted.features.contains(asked.features & Features::KNOWN);
     let why = if ready.extension.is_some() {
-        "the server does not grant all that was asked for"
+        "the server does not support all requested options"
     } else if ask.job.control.plain {
-        "nothing was asked for that only our own server can do"
+        "options that only a wirebench server supports were disabled"
     } else {
-        "the server is not ours"
+        "the server is not wirebench"
     };
     found.warnings = missing
         .into_iter()
@@ -87,12 +84,12 @@ pub(super) fn granted_extensions(
     if ask.omni_avoids().0 && !ready.send_avoid {
         found
             .warnings
-            .push("the server sends by copying, not as it was asked".to_owned());
+            .push("the server copies on send; zero copy was requested".to_owned());
     }
     if ask.omni_avoids().1 && !ready.receive_avoid {
         found
             .warnings
-            .push("the server receives by copying, not as it was asked".to_owned());
+            .push("the server copies on receive; zero copy was requested".to_owned());
     }
     found
 }
@@ -141,7 +138,7 @@ mod tests {
         let found = granted_extensions(&ask(&tagged()), &RemoteReady::default());
         assert!(!found.all && !found.tags && !found.end);
         assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-        assert!(found.warnings[0].starts_with("the server is not ours: datagrams"));
+        assert!(found.warnings[0].starts_with("the server is not wirebench: datagrams"));
         // Without requests there are no warnings.
         let job = SocketJob::default();
         let found = granted_extensions(&ask(&job), &RemoteReady::default());
@@ -168,7 +165,7 @@ mod tests {
         let found = granted_extensions(&ask(&job), &ready);
         assert!(!found.all && !found.tags && found.end);
         assert!(
-            found.warnings[0].contains("does not grant"),
+            found.warnings[0].contains("does not support all requested options"),
             "{:?}",
             found.warnings
         );

@@ -166,7 +166,7 @@ pub(super) fn run(
         .zip(after)
         .map(|(before, after)| cpu_use(&before, &after));
     if settings.job.local.measure_cpu && round.local_cpu.is_none() {
-        round.add_warning("this machine does not tell how busy its CPUs are");
+        round.add_warning("this machine does not report its CPU utilisation");
     }
     conclude_iteration(
         settings,
@@ -229,7 +229,7 @@ fn agree_streams(
             },
         };
         if ready.port == 0 {
-            let what = "the server's response names no port for the data";
+            let what = "the server's response has no data port";
             return Err(Silence::Failed(stage_failure(SocketStage::Control, what)));
         }
         let grants = match &stream.control {
@@ -240,7 +240,7 @@ fn agree_streams(
             round.add_warning(warning.clone());
         }
         for word in inexpressible_options(&job.remote, stream.role) {
-            round.add_warning(format!("the server cannot be told about remote.{word}"));
+            round.add_warning(format!("remote.{word} cannot be requested from the server"));
         }
         round.extended &= grants.all;
         if !stream.load && round.remote.send_buffer[1].is_none() {
@@ -271,7 +271,7 @@ fn stream_request<'a>(
     let server_port = match job.data.server_port {
         0 => 0,
         first => first.checked_add(stream.number).ok_or_else(|| {
-            let what = format!("no port for {}: they end at 65535", stream.name);
+            let what = format!("no data port for {}: the last port is 65535", stream.name);
             stage_failure(SocketStage::Socket, what)
         })?,
     };
@@ -474,7 +474,7 @@ fn all_ready(
             return Ok(());
         }
         if Instant::now() > until {
-            let what = "the data connections cannot be made in time";
+            let what = "the data connections were not established in time";
             return Err(Silence::Failed(stage_failure(SocketStage::Data, what)));
         }
         let mut fds = vec![poll_readable(waker.as_fd())];

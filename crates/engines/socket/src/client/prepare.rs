@@ -59,7 +59,7 @@ pub(super) fn prepare_stream(
     random: &mut SplitMix64,
 ) -> Result<PreparedStream, SocketFailure> {
     let refused = |error: &std::io::Error| {
-        let what = format!("cannot make a data socket at {}", ends.local);
+        let what = format!("cannot create a data socket at {}", ends.local);
         system_failure(SocketStage::Socket, &what, error)
     };
     let side = &job.local;
@@ -86,7 +86,7 @@ pub(super) fn prepare_stream(
         let port = match job.data.local_port {
             0 => 0,
             first => first.checked_add(number).ok_or_else(|| {
-                let what = format!("no port for stream {}: they end at 65535", number + 1);
+                let what = format!("no port for stream {}: the last port is 65535", number + 1);
                 stage_failure(SocketStage::Socket, what)
             })?,
         };

@@ -157,7 +157,7 @@ impl StreamThread<'_> {
         {
             outcome
                 .warnings
-                .push(format!("not bound to CPU {cpu}: {why}"));
+                .push(format!("cannot bind to CPU {cpu}: {why}"));
         }
         let task = std::mem::replace(&mut self.task, StreamTask::Look);
         let mut work = match TaskLoop::new(task) {
@@ -223,7 +223,7 @@ impl StreamThread<'_> {
             Ok(()) => true,
             Err(error) => {
                 if let LoopEnd::Failed(error) = loop_end(error, &self.stream.run) {
-                    let what = format!("cannot connect the data to {}", self.to);
+                    let what = format!("cannot open the data connection to {}", self.to);
                     outcome.failure = Some(system_failure(SocketStage::Data, &what, &error));
                 }
                 false
@@ -261,17 +261,17 @@ impl StreamThread<'_> {
         outcome.failure = match (&outcome.tally.ended, self.stream.role) {
             (LoopEnd::Failed(error), role) => {
                 let doing = match role {
-                    StreamRole::Up => format!("sending to {to}"),
-                    StreamRole::Down => format!("receiving from {to}"),
-                    StreamRole::Rr => format!("request and response with {to}"),
+                    StreamRole::Up => format!("sending to {to} failed"),
+                    StreamRole::Down => format!("receiving from {to} failed"),
+                    StreamRole::Rr => format!("request and response with {to} failed"),
                     StreamRole::Crr | StreamRole::Cc | StreamRole::Mss => {
-                        format!("a connection with {to}")
+                        format!("a connection with {to} failed")
                     }
                 };
                 Some(system_failure(SocketStage::Data, &doing, error))
             }
             (LoopEnd::Eof, StreamRole::Rr | StreamRole::Crr) if !self.stream.run.is_stopped() => {
-                let what = format!("{to} ended the data connection before its time");
+                let what = format!("{to} closed the data connection early");
                 Some(stage_failure(SocketStage::Data, what))
             }
             _ => None,
@@ -312,12 +312,12 @@ impl StreamThread<'_> {
             // the rest unread. Its results state how much it took.
             Err(error) if is_reset(&error) && matches!(outcome.tally.ended, LoopEnd::Limit) => {}
             Err(error) => {
-                let what = format!("taking down the data connection with {}", self.to);
+                let what = format!("closing the data connection with {} failed", self.to);
                 outcome.failure = Some(match loop_end(error, stop) {
                     LoopEnd::Failed(error) => system_failure(SocketStage::Data, &what, &error),
                     _ => stage_failure(
                         SocketStage::Data,
-                        format!("{what}: the server does not end it"),
+                        format!("{what}: the server does not close it"),
                     ),
                 });
             }

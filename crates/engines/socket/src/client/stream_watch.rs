@@ -333,9 +333,12 @@ impl StreamWatch<'_> {
                     true => self.timeouts.drain.min(self.timeouts.wished),
                     false => self.timeouts.drain,
                 };
-                (limit, "while the server should end its data connection")
+                (
+                    limit,
+                    "while waiting until the server closes its data connection",
+                )
             }
-            None if self.counted => (self.timeouts.progress, "before all was done"),
+            None if self.counted => (self.timeouts.progress, "before the test was complete"),
             None => return,
         };
         if now.saturating_duration_since(state.moved_at) < limit {
@@ -343,7 +346,7 @@ impl StreamWatch<'_> {
         }
         if state.seen.failure.is_none() {
             let seconds = limit.as_secs_f64();
-            let what = format!("nothing moved for {seconds} s {what}");
+            let what = format!("no progress for {seconds} s {what}");
             self.give_up(state, stage_failure(SocketStage::Data, what));
         }
     }

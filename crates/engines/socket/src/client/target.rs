@@ -46,7 +46,7 @@ fn resolve_name(host: &dyn Host, name: &str, family: Family) -> Result<Resolved,
         Ok(resolved) if !resolved.addresses.is_empty() => Ok(resolved),
         Ok(_) => Err(stage_failure(
             SocketStage::Resolve,
-            format!("{name}: it has no address of that family"),
+            format!("{name}: no address of the requested IP version"),
         )),
         Err(what) => Err(stage_failure(
             SocketStage::Resolve,
@@ -135,7 +135,7 @@ impl ResolvedTarget {
         };
         let local = match (&self.data_locals, &self.locals) {
             (Some(list), _) => *same_family(list, server).ok_or_else(|| {
-                let what = format!("our end of the data has no address of the family of {server}");
+                let what = format!("the local data address has another IP version than {server}");
                 stage_failure(SocketStage::Resolve, what)
             })?,
             (None, Some(list)) => same_family(list, server)

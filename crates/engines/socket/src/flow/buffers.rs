@@ -242,7 +242,7 @@ pub(super) fn open_filling(path: &Path) -> io::Result<File> {
     } else {
         Err(named(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "neither a plain file nor a character device",
+            "neither a regular file nor a character device",
         )))
     }
 }
@@ -254,7 +254,10 @@ pub(super) fn read_around(file: &mut File, buffer: &mut [u8]) -> io::Result<()> 
     while filled < buffer.len() {
         match file.read(&mut buffer[filled..]) {
             Ok(0) if rewound => {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty"));
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the file is empty",
+                ));
             }
             Ok(0) => {
                 file.rewind()?;

@@ -93,12 +93,12 @@ impl DatagramSender {
         let size = plan.buffers.size;
         if !(1..=LONGEST).contains(&size) {
             return Err(invalid(format!(
-                "datagrams of {size} bytes; 1 to {LONGEST}"
+                "datagram size: must be between 1 and {LONGEST} bytes, got {size}"
             )));
         }
         if plan.flow.is_some() && (size as usize) < Tag::LEN {
             return Err(invalid(format!(
-                "datagrams of {size} bytes; tags need {}",
+                "datagram size {size}: tags need at least {} bytes",
                 Tag::LEN
             )));
         }

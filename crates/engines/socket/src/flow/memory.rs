@@ -40,7 +40,7 @@ impl ZeroedMemory {
         probe.try_reserve_exact(bytes).map_err(|_| {
             io::Error::new(
                 io::ErrorKind::OutOfMemory,
-                format!("no memory for buffers of {bytes} bytes"),
+                format!("not enough memory for buffers of {bytes} bytes"),
             )
         })?;
         drop(probe);

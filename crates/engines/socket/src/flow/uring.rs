@@ -34,7 +34,8 @@ const REPORT_USAGE: u16 = 1 << 3;
 /// io_uring.h: IORING_NOTIF_USAGE_ZC_COPIED.
 const USAGE_COPIED: u32 = 1 << 31;
 /// Error text for a kernel without the required operation.
-const TOO_OLD: &str = "no zero-copy sends of io_uring here; Linux 6.2 or later has them";
+const TOO_OLD: &str =
+    "io_uring has no zero-copy sends on this kernel; Linux 6.2 or later is needed";
 
 /// A ring, and the buffers registered with it.
 pub(super) struct UringSender {
@@ -101,7 +102,7 @@ impl UringSender {
         unsafe { ring.submitter().register_buffers(&vectors) }.map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("registering buffers of io_uring (ulimit -l): {error}"),
+                format!("cannot register io_uring buffers (raise ulimit -l): {error}"),
             )
         })?;
         Ok(Self {

@@ -830,7 +830,7 @@ const fn duration(ns: u64) -> u64 {
 }
 
 fn beyond_the_port(why: &str) -> String {
-    format!("the live driver cannot do this: {why}; take xdp or packet")
+    format!("not supported by the live driver: {why}; use the xdp or packet driver")
 }
 
 /// Reads only the clock that the time format needs.

@@ -14,7 +14,7 @@ impl StreamFrames {
         paced: bool,
     ) -> Result<StreamProgram, &'static str> {
         if self.tag == TagKind::Pktgen {
-            return Err("frames with the tag of pktgen have one sequence over all flows");
+            return Err("frames with a pktgen tag have one sequence over all flows");
         }
         let slots = self.fields.iter().map(|f| &f.0);
         let ends = slots
@@ -37,7 +37,7 @@ impl StreamFrames {
         for field in &self.tuple {
             let (first, most) = (field.first, u128::from(cursor.max_digit(field.digit)));
             if (first + most) >> 64 != first >> 64 {
-                return Err("the addresses of its flows differ in more than 64 bits");
+                return Err("the addresses of the flows differ in more than 64 bits");
             }
             let values = FieldValues::Digit {
                 digit: field.digit as u8,

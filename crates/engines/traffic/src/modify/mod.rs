@@ -80,7 +80,7 @@ impl Modifier {
 }
 
 /// Reason why values have no table.
-pub(crate) const TOO_WIDE: &str = "a modifier has values that differ in more than 64 bits";
+pub(crate) const TOO_WIDE: &str = "the values of a modifier differ in more than 64 bits";
 
 /// Cycles through the offsets 0, step, 2·step, … of a range. Values beyond the first 2^63 are never reached: that would
 /// take thousands of years.

@@ -126,7 +126,7 @@ impl Sender {
     /// Returns the reason if there are no tables.
     pub fn offload_tables(&self, spec: &SenderSpec) -> Result<OffloadTables, &'static str> {
         if spec.departures {
-            return Err("the times between departures are measured in user space");
+            return Err("the intervals between departures are measured in user space");
         }
         let ramps = self.streams.iter().filter_map(StreamSender::ramp_table);
         Ok(OffloadTables {

@@ -601,7 +601,7 @@ fn what_cannot_be_sent_is_said() {
             size: Some("9000".parse().unwrap()),
             ..Stream::default()
         }),
-        "stream: a frame of 9000 bytes (with FCS) is longer than the port takes, 1518"
+        "stream: a frame of 9000 bytes (with FCS) exceeds the port's maximum of 1518"
     );
     assert_eq!(
         error(Stream {
@@ -609,7 +609,7 @@ fn what_cannot_be_sent_is_said() {
             ipv6: true,
             ..Stream::default()
         }),
-        "stream: 64 bytes (with FCS) are too few for headers and test tag; the smallest size is 84"
+        "stream: 64 bytes (with FCS) are too few for the headers and the test tag; at least 84 are needed"
     );
     assert_eq!(
         error(Stream {

@@ -307,7 +307,7 @@ fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
         .map(|report| report.reason)
         .unwrap_err();
     assert!(
-        said.contains("9304") && said.contains("longer than the port takes"),
+        said.contains("9304") && said.contains("exceeds the port's maximum"),
         "{said}"
     );
     recorded(&[]);

@@ -157,7 +157,7 @@ fn a_wish_ends_the_wait_for_a_response() {
         report
             .warnings
             .iter()
-            .any(|w| w.contains("before it had begun")),
+            .any(|w| w.contains("stopped before it started")),
         "{report:?}"
     );
     server.join().unwrap();
@@ -183,7 +183,11 @@ fn a_server_that_stalls_does_not_hang_a_timed_test() {
     let mut job = timed(port, SocketTest::Send, 300);
     job.interim = Some(Span::from_millis(100));
     let report = run_impatiently(&job);
-    fails(&report, SocketStage::Data, "should end its data connection");
+    fails(
+        &report,
+        SocketStage::Data,
+        "until the server closes its data connection",
+    );
     // The results of this end are kept.
     assert!(report.local.bytes_sent > 0 && report.iterations.is_empty());
     assert!(!report.intervals.is_empty() && report.result.sent_bps > 0.0);
@@ -200,7 +204,7 @@ fn a_server_that_stalls_does_not_hang_a_counted_test() {
     ] {
         let (port, server) = stalled();
         let report = run_impatiently(&counted(port, test, 1 << 30));
-        fails(&report, SocketStage::Data, "nothing moved for");
+        fails(&report, SocketStage::Data, "no progress for");
         server.join().unwrap();
     }
 }
@@ -263,7 +267,11 @@ fn a_wish_ends_the_wait_for_a_stalled_server() {
         timed(port, SocketTest::Send, 100),
         Duration::from_millis(500),
     );
-    fails(&report, SocketStage::Data, "should end its data connection");
+    fails(
+        &report,
+        SocketStage::Data,
+        "until the server closes its data connection",
+    );
     assert!(report.local.bytes_sent > 0);
     server.join().unwrap();
 }
@@ -314,7 +322,7 @@ fn a_data_port_that_is_closed() {
     fails(
         &report,
         SocketStage::Data,
-        "cannot connect the data to 127.0.0.1:",
+        "cannot open the data connection to 127.0.0.1:",
     );
     assert_eq!(report.failure.unwrap().errno, Some(libc::ECONNREFUSED));
     server.join().unwrap();

@@ -75,7 +75,7 @@ fn mistakes_and_refusals_of_socket_tests() {
         (
             format!("netperf --congestion ,nosuch -- {host}"),
             0,
-            &["the server's congestion control is ", ", not nosuch"],
+            &["the server uses congestion control ", ", not nosuch"],
             1,
         ),
         (
