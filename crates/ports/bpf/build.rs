@@ -28,7 +28,7 @@ pub(crate) fn build() {
         let done = command.status();
         assert!(
             done.as_ref().is_ok_and(std::process::ExitStatus::success),
-            "{command:?}: {done:?} (build with --no-default-features to go without)"
+            "{command:?}: {done:?} (build with --no-default-features to omit the BPF programs)"
         );
     }
 }

@@ -48,7 +48,7 @@ mod of_programs {
             // A missing capability causes EPERM. The verifier refuses a program with EACCES.
             libbpf_rs::ErrorKind::PermissionDenied if !told.contains(&eacces()) => privilege(
                 interface,
-                "loading programs that send and account needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and not in a user namespace",
+                "loading the programs of the live driver needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON outside a user namespace",
             ),
             _ => refused(interface, Refusal::Loading(told)),
         }
@@ -62,14 +62,14 @@ mod of_programs {
             Errno::MSGSIZE => PortError::Unsupported {
                 port: interface.port.clone(),
                 what: format!(
-                    "its device refuses frames of this length (its MTU was {} when the run was prepared); try `ip link set {name} mtu N`",
+                    "the device refuses frames of this length (its MTU was {} when the run was prepared); try `ip link set {name} mtu N`",
                     interface.mtu
                 ),
             },
             Errno::NETDOWN | Errno::NXIO => PortError::LinkDown {
                 port: interface.port.clone(),
             },
-            cause => io(interface, "hand frames to the device", cause),
+            cause => io(interface, "pass frames to the device", cause),
         }
     }
 

@@ -199,7 +199,7 @@ impl Sender {
             program
                 .ok_or_else(|| object::missing("program", name))
                 .and_then(|p| p.attach_raw_tracepoint(tracepoint))
-                .map_err(failed("follow what devices refuse"))
+                .map_err(failed("trace refused frames"))
         };
         let tracepoints = [
             attached("wb_handed_over", "xdp_devmap_xmit")?,
@@ -213,7 +213,7 @@ impl Sender {
         let berth = IdleAttachment::new(program.as_fd()).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::PermissionDenied => fault::privilege(
                 interface,
-                "sending by the live driver needs CAP_SYS_ADMIN, for a network namespace of its own",
+                "sending by the live driver needs CAP_SYS_ADMIN, for a separate network namespace",
             ),
             _ => fault::io(interface, "attach the sending program", cause),
         })?;
@@ -418,7 +418,7 @@ pub fn fits(streams: &[StreamProgram]) -> Result<(), Refusal> {
 fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
     if streams.len() > MOST_STREAMS {
         return Err(Refusal::Streams(format!(
-            "{} streams at one port, and the live driver sends {MOST_STREAMS}",
+            "{} streams at one port exceed the live driver's maximum of {MOST_STREAMS}",
             streams.len()
         )));
     }
@@ -428,12 +428,12 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
         let (header, fields) = (stream.header_len(), stream.fields.len());
         if header > MOST_HEADER {
             return Err(Refusal::Streams(format!(
-                "headers and changing fields take {header} bytes, and the live driver writes {MOST_HEADER}"
+                "headers and changing fields need {header} bytes, the live driver's maximum is {MOST_HEADER}"
             )));
         }
         if fields > MOST_FIELDS {
             return Err(Refusal::Streams(format!(
-                "{fields} fields change from frame to frame, and the live driver changes {MOST_FIELDS}"
+                "{fields} changing fields exceed the live driver's maximum of {MOST_FIELDS}"
             )));
         }
         headers = headers.max(header);
@@ -447,7 +447,7 @@ fn fit(streams: &[StreamProgram]) -> Result<Vec<u8>, Refusal> {
         let from = headers.min(whole.len());
         if whole[from..] != frame[from..whole.len()] {
             return Err(Refusal::Asked(
-                "the streams of a port have different payloads, and the live driver writes it once",
+                "the streams of a port have different payloads; the live driver supports one payload per port",
             ));
         }
     }

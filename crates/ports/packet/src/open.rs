@@ -50,10 +50,10 @@ impl QueuePair for PacketQueue {
 pub fn open(interface: &Interface, options: &PacketOptions) -> Result<PacketPort, PortError> {
     let opening = Opening { interface, options };
     if options.queues == 0 {
-        return Err(opening.input("0 queues asked for; at least 1".into()));
+        return Err(opening.input("queues: must be at least 1, got 0".into()));
     }
     if !options.tx && !options.rx {
-        return Err(opening.input("opened neither for sending nor for receiving".into()));
+        return Err(opening.input("neither sending nor receiving was requested".into()));
     }
     let mut warnings = Vec::new();
     let probe = socket(interface)?;
@@ -158,7 +158,7 @@ impl Opening<'_> {
                     }
                 })?,
                 None => sys::detach_filter(socket.as_fd())
-                    .map_err(|e| self.io("take the first filter away", e))?,
+                    .map_err(|e| self.io("remove the first filter", e))?,
             }
         }
         Ok(opened
@@ -196,13 +196,13 @@ impl Opening<'_> {
             let (got, asked) = (ring.size() >> 10, options.rx_ring_bytes >> 10);
             warn(
                 warnings,
-                format!("receive ring of {got} KiB instead of {asked} KiB: no memory for more"),
+                format!("receive ring of {got} KiB instead of {asked} KiB: not enough memory"),
             );
         }
         if options.hw_stamps {
             let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE as i32;
             sys::set_packet_option(fd, libc::PACKET_TIMESTAMP, raw)
-                .map_err(|e| self.io("ask for hardware stamps", e))?;
+                .map_err(|e| self.io("request hardware timestamps", e))?;
         }
         // In a fanout group the socket's option has no effect; there the filter does it.
         if options.ignore_outgoing
@@ -267,7 +267,8 @@ impl Opening<'_> {
         }
         warn(
             warnings,
-            "the device does not stamp received frames, so the kernel's stamps are taken".into(),
+            "the device does not timestamp received frames; the kernel's timestamps are used"
+                .into(),
         );
         StampSource::KernelTpacket
     }
@@ -336,7 +337,7 @@ pub(crate) fn socket(interface: &Interface) -> Result<OwnedFd, PortError> {
             what: "opening a packet socket needs CAP_NET_RAW in the interface's network namespace"
                 .into(),
             command: format!(
-                "give it with `{}`, or run as root, or in a namespace of your own made by `unshare -Urnm`",
+                "grant it with `{}`, or run as root, or in a separate namespace (`unshare -Urnm`)",
                 PortError::command_granting()
             ),
         },
@@ -361,24 +362,24 @@ pub(crate) fn check(
     if netdevice::index_to_name(fd, *index).as_deref() != Ok(name) {
         return Err(absent(interface));
     }
-    let ask_failed = |e| io_error(interface, "ask for the interface's state", e);
+    let ask_failed = |e| io_error(interface, "read the interface's state", e);
     let kind = sys::hardware_type(fd, name).map_err(ask_failed)?;
     if kind != libc::ARPHRD_ETHER && kind != libc::ARPHRD_LOOPBACK {
         return Err(PortError::Unsupported {
             port: port.clone(),
-            what: format!("carries no Ethernet frames (hardware type {kind})"),
+            what: format!("not an Ethernet interface (hardware type {kind})"),
         });
     }
     if sys::interface_flags(fd, name).map_err(ask_failed)? & libc::IFF_UP == 0 {
         return Err(PortError::Unsupported {
             port: port.clone(),
-            what: format!("is down; try `ip link set dev {name} up`"),
+            what: format!("interface is down; try `ip link set dev {name} up`"),
         });
     }
     if let Ok(false) = sys::has_carrier(fd, name) {
         warn(
             warnings,
-            "has no carrier: nothing is sent or received until it has".into(),
+            "no carrier: nothing is sent or received until the link is up".into(),
         );
     }
     Ok(())

@@ -766,19 +766,19 @@ fn what_cannot_be_opened_says_why() {
                 ..PacketOptions::default()
             }
         ),
-        "a0: 0 queues asked for; at least 1"
+        "a0: queues: must be at least 1, got 0"
     );
     ip(&["-n", &pair.a, "link", "set", "a0", "down"]);
     assert_eq!(
         error(&pair.a, elsewhere.clone(), PacketOptions::default()),
-        "a0: is down; try `ip link set dev a0 up`"
+        "a0: interface is down; try `ip link set dev a0 up`"
     );
     ip(&["-n", &pair.b, "link", "set", "b0", "down"]);
     ip(&["-n", &pair.a, "link", "set", "a0", "up"]);
     let facts = pair.open_a(&PacketOptions::default()).facts;
     assert_eq!(
         facts.warnings,
-        ["has no carrier: nothing is sent or received until it has"]
+        ["no carrier: nothing is sent or received until the link is up"]
     );
 }
 

@@ -34,7 +34,7 @@ pub enum PortError {
         what: String,
     },
     /// The live driver cannot send or count these streams on this port.
-    #[error("{port}: the live driver cannot do this: {why}; {}", .why.advice())]
+    #[error("{port}: not supported by the live driver: {why}; {}", .why.advice())]
     Offload {
         /// Port as the user wrote it.
         port: String,
@@ -60,11 +60,11 @@ pub enum PortError {
         port: String,
     },
     /// Any other failed system call.
-    #[error("{port}: {operation}: {cause}")]
+    #[error("{port}: cannot {operation}: {}", without_number(.cause))]
     Io {
         /// Port.
         port: String,
-        /// Operation that failed.
+        /// Operation that failed, as an infinitive: "open a socket".
         operation: String,
         /// Error of the operation.
         #[source]
@@ -95,7 +95,7 @@ impl PortError {
             Self::EndOfFile { .. } => "end of file".to_owned(),
             Self::Io {
                 operation, cause, ..
-            } => format!("{operation}: {cause}"),
+            } => format!("cannot {operation}: {}", without_number(cause)),
         }
     }
 
@@ -104,4 +104,13 @@ impl PortError {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::LinkDown { .. })
     }
+}
+
+/// The system's error text without its number.
+fn without_number(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" (os error") {
+        text.truncate(end);
+    }
+    text
 }

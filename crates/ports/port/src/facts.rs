@@ -110,7 +110,7 @@ impl Interface {
             // veth has separate receive and transmit queues; most cards have only pairs.
             "veth" => format!("try `ethtool -L {name} rx {count} tx {count}`"),
             driver @ ("ena" | "gve") => format!(
-                "{driver} takes XDP programs with at most half of its queues on, see `wirebench doctor {name}`"
+                "{driver} accepts XDP programs only if at most half of its queues are on; see `wirebench doctor {name}`"
             ),
             _ => format!("try `ethtool -L {name} combined {count}`"),
         }

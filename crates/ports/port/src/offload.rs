@@ -14,13 +14,13 @@ use crate::PortError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The build has no BPF programs.
-    #[error("this build has no BPF programs (feature `bpf`), which the live driver consists of")]
+    #[error("this build has no BPF programs (feature `bpf`), which the live driver needs")]
     NoPrograms,
     /// The kernel is too old. Contains its version, if known.
-    #[error("{} runs no programs on live frames, as Linux 5.18 does", linux(*.0))]
+    #[error("{} cannot run programs on live frames; Linux 5.18 or later is needed", linux(*.0))]
     Kernel(Option<(u32, u32)>),
     /// The process runs in a user namespace.
-    #[error("in a user namespace the kernel loads no such programs")]
+    #[error("the kernel does not load such programs in a user namespace")]
     UserNamespace,
     /// A capability is missing.
     #[error("{0} is missing")]
@@ -29,7 +29,7 @@ pub enum Refusal {
     #[error("the kernel does not load the programs of the live driver ({0})")]
     Loading(String),
     /// The port has no interface.
-    #[error("it is no interface")]
+    #[error("the port is not an interface")]
     NoInterface,
     /// The device takes no frames from programs.
     #[error("{}", no_transmit(.driver, .command.as_deref()))]
@@ -41,16 +41,16 @@ pub enum Refusal {
     },
     /// The device takes frames only as long as another user's program stays attached.
     #[error(
-        "the other end of this veth takes frames from programs only as long as somebody else's XDP program stays there"
+        "the other end of this veth accepts frames from programs only while another user's XDP program is attached there"
     )]
     AtMercy,
     /// The device would take frames after attaching a program that would keep others from receiving.
     #[error(
-        "nobody in this run receives, and a program at the other end, which would let the frames in, keeps others from receiving there by XDP"
+        "this run has no receiver, and the XDP program that the other end would need keeps other programs from receiving there by XDP"
     )]
     Unawaited,
     /// Another XDP program is attached to the interface.
-    #[error("{} is attached to it", program(*.id))]
+    #[error("{} is attached to the interface", program(*.id))]
     Attached {
         /// Id of the program, if known.
         id: Option<u32>,
@@ -58,7 +58,7 @@ pub enum Refusal {
         interface: String,
     },
     /// There are more senders than queues.
-    #[error("{senders} {what} have {room} of its queues, and would refuse each other's frames")]
+    #[error("{senders} {what} share {room} queues and would block each other's frames")]
     Crowded {
         /// Number of senders.
         senders: u32,
@@ -69,7 +69,7 @@ pub enum Refusal {
     },
     /// The frames of a probe do not appear in the device's counters.
     #[error(
-        "of {taken} frames that the device took as a trial it counted {counted} as sent (tx_packets), so it drops what programs send, or does not count it"
+        "the device accepted {taken} probe frames and counted {counted} as sent (tx_packets), so it drops or does not count frames of programs"
     )]
     Uncounted {
         /// Frames that the device took.
@@ -79,7 +79,7 @@ pub enum Refusal {
     },
     /// The accounts do not fit into memory.
     #[error(
-        "{flows} flows, accounted for on each of {queues} queues, need {:.1} GiB of memory, and {:.1} GiB are available: at most {fit} fit, or fewer queues (`ethtool -L`)",
+        "{flows} flows on {queues} queues need {:.1} GiB of memory, but {:.1} GiB are available; use at most {fit} flows, or fewer queues (`ethtool -L`)",
         gib(*.need),
         gib(*.available)
     )]
@@ -96,7 +96,7 @@ pub enum Refusal {
         fit: u32,
     },
     /// The number of accounts exceeds the limit of a BPF map.
-    #[error("{flows} flows on {queues} queues are more than the live driver can follow")]
+    #[error("{flows} flows on {queues} queues exceed the maximum of the live driver")]
     TooMany {
         /// Number of expected flows.
         flows: u32,
@@ -104,7 +104,7 @@ pub enum Refusal {
         queues: u32,
     },
     /// The program failed to write a frame.
-    #[error("the program of the live driver could not make a frame")]
+    #[error("the program of the live driver could not write a frame")]
     Broken,
     /// A requested feature is not supported.
     #[error("{0}")]
@@ -131,12 +131,12 @@ fn program(id: Option<u32>) -> String {
 fn no_transmit(driver: &str, command: Option<&str>) -> String {
     match (driver, command) {
         ("veth", Some(command)) => format!(
-            "this veth takes frames from programs only while its other end has GRO or an XDP program, and has neither (try `{command}`)"
+            "this veth accepts frames from programs only while its other end has GRO or an XDP program, and it has neither (try `{command}`)"
         ),
-        ("veth", None) => "this veth takes frames from programs only while its other end has GRO or an XDP program (try `ethtool -K PEER gro on` there)".to_owned(),
-        ("", _) => "the device takes no frames from programs (no NDO_XMIT)".to_owned(),
+        ("veth", None) => "this veth accepts frames from programs only while its other end has GRO or an XDP program (try `ethtool -K PEER gro on` there)".to_owned(),
+        ("", _) => "the device accepts no frames from programs (no NDO_XMIT)".to_owned(),
         (driver, _) => format!(
-            "{driver} takes no frames from programs here (no NDO_XMIT, see `bpftool net` and the driver's manual)"
+            "{driver} accepts no frames from programs here (no NDO_XMIT; see `bpftool net` and the driver's manual)"
         ),
     }
 }
@@ -151,10 +151,10 @@ impl Refusal {
     pub(crate) fn advice(&self) -> String {
         match self {
             Self::Attached { interface, .. } => {
-                format!("end its owner or try `ip link set dev {interface} xdp off`")
+                format!("stop its owner or try `ip link set dev {interface} xdp off`")
             }
-            Self::NoPrograms => "take packet:".to_owned(),
-            _ => "take xdp: or packet:".to_owned(),
+            Self::NoPrograms => "use packet:".to_owned(),
+            _ => "use xdp: or packet:".to_owned(),
         }
     }
 }

@@ -84,8 +84,13 @@ mod with_bpf {
 
     impl Consumer {
         pub(super) fn dropped(&self) -> Result<u64, PortError> {
-            let failed =
-                |cause| port_errors::io(&self.interface, "count the consumed frames", cause);
+            let failed = |cause| {
+                port_errors::io(
+                    &self.interface,
+                    "read the counter of consumed frames",
+                    cause,
+                )
+            };
             let each = self
                 .consumed
                 .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -183,8 +188,7 @@ mod with_bpf {
             // Answers of kernels without TCX.
             Errno::INVAL | Errno::OPNOTSUPP => port_errors::unsupported(
                 interface,
-                "the kernel has no TCX (Linux 6.6 and CONFIG_NET_XGRESS), so the host sees \
-                 counted frames too"
+                "the kernel has no TCX (needs Linux 6.6 and CONFIG_NET_XGRESS), so the host sees counted frames too"
                     .into(),
             ),
             cause => port_errors::io(interface, "attach the program that consumes frames", cause),

@@ -166,15 +166,15 @@ impl XdpOptions {
     pub(crate) fn resolve(&self, interface: &Interface) -> Result<u32, PortError> {
         let mut wrong = Vec::new();
         if !self.tx && !self.rx {
-            wrong.push("neither sending nor receiving was asked for".to_owned());
+            wrong.push("neither sending nor receiving was requested".to_owned());
         }
         if self.queues == 0 {
-            wrong.push("no queue was asked for".to_owned());
+            wrong.push("no queue was requested".to_owned());
         }
         let mut twice = self.only_queues.clone();
         twice.sort_unstable();
         if twice.windows(2).any(|pair| pair[0] == pair[1]) {
-            wrong.push("a queue is named twice".to_owned());
+            wrong.push("a queue is listed twice".to_owned());
         }
         // The fill ring for the largest receive ring must also hold the frames that the device is using.
         let rings = [
@@ -185,7 +185,7 @@ impl XdpOptions {
         for (name, slots, most) in rings.into_iter().filter_map(|(n, s, m)| Some((n, s?, m))) {
             if !slots.is_power_of_two() || !(*RING.start()..=most).contains(&slots) {
                 wrong.push(format!(
-                    "a {name} of {slots} frames; powers of two from {} to {most} are allowed",
+                    "{name}: must be a power of two from {} to {most} frames, got {slots}",
                     RING.start(),
                 ));
             }
@@ -194,21 +194,23 @@ impl XdpOptions {
             && !(64..=2 * RING.end()).contains(&frames)
         {
             wrong.push(format!(
-                "memory for {frames} frames; 64 to {} are allowed",
+                "receive memory: must be between 64 and {} frames, got {frames}",
                 2 * RING.end()
             ));
         }
         if let Select::UdpPorts(low, high) = self.select
             && low > high
         {
-            wrong.push(format!("UDP ports {low} to {high} are none"));
+            wrong.push(format!(
+                "UDP ports: the first ({low}) is above the last ({high})"
+            ));
         }
         if let Some(size) = self.frame_size
             && size != 2048
             && size != LARGEST_FRAME
         {
             wrong.push(format!(
-                "frames of {size} bytes of memory; 2048 and 4096 are allowed"
+                "frame memory: must be 2048 or 4096 bytes, got {size}"
             ));
         }
         if !wrong.is_empty() {
@@ -253,13 +255,12 @@ impl XdpOptions {
             let carries = memory.min(self.native_mtu.unwrap_or(memory));
             let whose = match self.native_mtu {
                 Some(_) => String::new(),
-                None => format!(", or less if {} wants it", interface.kernel_driver),
+                None => format!(", or less if {} needs it", interface.kernel_driver),
             };
             return Err(PortError::Unsupported {
                 port: interface.port.clone(),
                 what: format!(
-                    "MTU {} does not fit frames of {size} bytes; try `ip link set dev {} mtu {carries}`{whose} \
-                     or the packet driver",
+                    "MTU {} does not fit frame memory of {size} bytes; try `ip link set dev {} mtu {carries}`{whose} or the packet driver",
                     interface.mtu, interface.name,
                 ),
             });
@@ -304,9 +305,9 @@ pub(crate) mod tests {
         let message = options.resolve(&interface()).unwrap_err().to_string();
         for part in [
             "neither",
-            "receive ring of 100",
-            "frames of 1024 bytes",
-            "UDP ports 9 to 8",
+            "receive ring: must be a power of two from 64 to 1048576 frames, got 100",
+            "frame memory: must be 2048 or 4096 bytes, got 1024",
+            "UDP ports: the first (9) is above the last (8)",
         ] {
             assert!(message.contains(part), "{message}");
         }

@@ -75,18 +75,19 @@ pub fn open(interface: &Interface, options: &XdpOptions) -> Result<XdpPort, Port
     let frame_size = options.resolve(interface)?;
     let mut warnings = Vec::new();
     if options.hw_stamps {
-        warnings.push("stamps are taken by the XDP program, not by the network card".to_owned());
+        warnings
+            .push("timestamps are taken by the XDP program, not by the network card".to_owned());
     }
     let longest = interface.mtu.saturating_add(14);
     if options.tx && longest > frame_size {
         warnings.push(format!(
-            "frames of more than {frame_size} bytes cannot be sent, though the MTU allows {longest}"
+            "frames longer than {frame_size} bytes cannot be sent, although the MTU allows {longest}"
         ));
     }
 
     if options.rx && longest + RX_HEADROOM > frame_size {
         warnings.push(format!(
-            "frames of more than {} bytes are dropped (and counted), though the MTU allows {longest}",
+            "frames longer than {} bytes are dropped (and counted), although the MTU allows {longest}",
             frame_size - RX_HEADROOM
         ));
     }
@@ -197,7 +198,8 @@ fn attempts(interface: &Interface, options: &XdpOptions) -> Result<Vec<Attempt>,
     if options.rx || options.mode == Mode::NativeZeroCopy {
         return Err(crate::port_errors::unsupported(
             interface,
-            "this build has no XDP program (feature `bpf`), so it only sends by copies".into(),
+            "this build has no XDP program (feature `bpf`), so it can only send, in copy mode"
+                .into(),
         ));
     }
     Ok(vec![Attempt::Bare])
@@ -286,7 +288,7 @@ impl Attempt {
         // Some devices reset themselves for a program or a pool of frames, and negotiate the link again.
         if carried && self != Self::Bare && !link::comes_back(|| link.may_carry(), thread::sleep) {
             facts.warnings.push(format!(
-                "the link has been down since the XDP program was attached, for {} s",
+                "the link did not come up within {} s after the XDP program was attached",
                 link::CARRIER_TIMEOUT.as_secs()
             ));
         }

@@ -69,7 +69,7 @@ pub(crate) fn queue_off(interface: &Interface, queue: u64) -> PortError {
     unsupported(
         interface,
         format!(
-            "queue {queue} is not switched on (on: {tx_queues} transmit, {rx_queues} receive); {switch_on}"
+            "queue {queue} is off (on: {tx_queues} transmit, {rx_queues} receive); {switch_on}"
         ),
     )
 }
@@ -95,7 +95,7 @@ pub(crate) fn memory(interface: &Interface, bytes: u64, cause: Errno) -> PortErr
         Errno::NOBUFS => privilege(
             interface,
             &format!(
-                "{} KiB of frame memory exceed the limit of locked memory; `ulimit -l unlimited` or CAP_IPC_LOCK lifts it",
+                "{} KiB of frame memory exceed the limit of locked memory; raise it with `ulimit -l unlimited` or CAP_IPC_LOCK",
                 bytes / 1024
             ),
         ),
@@ -108,7 +108,7 @@ pub(crate) fn bind(interface: &Interface, queue: u32, zero_copy: bool, cause: Er
     match cause {
         Errno::BUSY => unsupported(
             interface,
-            format!("queue {queue} is held by another AF_XDP socket; end that program or take another queue"),
+            format!("queue {queue} is in use by another AF_XDP socket; stop that program or use another queue"),
         )
         .into(),
         Errno::NODEV | Errno::NXIO => gone(&interface.port).into(),
@@ -134,7 +134,7 @@ mod tests {
         assert!(text(socket(&interface, Errno::PERM)).contains("sudo setcap cap_net_raw"));
         assert!(text(socket(&interface, Errno::AFNOSUPPORT)).contains("CONFIG_XDP_SOCKETS"));
         assert!(text(memory(&interface, 8 << 20, Errno::NOBUFS)).contains("8192 KiB"));
-        assert!(text(bind(&interface, 3, false, Errno::BUSY).error).contains("queue 3 is held"));
+        assert!(text(bind(&interface, 3, false, Errno::BUSY).error).contains("queue 3 is in use"));
         assert!(
             text(bind(&interface, 3, false, Errno::INVAL).error)
                 .contains("ethtool -L a0 rx 4 tx 4")

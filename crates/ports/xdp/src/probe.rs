@@ -115,8 +115,11 @@ fn ask_for_program(interface: &Interface, probe: &mut Probe) {
     probe.zero_copy = abilities.zero_copy == Some(true);
     probe.reason = match (abilities.attached, probe.native, probe.zero_copy) {
         (Some(id), ..) => occupied(interface, Some(id)).error.to_string(),
-        (None, false, _) => format!("{}: the driver runs no XDP programs", interface.port),
-        (None, true, false) => format!("{}: the driver has no zero copy", interface.port),
+        (None, false, _) => format!(
+            "{}: the driver does not support XDP programs",
+            interface.port
+        ),
+        (None, true, false) => format!("{}: the driver does not support zero copy", interface.port),
         (None, true, true) => String::new(),
     };
 }

@@ -64,7 +64,7 @@ pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
     // SAFETY: `answer` carries its size and outlives the call.
     let result = unsafe { sys::bpf_xdp_query(index(interface), 0, &raw mut answer) };
     if result < 0 {
-        return Err(port_errors::io(interface, "ask for its XDP state", errno(result)).into());
+        return Err(port_errors::io(interface, "read its XDP state", errno(result)).into());
     }
     let ids = [
         answer.prog_id,
@@ -89,7 +89,7 @@ pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     port_errors::unsupported(
         interface,
         format!(
-            "another XDP program{which} is attached; end its owner or try `ip link set dev {0} xdp off`",
+            "another XDP program{which} is attached; stop its owner or try `ip link set dev {0} xdp off`",
             interface.name
         ),
     )
@@ -334,7 +334,7 @@ impl Program {
         let reason = self.reason(interface, hook, cause);
         Failure::of_mode(
             interface,
-            format!("the {who} takes no XDP program ({reason}){what}"),
+            format!("the {who} refused the XDP program ({reason}){what}"),
         )
     }
 

@@ -321,7 +321,7 @@ impl Receiver {
         };
         gate.close(self.queue).map_err(|cause| PortError::Io {
             port: self.port.clone(),
-            operation: "take the queue from its socket".into(),
+            operation: "detach the queue from its socket".into(),
             cause,
         })
     }

@@ -109,10 +109,10 @@ pub(crate) fn open_queue(
     }
     if let Some(busy_poll) = options.busy_poll {
         set_busy_poll(&first, busy_poll)
-            .map_err(|cause| port_errors::io(interface, "prefer busy polling", cause))?;
+            .map_err(|cause| port_errors::io(interface, "enable busy polling", cause))?;
     }
 
-    let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("ask for ring offsets"))?;
+    let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("read the ring offsets"))?;
     let mapped = |what| move |cause: io::Error| port_errors::io(interface, what, cause);
     let mut fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
         .and_then(|memory| Producer::new(memory, offsets.fr, fill_size))

@@ -340,7 +340,7 @@ fn a_program_that_leaves_the_other_end_ends_the_run_with_the_reason() {
     assert_eq!(output.status.code(), Some(4), "{error}");
     let reason = sent["reason"].as_str().expect("a reason");
     assert!(
-        reason.contains("takes frames from programs only while"),
+        reason.contains("accepts frames from programs only while"),
         "{reason}"
     );
     assert_adds_up(&sent);

@@ -445,12 +445,7 @@ mod tests {
         let why = no_room(64, flows, 1, 0, GIB).expect("too many queues");
         let why = why.to_string();
         // 256 bytes for each flow on each queue, and the figures of all flows.
-        for part in [
-            "1048576 flows",
-            "each of 64 queues",
-            "16.7 GiB",
-            "1.0 GiB are",
-        ] {
+        for part in ["1048576 flows", "on 64 queues", "16.7 GiB", "1.0 GiB are"] {
             assert!(why.contains(part), "no {part:?} in {why}");
         }
         // The number of flows that the text recommends does fit.
@@ -473,11 +468,11 @@ mod tests {
             command: None,
         };
         let error = refuse(&port, why);
-        let said = "e1000e takes no frames from programs here (no NDO_XMIT, see `bpftool net` and the driver's manual)";
+        let said = "e1000e accepts no frames from programs here (no NDO_XMIT; see `bpftool net` and the driver's manual)";
         assert_eq!(reason(&error), said);
         assert_eq!(
             error.to_string(),
-            format!("live:n/a0: the live driver cannot do this: {said}; take xdp: or packet:")
+            format!("live:n/a0: not supported by the live driver: {said}; use xdp: or packet:")
         );
         // The result does not depend on the wording.
         let error = StartError::Port(PortError::Unsupported {

@@ -474,7 +474,7 @@ mod tests {
             (
                 device("e1000e", Some(false), None),
                 true,
-                Some("e1000e takes no frames"),
+                Some("e1000e accepts no frames"),
             ),
             (device("", Some(false), None), true, Some("NDO_XMIT")),
             (device("veth", Some(false), None), true, Some("GRO")),
@@ -515,7 +515,7 @@ mod tests {
                     },
                 ),
                 true,
-                Some("somebody else's"),
+                Some("another user's"),
             ),
             (
                 veth(
@@ -526,7 +526,7 @@ mod tests {
                     },
                 ),
                 true,
-                Some("somebody else's"),
+                Some("another user's"),
             ),
             (
                 veth(
@@ -540,7 +540,7 @@ mod tests {
                 None,
             ),
             (veth(false, lab.clone()), true, None),
-            (veth(false, lab), false, Some("nobody in this run receives")),
+            (veth(false, lab), false, Some("this run has no receiver")),
         ] {
             assert_says(device.keeps_out(awaited), part);
         }

@@ -84,7 +84,7 @@ impl Impairment {
         let mut wrong = Vec::new();
         let mut ratio = |name: &str, value: f64| {
             if !(0.0..=1.0).contains(&value) {
-                wrong.push(format!("{name} is {value}, allowed is 0 to 1"));
+                wrong.push(format!("{name} must be between 0 and 1, got {value}"));
             }
         };
         if let Loss::Ratio(value) = self.loss {
@@ -93,20 +93,20 @@ impl Impairment {
         ratio("duplicate", self.duplicate);
         ratio("reorder", self.reorder);
         if self.loss == Loss::Every(0) {
-            wrong.push("loss of every 0th frame, allowed is 1 or more".to_owned());
+            wrong.push("loss of every Nth frame: N must be at least 1, got 0".to_owned());
         }
         if self.reorder > 0.0 && self.reorder_depth == 0 {
-            wrong.push("reorder depth is 0, allowed is 1 or more".to_owned());
+            wrong.push("reorder depth must be at least 1, got 0".to_owned());
         }
         match self.capacity.map(|c| c.rate) {
             Some(Rate::FramesPerSecond(f)) if !(0.001..=1e12).contains(&f) => {
                 wrong.push(format!(
-                    "capacity is {f} frames/s, allowed is 0.001 to 1e12"
+                    "capacity must be between 0.001 and 1e12 frames/s, got {f}"
                 ));
             }
             Some(Rate::BitsPerSecond(bits)) if !(8..=1_000_000_000_000_000).contains(&bits) => {
                 wrong.push(format!(
-                    "rate is {bits} bit/s, allowed is 8 bit/s to 1 Pbit/s"
+                    "rate must be between 8 bit/s and 1 Pbit/s, got {bits} bit/s"
                 ));
             }
             _ => {}
@@ -198,8 +198,8 @@ mod tests {
         };
         assert_eq!(
             wrong.validate().unwrap_err().to_string(),
-            "impairment: loss is 1.5, allowed is 0 to 1; duplicate is -0.1, allowed is 0 to 1; \
-             reorder depth is 0, allowed is 1 or more; capacity is 0 frames/s, allowed is 0.001 to 1e12"
+            "impairment: loss must be between 0 and 1, got 1.5; duplicate must be between 0 and 1, got -0.1; \
+             reorder depth must be at least 1, got 0; capacity must be between 0.001 and 1e12 frames/s, got 0"
         );
     }
 }

@@ -63,13 +63,12 @@ impl QueuePair for FileQueue {
 pub fn open(path: &Path, timing: Timing, clock: Clock) -> Result<FilePort, PortError> {
     let port = locator(path);
     let size = std::fs::metadata(path)
-        .map_err(io_error(&port, "cannot open the file"))?
+        .map_err(io_error(&port, "open the file"))?
         .len();
     if size > MAX_FILE {
         return Err(PortError::Unsupported {
             what: format!(
-                "{size} bytes; a replay holds the file in memory and takes up to {MAX_FILE}; \
-                 cut it with `editcap -c 1000000 {} part.pcap`",
+                "{size} bytes exceed the limit of {MAX_FILE} for a replay, which is held in memory; cut it with `editcap -c 1000000 {} part.pcap`",
                 path.display()
             ),
             port,

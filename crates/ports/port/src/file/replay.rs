@@ -60,9 +60,7 @@ impl FileRx {
             Timing::AsFastAsPossible => None,
             Timing::Recorded { speed } if speed.is_finite() && speed > 0.0 => Some(speed),
             Timing::Recorded { speed } => {
-                return Err(input(format!(
-                    "replay speed {speed}, allowed is more than 0"
-                )));
+                return Err(input(format!("replay speed must be above 0, got {speed}")));
             }
         };
         let mut entries = Vec::new();
@@ -74,7 +72,9 @@ impl FileRx {
                 Err(fault) if entries.is_empty() => return Err(input(fault.to_string())),
                 Err(fault) => {
                     let n = entries.len();
-                    warnings.push(format!("{fault}; the {n} frames before it are replayed"));
+                    warnings.push(format!(
+                        "{fault}; only the {n} frames before it are replayed"
+                    ));
                     break;
                 }
             };
@@ -89,7 +89,7 @@ impl FileRx {
             entries.push(entry(&file, &record, usize::from(fcs)));
         }
         if entries.is_empty() {
-            warnings.push("the file holds no frames".to_owned());
+            warnings.push("the file has no frames".to_owned());
         }
         let rx = Self {
             entries,

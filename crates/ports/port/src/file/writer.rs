@@ -121,7 +121,7 @@ impl TxQueue for FileTx {
         }
         let mut output = self.output.take().ok_or_else(|| PortError::Unsupported {
             port: self.port.clone(),
-            what: "an earlier write failed, so the file ends there".to_owned(),
+            what: "an earlier write failed; the file ends there".to_owned(),
         })?;
         let stamp_ns = self.clock.now_ns();
         let mut octets = 0;

@@ -97,7 +97,9 @@ impl LinkOptions {
             if (from..=to).contains(&value) {
                 return Ok(());
             }
-            Err(format!("{name} is {value}, allowed is {from} to {to}"))
+            Err(format!(
+                "{name} must be between {from} and {to}, got {value}"
+            ))
         };
         allowed("queues", self.queues, 1, 1024)
             .and_then(|()| allowed("depth", self.depth, 1, 1 << 20))

@@ -48,13 +48,13 @@ impl Registry {
         };
         if made.second.is_some() && made.queues != options.queues {
             return wrong(format!(
-                "{} queues asked, but its other end has {}",
+                "{} queues requested, but the other end has {}",
                 options.queues, made.queues
             ));
         }
         match made.second.take() {
             Some(second) => Ok(second),
-            None => wrong("both ends of this link are in use; take another name".to_owned()),
+            None => wrong("both ends of this link are in use; use another name".to_owned()),
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
 
         assert_eq!(
             registry.open(&options("x")).unwrap_err().to_string(),
-            "memory:x: both ends of this link are in use; take another name"
+            "memory:x: both ends of this link are in use; use another name"
         );
     }
 
@@ -113,7 +113,7 @@ mod tests {
         };
         assert_eq!(
             registry.open(&four).unwrap_err().to_string(),
-            "memory:x: 4 queues asked, but its other end has 1"
+            "memory:x: 4 queues requested, but the other end has 1"
         );
         assert!(registry.open(&options("x")).is_ok());
     }

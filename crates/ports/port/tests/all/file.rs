@@ -169,7 +169,8 @@ fn a_damaged_end_is_a_warning() {
     assert_eq!(receive(port.queue.rx(), 9).len(), 2);
     let warning = &port.facts.warnings[0];
     assert!(
-        warning.contains("truncated") && warning.ends_with("; the 2 frames before it are replayed"),
+        warning.contains("truncated")
+            && warning.ends_with("; only the 2 frames before it are replayed"),
         "{warning}"
     );
 }
@@ -188,7 +189,7 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
     );
     assert_eq!(
         refused(&raw, Timing::Recorded { speed: 0.0 }),
-        "replay speed 0, allowed is more than 0"
+        "replay speed must be above 0, got 0"
     );
     let text = dir.path().join("text");
     std::fs::write(&text, "no capture file").unwrap();
@@ -201,8 +202,7 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
         .unwrap()
         .set_len(file::MAX_FILE + 1)
         .unwrap();
-    assert!(
-        refused(&large, Timing::AsFastAsPossible)
-            .contains("takes up to 1073741824; cut it with `editcap")
-    );
+    assert!(refused(&large, Timing::AsFastAsPossible).contains(
+        "exceed the limit of 1073741824 for a replay, which is held in memory; cut it with `editcap"
+    ));
 }

@@ -366,7 +366,7 @@ fn bad_options_are_told() {
     };
     assert_eq!(
         memory::link(&none).unwrap_err().to_string(),
-        "memory:test: queues is 0, allowed is 1 to 1024"
+        "memory:test: queues must be between 1 and 1024, got 0"
     );
     let wild = options().impaired(&Impairment {
         duplicate: 2.0,
@@ -374,6 +374,6 @@ fn bad_options_are_told() {
     });
     assert_eq!(
         memory::link(&wild).unwrap_err().to_string(),
-        "memory:test: impairment: duplicate is 2, allowed is 0 to 1"
+        "memory:test: impairment: duplicate must be between 0 and 1, got 2"
     );
 }

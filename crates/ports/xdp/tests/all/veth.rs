@@ -389,7 +389,7 @@ fn a_taken_queue_and_a_taken_hook_are_named() {
     let first = lab.open_a(&sending()).unwrap();
     let message = lab.open_a(&sending()).err().unwrap().to_string();
     assert!(
-        message.contains("queue 0 is held by another AF_XDP socket"),
+        message.contains("queue 0 is in use by another AF_XDP socket"),
         "{message}"
     );
     drop(first);
@@ -470,7 +470,10 @@ fn probing_changes_nothing() {
         probe.send && probe.native && probe.generic && !probe.zero_copy,
         "{probe:?}"
     );
-    assert!(probe.reason.contains("no zero copy"), "{probe:?}");
+    assert!(
+        probe.reason.contains("does not support zero copy"),
+        "{probe:?}"
+    );
     assert_eq!(attached_programs(&lab.a, "a0"), 0);
     let _port = lab.open_a(&receiving()).unwrap();
     let probe = lab::inside(&lab.a, || wb_xdp::probe(&interface));

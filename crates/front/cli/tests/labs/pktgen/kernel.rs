@@ -93,7 +93,7 @@ fn settings_beyond_the_kernel_go_by_a_queue_and_say_why() {
         .finish(super::PATIENCE);
     let said = folder.result("a0");
     assert!(
-        said.contains("the live driver cannot do this: its flows are a table"),
+        said.contains("not supported by the live driver: its flows are a table"),
         "{said}, {}",
         text(&output.stderr)
     );
