@@ -21,14 +21,13 @@
 //!   A tester's frames often use such ports with unrelated payloads, and tcpdump then prints
 //!   nonsense.
 //! - IP protocols other than the following are printed like unknown ones in tcpdump: ` ip-proto-89 64`.
-//!   Dissected protocols are TCP, UDP, ICMP, ICMPv6, IGMP, GRE, ESP, AH and
-//!   IP in IP; for SCTP only the ports.
+//!   Dissected protocols are TCP, UDP, ICMP, ICMPv6, IGMP, GRE, ESP and IP in IP; for SCTP only the ports.
 //! - The same applies to Ethernet types. Dissected types are IPv4, IPv6, ARP, RARP, MPLS, LLDP (one line, also
-//!   with `-v`), 802.1Q and 802.1ad, 802.2 with SNAP, STP and RSTP (for MSTP the first line). IPX, ISO and the
-//!   Cisco protocols over 802.2 are printed as unknown.
-//! - Not dissected are: the multi-part extensions of ICMP; router renumbering, node information, RPL,
-//!   mobility and mtrace of ICMPv6; DVMRP and PIM of IGMP; the multi-path option of TCP; and GRE version 1
-//!   beyond its header.
+//!   with `-v`), 802.1Q and 802.1ad. Of 802.3 frames only STP is named; the others are printed as bytes.
+//! - IGMP: kind and group, without timers and sources. ICMPv6: errors, echo and neighbour discovery; for messages of
+//!   routers and multicast listeners only the first line. GRE: version 0 without source routes.
+//! - Not dissected are the multi-part extensions of ICMP and the multi-path option of TCP.
+//! - Link types other than Ethernet, raw IP and Linux cooked are not printed.
 //! - If the capture ends within IPv4 options, `-v` prints less than tcpdump does. After a cut
 //!   within a field of some ICMP messages, `-x` may begin at the link header where tcpdump's does not,
 //!   or vice versa.

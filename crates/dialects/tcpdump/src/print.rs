@@ -94,10 +94,6 @@ pub struct PrintOptions {
 pub enum LinkType {
     /// `LINKTYPE_ETHERNET`, 1.
     Ethernet,
-    /// `LINKTYPE_NULL`, 0: the address family in the byte order of the capturing host.
-    Null,
-    /// `LINKTYPE_LOOP`, 108: the address family in network byte order.
-    Loop,
     /// `LINKTYPE_RAW`, 101, also `_IPV4` 228 and `_IPV6` 229: no link header.
     RawIp,
     /// `LINKTYPE_LINUX_SLL`, 113.
@@ -110,9 +106,7 @@ impl LinkType {
     /// Link type with this number in a capture file.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
-            0 => Some(Self::Null),
             1 => Some(Self::Ethernet),
-            108 => Some(Self::Loop),
             101 | 228 | 229 => Some(Self::RawIp),
             113 => Some(Self::Sll),
             276 => Some(Self::Sll2),
@@ -124,8 +118,6 @@ impl LinkType {
     pub const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Ethernet => ("EN10MB", "Ethernet"),
-            Self::Null => ("NULL", "BSD loopback"),
-            Self::Loop => ("LOOP", "OpenBSD loopback"),
             Self::RawIp => ("RAW", "Raw IP"),
             Self::Sll => ("LINUX_SLL", "Linux cooked v1"),
             Self::Sll2 => ("LINUX_SLL2", "Linux cooked v2"),

@@ -1,4 +1,4 @@
-//! ICMPv6 with neighbour discovery and multicast listener discovery.
+//! ICMPv6: errors, echo and neighbour discovery. Other messages are only named.
 
 use wb_wire::checksum;
 
@@ -89,20 +89,8 @@ impl Dissector<'_> {
                     self.u16(at + 6)?
                 );
             }
-            130 if length == 24 => self.listener1(at)?,
-            130 if length >= 28 => self.listener_query2(at, length)?,
-            130 => put!(self, " unknown-version (len {length}) "),
-            131 | 132 => self.listener1(at)?,
-            133 => {
-                if verbose {
-                    self.neighbour_options(at + 8, length.saturating_sub(8))?;
-                }
-            }
-            134 => {
-                if verbose {
-                    self.router_advertisement(at, length)?;
-                }
-            }
+            133 if verbose => self.neighbour_options(at + 8, length.saturating_sub(8))?,
+            130..=134 => {}
             135 | 136 => {
                 let target = self.v6(at + 8)?;
                 let words = if kind == 135 { "who has" } else { "tgt is" };
@@ -127,12 +115,8 @@ impl Dissector<'_> {
                 put!(self, ", {dst}");
                 let target = self.v6(at + 8)?;
                 put!(self, " to {target}");
-                if verbose {
-                    self.neighbour_options(at + 40, length.saturating_sub(40))?;
-                }
             }
-            _ if length < 8 => put!(self, " [invalid len {length}]"),
-            _ => self.group_records(at, length, 16)?,
+            _ => put!(self, ", {} group record(s)", self.u16(at + 6)?),
         }
         if !verbose {
             put!(self, ", length {length}");
@@ -172,11 +156,8 @@ impl Dissector<'_> {
                     return Err(DissectStop::Truncated);
                 };
                 let (port, dst) = (self.u16(upper + 2)?, self.v6(quoted + 24)?);
-                match protocol {
-                    6 => put!(self, ", {dst} tcp port {port}"),
-                    17 => put!(self, ", {dst} udp port {port}"),
-                    _ => put!(self, ", {dst} protocol {protocol} port {port} unreachable"),
-                }
+                let name = if protocol == 6 { "tcp" } else { "udp" };
+                put!(self, ", {dst} {name} port {port}");
             }
             _ => {
                 put!(self, ", unknown unreach code ({code})");
@@ -189,7 +170,7 @@ impl Dissector<'_> {
         Ok(true)
     }
 
-    /// The transport header of a quoted packet.
+    /// The TCP or UDP header of a quoted packet: protocol and offset.
     fn upper_layer(&self, ip: usize) -> Option<(u8, usize)> {
         let (mut next, mut at) = (self.u8(ip + 6).ok()?, ip + 40);
         loop {
@@ -206,88 +187,9 @@ impl Dissector<'_> {
                     next = self.u8(at).ok()?;
                     at += 8;
                 }
-                51 => {
-                    next = self.u8(at).ok()?;
-                    at += (usize::from(self.u8(at + 1).ok()?) + 2) * 4;
-                }
                 _ => return None,
             }
         }
-    }
-
-    fn listener1(&mut self, at: usize) -> DissectStep {
-        // A truncated message is skipped silently.
-        if !self.has_bytes(at, 24) {
-            return Ok(());
-        }
-        put!(self, "max resp delay: {} ", self.u16(at + 4)?);
-        let group = self.v6(at + 8)?;
-        put!(self, "addr: {group}");
-        Ok(())
-    }
-
-    fn listener_query2(&mut self, at: usize, length: usize) -> DissectStep {
-        put!(self, " v2");
-        let code = self.u16(at + 4)?;
-        // 12-bit mantissa with an implicit leading one, shifted: RFC 3810 section 5.1.3.
-        let max = if code < 0x8000 {
-            u32::from(code)
-        } else {
-            u32::from(code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3)
-        };
-        if self.verbosity() > 0 {
-            put!(self, " [max resp delay={max}]");
-        }
-        let group = self.v6(at + 8)?;
-        put!(self, " [gaddr {group}");
-        if self.verbosity() > 0 {
-            let misc = self.u8(at + 24)?;
-            if misc & 8 != 0 {
-                put!(self, " sflag");
-            }
-            if misc & 7 != 0 {
-                put!(self, " robustness={}", misc & 7);
-            }
-            let interval = self.u8(at + 25)?;
-            let seconds = if interval < 128 {
-                u32::from(interval)
-            } else {
-                u32::from(interval & 0xf | 0x10) << ((interval >> 4 & 7) + 3)
-            };
-            put!(self, " qqi={seconds}");
-        }
-        let sources = usize::from(self.u16(at + 26)?);
-        if sources > 0 {
-            if length < 28 + 16 * sources {
-                put!(self, " [invalid number of sources {sources}]");
-            } else {
-                self.group_sources(at + 28, sources, 16)?;
-            }
-        }
-        put!(self, "]");
-        Ok(())
-    }
-
-    fn router_advertisement(&mut self, at: usize, length: usize) -> DissectStep {
-        let flags_byte = self.u8(at + 5)?;
-        let flags = Self::flag_names(
-            u32::from(flags_byte),
-            &[
-                (0x80, "managed"),
-                (0x40, "other stateful"),
-                (0x20, "home agent"),
-            ],
-        );
-        let preference = preference_name(flags_byte);
-        let hops = self.u8(at + 4)?;
-        let lifetime = self.u16(at + 6)?;
-        let (reachable, retransmit) = (self.u32(at + 8)?, self.u32(at + 12)?);
-        put!(
-            self,
-            "\n\thop limit {hops}, Flags [{flags}], pref {preference}, router lifetime {lifetime}s, \
-             reachable time {reachable}ms, retrans timer {retransmit}ms"
-        );
-        self.neighbour_options(at + 16, length.saturating_sub(16))
     }
 
     fn neighbour_options(&mut self, mut at: usize, length: usize) -> DissectStep {
@@ -302,14 +204,6 @@ impl Dissector<'_> {
             let name = match kind {
                 1 => "source link-address",
                 2 => "destination link-address",
-                3 => "prefix info",
-                4 => "redirected header",
-                5 => "mtu",
-                7 => "advertisement interval",
-                8 => "homeagent information",
-                24 => "route info",
-                25 => "rdnss",
-                31 => "dnssl",
                 _ => "unknown",
             };
             put!(
@@ -320,54 +214,6 @@ impl Dissector<'_> {
                 1 | 2 => {
                     let address = self.hardware_address(at + 2, len - 2)?;
                     put!(self, "{address}");
-                }
-                3 => {
-                    let flags = Self::flag_names(
-                        u32::from(self.u8(at + 3)?),
-                        &[(0x80, "onlink"), (0x40, "auto"), (0x20, "router")],
-                    );
-                    let (prefix, bits) = (self.v6(at + 16)?, self.u8(at + 2)?);
-                    let valid = seconds(self.u32(at + 4)?);
-                    let preferred = seconds(self.u32(at + 8)?);
-                    put!(
-                        self,
-                        "{prefix}/{bits}, Flags [{flags}], valid time {valid}, pref. time {preferred}"
-                    );
-                }
-                4 => self.print_option_bytes(at, len, "\n\t    "),
-                5 => put!(self, " {}", self.u32(at + 4)?),
-                7 => put!(self, " {}ms", self.u32(at + 4)?),
-                8 => put!(
-                    self,
-                    " preference {}, lifetime {}",
-                    self.u16(at + 4)?,
-                    self.u16(at + 6)?
-                ),
-                24 => {
-                    let mut prefix = [0; 16];
-                    let given = (len - 8).min(16);
-                    prefix[..given].copy_from_slice(self.slice(at + 8, given)?);
-                    let bits = self.u8(at + 2)?;
-                    let preference = preference_name(self.u8(at + 3)?);
-                    let lifetime = seconds(self.u32(at + 4)?);
-                    put!(
-                        self,
-                        " {}/{bits}, pref={preference}, lifetime={lifetime}",
-                        super::V6(prefix)
-                    );
-                }
-                25 => {
-                    let lifetime = seconds(self.u32(at + 4)?);
-                    put!(self, " lifetime {lifetime},");
-                    for n in 0..(len - 8) / 16 {
-                        let server = self.v6(at + 8 + 16 * n)?;
-                        put!(self, " addr: {server}");
-                    }
-                }
-                31 => {
-                    let lifetime = seconds(self.u32(at + 4)?);
-                    put!(self, " lifetime {lifetime}, domain(s):");
-                    self.search_list(at + 8, at + len)?;
                 }
                 _ if self.verbosity() <= 1 => {
                     self.print_option_bytes(at + 2, len - 2, "\n\t  ");
@@ -381,45 +227,5 @@ impl Dissector<'_> {
             at += len;
         }
         Ok(())
-    }
-
-    fn search_list(&mut self, mut at: usize, end: usize) -> DissectStep {
-        while at < end && self.u8(at)? != 0 {
-            put!(self, " ");
-            while at < end {
-                let len = usize::from(self.u8(at)?);
-                at += 1;
-                if len == 0 {
-                    break;
-                }
-                let label: String = self
-                    .slice(at, len)?
-                    .iter()
-                    .map(|&byte| {
-                        if byte.is_ascii_graphic() {
-                            char::from(byte)
-                        } else {
-                            '.'
-                        }
-                    })
-                    .collect();
-                put!(self, "{label}.");
-                at += len;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn preference_name(flags: u8) -> &'static str {
-    ["medium", "high", "rsv", "low"][usize::from(flags >> 3 & 3)]
-}
-
-/// Lifetime of neighbour discovery; all ones means infinite.
-fn seconds(value: u32) -> String {
-    if value == u32::MAX {
-        "infinity".into()
-    } else {
-        format!("{value}s")
     }
 }

@@ -281,7 +281,6 @@ impl Dissector<'_> {
             41 => self.ipv6(at, length),
             47 => self.gre(at, length),
             50 => self.esp(at, length),
-            51 => self.authentication_header(at, length, fragmented),
             58 if v6 => self.icmp6(at, length, fragmented),
             132 => self.ports_then_unknown(protocol, at, length),
             _ => {

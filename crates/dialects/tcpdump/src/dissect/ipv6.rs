@@ -273,10 +273,6 @@ impl Dissector<'_> {
                     next = self.u8(at)?;
                     at += 8;
                 }
-                51 => {
-                    next = self.u8(at)?;
-                    at += (units + 2) * 4;
-                }
                 43 => {
                     let (kind, left) = (self.u8(at + 2)?, self.u8(at + 3)?);
                     if left == 0 || units < 2 {

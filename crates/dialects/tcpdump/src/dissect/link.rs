@@ -14,8 +14,8 @@ fn tag_words(tci: u16) -> String {
     format!("vlan {}, p {}{dei}, ", tci & 0xfff, tci >> 13)
 }
 
-/// Source and destination of a frame, for the lines of unknown frames.
-pub(super) type Addresses = Option<(String, String)>;
+/// Header of IEEE 802.2 in front of a message of the spanning tree protocol.
+const STP: [u8; 3] = [0x42, 0x42, 0x03];
 
 impl Dissector<'_> {
     /// A frame inside another packet.
@@ -71,13 +71,14 @@ impl Dissector<'_> {
                 length = usize::from(ethertype);
                 self.end = self.end.min(at + length);
             }
-            if e {
-                put!(self, "802.3");
-                if !tagged {
-                    put!(self, ", length {length}: ");
-                }
+            if !e && !self.is_stp(at) {
+                put!(self, "{src} > {dst}, ");
             }
-            return self.llc(at, length, &Some((src, dst)));
+            if e || !self.is_stp(at) {
+                put!(self, "802.3, length {length}: ");
+            }
+            self.stp_or_bytes(at, length);
+            return Ok(());
         }
         if e && !tagged {
             self.ethertype_words(ethertype, Some(whole));
@@ -90,6 +91,19 @@ impl Dissector<'_> {
             self.print_unknown(at, usize::MAX);
         }
         Ok(())
+    }
+
+    fn is_stp(&self, at: usize) -> bool {
+        self.slice(at, STP.len()).is_ok_and(|header| header == STP)
+    }
+
+    /// Prints the content of an 802.3 frame, which has a length instead of an Ethernet type.
+    fn stp_or_bytes(&mut self, at: usize, length: usize) {
+        if self.is_stp(at) {
+            put!(self, "STP, length {}", length.saturating_sub(STP.len()));
+        } else {
+            self.print_unknown(at, length);
+        }
     }
 
     fn ethertype_words(&mut self, ethertype: u16, length: Option<usize>) {
@@ -221,11 +235,7 @@ impl Dissector<'_> {
         let (mut at, mut length) = (header_len, cooked.length - header_len);
         loop {
             if protocol <= MAX_LENGTH {
-                // In the cooked header itself, 4 means 802.2; after a tag, the number is a length.
-                if protocol == 4 || at > header_len {
-                    return self.llc(at, length, &None);
-                }
-                self.print_unknown(at, usize::MAX);
+                self.stp_or_bytes(at, length);
                 return Ok(());
             }
             if protocol != 0x8100 {

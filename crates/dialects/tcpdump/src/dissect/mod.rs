@@ -10,8 +10,6 @@ mod igmp;
 mod ipv4;
 mod ipv6;
 mod link;
-mod llc;
-mod loopback;
 mod names;
 mod tcp;
 mod tunnel;
@@ -78,7 +76,6 @@ pub(crate) fn print_packet(
     }
     let done = match packet.link {
         LinkType::Ethernet => dissector.frame(0, length),
-        LinkType::Null | LinkType::Loop => dissector.loopback(length),
         LinkType::RawIp => dissector.raw_ip(length),
         LinkType::Sll => dissector.sll(length),
         LinkType::Sll2 => dissector.sll2(length, packet.interface),

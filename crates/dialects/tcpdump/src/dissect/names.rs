@@ -93,43 +93,6 @@ pub(super) fn protocol_name(number: u8) -> &'static str {
     }
 }
 
-/// A service access point of 802.2.
-pub(super) fn sap_name(number: u8) -> Option<&'static str> {
-    Some(match number {
-        0x00 => "Null",
-        0x02 => "802.1B I",
-        0x04 => "SNA",
-        0x06 => "IP",
-        0x0e => "ProWay NM",
-        0x42 => "STP",
-        0x4e => "RS511",
-        0x7e => "ISO8208",
-        0x8e => "ProWay",
-        0xaa => "SNAP",
-        0xe0 => "IPX",
-        0xf0 => "NetBeui",
-        0xfe => "OSI",
-        _ => return None,
-    })
-}
-
-/// An organization in a SNAP header.
-pub(super) fn organization_name(number: u32) -> &'static str {
-    match number {
-        0x00_0000 => "Ethernet",
-        0x00_000c => "Cisco",
-        0x00_005e => "IANA",
-        0x00_0081 => "Nortel Networks SONMP",
-        0x00_00f8 => "Cisco bridged",
-        0x00_120f => "IEEE 802.3 Private",
-        0x00_12bb => "ANSI/TIA",
-        0x00_1b21 => "DCBX",
-        0x00_80c2 => "Ethernet bridged",
-        0x08_0007 => "Appletalk",
-        _ => "Unknown",
-    }
-}
-
 /// Hardware type of an ARP message.
 pub(super) fn hardware_name(number: u16) -> Option<&'static str> {
     Some(match number {

@@ -1,4 +1,4 @@
-//! Headers that encapsulate other packets: MPLS, GRE, VXLAN and AH; also ESP, whose content is encrypted.
+//! Headers that encapsulate other packets: MPLS, GRE and VXLAN; also ESP, whose content is encrypted.
 
 use super::{DissectStep, DissectStop, Dissector, put};
 
@@ -98,6 +98,10 @@ impl Dissector<'_> {
         let version = flags & 7;
         put!(self, "GREv{version}");
         let verbose = self.verbosity() > 0;
+        if version == 1 {
+            put!(self, ", length {whole}");
+            return Ok(());
+        }
         if version > 1 {
             put!(self, ", unknown-version");
             return Err(DissectStop::Invalid);
@@ -120,25 +124,6 @@ impl Dissector<'_> {
         self.check_bytes(begin + 2, 2)?;
         let protocol = self.u16(begin + 2)?;
         let mut at = begin + 4;
-        if version == 1 {
-            if flags & 0x2000 != 0 {
-                put!(self, ", call {}", self.u16(at + 2)?);
-                at += 4;
-            }
-            if flags & 0x1000 != 0 {
-                put!(self, ", seq {}", self.u32(at)?);
-                at += 4;
-            }
-            if flags & 0x0080 != 0 {
-                put!(self, ", ack {}", self.u32(at)?);
-            }
-            if flags & 0x1000 == 0 {
-                put!(self, ", no-payload, length {whole}");
-                return Ok(());
-            }
-            put!(self, ", length {whole}: gre-proto-0x{protocol:x}");
-            return Ok(());
-        }
         if flags & 0xc000 != 0 {
             if verbose {
                 put!(self, ", sum 0x{:x}", self.u16(at)?);
@@ -154,9 +139,6 @@ impl Dissector<'_> {
             put!(self, ", seq {}", self.u32(at)?);
             at += 4;
         }
-        if flags & 0x4000 != 0 {
-            at = self.gre_routes(at)?;
-        }
         if self.options.link_header {
             let name = super::names::ethertype_name(protocol).unwrap_or("unknown");
             put!(self, ", proto {name} (0x{protocol:04x})");
@@ -166,7 +148,9 @@ impl Dissector<'_> {
         let Some(length) = whole.checked_sub(at - begin) else {
             return Err(DissectStop::Invalid);
         };
-        match protocol {
+        // Source routes (RFC 1701) are not followed to the content.
+        let content = if flags & 0x4000 == 0 { protocol } else { 0 };
+        match content {
             0x0800 => self.ipv4(at, length),
             0x86dd => self.ipv6(at, length),
             0x8847 | 0x8848 => self.mpls(at, length),
@@ -174,17 +158,6 @@ impl Dissector<'_> {
             _ => {
                 put!(self, "gre-proto-0x{protocol:x}");
                 Ok(())
-            }
-        }
-    }
-
-    /// Skips source routes, which RFC 2784 no longer defines.
-    fn gre_routes(&self, mut at: usize) -> DissectStep<usize> {
-        loop {
-            let (family, len) = (self.u16(at)?, usize::from(self.u8(at + 3)?));
-            at += 4 + len;
-            if family == 0 && len == 0 {
-                return Ok(at);
             }
         }
     }
@@ -203,35 +176,5 @@ impl Dissector<'_> {
             self.u32(at + 4)?
         );
         Ok(())
-    }
-
-    pub(super) fn authentication_header(
-        &mut self,
-        at: usize,
-        length: usize,
-        fragmented: bool,
-    ) -> DissectStep {
-        self.protocol = "ah";
-        self.check_bytes(at, 1)?;
-        put!(self, "AH");
-        let (next, units) = (self.u8(at)?, usize::from(self.u8(at + 1)?));
-        let header_len = (units + 2) * 4;
-        put!(self, "(");
-        if self.verbosity() > 0 {
-            put!(self, "length={units}({header_len}-bytes),");
-            if self.u16(at + 2)? != 0 {
-                put!(self, "reserved[not MBZ],");
-            }
-        }
-        put!(self, "spi=0x{:08x},", self.u32(at + 4)?);
-        put!(self, "seq=0x{:x},icv=0x", self.u32(at + 8)?);
-        for n in 12..header_len {
-            put!(self, "{:02x}", self.u8(at + n)?);
-        }
-        put!(self, "): ");
-        let Some(rest) = length.checked_sub(header_len.max(12)) else {
-            return Err(DissectStop::Truncated);
-        };
-        self.nest(|d| d.protocol_over_ip(next, at + header_len.max(12), rest, fragmented))
     }
 }

@@ -109,6 +109,90 @@ fn interfaces_in_columns() {
     );
 }
 
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+/// Protocols that are only named, and frames whose content is printed as bytes.
+#[test]
+fn shortened_lines() {
+    const ETHERNET: &str = "020000000002020000000001";
+    let plain = PrintOptions {
+        time: TimeForm::None,
+        ..PrintOptions::default()
+    };
+    let verbose = PrintOptions {
+        verbose: 2,
+        ..plain
+    };
+    let with_link = PrintOptions {
+        link_header: true,
+        ..plain
+    };
+    let v4 = |protocol: &str, payload: &str| {
+        let total = 20 + payload.len() / 2;
+        format!("08004500{total:04x}0001000040{protocol}00000a4d00010a4d0002{payload}")
+    };
+    let v6 = |next: &str, payload: &str| {
+        let (len, address) = (payload.len() / 2, "20010db80000000000000000000000");
+        format!("86dd60000000{len:04x}{next}ff{address}01{address}02{payload}")
+    };
+    let spanning_tree = "0026424203000000000000";
+    let mac = "02:00:00:00:00:01 > 02:00:00:00:00:02";
+    for (frame, options, expected) in [
+        (spanning_tree.to_owned(), plain, "STP, length 6".to_owned()),
+        (
+            spanning_tree.to_owned(),
+            verbose,
+            "STP, length 6".to_owned(),
+        ),
+        (
+            format!("81000005{spanning_tree}"),
+            with_link,
+            format!(
+                "{mac}, ethertype 802.1Q (0x8100), length 27: vlan 5, p 0, 802.3, length 9: STP, length 6"
+            ),
+        ),
+        (
+            "0004f0f003ff".to_owned(),
+            plain,
+            format!(
+                "{mac}, 802.3, length 4: \n\t0x0000:  f0f0 03ff                                ...."
+            ),
+        ),
+        (
+            v4("33", "1104000000000001000000026161616161616161616161"),
+            plain,
+            "IP 10.77.0.1 > 10.77.0.2:  ip-proto-51 23".to_owned(),
+        ),
+        (
+            v4("2f", "3081880b0000000700000009"),
+            plain,
+            "IP 10.77.0.1 > 10.77.0.2: GREv1, length 12".to_owned(),
+        ),
+        (
+            v4("2f", "400008000000000045000014"),
+            plain,
+            "IP 10.77.0.1 > 10.77.0.2: GREv0, off 0x0, length 12: gre-proto-0x800".to_owned(),
+        ),
+        (
+            v4("02", "11c80000e00000050a7d00010a000001"),
+            plain,
+            "IP 10.77.0.1 > 10.77.0.2: igmp query v3 [gaddr 224.0.0.5]".to_owned(),
+        ),
+        (
+            v6("3a", "82001e5003e80000000000000000000000000000000000000"),
+            plain,
+            "IP6 2001:db8::1 > 2001:db8::2: ICMP6, multicast listener query, length 24".to_owned(),
+        ),
+    ] {
+        let text = line(&bytes_of(&format!("{ETHERNET}{frame}")), options);
+        assert_eq!(text, format!("{expected}\n"), "{frame}");
+    }
+}
+
 /// LLDP gives one line.
 #[test]
 fn lldp() {

@@ -480,6 +480,8 @@ fn frames_longer_than_those_of_networks_are_no_damage() {
         folder.read(0, &["odd.pcap", "-w", "odd.pcapng"]);
         folder.read(1, &["--verify", "odd.pcap"]);
     }
+    let said = folder.complaint(2, &["--as", "wirebench", "odd.pcap"]);
+    assert!(said.contains("type 12345; --as tcpdump may"), "{said}");
 }
 
 #[test]

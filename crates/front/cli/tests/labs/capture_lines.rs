@@ -151,10 +151,10 @@ fn frames_are_printed_as_tcpdump_prints_them() {
     }
     let lab = Lab::up("pair", &[]);
     for (vector, frames, words) in [
-        ("ipv4", 140, "-nni b0 -t ip"),
-        ("ipv4", 140, "ip -tvvni b0 -e -K -S"),
-        ("ipv4", 140, "-t -l -X -i b0 -n ip and not tcp"),
-        ("ipv6", 94, "-tnq -A -i b0 -s 80 -# ip6 and ip6[7] == 64"),
+        ("ipv4", 136, "-nni b0 -t ip"),
+        ("ipv4", 136, "ip -tvvni b0 -e -K -S"),
+        ("ipv4", 136, "-t -l -X -i b0 -n ip and not tcp"),
+        ("ipv6", 75, "-tnq -A -i b0 -s 80 -# ip6 and ip6[7] == 64"),
     ] {
         let words: Vec<_> = words.split(' ').collect();
         let [(theirs, _), (ours, _)] =

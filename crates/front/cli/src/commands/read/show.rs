@@ -39,7 +39,7 @@ impl Show {
         let Some(link) = LinkType::from_number(packet.link_type) else {
             self.flush()?;
             bail!(
-                "packets of link type {} cannot be printed; -w writes them to a file",
+                "wirebench cannot print packets of link type {}; --as tcpdump may print them, -w writes them to a file",
                 packet.link_type
             );
         };
