@@ -86,7 +86,7 @@ fn set(irqs: &Path, irq: u32, list: &str) -> Result<()> {
     };
     write()
         .map_err(HostError::refused(
-            "send",
+            "move",
             format!("interrupt {irq} to CPU {list}"),
         ))
         .map_err(|e| e.or_privilege(|| "run as root".into()))
@@ -116,11 +116,11 @@ fn repair_in(irqs: &Path, folder: &Path) -> Vec<String> {
             Ok(()) => {
                 let _ = fs::remove_file(&path);
                 format!(
-                    "process {pid} was killed and had moved interrupts {numbers}; they are back now"
+                    "process {pid} was killed after moving interrupts {numbers}; they are restored"
                 )
             }
             Err(error) => {
-                format!("process {pid} was killed and left interrupts {numbers} moved: {error}")
+                format!("process {pid} was killed after moving interrupts {numbers}; cannot restore them: {error}")
             }
         });
     }

@@ -217,8 +217,8 @@ pub fn place_workers(tx: usize, rx: usize, cpus: &[Cpu]) -> Placement {
         tx: for_tx.iter().copied().cycle().take(tx).collect(),
         rx: for_rx.iter().copied().cycle().take(rx).collect(),
         warning: Some(format!(
-            "{workers} workers share {} CPU{} ({}): they take turns, so rates are lower and \
-             latencies longer than the device's own",
+            "{workers} workers share {} CPU{} ({}): rates are lower and \
+             latencies longer than those of the device",
             order.len(),
             if order.len() == 1 { "" } else { "s" },
             format_list(&listed),
@@ -330,7 +330,7 @@ fn shared_cores(used: &[u32], cpus: &[Cpu]) -> Option<String> {
             .and_then(|cpu| cpu.siblings.first());
         !cores.insert(core.copied().unwrap_or(*id))
     });
-    doubled.then(|| "some workers are hardware threads of one core and slow each other".into())
+    doubled.then(|| "some workers share a core (hardware threads) and slow each other down".into())
 }
 
 fn read_list(path: &Path) -> Option<Vec<u32>> {

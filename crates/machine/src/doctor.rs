@@ -121,7 +121,7 @@ fn kernel(release: &str) -> Finding {
         Some(v) if v >= OLDEST_TESTED => (Level::Ok, format!("Linux {release}")),
         Some(v) if v >= OLDEST_FOR_XDP => (
             Level::Note,
-            format!("Linux {release}: older than 5.15, which is not tested"),
+            format!("Linux {release}: older than 5.15, the oldest tested version"),
         ),
         Some(_) => (
             Level::Warn,
@@ -152,7 +152,7 @@ fn privilege_findings(privileges: &Privileges) -> Vec<Finding> {
         findings.push(Finding::new(
             Level::Ok,
             "privileges",
-            "all that are needed are there",
+            "all required capabilities are present",
         ));
     }
     for each in missing {
@@ -161,10 +161,7 @@ fn privilege_findings(privileges: &Privileges) -> Vec<Finding> {
             Capability::NetRaw => Level::Problem,
             _ => Level::Warn,
         };
-        let text = format!(
-            "{} is missing: it is needed to {}",
-            each.capability, each.why
-        );
+        let text = format!("{} is missing, needed to {}", each.capability, each.why);
         findings.push(Finding::new(level, "privileges", text).fix(each.command));
     }
     findings
@@ -180,7 +177,7 @@ fn memlock(privileges: &Privileges, kernel: Option<(u32, u32)>) -> Option<Findin
             ""
         };
         let text = format!(
-            "only {} KiB may be locked: too little for AF_XDP memory{maps}",
+            "locked memory is limited to {} KiB: too little for AF_XDP memory{maps}",
             limit >> 10
         );
         Finding::new(Level::Warn, "memlock", text).fix("ulimit -l unlimited")
@@ -192,13 +189,13 @@ fn btf(present: bool) -> Finding {
         Finding::new(
             Level::Ok,
             "BTF",
-            "the kernel describes its types: XDP metadata can be read",
+            "kernel type information is available: XDP programs can read metadata",
         )
     } else {
         Finding::new(
             Level::Warn,
             "BTF",
-            "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF): no receive timestamps by XDP",
+            "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF): no receive timestamps with XDP",
         )
     }
 }
@@ -209,16 +206,16 @@ fn cpus_found(cpus: &[Cpu], smt: bool) -> Vec<Finding> {
     let (level, advice) = match allowed.len() {
         0 | 1 => (
             Level::Warn,
-            ": sender and receiver take turns, latencies are longer than the device's",
+            ": sender and receiver share a CPU, which adds to the latencies",
         ),
         2 | 3 => (
             Level::Note,
-            ": one sender and one receiver, with nothing left for the rest",
+            ": enough for one sender and one receiver, none left for other work",
         ),
         _ => (Level::Ok, ""),
     };
     let text = format!(
-        "{} of {} may be used ({}){advice}",
+        "{} of {} usable ({}){advice}",
         allowed.len(),
         cpus.len(),
         cpu::format_list(&allowed)
@@ -236,7 +233,7 @@ fn cpus_found(cpus: &[Cpu], smt: bool) -> Vec<Finding> {
             .find(|c| slow.contains(&c.id))
             .and_then(|c| c.governor.clone());
         let text = format!(
-            "CPUs {} change their frequency ({}): rates and latencies wander",
+            "CPUs {} scale their frequency ({}): rates and latencies vary",
             cpu::format_list(&slow),
             governor.unwrap_or_default()
         );
@@ -248,13 +245,12 @@ fn cpus_found(cpus: &[Cpu], smt: bool) -> Vec<Finding> {
     let isolated: Vec<u32> = cpus.iter().filter(|c| c.isolated).map(|c| c.id).collect();
     if !isolated.is_empty() {
         let text = format!(
-            "CPUs {} are kept free of other work; workers go there first",
+            "CPUs {} are isolated from other work; workers run there first",
             cpu::format_list(&isolated)
         );
         findings.push(Finding::new(Level::Ok, "isolation", text));
     } else if allowed.len() > 3 {
-        let text =
-            "no CPU is kept free of other work: latency tails include the scheduler's (isolcpus=)";
+        let text = "no CPU is isolated (isolcpus=): latency tails include scheduling delays";
         findings.push(Finding::new(Level::Note, "isolation", text));
     }
     if smt {
@@ -262,7 +258,7 @@ fn cpus_found(cpus: &[Cpu], smt: bool) -> Vec<Finding> {
             Finding::new(
                 Level::Note,
                 "SMT",
-                "cores run two threads: workers go to different cores while there are enough",
+                "cores run two hardware threads; workers use separate cores while there are enough",
             )
             .fix(sudo(
                 "sh -c 'echo off > /sys/devices/system/cpu/smt/control'",
@@ -280,7 +276,7 @@ fn clocksource(name: &str, cost: f64) -> Finding {
         "hyperv_clocksource_tsc_page",
         "arch_sys_counter",
     ];
-    let text = format!("{name}, {cost:.0} ns a reading");
+    let text = format!("{name}, {cost:.0} ns per reading");
     if FAST.contains(&name) {
         return Finding::new(Level::Ok, "clock", text);
     }
@@ -292,7 +288,7 @@ fn clocksource(name: &str, cost: f64) -> Finding {
     let finding = Finding::new(
         Level::Warn,
         "clock",
-        format!("{text}: slow, stamps cost rate"),
+        format!("{text}: slow, timestamps reduce the rate"),
     );
     match better {
         Some(better) => finding.fix(sudo(&format!(
@@ -309,19 +305,19 @@ fn settings() -> Vec<Finding> {
         (
             "net.core.bpf_jit_enable",
             1,
-            "XDP programs are interpreted, several times slower",
+            "XDP programs are interpreted, which is several times slower",
             Level::Warn,
         ),
         (
             "net.core.netdev_max_backlog",
             10_000,
-            "veth and generic XDP drop when more frames wait",
+            "veth and generic XDP drop frames when more are queued",
             Level::Note,
         ),
         (
             "net.core.rmem_max",
             16 << 20,
-            "socket tests cannot have larger receive buffers",
+            "socket tests cannot use larger receive buffers",
             Level::Note,
         ),
     ];
@@ -349,7 +345,7 @@ fn setting(key: &str, value: u64, least: u64, bound: &str, level: Level) -> Find
 /// Finding about offloads that a killed run has left off.
 fn left_off(left: &LeftOff) -> Finding {
     let text = format!(
-        "{}: {} off, by process {} (capture --offloads off), which was killed; the next run of this user puts it right",
+        "{}: {} left off by process {} (capture --offloads off), which was killed; the next run of this user restores the setting",
         left.place, left.offloads, left.pid
     );
     Finding::new(Level::Warn, "left behind", text).fix(sudo("wirebench doctor --repair"))

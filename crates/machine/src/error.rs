@@ -9,7 +9,7 @@ pub type Result<T, E = HostError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The kernel refused.
-    #[error("cannot {operation} {object}: {cause}{}{}", bracketed(.detail), hinted(.hint))]
+    #[error("cannot {operation} {object}: {}{}{}", cause_text(.cause), bracketed(.detail), hinted(.hint))]
     Refused {
         /// Operation, as a verb: `create`, `bring up`.
         operation: &'static str,
@@ -46,7 +46,7 @@ pub enum HostError {
         existing: Vec<String>,
     },
     /// The name is already in use.
-    #[error("{object} exists already; remove it with `{command}`")]
+    #[error("{object} already exists; remove it with `{command}`")]
     Exists {
         /// Existing object: `namespace wb-pair-a`.
         object: String,
@@ -54,7 +54,7 @@ pub enum HostError {
         command: String,
     },
     /// Invalid name.
-    #[error("{name:?} cannot be the name of {what}: {why}")]
+    #[error("{name:?} is not a valid name for {what}: {why}")]
     BadName {
         /// Name as given.
         name: String,
@@ -78,7 +78,7 @@ pub enum HostError {
         holder: String,
     },
     /// A kernel file has unexpected content.
-    #[error("cannot make sense of {path}: {text:?} where {expected} was expected")]
+    #[error("{path}: expected {expected}, got {text:?}")]
     Unreadable {
         /// File.
         path: String,
@@ -137,6 +137,15 @@ impl HostError {
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
+}
+
+/// Text of an error without its number (`os error 2`), for messages.
+pub fn cause_text(cause: &io::Error) -> String {
+    let mut text = cause.to_string();
+    if let Some(number) = text.rfind(" (os error ").filter(|_| text.ends_with(')')) {
+        text.truncate(number);
+    }
+    text
 }
 
 fn bracketed(detail: &Option<String>) -> String {
@@ -207,7 +216,7 @@ mod tests {
         .or_privilege(|| "run as root".into());
         assert_eq!(
             error.to_string(),
-            "cannot bring up a0: Operation not permitted (os error 1) (not yours); run as root"
+            "cannot bring up a0: Operation not permitted (not yours); run as root"
         );
     }
 }

@@ -497,9 +497,9 @@ impl Ethtool {
     /// [`HostError::UnknownInterface`]; a refusal if the device does not allow the change.
     pub fn set_offload(&self, interface: &str, offload: Offload, on: bool) -> Result<()> {
         let operation = if on {
-            "switch an offload on for"
+            "enable an offload of"
         } else {
-            "switch an offload off for"
+            "disable an offload of"
         };
         let object = format!("{interface}: {}", offload.keyword());
         let Some(features) = self.features(interface, offload, operation)? else {

@@ -36,7 +36,7 @@ impl fmt::Display for ExpressionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "filter `{}`: {}", self.expression, self.message)?;
         match &self.place {
-            Some(place) if place.is_empty() => formatter.write_str(", at its end"),
+            Some(place) if place.is_empty() => formatter.write_str(", at the end"),
             Some(place) => write!(formatter, ", at `{}`", &self.expression[place.clone()]),
             None => Ok(()),
         }
@@ -235,7 +235,7 @@ impl Compiler {
                 ))
             })
             .collect::<Option<_>>()
-            .ok_or_else(|| "libpcap made an instruction that cannot be read".to_owned())
+            .ok_or_else(|| "libpcap generated an unreadable instruction".to_owned())
     }
 
     fn program(&self, expression: &str, snap_len: u32, optimize: bool) -> Result<Program, String> {
@@ -254,7 +254,7 @@ impl Compiler {
 fn text(error: pcap::Error) -> String {
     match error {
         pcap::Error::PcapError(message) => message,
-        pcap::Error::InvalidString => "it contains a zero byte".to_owned(),
+        pcap::Error::InvalidString => "contains a zero byte".to_owned(),
         other => other.to_string(),
     }
 }

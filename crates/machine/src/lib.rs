@@ -43,7 +43,7 @@ mod private_folder;
 mod queues;
 mod sysfs;
 
-pub use error::{HostError, Result};
+pub use error::{HostError, Result, cause_text};
 pub use ethtool::Ethtool;
 pub use link::{Link, LinkCounters};
 pub use locks::{Direction, QueueLock};

@@ -131,7 +131,7 @@ impl XdpProgram {
             format!(" (process {pid}: {command})")
         });
         format!(
-            "XDP program ID {}{holder} is attached; frames that it takes are not seen here",
+            "XDP program ID {}{holder} is attached; frames that it consumes are not seen here",
             self.id
         )
     }
@@ -430,11 +430,11 @@ fn as_link(message: &RouteNetlinkMessage) -> Option<&LinkMessage> {
 
 fn check_name(name: &str) -> Result<()> {
     let why = match name {
-        "" => "it is empty",
-        "." | ".." => "it is a folder",
-        _ if name.len() > NAME_MAX => "it is longer than 15 bytes",
+        "" => "it must not be empty",
+        "." | ".." => "it must not be . or ..",
+        _ if name.len() > NAME_MAX => "it must have at most 15 bytes",
         _ if name.contains(|c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace()) => {
-            "it has a slash, a colon or a blank"
+            "it must not contain slashes, colons or spaces"
         }
         _ => return Ok(()),
     };

@@ -175,7 +175,7 @@ fn describe(text: &str) -> String {
         lines.next().unwrap_or_default(),
     ) {
         // The owner has the lock and has not yet written its name.
-        ("", _) => "a process that has only just started".into(),
+        ("", _) => "a process that is just starting".into(),
         (pid, "") => format!("process {pid}"),
         (pid, command) => format!("process {pid} ({command})"),
     }
@@ -243,6 +243,6 @@ mod tests {
             "process 4711 (wirebench tx -i eth0)"
         );
         assert_eq!(describe("4711\n"), "process 4711");
-        assert_eq!(describe(""), "a process that has only just started");
+        assert_eq!(describe(""), "a process that is just starting");
     }
 }

@@ -146,7 +146,7 @@ impl Netlink {
         if self.skipped.get() == skipped {
             return Ok(answers);
         }
-        Err(io::Error::other("one of the kernel's answers cannot be read").into())
+        Err(io::Error::other("a reply of the kernel is unreadable").into())
     }
 
     fn ask_once(
@@ -169,7 +169,7 @@ impl Netlink {
                     Ok(message) => message,
                     Err(e) => {
                         // One entry that the library cannot read must not hide all others.
-                        tracing::warn!("netlink: skipped an answer: {e}");
+                        tracing::warn!("netlink: skipped a reply: {e}");
                         self.skipped.set(self.skipped.get() + 1);
                         continue;
                     }
@@ -208,7 +208,7 @@ impl Netlink {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let what = format!(
-                        "the kernel did not answer within {} s",
+                        "the kernel did not reply within {} s",
                         ANSWER_TIMEOUT.as_secs()
                     );
                     return Err(io::Error::new(io::ErrorKind::TimedOut, what));

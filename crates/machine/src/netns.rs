@@ -75,7 +75,7 @@ impl Namespace {
             operation: "open",
             object: object(),
             cause: io::Error::from_raw_os_error(libc::EINVAL),
-            detail: Some("the file is there, but no namespace is mounted on it".into()),
+            detail: Some("the file exists, but no namespace is mounted on it".into()),
             hint: name
                 .as_ref()
                 .map(|n| format!("remove it with `ip netns delete {n}`")),
@@ -290,11 +290,11 @@ fn path_of(name: &str) -> Option<PathBuf> {
 
 fn check_name(name: &str) -> Result<()> {
     let why = match name {
-        "" => "it is empty",
-        "." | ".." => "it is a folder",
-        _ if name.contains('/') => "it has a slash",
-        _ if name.contains('\0') => "it has a zero byte",
-        _ if name.len() > 255 => "it is longer than 255 bytes",
+        "" => "it must not be empty",
+        "." | ".." => "it must not be . or ..",
+        _ if name.contains('/') => "it must not contain slashes",
+        _ if name.contains('\0') => "it must not contain zero bytes",
+        _ if name.len() > 255 => "it must have at most 255 bytes",
         _ => return Ok(()),
     };
     Err(HostError::BadName {

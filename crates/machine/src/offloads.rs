@@ -117,11 +117,13 @@ pub fn repair() -> Vec<String> {
     let repaired = |left: &LeftOff| {
         let (place, offloads, pid) = (&left.place, &left.offloads, left.pid);
         match left.repair() {
-            Ok(()) => format!(
-                "{place}: process {pid} was killed and had left {offloads} off; on again now"
-            ),
+            Ok(()) => {
+                format!("{place}: process {pid} was killed and left {offloads} off; restored")
+            }
             Err(error) => {
-                format!("{place}: process {pid} was killed and left {offloads} off: {error}")
+                format!(
+                    "{place}: process {pid} was killed and left {offloads} off; cannot restore: {error}"
+                )
             }
         }
     };

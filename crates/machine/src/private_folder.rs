@@ -64,14 +64,14 @@ fn check(folder: &Path, uid: u32) -> io::Result<()> {
         let is_own = path == folder;
         let (owner, mode) = (found.uid(), found.mode());
         if !found.is_dir() {
-            return refuse(path, "is no folder, or a link to one");
+            return refuse(path, "is not a directory, or is a symbolic link");
         }
         if owner != uid && (is_own || (owner != root && owner != 0)) {
             return refuse(path, "belongs to another user");
         }
         let sticky = mode & 0o1000 != 0;
         if mode & 0o022 != 0 && (is_own || !sticky) {
-            return refuse(path, "can be written by others");
+            return refuse(path, "is writable by other users");
         }
     }
     Ok(rustix::fs::access(

@@ -48,9 +48,9 @@ impl Capability {
         match self {
             Capability::NetAdmin => "configure interfaces and attach XDP programs",
             Capability::NetRaw => "open packet and AF_XDP sockets",
-            Capability::SysAdmin => "enter and make network namespaces",
+            Capability::SysAdmin => "create and enter network namespaces",
             Capability::SysNice => "raise the priority of workers",
-            Capability::Perfmon => "let XDP programs read packet metadata of the kernel",
+            Capability::Perfmon => "let XDP programs read packet metadata",
             Capability::Bpf => "load XDP programs",
         }
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is missing: it is needed to {}; try `{}`",
+            "{} is missing, needed to {}; try `{}`",
             self.capability, self.why, self.command
         )
     }
@@ -242,7 +242,7 @@ mod tests {
         }
         let text = missing[0].to_string();
         assert!(
-            text.starts_with("CAP_NET_RAW is missing: it is needed to open packet and AF_XDP sockets; try `sudo setcap "),
+            text.starts_with("CAP_NET_RAW is missing, needed to open packet and AF_XDP sockets; try `sudo setcap "),
             "{text}"
         );
     }

@@ -47,7 +47,7 @@ pub enum ProbeError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The command could not be started or read.
-    #[error("cannot run {command}: {cause}")]
+    #[error("cannot run {command}: {}", crate::error::cause_text(.cause))]
     Run {
         /// Command.
         command: String,
@@ -56,7 +56,7 @@ pub enum ProbeError {
         cause: io::Error,
     },
     /// The command exceeded its time limit.
-    #[error("{command}: no end within {} ms", .after.as_millis())]
+    #[error("{command}: timed out after {} ms", .after.as_millis())]
     Timeout {
         /// Command.
         command: String,
@@ -286,7 +286,7 @@ impl Pattern {
             .map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
         if expression.captures_len() < 2 {
             return Err(wrong(format!(
-                "{text:?} has no group; put the number in brackets: 'packets (\\d+)'"
+                "{text:?} has no capture group; put the number in parentheses: 'packets (\\d+)'"
             )));
         }
         Ok(Self {
@@ -305,16 +305,10 @@ impl Pattern {
                 .as_str()
                 .replace([',', '_'], "")
                 .parse()
-                .map_err(|_| format!("{}: {:?} is no whole number", self.name, digits.as_str()))?;
+                .map_err(|_| format!("{}: {:?} is not an integer", self.name, digits.as_str()))?;
             sum = Some(sum.unwrap_or(0) + number);
         }
-        sum.ok_or_else(|| {
-            format!(
-                "{}: nothing matches {:?}",
-                self.name,
-                self.expression.as_str()
-            )
-        })
+        sum.ok_or_else(|| format!("{}: no match for {:?}", self.name, self.expression.as_str()))
     }
 }
 
@@ -390,13 +384,16 @@ mod tests {
             let probe = command(text, &[("n", r"n=(\S+)")]).unwrap();
             probe.read().unwrap_err().to_string()
         };
-        assert!(said("echo open 3").contains("n: nothing matches"));
-        assert!(said("echo n=x; echo open 3").contains("\"x\" is no whole number"));
+        assert!(said("echo open 3").contains("n: no match for"));
+        assert!(said("echo n=x; echo open 3").contains("\"x\" is not an integer"));
         let text = said("echo no such device >&2; exit 3");
         assert!(text.ends_with("no such device"), "{text}");
         assert!(said("exit 7").contains("exit status: 7"));
         let no_group = command("true", &[("n", "n=\\d+")]).unwrap_err();
-        assert!(no_group.to_string().contains("has no group"), "{no_group}");
+        assert!(
+            no_group.to_string().contains("has no capture group"),
+            "{no_group}"
+        );
         assert!(command("true", &[("n", "(")]).is_err());
     }
 
@@ -406,7 +403,7 @@ mod tests {
         plan.timeout = wb_model::units::Span::from_millis(50);
         let failed = Probe::new(&plan).unwrap().read().unwrap_err();
         assert!(
-            failed.to_string().contains("no end within 50 ms"),
+            failed.to_string().contains("timed out after 50 ms"),
             "{failed}"
         );
         // The command continues although it closed its output.

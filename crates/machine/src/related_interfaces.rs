@@ -37,7 +37,7 @@ impl std::fmt::Display for WayOut {
         match &self.interface {
             None => f.write_str(" may leave by this interface"),
             Some(own) if *own == self.asked => f.write_str(" leaves by this interface"),
-            Some(other) => write!(f, " leaves by {other}, which {} belongs to", self.asked),
+            Some(other) => write!(f, " leaves by {other}, to which {} belongs", self.asked),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Netlink {
         if let Some(route) = self.all_routes()?.into_iter().find(route) {
             let (to, bits) = (route.destination, route.prefix_len);
             return Ok(Some(format!(
-                "the host has a route to {to}/{bits} by {name}"
+                "the host has a route to {to}/{bits} through {name}"
             )));
         }
         let world = World::around(self, name)?;
@@ -120,8 +120,8 @@ impl Netlink {
             let at = &world.views[view];
             let upper = at.link(index).map_or("an interface", |l| &l.name);
             match view {
-                0 => format!("{upper} is on {name}"),
-                _ => format!("{upper} in {} is on {name}", at.namespace.place()),
+                0 => format!("{upper} is on top of {name}"),
+                _ => format!("{upper} in {} is on top of {name}", at.namespace.place()),
             }
         }))
     }
@@ -351,9 +351,10 @@ fn is_a_wire(link: &Link) -> bool {
 }
 
 fn lost(index: u32) -> HostError {
-    HostError::refused("find", format!("what belongs to interface {index}"))(
-        std::io::ErrorKind::NotFound,
-    )
+    HostError::refused(
+        "find",
+        format!("the interfaces related to interface {index}"),
+    )(std::io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]

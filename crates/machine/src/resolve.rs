@@ -23,7 +23,7 @@ pub struct Host {
 /// # Errors
 /// The message of the resolver (`Name or service not known`).
 pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
-    let asked = CString::new(name).map_err(|_| "a name has no zero bytes".to_owned())?;
+    let asked = CString::new(name).map_err(|_| "the name contains a zero byte".to_owned())?;
     // SAFETY: all zeros is a valid value of the struct; its pointers may be null.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_family = match ipv6 {
@@ -74,7 +74,7 @@ pub fn resolve(name: &str, ipv6: Option<bool>) -> Result<Host, String> {
     // SAFETY: the list came from getaddrinfo and is not used any more.
     unsafe { libc::freeaddrinfo(list) };
     match host.addresses.is_empty() {
-        true => Err("no address of a family that is known".to_owned()),
+        true => Err("no IPv4 or IPv6 address".to_owned()),
         false => Ok(host),
     }
 }

@@ -91,7 +91,7 @@ fn path(key: &str) -> Result<PathBuf> {
             .split('/')
             .any(|part| matches!(part, "" | "." | ".."))
     {
-        let why = "it must be words joined by dots or by slashes";
+        let why = "it must be words separated by dots or slashes";
         return Err(HostError::BadName {
             name: key.into(),
             what: "a setting",

@@ -45,7 +45,7 @@ pub fn become_user(name: &str, kept: KeptPrivileges) -> Result<()> {
         .ok_or_else(|| {
             HostError::refused("find", object())(io::Error::new(
                 io::ErrorKind::NotFound,
-                "there is no such user",
+                "no such user",
             ))
         })?;
     // Without this flag, the change of the user would clear all capabilities. The kernel resets the flag on exec.

@@ -136,7 +136,7 @@ fn pull(
     let at = Instant::now() + trigger.after;
     while Instant::now() < at {
         if over.load(Ordering::Acquire) {
-            return Some("the trial was over before its time".to_owned());
+            return Some("the trial ended before the trigger was due".to_owned());
         }
         std::thread::sleep(POLL_INTERVAL.min(at.saturating_duration_since(Instant::now())));
     }
@@ -149,7 +149,12 @@ fn pull(
         .process_group(0);
     let mut child = match keep_limit(&mut command).spawn() {
         Ok(child) => child,
-        Err(error) => return Some(format!("it cannot be run: {error}")),
+        Err(error) => {
+            return Some(format!(
+                "cannot run the command: {}",
+                wb_machine::cause_text(&error)
+            ));
+        }
     };
     let mut last = None;
     loop {
@@ -162,11 +167,11 @@ fn pull(
         };
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return None,
-            Ok(Some(status)) => return Some(format!("it ended with {status}")),
-            Err(error) => return Some(error.to_string()),
+            Ok(Some(status)) => return Some(format!("failed with {status}")),
+            Err(error) => return Some(wb_machine::cause_text(&error)),
             Ok(None) if is_over => {
                 end(&mut child);
-                return Some("it had not ended when the trial had".to_owned());
+                return Some("still running at the end of the trial".to_owned());
             }
             Ok(None) => std::thread::sleep(POLL_INTERVAL),
         }
@@ -477,7 +482,7 @@ impl Engine for Benchmark {
 
     fn join(&mut self) -> Option<String> {
         if !self.collect() {
-            return Some("the thread that makes the trials panicked".to_owned());
+            return Some("the benchmark thread panicked".to_owned());
         }
         match &self.outcome.as_ref()?.end {
             BenchEnd::Completed
@@ -558,7 +563,7 @@ mod tests {
     #[test]
     fn a_command_that_fails_is_reported() {
         let (said, _) = ended("false", &Signals::none());
-        assert_eq!(said.as_deref(), Some("it ended with exit status: 1"));
+        assert_eq!(said.as_deref(), Some("failed with exit status: 1"));
         assert_eq!(ended("true", &Signals::none()).0, None);
     }
 
@@ -606,7 +611,7 @@ mod tests {
         let file = folder.path().join("late");
         let command = format!("(sleep 0.5; touch {}) & wait", file.display());
         let (said, took) = ended(&command, &Signals::none());
-        assert!(said.unwrap().contains("had not ended"));
+        assert!(said.unwrap().contains("still running"));
         assert!(took < Duration::from_millis(450), "{took:?}");
         std::thread::sleep(Duration::from_millis(600));
         assert!(!file.exists());

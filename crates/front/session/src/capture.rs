@@ -193,7 +193,7 @@ impl Captures {
             && ports.iter().any(|p| p.facts.driver == "packet")
         {
             opening.warnings.push(format!(
-                "the filter runs in this program and not in the kernel: {why}"
+                "the filter runs in user space, not in the kernel: {why}"
             ));
         }
         let slots = reader_slots(&mut ports, readers, &job, filter.as_ref())?;
@@ -259,7 +259,7 @@ impl TakenFiles {
         let path = capture.job.output.as_ref().map(|output| &output.path);
         let path = path.cloned().unwrap_or_default();
         if let Some((_, other)) = self.0.iter().find(|(taken, _)| *taken == id) {
-            let what = format!("two write to one file: {other:?} and {path:?} are the same");
+            let what = format!("two captures write to the same file: {other:?} and {path:?}");
             return Err(StartError::stream("capture", what));
         }
         self.0.push((id, path));
@@ -337,7 +337,7 @@ fn check_place(filter: &LiveFilter, port: &OpenPort) -> Result<(), StartError> {
     if asks && (port.facts.driver != "packet" || filter.attach.is_err()) {
         return Err(StartError::stream(
             port.facts.locator.to_string(),
-            "the filter asks which way a packet goes (inbound, outbound) or the like; only a socket of the packet driver knows that",
+            "the filter tests packet metadata (such as inbound or outbound), which only packet: provides",
         ));
     }
     Ok(())
@@ -377,7 +377,7 @@ fn open_port(
         if job.stamps != Stamps::Host {
             return Err(StartError::stream(
                 port.locator.to_string(),
-                "by XDP frames are stamped by the host; the card's stamps are for the packet driver",
+                "xdp: has host timestamps only; use packet: for timestamps of the network card",
             ));
         }
         let program = match filter {
@@ -388,7 +388,7 @@ fn open_port(
     } else {
         if let Some(program) = &wire.link.xdp_attached {
             opening.warnings.push(format!(
-                "an XDP program (id {}) is attached to {}: frames that it takes are not seen here",
+                "XDP program {} is attached to {}: frames that it consumes do not reach the capture",
                 program.id, port.locator
             ));
         }
@@ -398,7 +398,7 @@ fn open_port(
     if job.stamps != Stamps::Host && open.facts.stamp_source != wb_port::StampSource::Nic {
         return Err(StartError::stream(
             port.locator.to_string(),
-            "the interface does not stamp received frames, so there are host stamps only; where -J lists adapter, switch it on with `hwstamp_ctl -r 1 -i IF`",
+            "the interface does not timestamp received frames; if -J lists adapter, enable it with `hwstamp_ctl -r 1 -i IF`",
         ));
     }
     Ok(open)
@@ -476,8 +476,12 @@ fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
         return Err(StartError::stream(
             "capture",
             format!(
-                "realtime readers would leave no CPU for the rest: {readers} of them{}, {cpus} CPUs",
-                if job.busy { ", that never sleep" } else { "" }
+                "too many real-time readers: {readers}{} on {cpus} CPUs leave no CPU for the rest",
+                if job.busy {
+                    " busy-polling readers"
+                } else {
+                    ""
+                }
             ),
         ));
     }
@@ -831,7 +835,9 @@ impl Engine for Captures {
             broken = Some(error.to_string());
         }
         if written.is_none() {
-            broken = Some("the writer panicked; the files may miss what it held".to_owned());
+            broken = Some(
+                "the writer panicked; frames in its buffers may be missing in the files".to_owned(),
+            );
         }
         let panicked = written.is_none();
         let written = written.unwrap_or_else(|| self.written_before_panic());
@@ -866,7 +872,7 @@ fn joined(ports: &[OpenPort], outcomes: &[ReaderOutcome]) -> Vec<String> {
         // The Ethernet header and a VLAN tag.
         if longest > wire.interface.mtu + 18 && joins_segments(wire) {
             warnings.push(format!(
-                "{}: a frame of {longest} bytes was seen, longer than any on the wire: segments were joined (GRO); --offloads off shows them as they came",
+                "{}: a frame of {longest} bytes exceeds the MTU: the host merged segments (GRO); use --offloads off to capture them as they arrived",
                 port.facts.locator
             ));
         }

@@ -56,7 +56,7 @@ impl Commands {
     pub(crate) fn start(program: &str) -> Result<(Sender<PathBuf>, Self), StartError> {
         if !is_program(program) {
             let what = format!(
-                "{program:?} is not a program that can be run; it is given the file and nothing else"
+                "{program:?} is not an executable program; name a program without arguments"
             );
             return Err(StartError::stream("-z", what));
         }
@@ -90,7 +90,7 @@ impl Commands {
             if signals.hurry() {
                 let mut said = self.failures();
                 said.push(format!(
-                    "-z {}: not waited for: {} still running, and later files were not given to it",
+                    "-z {}: ended with {} still running; later files were not processed",
                     self.program,
                     lock(&self.state).running.len()
                 ));
@@ -142,7 +142,7 @@ fn run(program: &str, file: &Path) -> Result<(), String> {
         // Ctrl-C ends the capture, but a program that has started runs to its end.
         .process_group(0)
         .status()
-        .map_err(|cause| cause.to_string())?;
+        .map_err(|cause| wb_machine::cause_text(&cause))?;
     match status.success() {
         true => Ok(()),
         false => Err(status.to_string()),
@@ -220,7 +220,7 @@ mod tests {
             "gzip -9",
         ] {
             let error = Commands::start(name).err().expect("refused").to_string();
-            assert!(error.contains("not a program"), "{error}");
+            assert!(error.contains("not an executable program"), "{error}");
         }
     }
 }

@@ -276,7 +276,7 @@ impl Shortfall {
 pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
     let spared = judged.iter().any(|j| j.is_easier_with_less(judged));
     (!plan.allow_unsent && spared)
-        .then(|| format!("criteria held only because less was offered: {cause}"))
+        .then(|| format!("criteria met only because less was offered: {cause}"))
 }
 
 /// Compares the measured value with the criterion. A criterion without a measured value does not hold.

@@ -148,7 +148,7 @@ impl Devices {
                 None => {
                     if job.settings.flags.has(Flags::IPSEC) {
                         opening.warnings.push(format!(
-                            "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
+                            "{}: flag IPSEC: packets are sent unencrypted",
                             job.settings.name
                         ));
                     }
@@ -156,10 +156,7 @@ impl Devices {
                 }
             };
             let queue = queues[port].next().ok_or_else(|| {
-                StartError::stream(
-                    job.port.clone(),
-                    "the port has too few queues for its devices",
-                )
+                StartError::stream(job.port.clone(), "the port has fewer queues than devices")
             })?;
             let mut handle = DeviceHandle::new();
             if ports[port].wire.is_some() {
@@ -238,7 +235,7 @@ fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, S
         Ok(consumer) => Ok(Some(consumer)),
         Err(error) => {
             opening.warnings.push(format!(
-                "{error}; the host sees the packets too, and may answer them"
+                "{error}; the host also receives the packets and may answer them"
             ));
             Ok(None)
         }
@@ -320,7 +317,7 @@ fn open_port(
     let mut port = port.clone();
     if port.locator.driver == Some(Driver::Live) {
         if !sends {
-            let why = "it accounts for streams, and not for what a watch sees";
+            let why = "it counts frames of streams only, not frames of a watch";
             return Err(refuse(&port, Refusal::Asked(why)));
         }
         // Settings that the kernel cannot make need a queue of another driver.
@@ -633,7 +630,7 @@ impl Engine for Devices {
         for (queue, outcome) in self.watches.iter().zip(self.watchers.join()) {
             match outcome {
                 Some(outcome) => self.watched.push((queue.clone(), outcome)),
-                None => dead = Some("a watching thread panicked; its counts are missing"),
+                None => dead = Some("a watch thread panicked; its counts are missing"),
             }
         }
         let sent = self.outcomes.iter().flatten().map(|o| &o.fault);

@@ -44,11 +44,11 @@ pub fn in_kernel(port: Option<&Locator>) -> Result<Vec<InKernel>, StartError> {
 fn of_device(device: &Device, name: &str, prefix: &str) -> InKernel {
     let why = device.keeps_out(true);
     if let Some(id) = device.program {
-        let nor_sent = why.map(|why| format!(", nor sent by one: {why}"));
+        let nor_sent = why.map(|why| format!(", nor send: {why}"));
         return InKernel {
             can: false,
             text: format!(
-                "program {id} is attached: streams cannot be accounted for by another (live){}",
+                "XDP program {id} is attached: live cannot receive{}",
                 nor_sent.unwrap_or_default()
             ),
             fix: Some(format!("{prefix}ip link set {name} xdp off")),
@@ -56,15 +56,15 @@ fn of_device(device: &Device, name: &str, prefix: &str) -> InKernel {
     }
     let text = match (&why, &device.far) {
         (Some(why), _) => {
-            format!("streams can be accounted for by a program (live), but not sent by one: {why}")
+            format!("live can receive but not send: {why}")
         }
         (None, Some(far)) if far.of_a_lab && device.takes_frames == Some(false) => {
-            "streams can be sent and accounted for by programs (live); while a run lasts, a program at the other end lets them in".to_owned()
+            "live can send and receive; during a run, an XDP program at the other end enables sending".to_owned()
         }
         (None, _) if device.takes_frames.is_none() => {
-            "streams can be accounted for by a program (live); whether they can be sent by one shows when it is tried, as the kernel does not report it".to_owned()
+            "live can receive; the kernel does not report if it can send, so a run tries it".to_owned()
         }
-        (None, _) => "streams can be sent and accounted for by programs (live)".to_owned(),
+        (None, _) => "live can send and receive".to_owned(),
     };
     let command = device.far.as_ref().map(|far| far.command.clone());
     InKernel {
@@ -115,7 +115,7 @@ fn in_use(wire: &Wire, about: &InterfaceDescription) -> Option<String> {
         return Some("the host uses the interface".to_owned());
     }
     if let Some(program) = &about.xdp_program {
-        return Some(format!("program {} is attached", program.id));
+        return Some(format!("XDP program {} is attached", program.id));
     }
     let interface = &wire.interface;
     let queues = interface.tx_queues.max(interface.rx_queues);
@@ -139,7 +139,7 @@ fn machine() -> InKernel {
     let Some(why) = Host::here().why_not(both) else {
         return InKernel {
             can: true,
-            text: "streams can be sent and accounted for by programs (live)".to_owned(),
+            text: "live can send and receive".to_owned(),
             fix: None,
         };
     };
@@ -152,7 +152,7 @@ fn machine() -> InKernel {
     let missing = Privileges::of_this_process().missing(&needed);
     InKernel {
         can: false,
-        text: format!("streams cannot be sent and accounted for by programs (live): {why}"),
+        text: format!("live cannot be used: {why}"),
         fix: missing.into_iter().next().map(|missing| missing.command),
     }
 }
@@ -182,14 +182,10 @@ mod tests {
     fn a_port_that_cannot_send_is_not_said_to_send() {
         let found = of_device(&device(Some(false), None), "eth0", "");
         assert!(!found.can);
-        assert!(found.text.contains("but not sent by one"), "{}", found.text);
-        assert!(!found.text.contains("can be sent"), "{}", found.text);
+        assert!(found.text.contains("but not send"), "{}", found.text);
+        assert!(!found.text.contains("can send"), "{}", found.text);
         let able = of_device(&device(Some(true), None), "eth0", "");
-        assert!(
-            able.can && able.text.contains("can be sent"),
-            "{}",
-            able.text
-        );
+        assert!(able.can && able.text.contains("can send"), "{}", able.text);
         let taken = of_device(&device(Some(true), Some(7)), "eth0", "ip netns exec n ");
         assert!(
             !taken.can && taken.text.contains("program 7"),

@@ -43,7 +43,7 @@ pub enum StartError {
     #[error("ended by {} before the start", crate::settle::signal_name(*.0))]
     Interrupted(i32),
     /// A system operation failed, such as starting a thread.
-    #[error("cannot {operation}: {cause}")]
+    #[error("cannot {operation}: {}", wb_machine::cause_text(.cause))]
     System {
         /// Name of the operation.
         operation: &'static str,

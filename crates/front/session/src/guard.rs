@@ -31,7 +31,7 @@ use wb_wire::{
 use crate::{StartError, ports::Wire, traffic::vlans_of};
 
 /// Refusal text for frames that cannot be judged.
-const UNCLEAR: &str = "bytes that change may become an address; give --i-own-this-network (i_own_this_network = true) if you own the network";
+const UNCLEAR: &str = "modified bytes may form any address; use --i-own-this-network (i_own_this_network = true) if you own the network";
 
 /// A source of frames on a wire.
 pub(crate) enum Source<'a> {
@@ -58,7 +58,7 @@ pub fn needs_no_zone(server: &SocketAddr) -> Result<(), String> {
     match server {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
             Err(format!(
-                "{0} is a link-local address, which needs its interface: [{0}%INTERFACE]",
+                "{0} is a link-local address and needs an interface: [{0}%INTERFACE]",
                 v6.ip()
             ))
         }
@@ -82,21 +82,19 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
         true => "",
         false => CONSENT,
     };
-    let netlink = netlink.map_err(|e| format!("the routes cannot be read ({e}){}", consent(&e)))?;
+    let netlink = netlink.map_err(|e| format!("cannot read the routes ({e}){}", consent(&e)))?;
     for address in tests {
         match netlink.leaves_by_default(address) {
             Ok(false) => {}
             Ok(true) => {
                 return Err(format!(
-                    "{address} is a benchmark or documentation address, and the default route would carry the requests; \
+                    "{address} is a benchmark or documentation address, but the default route would carry the requests; \
                      run inside a lab (wirebench lab exec NODE COMMAND){CONSENT}"
                 ));
             }
             Err(e) => {
                 let consent = consent(&e);
-                return Err(format!(
-                    "the route to {address} cannot be read ({e}){consent}"
-                ));
+                return Err(format!("cannot read the route to {address} ({e}){consent}"));
             }
         }
     }
@@ -104,7 +102,8 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
 }
 
 /// Advice for sending in spite of the refusal.
-const CONSENT: &str = ", or give --i-own-this-network (i_own_this_network = true) if that is meant";
+const CONSENT: &str =
+    ", or use --i-own-this-network (i_own_this_network = true) if this is intended";
 
 /// The plan's consent, checked for every source of frames.
 #[derive(Clone, Copy, Debug)]
@@ -162,15 +161,13 @@ impl Guard {
                 return Err(StartError::host(&port.locator, error));
             }
             Err(error) => {
-                format!(
-                    "whether the default route leaves by this interface cannot be told ({error})"
-                )
+                format!("cannot determine if the default route leaves by this interface ({error})")
             }
         };
         Err(StartError::stream(
             port.locator.to_string(),
             format!(
-                "{what}; a test would go to the network it serves. Give --i-own-this-network if that is meant"
+                "{what}; the test would reach the network behind it; use --i-own-this-network if this is intended"
             ),
         ))
     }
@@ -293,7 +290,9 @@ fn strange_recording(place: &str, stream: &Stream, recording: &Recording) -> Opt
                 format!("{address} in frame {number} {OUTSIDE}")
             }
             Err(_) => {
-                format!("frame {number} cannot be judged, it is nested too deeply; {OUTSIDE}")
+                format!(
+                    "frame {number} is nested too deeply to check; use --i-own-this-network (i_own_this_network = true) if you own the network"
+                )
             }
         };
         Some(PlanProblem {

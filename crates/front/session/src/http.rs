@@ -88,7 +88,13 @@ impl RequestFiles for Folder {
             Some(base) => base.join(path),
             None => PathBuf::from(path),
         };
-        read_file(&place, LARGEST_DATA).map_err(|e| format!("cannot read {}: {e}", place.display()))
+        read_file(&place, LARGEST_DATA).map_err(|e| {
+            format!(
+                "cannot read {}: {}",
+                place.display(),
+                wb_machine::cause_text(&e)
+            )
+        })
     }
 }
 
@@ -100,8 +106,10 @@ fn in_zone(server: &ServerAddress) -> Result<SocketAddr, String> {
     let zoned = format!("{}%{interface}", server.address.ip());
     let mut found = (zoned.as_str(), server.address.port())
         .to_socket_addrs()
-        .map_err(|e| format!("{zoned}: {e}"))?;
-    found.next().ok_or_else(|| format!("{zoned} is no address"))
+        .map_err(|e| format!("{zoned}: {}", wb_machine::cause_text(&e)))?;
+    found
+        .next()
+        .ok_or_else(|| format!("{zoned}: no address found"))
 }
 
 /// Returns the destination of a job's connections.
@@ -145,7 +153,7 @@ fn server(job: &HttpJob) -> Result<HttpDestination, String> {
     });
     match addresses.is_empty() {
         true => Err(format!(
-            "{} has no address of the family of sources",
+            "{} has no address of the address family of the sources",
             url.host
         )),
         false => Ok(HttpDestination::Addresses(addresses)),
@@ -176,7 +184,7 @@ fn leave_out(job: &HttpJob, addresses: &mut Vec<SocketAddr>) -> Vec<String> {
             return true;
         };
         warnings.push(format!(
-            "{}: {address} is left out: no connection to it could be made ({why})",
+            "{}: {address} is not used: cannot connect ({why})",
             job.name
         ));
         false
@@ -209,7 +217,7 @@ fn allow_descriptors(needed: u64) -> Result<(), String> {
         }
     }
     Err(format!(
-        "{needed} descriptors are needed and {hard} allowed; as root: prlimit --nofile={needed} --pid $$, then again in this shell"
+        "{needed} file descriptors are needed, but the limit is {hard}; run `prlimit --nofile={needed} --pid $$` as root, then repeat in this shell"
     ))
 }
 
@@ -242,7 +250,7 @@ impl Https {
             let scripts = scripts.next().unwrap_or_default();
             if job.script.is_some() && scripts.len() != job.threads as usize {
                 return Err(wrong(
-                    "it has a script, and nobody here knows its language".to_owned(),
+                    "the job has a script; only `wirebench wrk` runs scripts".to_owned(),
                 ));
             }
             jobs.push(Job {
@@ -459,9 +467,7 @@ impl Engine for Https {
         let broken = self.outcomes.iter().any(Option::is_none);
         let error = self.outcomes.iter().flatten().find_map(|o| o.error.clone());
         match broken {
-            true => {
-                Some("a thread of the HTTP load panicked; what it measured is missing".to_owned())
-            }
+            true => Some("an HTTP thread panicked; its counts are missing".to_owned()),
             false => error,
         }
     }
@@ -502,7 +508,7 @@ impl Engine for Https {
         }
         if let Some(n @ 1..) = syns {
             settled.warnings.push(format!(
-                "{n} SYN segments of this network namespace were sent again: lost, or the server still had the last connection of their port; times to connect include the wait"
+                "{n} SYN retransmits in this network namespace: SYNs were lost, or the server still had the previous connection of the port; connect times include the wait"
             ));
         }
         settled.warnings.splice(0..0, self.warnings.drain(..));
@@ -567,7 +573,7 @@ mod tests {
         let warnings = leave_out(&job, &mut addresses);
         assert_eq!(addresses, [open]);
         assert!(
-            warnings.len() == 1 && warnings[0].starts_with(&format!("web: {refuses} is left out")),
+            warnings.len() == 1 && warnings[0].starts_with(&format!("web: {refuses} is not used")),
             "{warnings:?}"
         );
         for (job, all) in [

@@ -47,14 +47,14 @@ pub fn read_all(source: impl Read, largest: u64) -> io::Result<Vec<u8>> {
     match bytes.len() as u64 > largest {
         true => Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("larger than {} MiB, the most that is read", largest >> 20),
+            format!("larger than the limit of {} MiB", largest >> 20),
         )),
         false => Ok(bytes),
     }
 }
 
 fn not_text() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")
+    io::Error::new(io::ErrorKind::InvalidData, "not valid UTF-8")
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_file_without_an_end_is_refused() {
         let error = read_text(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(error, "larger than 16 MiB, the most that is read");
+        assert_eq!(error, "larger than the limit of 16 MiB");
         assert_eq!(read_all(&b"abc"[..], 3).unwrap(), b"abc");
         assert!(read_all(&b"abcd"[..], 3).is_err());
     }

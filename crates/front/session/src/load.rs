@@ -169,7 +169,7 @@ fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<W
         return Err(StartError::stream(
             place,
             format!(
-                "{address} is an address of the host on {}, whose own TCP would answer too; take others for the load, or try `{}ip addr flush dev {}`",
+                "{address} is an address of the host on {}, whose TCP stack would answer too; use other addresses for the load, or try `{}ip addr flush dev {}`",
                 wire.interface.name,
                 wire.namespace.command_prefix(),
                 wire.interface.name
@@ -230,7 +230,7 @@ fn open_port(
     let mut open = open_wire_as(port, used, wire, longest, &packet, selected)?;
     if cut && open.facts.driver == "packet" {
         open.facts.warnings.push(
-            "a kernel at the other end of a veth pair may send segments that are longer than the MTU, which are cut here; `ethtool -K IF tso off gso off` there prevents it, the xdp driver too"
+            "the kernel at the other end of the veth pair may send segments longer than the MTU, which are truncated here; run `ethtool -K IF tso off gso off` there, or use xdp:"
                 .to_owned(),
         );
     }
@@ -270,7 +270,12 @@ fn read_file(job: &LoadJob, environment: &Environment) -> Result<Option<Vec<u8>>
     };
     input::read_file(&file, input::LARGEST_DATA)
         .map(Some)
-        .map_err(|e| StartError::stream(job.name.clone(), format!("cannot read {path}: {e}")))
+        .map_err(|e| {
+            StartError::stream(
+                job.name.clone(),
+                format!("cannot read {path}: {}", wb_machine::cause_text(&e)),
+            )
+        })
 }
 
 /// Specifications of each worker of a job.
@@ -454,7 +459,7 @@ impl NextHop<'_> {
             .and_then(|h| h.peer_mac);
         if let Some(mac) = hint {
             self.warnings.push(format!(
-                "{}: nobody answered for {asked}; frames go to {}, the other end of the lab's link",
+                "{}: no neighbour reply for {asked}; frames go to {}, the other end of the lab link",
                 port.plan.locator,
                 Mac(mac)
             ));
@@ -463,7 +468,7 @@ impl NextHop<'_> {
         Err(StartError::stream(
             port.plan.locator.to_string(),
             format!(
-                "no next hop: nobody answered for {asked}; give --gateway with the router's address, or --gateway-mac"
+                "no next hop: no neighbour reply for {asked}; use --gateway with the router's address, or --gateway-mac"
             ),
         ))
     }

@@ -271,7 +271,7 @@ pub(crate) fn locate_wire(port: &PortPlan) -> Result<Wire, StartError> {
         Some((namespace, peer)) => wire_at(port, namespace, &peer),
         None => Err(StartError::stream(
             port.locator.to_string(),
-            "frames reach the receive side of a veth pair only, from its other end; this is none, or its other end is in a namespace without a name",
+            "sending into the receive path needs a veth pair whose other end is in a named namespace",
         )),
     }
 }
@@ -310,7 +310,7 @@ pub(crate) fn require_link(port: &PortPlan, wire: &Wire) -> Result<(), StartErro
     if !link.carrier {
         return Err(StartError::stream(
             port.locator.to_string(),
-            "the interface has no carrier: its cable is out, or the other end is down",
+            "the interface has no carrier: the cable is unplugged, or the other end is down",
         ));
     }
     Ok(())
@@ -412,7 +412,7 @@ fn xdp_options(
 /// Returns the faster XDP mode for a port that only sends, if its plan leaves the mode open.
 fn faster_mode(port: &PortPlan, used: Use, zero_copy: Option<bool>) -> Option<&'static str> {
     (port.xdp_mode == XdpMode::Auto && !used.rx && zero_copy == Some(true)).then_some(
-        "; it sends by copies, and its device has zero copy: `--xdp-mode zero-copy` is faster, and takes the receive side of its queues too",
+        "; sends in copy mode although the device supports zero copy: `--xdp-mode zero-copy` is faster, but also takes the receive side of the queues",
     )
 }
 
@@ -431,7 +431,7 @@ fn check_xdp_workers(port: &PortPlan, used: Use, interface: &Interface) -> Resul
     Err(PortError::Unsupported {
         port: interface.port.clone(),
         what: format!(
-            "{n} workers need a queue each, and {most} to {kind} {are} switched on: with xdp at most {most}; {switch}, or take the packet driver",
+            "{n} workers need {n} {kind} queues with xdp:, but {most} {are} enabled; {switch}, or use packet:",
             switch = interface.switch_on(n.into()),
             are = if most == 1 { "is" } else { "are" },
         ),
@@ -471,7 +471,7 @@ fn check_ring(port: &PortPlan) -> Result<(), StartError> {
         return Err(StartError::stream(
             port.locator.to_string(),
             format!(
-                "receive rings of {} MiB in all; at most {} MiB, a quarter of the memory, are allowed",
+                "receive rings need {} MiB; the limit is {} MiB, a quarter of the memory",
                 wanted >> 20,
                 memory >> 22
             ),
@@ -489,9 +489,9 @@ fn shared_with_host(wire: &Wire) -> Option<String> {
             .xdp_attached
             .as_ref()
             .map(|p| format!("XDP program {} is attached to {name}", p.id)),
-        Ok(Some(why)) => Some(format!("{why}, and XDP would hide frames from it")),
+        Ok(Some(why)) => Some(format!("{why}; XDP would hide frames from the host")),
         Err(error) => Some(format!(
-            "what of the host uses {name} cannot be told ({error}), and XDP might hide frames from it"
+            "cannot determine if the host uses {name} ({error}); XDP might hide frames from the host"
         )),
     }
 }
@@ -503,15 +503,15 @@ pub(crate) fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static s
         if asked == Some(Driver::Xdp) {
             return Err(StartError::stream(
                 port.locator.to_string(),
-                "xdp sends past the queueing discipline, and queue_xmit is to send through it; take the packet driver, or xmit_mode start_xmit",
+                "xdp: bypasses the queueing discipline, which xmit_mode queue_xmit requires; use packet:, or xmit_mode start_xmit",
             ));
         }
-        let why = "the only driver that sends through the queueing discipline";
+        let why = "the only driver that uses the queueing discipline";
         return Ok(Some((Driver::Packet, why)));
     }
     Ok(match asked {
-        Some(driver) => Some((driver, "asked for")),
-        None if port.xdp_mode != XdpMode::Auto => Some((Driver::Xdp, "asked for by its XDP mode")),
+        Some(driver) => Some((driver, "requested")),
+        None if port.xdp_mode != XdpMode::Auto => Some((Driver::Xdp, "required by the XDP mode")),
         None => None,
     })
 }
@@ -525,24 +525,22 @@ fn candidates(
 ) -> Result<(Vec<Driver>, String), StartError> {
     let asked = asked_driver(port)?;
     if used.sharing != Sharing::Alone && !(selects && asked.is_none_or(|(d, _)| d == Driver::Xdp)) {
-        let why =
-            "several jobs use this interface, and each takes what is its own beside the others";
+        let why = "several jobs share this interface, and each filters its own frames";
         return Ok((vec![Driver::Packet], why.to_owned()));
     }
     let selected = match selects {
-        true => "; its XDP program takes the frames of this load and leaves the rest to the others",
+        true => "; its XDP program selects the frames of this load and passes on the rest",
         false => "",
     };
     if let Some((driver, why)) = asked {
         return Ok((vec![driver], format!("{why}{selected}")));
     }
     if used.watch {
-        let why = "the tap that shows what the host sees, and on which CPU";
+        let why = "sees the same frames as the host, and on which CPU";
         return Ok((vec![Driver::Packet], why.to_owned()));
     }
     if used.rx && used.shares {
-        let why =
-            "among the frames are such as XDP leaves to the host (ARP, echo, group addresses)";
+        let why = "XDP leaves some of these frames to the host (ARP, ping, multicast)";
         return Ok((vec![Driver::Packet], why.to_owned()));
     }
     if used.rx
@@ -551,9 +549,9 @@ fn candidates(
         return Ok((vec![Driver::Packet], why));
     }
     let reason = if used.rx {
-        "the fastest that works; nothing of the host uses this interface"
+        "fastest available; the host does not use this interface"
     } else {
-        "the fastest that works"
+        "fastest available"
     };
     let reason = format!("{reason}{selected}");
     Ok((vec![Driver::Xdp, Driver::Packet], reason))
@@ -608,7 +606,7 @@ fn open_xdp(
         return Err(PortError::Unsupported {
             port: interface.port.clone(),
             what: format!(
-                "frames of {} bytes are longer than one XDP buffer ({} bytes)",
+                "frames of {} bytes exceed the XDP buffer size of {} bytes",
                 longest + 4,
                 capacity + 4
             ),
@@ -636,7 +634,7 @@ fn share_out(
     }
     let groups = wb_xdp::gather(queues, workers, steering).map_err(|cause| PortError::Io {
         port: interface.port.clone(),
-        operation: "make a bell for each worker (eventfd)".into(),
+        operation: "create an eventfd for each worker".into(),
         cause,
     })?;
     Ok(groups.into_iter().map(AnyQueue::XdpGroup).collect())
@@ -801,11 +799,11 @@ pub(crate) fn open_capture(port: &PortPlan, wire: Wire, tap: &Tap) -> Result<Ope
     let (ring_bytes, because) = match tap {
         Tap::Packet(options) => (
             options.rx_ring_bytes as u64 * queues.len() as u64,
-            "the tap that shows what the host sees, and takes nothing away",
+            "sees the same frames as the host and consumes none",
         ),
         Tap::Xdp(options) => (
             xdp_memory(options, interface) * queues.len() as u64,
-            "asked for; the host does not see what it takes",
+            "requested; captured frames do not reach the host",
         ),
     };
     Ok(OpenPort {
@@ -835,7 +833,7 @@ fn open_capture_by_xdp(interface: &Interface, options: &XdpOptions) -> Result<Ta
             };
             let mut opened = wb_xdp::open(interface, &unfiltered)?;
             opened.facts.warnings.push(format!(
-                "the filter runs in this program and not in the kernel: {what}"
+                "the filter runs in user space, not in the kernel: {what}"
             ));
             (opened, false)
         }
@@ -888,13 +886,13 @@ pub(crate) fn capture_xdp_options(
     };
     if queues.len() > 64 {
         return refuse(format!(
-            "the device has {} receive queues, and at most 64 can be read; name those to read, the host gets the frames of the others",
+            "the device has {} receive queues, but at most 64 can be read; list the queues to read, the others go to the host",
             queues.len()
         ));
     }
     if port.workers as usize > queues.len() {
         return refuse(format!(
-            "{} readers for {} receive queues; each queue has one",
+            "{} readers for {} receive queues: each queue has one reader",
             port.workers,
             queues.len()
         ));
@@ -939,7 +937,7 @@ pub(crate) fn capture_xdp_options(
     let ring = if port.xdp_ring > 0 {
         if bytes(port.xdp_ring) > memory / 4 {
             return refuse(format!(
-                "{} MiB for frames of {count} queues; at most {} MiB, a quarter of the memory, are allowed",
+                "frame memory of {count} queues needs {} MiB; the limit is {} MiB, a quarter of the memory",
                 bytes(port.xdp_ring) >> 20,
                 memory >> 22
             ));
@@ -997,7 +995,7 @@ pub(crate) fn open_virtual(
                 (true, true) => {
                     return Err(StartError::stream(
                         port.locator.to_string(),
-                        "a file is read or written, not both",
+                        "a file can be read or written, not both",
                     ));
                 }
                 (true, false) => file::create(path, clock)?,
@@ -1010,7 +1008,7 @@ pub(crate) fn open_virtual(
         return Err(PortError::Input {
             port: port.locator.to_string(),
             what: format!(
-                "has {} queue; {} workers were asked for",
+                "has {} queue, but {} workers were requested",
                 queues.len(),
                 port.workers
             ),
@@ -1023,7 +1021,7 @@ pub(crate) fn open_virtual(
         facts,
         wire: None,
         queues,
-        chosen_because: "asked for".to_owned(),
+        chosen_because: "requested".to_owned(),
         job: String::new(),
         ring_bytes: 0,
         filters: false,
@@ -1082,8 +1080,8 @@ pub(crate) fn in_the_way(ports: &[&OpenPort], lists: &[Vec<u32>], cpus: &[Cpu]) 
         let irqs = wb_machine::cpu::irqs(&wire.namespace, &wire.interface.name).ok()?;
         let (irq, cpu) = shared(&irqs, own)?;
         Some(format!(
-            "T5: {}: a worker is on CPU {cpu}, which serves interrupt {} ({}); echo CPU > /proc/irq/{}/smp_affinity_list \
-             sends it to one that is free; a busy poll may want both on one CPU",
+            "T5: {}: a worker shares CPU {cpu} with interrupt {} ({}); `echo CPU > /proc/irq/{}/smp_affinity_list` \
+             moves the interrupt to a free CPU (busy polling may want both on one CPU)",
             port.facts.locator, irq.number, irq.name, irq.number
         ))
     };

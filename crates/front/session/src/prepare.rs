@@ -260,7 +260,7 @@ pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
             return Err(StartError::stream(
                 format!("port {}", port.name),
                 format!(
-                    "CPU {cpu} cannot be used; there are: {}",
+                    "CPU {cpu} is not available; available CPUs: {}",
                     wb_machine::cpu::format_list(&allowed)
                 ),
             ));

@@ -158,10 +158,10 @@ impl Record {
         let (name, (from, to)) = self.fell.first_key_value()?;
         let others = match self.fell.len() - 1 {
             0 => String::new(),
-            n => format!(" (so did {n} more)"),
+            n => format!(" (and {n} more counters)"),
         };
         Some(format!(
-            "probe {}: {name} fell from {from} to {to}{others}: it was reset during the run, so what it rose by is not known",
+            "probe {}: {name} fell from {from} to {to}{others}: reset during the run, so the increase is unknown",
             self.report.name
         ))
     }
@@ -249,14 +249,14 @@ fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
             .filter_map(|probe| probe.report().last_failure)
             .collect();
         let there = match (known.is_empty(), failures.is_empty()) {
-            (_, false) => format!("it could not be read: {}", failures.join("; ")),
-            (true, _) => "no probe shows a counter".to_owned(),
+            (_, false) => format!("reading failed: {}", failures.join("; ")),
+            (true, _) => "no probe has counters".to_owned(),
             _ => {
                 let mut names: Vec<&str> = known.keys().map(String::as_str).collect();
                 names.sort_by_key(|other| std::cmp::Reverse(shared(other, name)));
                 names.truncate(8);
                 format!(
-                    "there are {} in all, such as {}",
+                    "{} counters exist, such as {}",
                     known.len(),
                     names.join(", ")
                 )
@@ -354,7 +354,7 @@ impl Engine for Probes {
         let ended = self.workers.join();
         ended
             .contains(&None)
-            .then(|| "a thread that reads a probe panicked".to_owned())
+            .then(|| "a probe thread panicked".to_owned())
     }
 
     fn settle(&mut self, _ended: &Ended) -> Settled {
@@ -398,10 +398,7 @@ mod tests {
         }
         assert_eq!(record.figures(), [("p.b".to_owned(), 2)].into());
         let said = record.fallen().expect("a warning");
-        assert!(
-            said.contains("p.a fell from 900 to 3: it was reset"),
-            "{said}"
-        );
+        assert!(said.contains("p.a fell from 900 to 3: reset"), "{said}");
     }
 
     fn watched(command: &str) -> Watched {
@@ -445,6 +442,6 @@ mod tests {
         stop.set(long_ago).unwrap();
         follow(&probe, Duration::ZERO, &stop, &hurry);
         let said = probe.report().last_failure.expect("a failure");
-        assert!(said.contains("no end within 0 ms"), "{said}");
+        assert!(said.contains("timed out after 0 ms"), "{said}");
     }
 }

@@ -202,7 +202,7 @@ fn nothing(criteria: &[CriterionReport], all: &[Settled]) -> Option<String> {
             let mut ports = s.ports.iter().filter(|_| empty);
             let port = ports.find(|port| all.iter().any(|other| other.sent_from(&port.name)))?;
             Some(format!(
-                "no frames arrived at the capture, though {} sent some",
+                "the capture received no frames, although {} sent some",
                 port.name
             ))
         };
@@ -238,8 +238,8 @@ fn judge(
 /// Returns a warning about the consequences of a step of the wall clock, if there was one.
 fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
     let depends = match all.iter().any(|s| s.stamping.wall) {
-        true => "times between stamps are wrong by up to that",
-        false => "no time here depends on it",
+        true => "times between timestamps may be wrong by as much",
+        false => "no result depends on it",
     };
     let step = ended.clock_step_ns;
     (step.unsigned_abs() > 1_000)

@@ -61,23 +61,23 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
     };
     warn(
         c.beyond_window_frames,
-        "frames came so late that they could not be told from duplicates; they count as duplicates, and loss may be overstated by as many",
+        "frames arrived too late to be distinguished from duplicates; they count as duplicates, and loss may be overstated by as many",
     );
     warn(
         c.clock_error_frames,
-        "frames carry a send time after their arrival; they give no latency (are the clocks of both ends the same?)",
+        "frames arrived before their send time and have no latency (are the clocks of both ends synchronised?)",
     );
     warn(
         c.untracked_frames,
-        "frames belong to flows for which the flow table had no room; they are counted and not followed",
+        "frames belong to flows that did not fit into the flow table; they are counted but not tracked",
     );
     warn(
         m.split_flows() as u64,
-        "flows were spread over several receive queues or workers; duplicates and reordering between these go unseen",
+        "flows were spread over several receive queues or workers; duplicates and reordering between them are not detected",
     );
     warn(
         m.latency.clamped(),
-        "latencies were longer than 73 minutes and are counted as that",
+        "latencies exceeded 73 minutes and are recorded as 73 minutes",
     );
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
 /// Returns a warning about error responses.
 pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
     (errors > 0).then(|| {
-        format!("{errors} of {all} answers have a status of 4xx or 5xx (criterion: errors<=0)")
+        format!("{errors} of {all} responses have a 4xx or 5xx status (criterion: errors<=0)")
     })
 }
 

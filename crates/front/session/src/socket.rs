@@ -244,9 +244,7 @@ impl Engine for Sockets {
     fn join(&mut self) -> Option<String> {
         let outcome = self.worker.join().pop();
         let Some(Some(outcome)) = outcome else {
-            return Some(
-                "the thread of the socket tests panicked; what it measured is missing".into(),
-            );
+            return Some("the socket test thread panicked; its counts are missing".into());
         };
         self.outcome = outcome;
         if self.signals.interrupted().is_some() {
@@ -373,7 +371,7 @@ fn require_what_varies(job: &SocketJob, report: &mut SocketJobReport) {
     {
         report.failure = Some(SocketFailure {
             stage: SocketStage::Socket,
-            what: format!("this host has no congestion control {wanted} for it; it ran with {had}"),
+            what: format!("congestion control {wanted} is not available; the test ran with {had}"),
             errno: None,
         });
     }
@@ -517,7 +515,7 @@ impl Host for MachineHost {
 
     fn bind_cpu(&self, cpu: u32) -> Result<(), String> {
         if !self.cpus.as_ref().is_none_or(|own| own.contains(&cpu)) {
-            return Err(format!("CPU {cpu} is not one of this server's"));
+            return Err(format!("CPU {cpu} is not available to this server"));
         }
         wb_machine::cpu::pin(cpu).map_err(|e| e.to_string())
     }

@@ -123,7 +123,7 @@ fn open_ports(
         if used.shares && port.locator.driver == Some(Driver::Xdp) && !by_load {
             return Err(StartError::stream(
                 port.locator.to_string(),
-                "XDP leaves ARP, echo and frames to group addresses to the host, and untagged ones among the streams could not be counted; take packet: for this port",
+                "XDP leaves ARP, ping and multicast frames to the host, so untagged frames of these kinds cannot be counted; use packet: for this port",
             ));
         }
         wires.push((port, wire));
@@ -139,7 +139,7 @@ fn open_ports(
         let open = match wire {
             Some(wire) if port.locator.driver == Some(Driver::Live) => {
                 live::check(plan, port)?;
-                open_live(port, used, wire, "asked for")?
+                open_live(port, used, wire, "requested")?
             }
             Some(wire) if path::is_open(port) && !reasons.contains_key(&port.name) => {
                 open_live(port, used, wire, live::CHOSEN)?

@@ -48,11 +48,11 @@ pub(crate) fn verdict(
 ) -> (Verdict, String) {
     let unmet: Vec<&CriterionReport> = criteria.iter().filter(|c| !c.held).collect();
     let names: Vec<&str> = unmet.iter().map(|c| c.criterion.as_str()).collect();
-    let not_held = (!names.is_empty()).then(|| format!("did not hold: {}", names.join(", ")));
+    let not_held = (!names.is_empty()).then(|| format!("criteria not met: {}", names.join(", ")));
     let failure = not_held.or(evidence.broken);
     // 1 and 2
     let early = match end {
-        End::Fault(text) => Some(format!("ended by a fault: {text}")),
+        End::Fault(text) => Some(format!("ended by an error: {text}")),
         End::Signal(n) if !evidence.endless => Some(format!("ended early by {}", signal_name(*n))),
         End::Signal(_) | End::Completed => None,
     };
@@ -88,7 +88,7 @@ pub(crate) fn verdict(
     // 6 and 7
     let good = |what: &str| ended.clone().unwrap_or_else(|| what.to_owned());
     match (criteria.is_empty(), evidence.has_goals) {
-        (false, _) => (Verdict::Pass, good("all criteria held")),
+        (false, _) => (Verdict::Pass, good("all criteria met")),
         (true, has_goals) => (
             match has_goals {
                 true => Verdict::Pass,
@@ -101,7 +101,7 @@ pub(crate) fn verdict(
     }
 }
 
-/// Returns the exit code of a native command: 0 completed or all criteria held, 1 a criterion failed, 3 invalid,
+/// Returns the exit code of a native command: 0 completed or all criteria met, 1 a criterion failed, 3 invalid,
 /// 4 ended by a fault, 128 + n after signal n.
 pub(crate) fn exit_code(end: &End, verdict: Verdict) -> u8 {
     match (end, verdict) {
@@ -175,14 +175,14 @@ mod tests {
         let done = || End::Completed;
         let cases = [
             // 1
-            (fault(), &None, no(), Incomplete, 4, "ended by a fault: x"),
+            (fault(), &None, no(), Incomplete, 4, "ended by an error: x"),
             (
                 fault(),
                 &failed,
                 endless(),
                 Incomplete,
                 4,
-                "ended by a fault: x; did not hold: loss<=0%",
+                "ended by an error: x; criteria not met: loss<=0%",
             ),
             (
                 fault(),
@@ -190,7 +190,7 @@ mod tests {
                 all(),
                 Incomplete,
                 4,
-                "ended by a fault: x; 5 frames were lost; sums",
+                "ended by an error: x; 5 frames were lost; sums",
             ),
             // 2
             (
@@ -207,7 +207,7 @@ mod tests {
                 defect(),
                 Incomplete,
                 143,
-                "ended early by SIGTERM; did not hold: loss<=0%; sums",
+                "ended early by SIGTERM; criteria not met: loss<=0%; sums",
             ),
             (
                 End::Signal(2),
@@ -221,17 +221,24 @@ mod tests {
             (done(), &None, defect(), Invalid, 3, "sums"),
             (done(), &failed, all(), Invalid, 3, "sums"),
             // 4
-            (done(), &failed, no(), Fail, 1, "did not hold: loss<=0%"),
+            (done(), &failed, no(), Fail, 1, "criteria not met: loss<=0%"),
             (
                 done(),
                 &failed,
                 nothing(),
                 Fail,
                 1,
-                "did not hold: loss<=0%",
+                "criteria not met: loss<=0%",
             ),
-            (done(), &failed, short(), Fail, 1, "did not hold: loss<=0%"),
-            (done(), &blank, no(), Fail, 1, "did not hold: loss<=0%"),
+            (
+                done(),
+                &failed,
+                short(),
+                Fail,
+                1,
+                "criteria not met: loss<=0%",
+            ),
+            (done(), &blank, no(), Fail, 1, "criteria not met: loss<=0%"),
             (done(), &None, broken(), Fail, 1, "5 frames were lost"),
             (
                 End::Signal(2),
@@ -239,7 +246,7 @@ mod tests {
                 endless(),
                 Fail,
                 130,
-                "ended by SIGINT; did not hold: loss<=0%",
+                "ended by SIGINT; criteria not met: loss<=0%",
             ),
             // 5
             (done(), &failed, excuse(), Invalid, 3, "stalls"),
@@ -250,7 +257,7 @@ mod tests {
             (done(), &None, short(), Invalid, 3, "offered 59 %"),
             (done(), &held, short(), Invalid, 3, "offered 59 %"),
             // 6
-            (done(), &held, no(), Pass, 0, "all criteria held"),
+            (done(), &held, no(), Pass, 0, "all criteria met"),
             (
                 End::Signal(2),
                 &held,

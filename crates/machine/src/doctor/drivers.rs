@@ -32,8 +32,8 @@ pub(crate) struct DriverFacts {
     pub(crate) note: Option<&'static str>,
 }
 
-const INTEL: &str = "zero copy sends only while an XDP program is attached, and nothing for some seconds after it started, \
-                     until the card has reset itself";
+const INTEL: &str = "zero copy sends only while an XDP program is attached, and not for some seconds after its start, \
+                     while the card resets";
 
 const FACTS: &[DriverFacts] = &[
     DriverFacts {
@@ -43,7 +43,7 @@ const FACTS: &[DriverFacts] = &[
         queues: XdpQueues::Half,
         lro_off: false,
         note: Some(
-            "no zero copy in the driver of the kernel; Amazon's own driver has it since 2.13",
+            "no zero copy in the kernel's driver; Amazon's driver supports it since version 2.13",
         ),
     },
     DriverFacts {
@@ -53,7 +53,7 @@ const FACTS: &[DriverFacts] = &[
         queues: XdpQueues::Half,
         lro_off: true,
         note: Some(
-            "native XDP and zero copy depend on the machine type: queue format GQI-QPL has them, DQO-RDA only with \
+            "native XDP and zero copy depend on the machine type: queue format GQI-QPL supports them, DQO-RDA only with \
              recent kernels or driver 1.4.7",
         ),
     },
@@ -63,7 +63,7 @@ const FACTS: &[DriverFacts] = &[
         since: (5, 17),
         queues: XdpQueues::Any,
         lro_off: false,
-        note: Some("no zero copy; frames may arrive by this device or by its netvsc twin"),
+        note: Some("no zero copy; frames may arrive at this device or at its netvsc device"),
     },
     DriverFacts {
         name: "hv_netvsc",
@@ -72,7 +72,7 @@ const FACTS: &[DriverFacts] = &[
         queues: XdpQueues::Any,
         lro_off: true,
         note: Some(
-            "no zero copy; an XDP program is attached to the virtual function too, which must accept it",
+            "no zero copy; XDP programs are also attached to the virtual function, which must support them",
         ),
     },
     DriverFacts {
@@ -90,7 +90,7 @@ const FACTS: &[DriverFacts] = &[
         queues: XdpQueues::Any,
         lro_off: true,
         note: Some(
-            "with zero copy the rate does not fall steadily with the frame size: measure each size",
+            "with zero copy, larger frames may reach a higher frame rate than smaller ones: measure each size",
         ),
     },
     DriverFacts {

@@ -12,7 +12,7 @@ const XDP_MEMORY_MTU: u32 = 3818;
 /// First kernel in which virtio_net sends XDP frames by shared queues.
 const SHARED_QUEUES: (u32, u32) = (5, 13);
 /// Suffix of a finding that would have a command, were it not for the host.
-const NO_COMMAND: &str = "the host uses the interface, so a change is left to you";
+const NO_COMMAND: &str = "no command, because the host uses the interface";
 
 /// Judges the interface of a description. Does no I/O.
 #[must_use]
@@ -99,14 +99,15 @@ impl Port<'_> {
         let InterfaceDescription {
             name, mtu, max_mtu, ..
         } = self.interface;
-        let text = format!("{mtu}: frames of up to {} bytes with FCS", mtu + 18);
+        let text = format!("{mtu}: frames up to {} bytes with FCS", mtu + 18);
         if *mtu >= 1500 || max_mtu.is_some_and(|most| most < 1500) {
             return self.add_finding(Level::Ok, "MTU", text);
         }
-        let text = format!("{text}; 1518 do not fit");
+        let text = format!("{text}, so 1518-byte frames do not fit");
         if self.interface.is_hosts() {
-            let text =
-                format!("{text}. The network below sets it: a larger one may cut the host off");
+            let text = format!(
+                "{text}; the network sets this MTU, and a larger one may disconnect the host"
+            );
             return self.add_finding(Level::Note, "MTU", text);
         }
         let command = format!("ip link set {name} mtu 1500");
@@ -130,7 +131,7 @@ impl Port<'_> {
             Some(speed) => {
                 let text = format!("{} Gbit/s", speed.bits_per_second as f64 / 1e9);
                 if speed.nominal || kind.is_virtual() {
-                    let text = format!("{text} in name only: give rates in pps or bps, not in %");
+                    let text = format!("{text} nominal: give rates in pps or bps, not in %");
                     self.add_finding(Level::Note, "speed", text);
                 } else {
                     self.add_finding(Level::Ok, "speed", text);
@@ -152,7 +153,7 @@ impl Port<'_> {
         let zero_copy = match xdp.zero_copy {
             Some(true) => "with zero copy",
             Some(false) => "with a copy",
-            None if drivers::has_zero_copy(driver) => "with zero copy if the device has it",
+            None if drivers::has_zero_copy(driver) => "with zero copy if the device supports it",
             None => "with a copy",
         };
         let generic = "generic only, slower than native";
@@ -166,11 +167,11 @@ impl Port<'_> {
                 self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
             }
             Attach::Refused(words) => {
-                let text = format!("{generic}: the driver refuses a program ({words})");
+                let text = format!("{generic}: the driver refuses XDP programs ({words})");
                 self.add_finding(Level::Warn, "XDP", text);
             }
             Attach::NotTried(_) if !native => {
-                let text = format!("{generic}: the driver runs no programs, as far as known");
+                let text = format!("{generic}: the driver is not known to support native XDP");
                 self.add_finding(Level::Note, "XDP", text);
             }
             Attach::NotTried(_) => {
@@ -182,8 +183,9 @@ impl Port<'_> {
                 } else if obstacles.is_empty() {
                     self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
                 } else {
-                    let text =
-                        format!("{generic}, as the interface stands: {driver} refuses programs");
+                    let text = format!(
+                        "{generic}: {driver} refuses XDP programs with the current settings"
+                    );
                     self.add_finding(Level::Warn, "XDP", text);
                 }
             }
@@ -197,7 +199,7 @@ impl Port<'_> {
         }
         if let Some(program) = self.interface.xdp_program {
             let text = format!(
-                "program {} is attached ({}): the xdp driver cannot be used for receiving",
+                "program {} is attached ({}): the xdp driver cannot receive",
                 program.id, program.mode
             );
             let command = format!("ip link set {name} xdp off");
@@ -219,7 +221,7 @@ impl Port<'_> {
             let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
             if rx > most || tx > most || rx != tx {
                 let text = format!(
-                    "{rx} of {} to receive, {tx} of {} to send are on; with XDP {driver} takes at most {most} each, and as many of both",
+                    "{rx} of {} receive, {tx} of {} transmit enabled; with XDP, {driver} needs equal numbers, at most {most} each",
                     max_rx(channels),
                     max_tx(channels)
                 );
@@ -230,16 +232,16 @@ impl Port<'_> {
         if facts.lro_off && self.interface.has_on(Offload::Lro) {
             let whose = match driver.as_str() {
                 "virtio_net" => {
-                    "; if it cannot be switched off, the hypervisor must (guest_tso4=off, guest_tso6=off)"
+                    "; if this fails, disable it in the hypervisor (guest_tso4=off, guest_tso6=off)"
                 }
                 _ => "",
             };
-            let text = format!("LRO is on, and {driver} refuses XDP programs with it{whose}");
+            let text = format!("{driver} refuses XDP programs while LRO is on{whose}");
             found.push(("XDP LRO", text, format!("ethtool -K {name} lro off")));
         }
         if self.interface.mtu > facts.xdp_mtu {
             let text = format!(
-                "MTU {}: {driver} refuses programs that want each frame in one buffer above {}",
+                "MTU {}: {driver} refuses single-buffer XDP programs above MTU {}",
                 self.interface.mtu, facts.xdp_mtu
             );
             let least = facts.xdp_mtu.min(XDP_MEMORY_MTU);
@@ -267,7 +269,7 @@ impl Port<'_> {
         };
         let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
         let text = format!(
-            "{rx} of {} to receive, {tx} of {} to send",
+            "{rx} of {} receive, {tx} of {} transmit",
             max_rx(channels),
             max_tx(channels)
         );
@@ -287,7 +289,7 @@ impl Port<'_> {
             return self.add_finding(Level::Ok, "queues", text);
         }
         let command = channels_command(&self.interface.name, channels, useful_rx, useful_tx);
-        self.say_with_fix(Level::Note, "queues", format!("{text} are on"), &command);
+        self.say_with_fix(Level::Note, "queues", format!("{text} enabled"), &command);
     }
 
     /// Reports that a driver which wants a spare queue pair for each CPU has too few.
@@ -300,11 +302,11 @@ impl Port<'_> {
         let driver = &self.interface.driver;
         let what = match version(&self.about.kernel).is_some_and(|kernel| kernel < SHARED_QUEUES) {
             true => "refuses XDP programs",
-            false => "sends frames of XDP programs by queues that are shared under a lock",
+            false => "sends XDP frames through shared queues, under a lock",
         };
         let text = format!(
-            "{driver} wants a spare queue pair for each CPU, and {on} of {max} pairs are on with {cpus} CPUs: so it {what}; \
-             the hypervisor can give 2 x {cpus} pairs"
+            "{driver} needs a spare queue pair for each CPU, but {on} of {max} pairs are enabled with {cpus} CPUs, so it {what}; \
+             the hypervisor can provide 2 x {cpus} pairs"
         );
         if max > cpus {
             let command = channels_command(&self.interface.name, channels, useful, useful);
@@ -322,14 +324,14 @@ impl Port<'_> {
             return;
         }
         let text = format!(
-            "{} of {} to receive, {} of {} to send",
+            "{} of {} receive, {} of {} transmit",
             rings.rx, rings.max_rx, rings.tx, rings.max_tx
         );
         if rings.rx >= rings.max_rx {
             return self.add_finding(Level::Ok, "rings", text);
         }
         let command = format!("ethtool -G {} rx {}", self.interface.name, rings.max_rx);
-        let text = format!("{text}: a longer receive ring survives longer pauses of the receiver");
+        let text = format!("{text}: a larger receive ring tolerates longer stalls of the receiver");
         self.say_with_fix(Level::Note, "rings", text, &command);
     }
 
@@ -337,10 +339,10 @@ impl Port<'_> {
         // Offloads that join received frames, and on a virtual wire offloads of the other stack that leave frames
         // unfinished, because no device will finish them.
         let spoils = |offload: Offload| match offload {
-            Offload::Gro | Offload::Lro => Some("joins received frames"),
-            Offload::RxVlan => Some("takes VLAN tags off (they are read beside the frame)"),
+            Offload::Gro | Offload::Lro => Some("merges received frames"),
+            Offload::RxVlan => Some("strips VLAN tags (they are read from metadata)"),
             Offload::TxChecksum if self.interface.kind.is_virtual() => {
-                Some("leaves checksums unfilled")
+                Some("leaves checksums incomplete")
             }
             Offload::Tso | Offload::Gso if self.interface.kind.is_virtual() => {
                 Some("passes frames above the MTU")
@@ -353,7 +355,7 @@ impl Port<'_> {
             .filter_map(|offload| Some((*offload, spoils(*offload)?)))
             .collect();
         if on.is_empty() {
-            return self.add_finding(Level::Ok, "offloads", "none is on that would change frames");
+            return self.add_finding(Level::Ok, "offloads", "none that changes frames is enabled");
         }
         let level = match on.iter().all(|(o, _)| *o == Offload::RxVlan) {
             true => Level::Note,
@@ -405,7 +407,7 @@ impl Port<'_> {
             .timestamping
             .filter(|stamps| stamps.hardware_rx);
         let Some(stamps) = hardware else {
-            let text = "by the kernel, not by the device: latencies include the host's";
+            let text = "by the kernel, not by the device: latencies include those of the host";
             return self.add_finding(Level::Note, "timestamps", text);
         };
         let clock = stamps
@@ -413,7 +415,7 @@ impl Port<'_> {
             .map(|n| format!(" (clock /dev/ptp{n})"))
             .unwrap_or_default();
         let text = format!(
-            "captures can have those of the device{clock}; trials have the kernel's, so latencies include the host's"
+            "captures can use those of the device{clock}; trials use those of the kernel, so latencies include those of the host"
         );
         self.add_finding(Level::Ok, "timestamps", text);
     }
@@ -422,19 +424,19 @@ impl Port<'_> {
         match &self.interface.way_out {
             Usage::Unused => {}
             Usage::Used(way) => {
-                let text = format!("{way}: sending takes `--i-own-this-network`");
+                let text = format!("{way}: sending requires `--i-own-this-network`");
                 self.add_finding(Level::Warn, "sending", text);
             }
             Usage::Unknown(error) => {
                 let text = format!(
-                    "whether the default route leaves by it cannot be told ({error}): sending takes `--i-own-this-network`"
+                    "cannot determine if the default route leaves by this interface ({error}): sending requires `--i-own-this-network`"
                 );
                 self.add_finding(Level::Warn, "sending", text);
             }
         }
         match &self.interface.host_use {
             Usage::Unused => {
-                let text = "nothing of the host uses it: the port is ours alone";
+                let text = "the host does not use the interface";
                 self.add_finding(Level::Ok, "sharing", text);
             }
             Usage::Used(why) => {
@@ -443,13 +445,13 @@ impl Port<'_> {
                     false => Level::Note,
                 };
                 let text = format!(
-                    "{why}: receiving by xdp would hide frames from it; the packet driver is taken"
+                    "{why}: the xdp driver would hide frames from the host, so the packet driver receives"
                 );
                 self.add_finding(level, "sharing", text);
             }
             Usage::Unknown(error) => {
                 let text = format!(
-                    "what of the host uses it cannot be told ({error}): the packet driver receives"
+                    "cannot determine if the host uses the interface ({error}): the packet driver receives"
                 );
                 self.add_finding(Level::Warn, "sharing", text);
             }

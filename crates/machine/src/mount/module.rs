@@ -42,7 +42,7 @@ impl PrivateMounts {
         let folder = self.proc_net_folder()?.join(".module");
         let object = format!("the loaders of module {}", module.name);
         self.run(move || show(&folder, &module))
-            .map_err(HostError::refused("make", object))
+            .map_err(HostError::refused("create", object))
     }
 }
 

@@ -241,7 +241,7 @@ fn replace_proc_net() -> Result<PathBuf> {
         .collect();
     let spare = SPARE.iter().map(Path::new).find(|path| path.is_dir());
     let folder = spare.ok_or_else(|| {
-        HostError::refused("find", "a folder of /proc to cover")(io::Error::from(
+        HostError::refused("find", "a directory in /proc to mount over")(io::Error::from(
             io::ErrorKind::NotFound,
         ))
     })?;

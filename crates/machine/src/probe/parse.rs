@@ -29,7 +29,7 @@ fn counters(sums: BTreeMap<String, u64>) -> Vec<Value> {
 
 fn number(word: &str, what: &str) -> Result<u64, String> {
     word.parse()
-        .map_err(|_| format!("{what}: {word:?} is no whole number"))
+        .map_err(|_| format!("{what}: {word:?} is not an integer"))
 }
 
 /// Columns of `ipvsadm -ln --stats`.
@@ -45,7 +45,9 @@ const IPVS: [&str; 5] = [
 /// services.
 pub(super) fn ipvs(text: &str) -> Values {
     if !text.contains("Conns") {
-        return Err("no column Conns; ipvsadm -ln --stats --exact has one".to_owned());
+        return Err(
+            "no column Conns; expected the output of ipvsadm -ln --stats --exact".to_owned(),
+        );
     }
     let mut sums: BTreeMap<String, u64> = IPVS.map(|name| (name.to_owned(), 0)).into();
     for line in text.lines() {
@@ -59,7 +61,7 @@ pub(super) fn ipvs(text: &str) -> Values {
             .get(first..first + 5)
             .ok_or_else(|| format!("{line:?} is too short"))?;
         for (name, word) in IPVS.iter().zip(numbers) {
-            let n = number(word, name).map_err(|e| format!("{e}; --exact prints whole ones"))?;
+            let n = number(word, name).map_err(|e| format!("{e}; use --exact"))?;
             *sums.entry((*name).to_owned()).or_default() += n;
         }
     }
@@ -95,7 +97,7 @@ pub(super) fn dpvs(text: &str) -> Values {
         names = words;
     }
     match found.is_empty() {
-        true => Err("no port with counters; dpip link show -s has them".to_owned()),
+        true => Err("no port counters; expected the output of dpip link show -s".to_owned()),
         false => Ok(found),
     }
 }
@@ -151,13 +153,13 @@ pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
         if by_name {
             for word in line.split_whitespace() {
                 let Some((name, n)) = word.split_once('=') else {
-                    return Err(format!("{word:?} is no name=number"));
+                    return Err(format!("expected name=number, got {word:?}"));
                 };
                 // Older versions of the program have no names for newer counters.
                 if !matches!(name, "cpu" | "(null)") {
                     let n = n
                         .parse()
-                        .map_err(|_| format!("{word:?}: no number of 32 bits"))?;
+                        .map_err(|_| format!("{word:?} is not a 32-bit number"))?;
                     add(cpu, name, n);
                 }
             }
@@ -165,7 +167,7 @@ pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
         }
         for (name, word) in names.iter().zip(line.split_whitespace()) {
             let n = u32::from_str_radix(word, 16)
-                .map_err(|_| format!("{name}: {word:?} is no hexadecimal number"))?;
+                .map_err(|_| format!("{name}: {word:?} is not a hexadecimal number"))?;
             // The first column repeats the count on each line.
             if *name != "entries" {
                 add(cpu, name, n);
@@ -173,7 +175,10 @@ pub(super) fn conntrack(text: &str, wraps: &mut Wraps) -> Values {
         }
     }
     if found.is_empty() && sums.is_empty() {
-        return Err("neither /proc/net/stat/nf_conntrack nor what conntrack -S prints".to_owned());
+        return Err(
+            "expected the contents of /proc/net/stat/nf_conntrack or the output of conntrack -S"
+                .to_owned(),
+        );
     }
     found.extend(counters(sums));
     Ok(found)
@@ -246,7 +251,7 @@ pub(super) fn ethtool(text: &str) -> Values {
         }
     }
     match found.is_empty() {
-        true => Err("no counters; the driver has none".to_owned()),
+        true => Err("the driver has no counters".to_owned()),
         false => Ok(found),
     }
 }

@@ -187,7 +187,7 @@ fn no_command_acts_on_an_interface_that_the_host_uses() {
     let virtio = changed("virtio_net", |i| i.max_mtu = Some(65_535));
     let mtu = found(&virtio, "MTU");
     assert_eq!((mtu.level, &mtu.fix), (Level::Note, &None));
-    assert!(mtu.text.contains("network below"), "{mtu:?}");
+    assert!(mtu.text.contains("the network sets this MTU"), "{mtu:?}");
     let idle = changed("virtio_net", |i| {
         (i.max_mtu, i.way_out, i.host_use) = (None, Usage::Unused, Usage::Unused);
     });
@@ -219,7 +219,9 @@ fn a_large_mtu_is_named_though_the_driver_takes_it() {
 #[test]
 fn stamps_of_the_device_are_promised_to_captures_alone() {
     let stamps = found(&machine("mlx5"), "timestamps");
-    assert!(stamps.text.contains("captures") && stamps.text.contains("trials have the kernel's"));
+    assert!(
+        stamps.text.contains("captures") && stamps.text.contains("trials use those of the kernel")
+    );
     let without = changed("mlx5", |i| {
         i.timestamping = Some(Timestamping {
             hardware_rx: false,

@@ -443,7 +443,7 @@ fn an_xdp_program_in_front_is_named() {
         said.lines().any(|line| {
             line.contains("XDP program ID ")
                 && line.contains(&process)
-                && line.contains(") is attached; frames that it takes are not seen here")
+                && line.contains(") is attached; frames that it consumes are not seen here")
         })
     };
     // The capture comes first: the warning is in its report.
@@ -504,7 +504,7 @@ fn a_receiver_behind_the_xdp_program_of_others_names_it() {
         report["warnings"].to_string()
     };
     let said = warnings();
-    let rest = " is attached; frames that it takes are not seen here";
+    let rest = " is attached; frames that it consumes are not seen here";
     assert!(
         said.contains("XDP program ID ") && said.contains(rest),
         "{said}"

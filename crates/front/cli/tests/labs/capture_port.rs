@@ -365,7 +365,7 @@ fn the_filter_of_xdp_leaves_the_rest_to_the_host() {
         "{kept:?}"
     );
     assert_eq!(kept.counter("xdp_matched"), 700, "{kept:?}");
-    assert!(!kept.said.contains("runs in this program"), "{}", kept.said);
+    assert!(!kept.said.contains("runs in user space"), "{}", kept.said);
 }
 
 #[test]
@@ -594,8 +594,8 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
         "{out}"
     );
     for (options, why) in [
-        (&["-j", "adapter"][..], "does not stamp received frames"),
-        (&["-j", "adapter_unsynced", "--xdp"], "stamped by the host"),
+        (&["-j", "adapter"][..], "does not timestamp received frames"),
+        (&["-j", "adapter_unsynced", "--xdp"], "host timestamps only"),
         (&["-I"], "-I of tcpdump"),
         (&["-nE", "x"], "-E of tcpdump"),
         (&["-M", "x"], "-M of tcpdump"),

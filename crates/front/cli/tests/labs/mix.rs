@@ -311,7 +311,10 @@ fn a_load_by_xdp_leaves_the_rest_to_streams() {
     }
     let output = run(&["run", &write(&folder, &jobs(&lab, "", 1)), "-q", "-v"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for part in ["several jobs use this interface", "its XDP program takes"] {
+    for part in [
+        "several jobs share this interface",
+        "its XDP program selects",
+    ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
 }
@@ -595,5 +598,5 @@ output = {{ path = {file:?} }}
     let output = run(&["run", &write(&folder, &twice)]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("two write to"), "{error}");
+    assert!(error.contains("two captures write to"), "{error}");
 }

@@ -61,7 +61,12 @@ fn a_trial_on_a_dead_path_is_invalid() {
     let report = ends(&line, "invalid", 3, "nothing arrived");
     assert_eq!(total(&report, "received"), 0);
     assert_blames_the_far_end(&report);
-    ends(&format!("{line} --max-loss 0"), "fail", 1, "did not hold");
+    ends(
+        &format!("{line} --max-loss 0"),
+        "fail",
+        1,
+        "criteria not met",
+    );
     ends(
         &format!("{line} --criteria p99<=1s"),
         "invalid",
@@ -112,7 +117,11 @@ fn frames_that_the_interface_does_not_take_are_its_limit() {
             );
             let report = ends(&line, "invalid", 3, "nothing was sent");
             let by = report["limited_by"].as_str().unwrap();
-            assert!(by.starts_with("the sending interface: it "), "{line}: {by}");
+            assert!(
+                by.starts_with("the sending interface: ")
+                    && (by.contains(" refused") || by.contains("TX queue full")),
+                "{line}: {by}"
+            );
         }
     }
 }
@@ -162,7 +171,7 @@ fn a_load_to_nobody_is_invalid() {
         &format!("{line} --criteria failed<=0"),
         "fail",
         1,
-        "did not hold",
+        "criteria not met",
     );
 }
 
@@ -215,7 +224,7 @@ fn answers_that_are_errors_are_a_warning() {
     );
     let warnings = report["warnings"].to_string();
     assert!(
-        warnings.contains("20 of 20 answers have a status of 4xx or 5xx"),
+        warnings.contains("20 of 20 responses have a 4xx or 5xx status"),
         "{warnings}"
     );
     ends(
@@ -244,7 +253,7 @@ fn a_capture_behind_an_xdp_program_says_so() {
         let report = ends(&format!("{line} {more}"), verdict, code, "");
         sender.finish(PATIENCE);
         let warnings = report["warnings"].to_string();
-        assert!(warnings.contains("an XDP program (id "), "{warnings}");
+        assert!(warnings.contains("XDP program "), "{warnings}");
         assert_eq!(total(&report, "received"), 0);
     }
     taker.signal(rustix::process::Signal::INT);
@@ -300,7 +309,7 @@ fn good_runs_are_completed_and_pass_with_criteria() {
             &format!("{line} --criteria {criteria}"),
             "pass",
             0,
-            "all criteria held",
+            "all criteria met",
         );
     }
 }

@@ -245,7 +245,7 @@ impl<'a> Findings<'a> {
         let carried = self.all.iter().map(Finding::carried);
         let (sent, arrived) = carried.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         (sent > 0 && arrived == 0)
-            .then(|| format!("nothing arrived at any load: {sent} were sent, 0 received"))
+            .then(|| format!("nothing arrived at any load: {sent} frames sent, 0 received"))
     }
 
     /// Demands of the tests themselves, which decide if no criteria were set.
@@ -275,12 +275,12 @@ impl<'a> Findings<'a> {
         }
         if !late.is_empty() && late.len() == failed.len() {
             return nothing(format!(
-                "the tester was late, again and again; nothing is known of {device}: {}",
+                "the tester was late in every failed test, so the results do not describe {device}: {}",
                 late.join(", ")
             ));
         }
         if !failed.is_empty() {
-            let what = [("no load held", true), ("not as it should be", false)]
+            let what = [("no load passed", true), ("tests failed", false)]
                 .into_iter()
                 .map(|(what, is_limit)| {
                     (
@@ -297,14 +297,11 @@ impl<'a> Findings<'a> {
             };
         }
         if !void.is_empty() {
-            return nothing(format!(
-                "trials that say something of the device are missing: {}",
-                void.join(", ")
-            ));
+            return nothing(format!("no valid trials: {}", void.join(", ")));
         }
         if !limits.is_empty() && by(LbLimit::Tester) == limits.len() {
             return nothing(format!(
-                "the tester was the limit of all; {device} carries at least this"
+                "tester-limited: every result is a lower bound for {device}"
             ));
         }
         if asked.all(|f| f.silent.is_some()) {
@@ -316,11 +313,11 @@ impl<'a> Findings<'a> {
         Own {
             has_goals: self.all.iter().any(Finding::has_goals),
             found: Some(match (by(LbLimit::Device), limits.len()) {
-                (_, 0) => "all tests were made".to_owned(),
-                (1, 1) => format!("the limit is that of {device}"),
-                (own, all) if own == all => format!("all {all} limits are those of {device}"),
+                (_, 0) => "all tests completed".to_owned(),
+                (1, 1) => format!("limit of {device} found"),
+                (own, all) if own == all => format!("limit of {device} found in all {all} results"),
                 (own, all) => format!(
-                    "{own} of {all} limits are those of {device}; it carries at least the other figures"
+                    "limit of {device} found in {own} of {all} results; the others are lower bounds"
                 ),
             }),
             ..Own::default()
@@ -533,7 +530,7 @@ mod tests {
         let (verdict, reason, ..) = found(&[result.clone()], "loss<=1%");
         assert_eq!(
             (verdict, reason.as_str()),
-            (Verdict::Fail, "not as it should be: y1564 512")
+            (Verdict::Fail, "tests failed: y1564 512")
         );
         // If there are several services, the text names the service.
         let own = |service: &str, verdict| wb_model::bench::ServiceResult {
@@ -543,7 +540,7 @@ mod tests {
         };
         result.services = vec![own("voice", Verdict::Fail), own("video", Verdict::Pass)];
         let (_, reason, ..) = found(&[result], "loss<=1%");
-        assert_eq!(reason, "not as it should be: y1564 512 (voice)");
+        assert_eq!(reason, "tests failed: y1564 512 (voice)");
     }
 
     #[test]
@@ -568,7 +565,7 @@ mod tests {
             (verdict, reason.as_str(), held),
             (
                 Verdict::Invalid,
-                "nothing arrived at any load: 50 were sent, 0 received",
+                "nothing arrived at any load: 50 frames sent, 0 received",
                 false
             )
         );
@@ -694,7 +691,7 @@ mod tests {
         );
         // The only reset was not measured: its command failed.
         let misfired = SuiteResult {
-            not_measured: Some("trigger: it ended with exit status: 1".to_owned()),
+            not_measured: Some("trigger: failed with exit status: 1".to_owned()),
             ..suite(SuiteTest::Reset, "64")
         };
         let (verdict, reason, ..) = found(&[misfired], "reset<=1s");

@@ -22,12 +22,14 @@ fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {
     let mut warnings = Vec::new();
     match written.files_removed {
         0 => {}
-        1 => warnings.push("1 finished file was removed to make room".to_owned()),
-        n => warnings.push(format!("{n} finished files were removed to make room")),
+        1 => warnings.push("1 finished file was removed to free disk space".to_owned()),
+        n => warnings.push(format!(
+            "{n} finished files were removed to free disk space"
+        )),
     }
     if written.room_short {
         warnings.push(
-            "there was less room than --keep-free asks for, and no finished file left to remove"
+            "less disk space was free than --keep-free requires, and no finished file was left to remove"
                 .to_owned(),
         );
     }
@@ -36,7 +38,8 @@ fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {
         && written.direct_files < written.files
     {
         warnings.push(
-            "the output cannot be written past the page cache; it went through it".to_owned(),
+            "the output does not support direct writes; files were written through the page cache"
+                .to_owned(),
         );
     }
     warnings
@@ -161,9 +164,9 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         },
         limited_by: match &ended.end {
             _ if lost > 0 => lost_because(account, interface_drops, &late),
-            End::Signal(n) => Limiter::Ended(signal_name(*n)).because("it ended the capture"),
+            End::Signal(n) => Limiter::Ended(signal_name(*n)).because("ended the capture"),
             End::Fault(text) => Limiter::Fault.because(text),
-            End::Completed => Limiter::Plan.because("it said when to end"),
+            End::Completed => Limiter::Plan.because("end condition reached"),
         }
         .into(),
         warnings,
@@ -178,7 +181,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
 
 fn defect(account: &FrameAccount) -> Option<String> {
     (!account.adds_up())
-        .then(|| "the frames do not add up; this is a defect of the program".to_owned())
+        .then(|| "the frame counts do not add up; this is a bug in wirebench".to_owned())
 }
 
 fn stamp_sources(run: &Captures) -> String {
@@ -205,7 +208,9 @@ fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> 
     let in_rings = lost > 0 && lost == run.account.kernel_drop;
     (in_rings && late.stalls > 0 && !waited).then(|| {
         let stalls = late.account();
-        format!("the tester was late ({stalls}): that may be why its rings lost {lost} frames")
+        format!(
+            "the tester was late ({stalls}), which can explain the {lost} frames lost in its rings"
+        )
     })
 }
 
@@ -214,14 +219,14 @@ fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> 
 fn lost_because(account: &FrameAccount, interface_drops: u64, late: &Lateness) -> Limit {
     let written = account.not_written + account.queue_drop;
     if account.kernel_drop > 0 {
-        Limiter::Tester.because(format!("its readers were late ({})", late.account()))
+        Limiter::Tester.because(format!("readers were late ({})", late.account()))
     } else if written > 0 {
-        Limiter::Tester.because(format!("it could not write {written} frames"))
+        Limiter::Tester.because(format!("{written} frames could not be written"))
     } else if interface_drops > 0 {
-        let why = format!("it dropped {interface_drops} frames before any filter");
+        let why = format!("{interface_drops} frames dropped before any filter");
         Limiter::Interface.because(why)
     } else {
-        Limiter::Tester.because("it did not read all that came")
+        Limiter::Tester.because("not all frames were read")
     }
 }
 

@@ -41,18 +41,19 @@ pub(super) fn offload(
             && let Some((passage, place)) = let_in(port)?
         {
             passages.push(passage);
-            let_in_by = format!("; a program at {place}, which passes all on, lets it take them");
+            let_in_by =
+                format!("; an XDP program at {place} that passes all frames enables sending");
         }
         let takes = at_interface(port, port.wire.as_ref(), |i| Ok(takes_frames(i)))?;
         if takes != Some(true) && asked.is_none() && why_not.is_none() {
-            why_not = Some("its driver does not say that it takes frames from programs".to_owned());
+            why_not = Some("its driver does not report XDP transmission".to_owned());
         }
         let (mut by_kernel, mut others) = (0, Vec::new());
         for slot in slots.iter_mut().filter(|slot| slot.port == number) {
             let made = match &why_not {
                 Some(why) => Err(why.clone()),
                 None if cpus.iter().filter(|cpu| **cpu == slot.cpu).count() > 1 => {
-                    Err("several devices share its CPU".to_owned())
+                    Err("several devices share a CPU".to_owned())
                 }
                 None => offload_device(port, slot, asked.is_some()),
             };
@@ -74,21 +75,21 @@ pub(super) fn offload(
             facts.driver = "live";
             facts.mode = "live frames".to_owned();
             port.chosen_because = match asked {
-                Some(_) => format!("asked for{let_in_by}"),
+                Some(_) => format!("requested{let_in_by}"),
                 None => format!(
-                    "the fastest that works: the kernel makes the packets{let_in_by}; what it cannot make goes by {other}"
+                    "fastest available (in-kernel){let_in_by}; packets that the kernel cannot build use {other}"
                 ),
             };
             continue;
         }
         let because = &mut port.chosen_because;
         if by_kernel > 0 {
-            because.push_str("; the kernel makes the packets of the others");
+            because.push_str("; the other devices send in the kernel");
             because.push_str(&let_in_by);
         }
         others.dedup_by(|a, b| a.1 == b.1);
         for (name, why) in others {
-            because.push_str(&format!("; {name} is not sent inside the kernel: {why}"));
+            because.push_str(&format!("; {name}: live not used: {why}"));
         }
     }
     Ok(passages)
@@ -97,12 +98,12 @@ pub(super) fn offload(
 /// Returns why no device of a port can send inside the kernel, whatever its settings.
 fn not_by_port(port: &OpenPort) -> Option<&'static str> {
     if port.plan.way != SendWay::Direct {
-        return Some("its packets take another way than to the driver (xmit_mode)");
+        return Some("its packets do not go directly to the driver (xmit_mode)");
     }
     if port.plan.xdp_mode != XdpMode::Auto {
-        return Some("an XDP mode is asked for");
+        return Some("an XDP mode is set");
     }
-    (port.used.sharing != Sharing::Alone).then_some("several jobs use its port")
+    (port.used.sharing != Sharing::Alone).then_some("several jobs share its port")
 }
 
 /// Returns why the devices of a port would block each other.
@@ -116,7 +117,7 @@ fn offload_device(
     slot: &DeviceSlot,
     is_only_way: bool,
 ) -> Result<DeviceOffload, String> {
-    let wire = port.wire.as_ref().ok_or("it is no interface")?;
+    let wire = port.wire.as_ref().ok_or("the port is not an interface")?;
     let (namespace, interface) = (wire.namespace.clone(), wire.interface.clone());
     let load = move |stream: &_| {
         let loaded = wb_machine::in_namespace(&namespace, || {

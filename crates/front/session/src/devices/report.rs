@@ -234,7 +234,7 @@ fn received(run: &Devices, all: &Measurement, warnings: &mut Vec<String>) -> Tot
         && watched().all(|w| w.extra.sequence_is_plain);
     if !plain && !counted && packets > 0 {
         warnings.push(
-            "sequence numbers repeat or come from several senders or queues: duplicates and reordering cannot be told"
+            "sequence numbers repeat or come from several senders or queues; duplicates and reordering cannot be detected"
                 .to_owned(),
         );
     }
@@ -272,27 +272,29 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
         .collect();
     let unsent = totals.unsent_frames.unwrap_or(0);
     if !down.is_empty() {
-        let why = format!("it went down under {}", down.join(", "));
+        let why = format!("went down while sending: {}", down.join(", "));
         causes.push(Limiter::Link.because(why));
     } else if unsent > 0 && ended.end == End::Completed && cut_short(run).is_empty() {
         let refused = totals.refused_frames.unwrap_or(0);
         causes.push(if refused > unsent / 2 {
-            let why = format!("it refused {refused} frames, {unsent} stayed unsent");
+            let why = format!("{refused} frames refused, {unsent} unsent");
             Limiter::SendingInterface.because(why)
         } else {
-            Limiter::Tester.because(format!("its senders fell short by {unsent} frames"))
+            Limiter::Tester.because(format!(
+                "the senders could not keep up, {unsent} frames unsent"
+            ))
         });
     }
     if let Some(lost) = totals.lost_frames.filter(|n| *n > 0) {
         let ours = totals.rx_dropped_frames.unwrap_or(0);
         causes.push(if ours > 0 {
-            let why = format!("its receiver dropped {ours} frames, {lost} are missing in all");
+            let why = format!("its receiver dropped {ours} frames, {lost} lost in total");
             Limiter::Tester.because(why)
         } else if late.late_departures >= lost {
-            let why = format!("it was late, which may be why {lost} frames are missing");
+            let why = format!("stalls can explain the {lost} lost frames");
             Limiter::Tester.because(why)
         } else {
-            Limiter::Path.because(format!("{lost} frames did not come back"))
+            Limiter::Path.because(format!("{lost} frames lost"))
         });
     }
     if !causes.is_empty() {
@@ -301,7 +303,7 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     if run.handles.is_empty() {
         return Limiter::Sender.because("this run only receives").into();
     }
-    let ended_by = |who: String| Limiter::Ended(who).because("it ended the run early").into();
+    let ended_by = |who: String| Limiter::Ended(who).because("ended the run early").into();
     if let End::Signal(n) = ended.end {
         return ended_by(signal_name(n));
     }
@@ -315,7 +317,7 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
         .any(|d| d.settings.delay.shown_ns == 0);
     let limit = match full_speed {
         true => Limiter::Tester.because("a device ran at full speed"),
-        false => Limiter::Plan.because("all that was asked was sent"),
+        false => Limiter::Plan.because("all requested frames were sent"),
     };
     limit.into()
 }
@@ -337,11 +339,7 @@ fn cut_short(run: &Devices) -> Vec<&str> {
 fn stopped(run: &Devices) -> Option<String> {
     let short = cut_short(run);
     let down = run.accounts().any(|(_, device)| device.link_down);
-    let by = if down {
-        "the link, which went down"
-    } else {
-        "stop"
-    };
+    let by = if down { "a link failure" } else { "stop" };
     (!short.is_empty()).then(|| format!("ended early by {by}: {}", short.join(", ")))
 }
 
@@ -378,7 +376,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let unfed = totals.received_frames.unwrap_or(0).saturating_sub(consumed);
     if !run.consumers.is_empty() && unfed > 0 {
         warnings.push(format!(
-            "{unfed} packets that were counted reached the host too: they came before or after it was shut out"
+            "{unfed} counted packets also reached the host, before the XDP program was attached or after it was detached"
         ));
     }
     let each: Vec<Rates> = run
@@ -428,7 +426,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let lateness = lateness::consider(&trial, late);
     warnings.extend(trial.warning(&lateness.all));
     let defect = (!totals.adds_up())
-        .then(|| "the totals do not add up; this is a defect of the program".to_owned())
+        .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
         .or_else(|| vanished(run, ended));
     let limited_by = limited_by(run, ended, &totals, &late);
     Settled {

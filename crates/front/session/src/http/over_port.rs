@@ -239,7 +239,7 @@ impl Engine for PortHttps {
             warnings,
             stamping: Stamping {
                 same_clock: true,
-                tx: "user, when a request is handed over".to_owned(),
+                tx: "user, when the request is handed over".to_owned(),
                 rx: load.stamping.rx,
                 ..Stamping::default()
             },

@@ -102,11 +102,11 @@ pub(super) fn settle(
             && all.sent + all.unsent == 0 =>
         {
             let by = Limiter::Ended(signal_name(n));
-            by.because("it ended the run before any request was due")
+            by.because("ended the run before any request was due")
         }
         // A rate that the tester did not keep is not a limit.
         Some(why) if matches!(limited_by.by, Limiter::Rate | Limiter::Answers) => {
-            Limiter::Tester.because(why.replacen(WAS_LATE, "it was late", 1))
+            Limiter::Tester.because(why.replacen(WAS_LATE, "late", 1))
         }
         _ => limited_by,
     };
@@ -120,7 +120,7 @@ pub(super) fn settle(
             && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
         {
             warnings.push(format!(
-                "{name}: the server allows {allowed} streams of a connection at a time, {} were asked for",
+                "{name}: the server allows {allowed} concurrent streams per connection, {} were requested",
                 http2.streams
             ));
         }
@@ -129,13 +129,13 @@ pub(super) fn settle(
             && http3.most_streams < http3.streams
         {
             warnings.push(format!(
-                "{name}: the server allowed {} streams of a connection at a time at most, {} were asked for",
+                "{name}: the server allowed at most {} concurrent streams per connection, {} were requested",
                 http3.most_streams, http3.streams
             ));
         }
         if one.report.totals.refused_connections.exhausted > 0 {
             warnings.push(format!(
-                "{name}: {} connections found no free port, address or descriptor here (see net.ipv4.ip_local_port_range, sources)",
+                "{name}: {} connections failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
                 one.report.totals.refused_connections.exhausted
             ));
         }
@@ -154,7 +154,7 @@ pub(super) fn settle(
         criteria: criteria::reports(judged),
         lateness,
         defect: defect
-            .then(|| "the requests do not add up; this is a defect of the program".to_owned()),
+            .then(|| "the request counts do not add up; this is a bug in wirebench".to_owned()),
         nothing: told.iter().find_map(|one| nothing(&one.report, told.len())),
         limited_by: limited_by.into(),
         http: Some(HttpReport {
@@ -182,16 +182,16 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
         match causes.is_empty() {
             true => "no request was sent".to_owned(),
             false => format!(
-                "no request was sent: of {} connections {causes}",
+                "no request was sent ({} connections: {causes})",
                 all.attempted_connections
             ),
         }
     } else {
-        let unanswered = [("without an answer at the end", all.in_flight)];
+        let unanswered = [("unanswered at the end", all.in_flight)];
         let causes = told(&[&all.failed.by_cause()[..], &unanswered].concat());
         match causes.is_empty() {
             true => "no request completed".to_owned(),
-            false => format!("no request completed: of {} {causes}", all.sent),
+            false => format!("no request completed ({} sent: {causes})", all.sent),
         }
     };
     Some(match jobs {
@@ -225,7 +225,7 @@ fn limits(
                 Via::Port => ("workers", "workers at its port"),
             };
             warnings.push(format!(
-                "{}: its {who} were busy {:.0} % of the time: the tester may be the limit; give it more {more}",
+                "{}: the tester may be the bottleneck ({who} {:.0} % busy); add {more}",
                 one.report.name,
                 used.min(1.0) * 100.0
             ));
@@ -257,7 +257,7 @@ fn limits(
     let ours = late.missed_departures.max(fell_due);
     if open && late.stalls > 0 && away >= 0.01 {
         warnings.push(format!(
-            "the tester was away for {} ms in all, {} ms at most: about {fell_due} requests fell due meanwhile and left late, which their latencies include",
+            "tester stalls: {} ms total, longest {} ms; about {fell_due} requests were sent late, and their latencies include the delay",
             late.stalled_ns / 1_000_000,
             late.largest_gap_ns / 1_000_000
         ));
@@ -265,17 +265,17 @@ fn limits(
     let is_slowed = !open && late.stalls > 0 && away > MISSED;
     if is_slowed {
         warnings.push(format!(
-            "the tester was away for {} ms in all, {} ms at most: its rates are lower for it",
+            "tester stalls: {} ms total, longest {} ms; the measured rates are lower because of them",
             late.stalled_ns / 1_000_000,
             late.largest_gap_ns / 1_000_000
         ));
     }
     let limit = match (busy, unsent, open) {
         _ if exhausted => {
-            Limiter::Tester.because("no port, address or descriptor of this machine was left for connections")
+            Limiter::Tester.because("no local port, address or descriptor was left for connections")
         }
         _ if unrouted => {
-            Limiter::Tester.because("this machine had no route to the server, or its link was gone")
+            Limiter::Tester.because("no route to the server, or its link failed")
         }
         _ if reached && all.completed == 0 && all.sent > 0 => {
             Limiter::Server.because("no request completed")
@@ -283,24 +283,24 @@ fn limits(
         (_, true, _) if ours > all.unsent / 2 => {
             let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
             Limiter::Tester.because(format!(
-                "it was away for {ms} ms in all; {n} requests were due and not sent"
+                "stalled for {ms} ms in total; {n} requests were due but not sent"
             ))
         }
-        (true, ..) => Limiter::PerhapsTester.because("its threads were busy all the time"),
-        _ if !reached => Limiter::Server.because("no connection could be made"),
+        (true, ..) => Limiter::PerhapsTester.because("threads busy all the time"),
+        _ if !reached => Limiter::Server.because("no connection could be established"),
         (_, true, true) if all.refused_connections.sum() > 0 => Limiter::Server.because(
-            "not all connections to it could be made, and requests that were due found none free",
+            "some connections failed, and requests were due while all others were busy",
         ),
         (_, true, true) => Limiter::Connections.because(
-            "requests that were due found none free; the server is slower than the rate, or there are too few",
+            "requests were due while all connections were busy; add connections, or the server is slower than the rate",
         ),
-        (_, true, false) => Limiter::Server.because("no connection could be made any more"),
+        (_, true, false) => Limiter::Server.because("no further connection could be established"),
         (_, _, true) => Limiter::Rate.because(""),
         _ if is_slowed => Limiter::Tester.because(format!(
-            "it was away for {:.0} % of the time",
+            "stalled for {:.0} % of the time",
             away * 100.0
         )),
-        _ => Limiter::Answers.because("each connection asked as soon as it had one"),
+        _ => Limiter::Answers.because("closed loop, each connection waits for its response"),
     };
     (limit, warnings)
 }

@@ -61,7 +61,7 @@ impl ControlPoint {
         let refused = |cause: std::io::Error| {
             StartError::stream(
                 format!("--control {}", path.display()),
-                format!("cannot listen there: {cause}"),
+                format!("cannot listen: {}", wb_machine::cause_text(&cause)),
             )
         };
         if UnixStream::connect(path).is_ok() {
@@ -128,7 +128,7 @@ impl ControlPoint {
                 let planned = || jobs.iter().map(|job| run.plan.loads[*job].rate).collect();
                 let mut rates: Vec<LoadRate> = self.set.clone().unwrap_or_else(planned);
                 if jobs.is_empty() {
-                    return Err("there is no client in this run".to_owned());
+                    return Err("this run has no client".to_owned());
                 }
                 for word in words {
                     let (key, value) = setting(word)?;
@@ -144,7 +144,7 @@ impl ControlPoint {
                 Ok(false)
             }
             _ => Err(format!(
-                "{line:?} is none of: rate KEY=NUMBER …, show, stop"
+                "unknown command {line:?}; expected rate KEY=NUMBER …, show or stop"
             )),
         }
     }
@@ -156,7 +156,7 @@ type Key = fn(&mut LoadRate) -> &mut Option<u64>;
 fn setting(word: &str) -> Result<(Key, Option<u64>), String> {
     let wrong = || {
         format!(
-            "{word:?}; cps, cc, rps, pps or bps, =, and a number (20k) or off; cps and rps also max"
+            "rate: expected KEY=NUMBER or KEY=off (KEY: cps, cc, rps, pps, bps; cps and rps also max), got {word:?}"
         )
     };
     let (key, value) = word.split_once('=').ok_or_else(wrong)?;

@@ -224,7 +224,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         nothing: nothing_done(&settled, &run.plan.loads, shown),
         stopped: run
             .was_told_to_stop()
-            .then(|| "ended early by stop over --control".to_owned()),
+            .then(|| "ended early by stop (--control)".to_owned()),
         totals,
         rates: rates(of_shown().map(|s| &s.report)),
         times: Times {
@@ -243,7 +243,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             same_clock: true,
             wall: false,
             error_ns: None,
-            tx: "user, when a request is handed over".to_owned(),
+            tx: "user, when the request is handed over".to_owned(),
             rx,
         },
         ..Settled::default()
@@ -253,8 +253,8 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
 /// Name of the moment at which response times end, for reports.
 fn times_end(settled: &[SettledJob]) -> &'static str {
     match settled.iter().any(|s| s.totals.unstamped) {
-        true => "user, when its answer is read",
-        false => "kernel, when its answer came",
+        true => "user, when the response is read",
+        false => "kernel, when the response arrived",
     }
 }
 
@@ -319,7 +319,7 @@ fn defect(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
     };
     let wrong = !totals.adds_up() || settled.iter().any(|s| !adds_up(&s.report));
     wrong.then(|| {
-        "the connections or requests do not add up; this is a defect of the program".to_owned()
+        "the connection or request counts do not add up; this is a bug in wirebench".to_owned()
     })
 }
 
@@ -400,14 +400,14 @@ fn limited_by(
     shown: LoadEnd,
     lateness: &LatenessReport,
 ) -> Limit {
-    let ended_by = |who: String| Limiter::Ended(who).because("it ended the run");
+    let ended_by = |who: String| Limiter::Ended(who).because("ended the run");
     match &ended.end {
         End::Signal(n) => return ended_by(signal_name(*n)),
         End::Fault(text) => return Limiter::Fault.because(text),
         End::Completed => {}
     }
     if run.was_told_to_stop() {
-        return ended_by("stop over --control".to_owned());
+        return ended_by("stop (--control)".to_owned());
     }
     limit_of_completed(
         settled,
@@ -434,7 +434,7 @@ fn limit_of_completed(
         .fold(0.0, f64::max);
     if of_shown().any(|s| s.report.no_tuple > 0) {
         return Limiter::Plan.because(
-            "all its combinations of addresses and ports were in use; add addresses or ports",
+            "all combinations of addresses and ports were in use; add addresses or ports",
         );
     }
     if let Some(why) = nothing_done(settled, plans, shown) {
@@ -450,35 +450,35 @@ fn limit_of_completed(
             [cps, cc, rps, pps, bps].contains(&Some(0))
         };
         return match plans.iter().any(is_zero) && shown == LoadEnd::Client {
-            true => Limiter::Plan.because("a rate of 0 asks for nothing"),
+            true => Limiter::Plan.because("the requested rate is 0"),
             false => Limiter::FarEnd.because(why),
         };
     }
     if let Some(reason) = &lateness.may_have_caused {
-        return Limiter::Tester.because(reason.replacen(WAS_LATE, "it was late", 1));
+        return Limiter::Tester.because(reason.replacen(WAS_LATE, "late", 1));
     }
     if unsent + unasked > 0 && lateness.all.missed_departures > (unsent + unasked) / 2 {
         return Limiter::Tester.because(format!(
-            "it was away for {} ms in all; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+            "stalled for {} ms in total; {unsent} connections and {unasked} requests were due but not sent",
             lateness.all.stalled_ns / 1_000_000
         ));
     }
     if unsent + unasked > 0 || busiest > BUSY {
         return Limiter::Tester.because(format!(
-            "its busiest worker had work for {:.0} % of the time; {unsent} connections were due and not begun, {unasked} requests due and not sent",
+            "busiest worker {:.0} % busy; {unsent} connections and {unasked} requests were due but not sent",
             busiest * 100.0
         ));
     }
     let waited: u64 = of_shown().map(|s| s.report.waited_requests).sum();
     if waited > 0 && lateness.all.missed_departures > waited / 2 {
         return Limiter::Tester.because(format!(
-            "it was away for {} ms in all; {waited} requests were due while every connection waited for an answer, which it may have left unread",
+            "stalled for {} ms in total; {waited} requests were due while all connections waited for responses, which the tester may have read late",
             lateness.all.stalled_ns / 1_000_000
         ));
     }
     if waited > 0 {
         return Limiter::FarEnd.because(format!(
-            "{waited} requests were due while every connection waited for an answer"
+            "{waited} requests were due while all connections waited for responses"
         ));
     }
     if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, last_answer_ns)) {
@@ -491,7 +491,7 @@ fn limit_of_completed(
     if let Some(why) = unanswered(&sum).filter(|_| shown == LoadEnd::Client && !flooded) {
         return Limiter::FarEnd.because(why);
     }
-    Limiter::Plan.because("the load that it asks for")
+    Limiter::Plan.because("requested load")
 }
 
 /// Returns what the device or the far end left undone, if that is more than 2 % of the load.
@@ -502,10 +502,10 @@ fn unanswered(sum: &ConnectionTotals) -> Option<String> {
     let missing = requests.saturating_sub(sum.responses + sum.unawaited_requests);
     let (failed, open) = (sum.failed_connections, sum.open_connections);
     if is_much(missing, requests) {
-        Some(format!("{missing} of {requests} requests have no answer"))
+        Some(format!("{missing} of {requests} requests have no response"))
     } else if is_much(failed + open, attempted) {
         Some(format!(
-            "of {attempted} connections {failed} failed and {open} were not finished at the end"
+            "of {attempted} connections, {failed} failed and {open} were open at the end"
         ))
     } else {
         None
@@ -526,7 +526,7 @@ fn stands_still(job: &LoadJobReport, last_answer_ns: u64) -> Option<String> {
     let still = end_ns.saturating_sub(last_answer_ns) >= STILL_NS;
     (job.end == LoadEnd::Client && missing > 0 && still).then(|| {
         format!(
-            "nothing has moved since {:.1} s: {missing} requests have no answer",
+            "no progress after {:.1} s: {missing} requests have no response",
             last_answer_ns as f64 / 1e9
         )
     })
@@ -544,38 +544,38 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
             };
             let long = match job.link_down_ns / 1_000_000 {
                 0 => String::new(),
-                ms => format!(", for {ms} ms in all"),
+                ms => format!(", for {ms} ms in total"),
             };
             say(format!("the link went down {times} during the run{long}"));
         }
         if let Some(ns) = away(job) {
             say(format!(
-                "a worker was away for {} ms: the tester had too little CPU time",
+                "a worker stalled for {} ms: the tester had too little CPU time",
                 ns / 1_000_000
             ));
         }
         if s.totals.rx.dropped_frames > 0 {
             say(format!(
-                "{} frames reached the port and found no room: the tester was too slow",
+                "{} received frames were dropped because rings were full: the tester was too slow",
                 s.totals.rx.dropped_frames
             ));
         }
         if counters.rx_malformed > 0 {
             say(format!(
-                "{} packets were not whole or not right",
+                "{} packets were truncated or malformed",
                 counters.rx_malformed
             ));
         }
         if counters.rx_bad_checksum > 0 {
             say(format!(
-                "{} packets came with a wrong checksum of IP, TCP or UDP and were not answered: the device or the path breaks them",
+                "{} packets had a wrong IP, TCP or UDP checksum and were ignored: the device or the path corrupts packets",
                 counters.rx_bad_checksum
             ));
         }
         let late: u64 = job.workers.iter().map(|w| w.lateness.late_reads).sum();
         if s.totals.unstamped && late > 0 && plan.end == LoadEnd::Client {
             say(format!(
-                "{late} frames were read late, and the kernel does not stamp them: times of their answers include that wait"
+                "{late} frames were read late and have no kernel timestamps: their response times include the delay"
             ));
         }
         icmp(&s.totals.icmp, plan).into_iter().for_each(&mut say);
@@ -603,11 +603,11 @@ fn icmp(news: &IcmpNews, plan: &LoadJob) -> Vec<String> {
     }
     if news.too_big > 0 {
         let what = match plan.transport {
-            LoadTransport::Tcp => "segments were made to fit",
-            LoadTransport::Udp => "larger datagrams are lost there; use smaller messages",
+            LoadTransport::Tcp => "the segment size was reduced",
+            LoadTransport::Udp => "larger datagrams are lost; use smaller messages",
         };
         warnings.push(format!(
-            "a link of the path has an MTU of {} bytes, as {} ICMP messages reported: {what}",
+            "the path MTU is {} bytes, as reported by {} ICMP messages: {what}",
             news.least_mtu, news.too_big
         ));
     }
@@ -634,13 +634,13 @@ fn udp_doubts(c: &Counters) -> Vec<String> {
     let mut doubts = Vec::new();
     if c.udp_by_order > 0 {
         doubts.push(format!(
-            "{} of {} answers did not bring the number of their request back; each was taken for the answer to the oldest one, so latencies, lost and late ones are an estimate",
+            "{} of {} responses did not carry the number of their request and were matched to the oldest request; latencies and counts of lost and late responses are estimates",
             c.udp_by_order, c.responses
         ));
     }
     if c.udp_given_up > 0 {
         doubts.push(format!(
-            "{} requests counted as lost before their time was over, because more waited for answers than can be remembered",
+            "{} requests were counted as lost before their timeout, because too many were in flight",
             c.udp_given_up
         ));
     }
@@ -662,7 +662,7 @@ fn unknown(c: &Counters) -> Option<String> {
     let strange = c.drop_unknown + c.drop_datagram;
     (strange > c.attempted / 100 && strange > 10).then(|| {
         format!(
-            "{strange} packets belonged to no connection: late or repeated, of connections that had ended"
+            "{strange} packets belonged to no connection: late or duplicate packets of closed connections"
         )
     })
 }
@@ -717,7 +717,7 @@ mod tests {
         assert_eq!(still.by, Limiter::Path);
         assert_eq!(
             still.why,
-            "nothing has moved since 4.0 s: 100 requests have no answer"
+            "no progress after 4.0 s: 100 requests have no response"
         );
         // All requests were answered, or answers arrived until the end.
         for moving in [of(0, 4 * S), of(100, 9 * S + 1)] {
@@ -730,7 +730,7 @@ mod tests {
         let of = |report| limit(report, 10 * S, Lateness::default());
         let found = of(client(2_870));
         assert_eq!(found.by, Limiter::FarEnd);
-        assert_eq!(found.why, "2870 of 5000 requests have no answer");
+        assert_eq!(found.why, "2870 of 5000 requests have no response");
         let mut unfinished = client(0);
         unfinished.totals.completed_connections = 7;
         unfinished.totals.failed_connections = 1;
@@ -739,7 +739,7 @@ mod tests {
         assert_eq!(found.by, Limiter::FarEnd);
         assert_eq!(
             found.why,
-            "of 10 connections 1 failed and 2 were not finished at the end"
+            "of 10 connections, 1 failed and 2 were open at the end"
         );
     }
 
@@ -762,7 +762,7 @@ mod tests {
             };
             let found = limit(unsent, 10 * S, late());
             assert_eq!(found.by, Limiter::Tester);
-            assert!(found.why.contains("away for 1093 ms"), "{}", found.why);
+            assert!(found.why.contains("stalled for 1093 ms"), "{}", found.why);
         }
     }
 }

@@ -66,10 +66,10 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settl
         lateness,
         nothing,
         defect: (!totals.adds_up())
-            .then(|| "the datagrams do not add up; this is a defect of the program".to_owned()),
+            .then(|| "the datagram counts do not add up; this is a bug in wirebench".to_owned()),
         totals,
         limited_by: Limiter::Undetermined
-            .because("socket tests measure the path and both hosts together")
+            .because("socket tests measure both hosts and the path together")
             .into(),
         socket: Some(sockets),
         stamping: Stamping::by_calls(),

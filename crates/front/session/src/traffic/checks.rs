@@ -44,7 +44,7 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
             if n > 1 {
                 return Err(StartError::stream(
                     format!("port {}", port.name),
-                    format!("{verb} in {n} jobs; put the streams into one job"),
+                    format!("{verb} in {n} jobs; combine the streams in one job"),
                 ));
             }
         }
@@ -67,7 +67,7 @@ pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
         None => Ok(()),
         Some((tx, rx)) => Err(StartError::stream(
             format!("{tx} to {rx}"),
-            "nothing joins them; ports in memory are joined by having the same name",
+            "the ports are not connected; two memory ports are connected if they have the same name",
         )),
     }
 }
@@ -124,7 +124,7 @@ fn fits(flows: u64, need: u64, available: u64) -> Result<(), StartError> {
     Err(StartError::stream(
         "flows",
         format!(
-            "{flows} flows need {:.1} GiB of memory, and {:.1} GiB are available: at most {most} fit",
+            "{flows} flows need {:.1} GiB of memory, but {:.1} GiB are available: at most {most} fit",
             gib(need),
             gib(available)
         ),
@@ -152,7 +152,8 @@ pub(super) fn read_recordings(
             .as_ref()
             .map_or_else(|| path.into(), |b| b.join(path));
         let wrong = |what: String| StartError::stream(format!("replay {path}"), what);
-        let bytes = std::fs::read(&file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        let bytes = std::fs::read(&file)
+            .map_err(|e| wrong(format!("cannot be read: {}", wb_machine::cause_text(&e))))?;
         let reader = wb_pcapng::Reader::new(&bytes).map_err(|e| wrong(e.to_string()))?;
         let (mut frames, mut first, mut cut) = (Vec::new(), None, 0);
         for record in reader {
@@ -165,7 +166,7 @@ pub(super) fn read_recordings(
             }
             if record.captured.len() < ETHERNET_HEADER {
                 return Err(wrong(format!(
-                    "frame {} has {} bytes; no device sends less than an Ethernet header of {ETHERNET_HEADER}",
+                    "frame {} has {} bytes; the minimum is an Ethernet header of {ETHERNET_HEADER} bytes",
                     frames.len() + 1,
                     record.captured.len()
                 )));
@@ -178,11 +179,11 @@ pub(super) fn read_recordings(
             });
         }
         if frames.is_empty() {
-            return Err(wrong("holds no frames".to_owned()));
+            return Err(wrong("contains no frames".to_owned()));
         }
         if cut > 0 {
             warnings.push(format!(
-                "replay {path}: {cut} of {} frames were cut when they were captured and are sent as short as they are",
+                "replay {path}: {cut} of {} frames were truncated by the capture and are sent truncated",
                 frames.len()
             ));
         }
@@ -303,7 +304,7 @@ pub(super) fn check_streams(
             return Err(StartError::stream(
                 place,
                 format!(
-                    "{} of line rate, but its speed is nominal or unknown; give the rate in pps or bit/s",
+                    "{} of line rate: the speed of the port is nominal or unknown; give the rate in pps or bit/s",
                     stream.rate
                 ),
             ));
@@ -324,7 +325,7 @@ pub(super) fn check_streams(
         return Err(StartError::stream(
             place,
             format!(
-                "its streams ask for {:.3} Gbit/s at layer 1, the link carries {:.3}",
+                "the streams request {:.3} Gbit/s at layer 1, but the link carries {:.3} Gbit/s",
                 total / 1e9,
                 line as f64 / 1e9
             ),
@@ -393,7 +394,7 @@ fn check_mtu(
     Err(StartError::stream(
         place,
         format!(
-            "frames of {} bytes need an MTU of {}, it is {mtu}: the largest size is {}; or try `{}ip link set {} mtu {}`",
+            "frames of {} bytes need an MTU of {}, but it is {mtu}; use frames of at most {} bytes, or try `{}ip link set {} mtu {}`",
             len + 4,
             len - 14 - tags,
             mtu + 18 + tags,

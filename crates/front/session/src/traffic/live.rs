@@ -30,12 +30,13 @@ use crate::{
 };
 
 /// Reason for this driver if the plan leaves the driver open.
-pub(super) const CHOSEN: &str = "the fastest that works: its streams run inside the kernel, where taps of this host do not see them";
+pub(super) const CHOSEN: &str =
+    "fastest available (in-kernel); tcpdump on this host does not see these frames";
 
 /// Adds to the reason for a port's driver why the streams do not run inside the kernel.
 pub(super) fn say_why_not(port: &mut OpenPort, why: &dyn Display) {
     port.chosen_because
-        .push_str(&format!("; not inside the kernel (live): {why}"));
+        .push_str(&format!("; live not used: {why}"));
 }
 
 pub(crate) fn refuse(port: &PortPlan, why: Refusal) -> StartError {
@@ -55,9 +56,9 @@ fn reason(error: &StartError) -> String {
 /// Returns why a receiver in the kernel cannot identify the frames of a stream.
 fn not_accounted(stream: &Stream) -> Option<&'static str> {
     match stream.tag {
-        _ if stream.replay.is_some() => Some("what arrives of a replay has no tag of this run"),
-        TagKind::None => Some("frames without a tag cannot be told from others"),
-        TagKind::Pktgen => Some("it accounts for frames with the tag of wirebench only"),
+        _ if stream.replay.is_some() => Some("frames of a replay have no tag of this run"),
+        TagKind::None => Some("frames without a tag cannot be identified"),
+        TagKind::Pktgen => Some("only frames with the wirebench tag can be counted in the kernel"),
         TagKind::Wirebench => None,
     }
 }
@@ -70,9 +71,7 @@ pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static s
             return None;
         }
         if job.tx.is_none() && job.flows.is_none() {
-            return Some(
-                "it accounts for flows that are known before, and nobody said how many come (rx --flows N)",
-            );
+            return Some("the number of flows is unknown (rx --flows N)");
         }
         job.streams.iter().find_map(not_accounted)
     })
@@ -168,9 +167,9 @@ pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64, down: bool) -
     let before = ended.before.get(&port.plan.name)?;
     let live = port.is_live();
     let (taken, counted) = counted_late(before, || port.counters(), live, taken)?;
-    let advice = if live { "; take xdp:" } else { "" };
+    let advice = if live { "; use xdp:" } else { "" };
     Some(format!(
-        "{}: its device took {taken} frames and counted {counted} as sent, so it drops without a word, and what it dropped is no loss of the device under test{advice}",
+        "{}: the device accepted {taken} frames but counted only {counted} as sent; it dropped the rest silently, which is no loss of the device under test{advice}",
         port.plan.locator
     ))
 }
@@ -342,7 +341,7 @@ impl Traffic {
         }
         let mode = format!("{} XDP, {}", account.hook(), port.facts.mode);
         let warning = account.refusal().map(|words| {
-            format!("not native: the driver takes no XDP program ({words}); see `wirebench doctor`")
+            format!("not native: the driver refuses XDP programs ({words}); see `wirebench doctor`")
         });
         let receivers = account.receivers(port.plan.workers);
         let facts = &mut self.ports[number].facts;
@@ -402,7 +401,7 @@ impl Traffic {
             self.passages.push(passage);
             let because = &mut self.ports[number].chosen_because;
             because.push_str(&format!(
-                "; a program at {place}, which passes all on, lets it take them"
+                "; an XDP program at {place} that passes all frames enables sending"
             ));
         }
         Ok(workers)
@@ -477,9 +476,9 @@ mod tests {
         // The result does not depend on the wording.
         let error = StartError::Port(PortError::Unsupported {
             port: "live:n/a0".to_owned(),
-            what: "no; take xdp: says the device".to_owned(),
+            what: "no; use xdp: says the device".to_owned(),
         });
-        assert_eq!(reason(&error), "no; take xdp: says the device");
+        assert_eq!(reason(&error), "no; use xdp: says the device");
         let gone = PortError::Gone {
             port: "live:n/a0".to_owned(),
         };

@@ -258,20 +258,20 @@ fn asked(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
     let others = plan.ports.iter().filter(|p| p.name != port.name);
     let mut same = others.filter(|p| p.locator.place() == port.locator.place());
     if plan.users(port).any(|kind| kind == JobKind::Capture) {
-        return Some("a capture watches this port, and sees none of what programs send or take");
+        return Some("a capture on this port would not see the frames");
     }
     if plan.parties(port) > 1 || same.next().is_some() {
-        return Some("other jobs use this port too");
+        return Some("other jobs share this port");
     }
     if port.priority != 0 {
-        return Some("its priority is one of sockets");
+        return Some("a socket priority is set");
     }
     let jobs = || plan.traffic.iter();
     if receives(plan, port) && port.ring_bytes > 0 {
-        return Some("the size of its ring was chosen, and there is none in the kernel");
+        return Some("a ring size is set, and live has no ring");
     }
     if jobs().any(|job| job.departures && sends(job, port)) {
-        return Some("the times between departures are measured in user space");
+        return Some("times between departures are measured in user space");
     }
     live::not_accountable(plan, port)
 }
@@ -330,7 +330,7 @@ fn of_frames(
             })
             .collect();
         if streams.iter().any(|s| s.stream.replay.is_some()) {
-            return Some(Refusal::Asked("a replay is sent from user space"));
+            return Some(Refusal::Asked("replays are sent from user space"));
         }
         let spec = sender_spec(plan, number, streams, 0, port.workers);
         let fits = Sender::new(&spec, MOST_FRAME)
@@ -361,7 +361,7 @@ pub(super) fn too_fast(
         let other = plan.ports.iter().find(|p| is(other, p))?;
         (!inside(other)).then(|| {
             Refusal::Streams(format!(
-                "at full speed the sockets by which {} receives could not follow",
+                "the sockets of {} could not receive at full speed",
                 other.name
             ))
         })
@@ -572,7 +572,7 @@ mod tests {
             (
                 with(&tag(wb_model::TagKind::Pktgen)),
                 None,
-                Some("tag of wirebench"),
+                Some("wirebench tag"),
             ),
             (
                 with(&|p| p.traffic[0].departures = true),
@@ -582,7 +582,7 @@ mod tests {
             (
                 with(&|p| p.traffic[0].tx = None),
                 None,
-                Some("known before"),
+                Some("number of flows"),
             ),
             (
                 with(&|p| p.ports[1].ring_bytes = 1 << 20),
@@ -590,7 +590,11 @@ mod tests {
                 Some("ring"),
             ),
             (with(&|p| p.ports[0].ring_bytes = 1 << 20), None, None),
-            (with(&|p| p.ports[0].priority = 3), Some("sockets"), None),
+            (
+                with(&|p| p.ports[0].priority = 3),
+                Some("socket priority"),
+                None,
+            ),
             (with(&capture("a")), Some("a capture"), None),
             (with(&capture("b")), None, Some("a capture")),
             (
@@ -643,7 +647,7 @@ mod tests {
         assert_says(why(&plan, false), None);
         plan.traffic[0].streams[0].rate = wb_model::units::Rate::Max;
         assert_says(why(&plan, true), None);
-        assert_says(why(&plan, false), Some("could not follow"));
+        assert_says(why(&plan, false), Some("could not receive at full speed"));
         plan.traffic[0].rx = None;
         assert_says(why(&plan, false), None);
     }

@@ -687,7 +687,7 @@ fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     let lost = lost.filter(|n| *n > 0)?;
     let (port, down) = downs.iter().find(|(_, down)| down.set_down)?;
     Some(format!(
-        "{port} was set down on this host, {}, so the {lost} frames that are missing say nothing about the device",
+        "{port} was set down on this host ({}), so the {lost} lost frames do not describe the device",
         when(down)
     ))
 }
@@ -702,7 +702,7 @@ fn unrecognised(totals: &Totals) -> Option<String> {
     let about = offered - offered / 10..=offered + offered / 10;
     (received == 0 && foreign > 0 && about.contains(&foreign)).then(|| {
         format!(
-            "{foreign} frames arrived but were not recognised as this run's, {offered} were sent"
+            "{foreign} frames arrived but were not recognised as frames of this run, {offered} were sent"
         )
     })
 }
@@ -722,7 +722,7 @@ fn missing_because(
     let ours = totals.rx_dropped_frames.unwrap_or(0);
     if ours > 0 {
         return Some(Limiter::Tester.because(format!(
-            "its receiver dropped {ours} frames, {lost} are missing in all"
+            "its receiver dropped {ours} frames, {lost} lost in total"
         )));
     }
     let drops = device_drops(run, ended);
@@ -732,25 +732,25 @@ fn missing_because(
             .map(|(port, n)| format!("{n} at {port}"))
             .collect();
         return Some(Limiter::Tester.because(format!(
-            "its receiving interface dropped frames ({}), {lost} are missing in all",
+            "its receiving interface dropped frames ({}), {lost} lost in total",
             list.join(", ")
         )));
     }
     if let Some((port, down)) = receiving_downs(run, ended).next() {
         let (port, when) = (&port.plan.locator, when(down));
-        let why = format!("it went down at {port}, {when}, and {lost} frames did not come back");
+        let why = format!("down at {port} ({when}), {lost} frames lost");
         return Some(Limiter::Link.because(why));
     }
     let late = lateness.all.late_departures;
     Some(if late >= lost {
-        let why = format!("it was late, which may be why {lost} frames are missing");
+        let why = format!("stalls can explain the {lost} lost frames");
         Limiter::Tester.because(why)
     } else if late > 0 && totals.received_frames != Some(0) {
         Limiter::Path.because(format!(
-            "{lost} frames did not come back, up to {late} of them because the tester was late"
+            "{lost} frames lost, up to {late} of them because of tester stalls"
         ))
     } else {
-        Limiter::Path.because(format!("{lost} frames did not come back"))
+        Limiter::Path.because(format!("{lost} frames lost"))
     })
 }
 
@@ -760,19 +760,19 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     let late = &lateness_of(run);
     if late.missed_departures > unsent / 2 {
         return Some(Limiter::Tester.because(format!(
-            "it was away for {} ms in all, {unsent} frames stayed unsent",
+            "stalled for {} ms in total, {unsent} frames unsent",
             late.stalled_ns / 1_000_000
         )));
     }
     if let Some((port, _, _)) = link_downs(run).first() {
         let rest = unsent.saturating_sub(late.missed_departures);
-        return Some(Limiter::Link.because(format!(
-            "it was down at {port}, {rest} frames stayed unsent"
-        )));
+        return Some(Limiter::Link.because(format!("down at {port}, {rest} frames unsent")));
     }
     let interface = not_taken_because(run, totals, unsent);
     Some(interface.unwrap_or_else(|| {
-        Limiter::Tester.because(format!("its sender fell short by {unsent} frames"))
+        Limiter::Tester.because(format!(
+            "the sender could not keep up, {unsent} frames unsent"
+        ))
     }))
 }
 
@@ -781,10 +781,10 @@ fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limi
     let refused = totals.refused_frames.unwrap_or(0);
     let and = match unsent {
         0 => String::new(),
-        _ => format!(", {unsent} stayed unsent"),
+        _ => format!(", {unsent} unsent"),
     };
     if refused > unsent / 2 {
-        let why = format!("it refused {refused} frames{and}");
+        let why = format!("{refused} frames refused{and}");
         return Some(Limiter::SendingInterface.because(why));
     }
     let mut ports = run.ports.iter().enumerate();
@@ -792,7 +792,7 @@ fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limi
         let kicks: u64 = outcomes(run, i).map(|o| o.tx.kicks).sum();
         let full: u64 = outcomes(run, i).map(|o| o.tx.full_events).sum();
         let port = &port.plan.locator;
-        let why = format!("it took no frame in {full} of {kicks} calls at {port}{and}");
+        let why = format!("TX queue full in {full} of {kicks} send calls at {port}{and}");
         (full > kicks / 2).then(|| Limiter::SendingInterface.because(why))
     })
 }
@@ -804,11 +804,11 @@ fn down_at_full_speed(downs: &[(String, u64, u64)], sending_ns: u64) -> Option<(
     let (down_ms, sending_ms) = (down_ns / 1_000_000, sending_ns / 1_000_000);
     // If the link never came up, there is no sending time.
     let (lost, why) = match sending_ns {
-        0 => (1.0, format!("it was down at {port} for {down_ms} ms")),
+        0 => (1.0, format!("down at {port} for {down_ms} ms")),
         _ => (
             share(*down_ns, sending_ns).min(1.0),
             format!(
-                "it was down at {port} for {down_ms} of {sending_ms} ms, and the sender ran at full speed for the rest"
+                "down at {port} for {down_ms} of {sending_ms} ms; the sender ran at full speed the rest of the time"
             ),
         ),
     };
@@ -820,7 +820,7 @@ fn at_full_speed(downs: &[(String, u64, u64)], lossless: &str) -> Limit {
     let but = match downs.iter().max_by_key(|(_, _, ns)| *ns) {
         Some((port, _, ns)) => {
             let ms = ns / 1_000_000;
-            format!(" but for {ms} ms in which the link was down at {port}")
+            format!(" except for {ms} ms while the link was down at {port}")
         }
         None => String::new(),
     };
@@ -861,9 +861,7 @@ fn limited_by(
     };
     if let End::Signal(n) = ended.end {
         let by = Limiter::Ended(signal_name(n));
-        return by
-            .because(format!("it ended the run early{lossless}"))
-            .into();
+        return by.because(format!("ended the run early{lossless}")).into();
     }
     if full_speed_ns.is_some() {
         let not_taken = match totals.offered_frames {
@@ -874,8 +872,8 @@ fn limited_by(
         return not_taken.unwrap_or_else(full_speed).into();
     }
     let why = match lossless.is_empty() {
-        true => "all that was asked was sent",
-        false => "all that was asked was sent, and nothing was lost",
+        true => "all requested frames were sent",
+        false => "all requested frames were sent, none lost",
     };
     Limiter::Plan.because(why).into()
 }
@@ -909,14 +907,14 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .any(|f| f.flow == PKTGEN_FLOW && f.duplicates > 0)
     {
         warnings.push(
-            "frames of pktgen have a number and no flow: several devices of it, clone_skb and burst look like duplicates"
+            "pktgen frames carry a sequence number but no flow: several pktgen devices, clone_skb and burst look like duplicates"
                 .to_owned(),
         );
     }
     // If everything sent came back, the dropped frames did not belong to the test.
     if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
         for (port, n) in device_drops(run, ended) {
-            warnings.push(format!("{port}: the interface itself dropped {n} frames"));
+            warnings.push(format!("{port}: the interface dropped {n} frames"));
         }
     }
     for (port, times, ns) in link_downs(run) {
@@ -926,7 +924,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             format!("{times} times")
         };
         warnings.push(format!(
-            "{port}: the link went down {times} during the run, for {} ms",
+            "{port}: the link went down {times} during the run, for {} ms in total",
             ns / 1_000_000
         ));
     }
@@ -994,7 +992,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let mut rates = sum_rates(settled.iter().map(|s| s.job.rates));
     rates.largest_catch_up_frames = catch_up;
     let defect = (!totals.adds_up())
-        .then(|| "the totals do not add up; this is a defect of the program".to_owned())
+        .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
     let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
@@ -1061,22 +1059,18 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
     };
     let of_flows = match (sends, run.plan.traffic[direction.job].flows) {
         (true, _) => {
-            "another run (another tester sends here, or frames of an earlier run were held back)"
-                .to_owned()
+            "another run (a second tester, or delayed frames of an earlier run)".to_owned()
         }
         (false, Some(flows)) => {
-            format!("flows beyond the {flows} that were planned (`--flows N` says how many come)")
+            format!("flows beyond the {flows} planned ones (set `--flows N`)")
         }
         (false, None) => {
-            "another run than the one that was followed (`--first-flow N` says which to follow)"
-                .to_owned()
+            "a run other than the tracked one (select it with `--first-flow N`)".to_owned()
         }
     };
     let of_pktgen = match sends {
         true => "pktgen, which this run does not send",
-        false => {
-            "pktgen, which the kernel does not account for (take xdp: or packet:, without `--flows`)"
-        }
+        false => "pktgen, which live does not count (use xdp: or packet: without `--flows`)",
     };
     let other_run = settled.job.totals.other_run_frames.unwrap_or(0);
     let of_flows = said(other_run, of_flows);
@@ -1179,7 +1173,9 @@ mod tests {
         };
         assert_eq!(
             of(0, 998, 0).as_deref(),
-            Some("998 frames arrived but were not recognised as this run's, 1000 were sent")
+            Some(
+                "998 frames arrived but were not recognised as frames of this run, 1000 were sent"
+            )
         );
         for (received, foreign, unplanned) in [(0, 0, 0), (0, 40, 0), (1, 999, 0), (0, 1000, 1000)]
         {
@@ -1217,7 +1213,7 @@ mod tests {
         let why = deaf(&down(true), Some(7)).expect("it was set down here");
         assert_eq!(
             why,
-            "a/b was set down on this host, seen 1.5 s after the start, so the 7 frames that are missing say nothing about the device"
+            "a/b was set down on this host (seen 1.5 s after the start), so the 7 lost frames do not describe the device"
         );
         assert_eq!(deaf(&down(true), Some(0)), None);
         // The other end went down, which may be part of the test.
@@ -1238,13 +1234,13 @@ mod tests {
             let limit = down_at_full_speed(&downs(of), ns);
             limit.map(|(limit, _)| limit.to_string())
         };
-        let long = "the link: it was down at b for 9000 of 10000 ms, and the sender ran at full speed for the rest";
+        let long = "the link: down at b for 9000 of 10000 ms; the sender ran at full speed the rest of the time";
         assert_eq!(
             link(&[("a", S / 20), ("b", 9 * S)], 10 * S).as_deref(),
             Some(long)
         );
         // It never came up, and no time of sending is known.
-        let never = "the link: it was down at a for 1000 ms";
+        let never = "the link: down at a for 1000 ms";
         assert_eq!(link(&[("a", S)], 0).as_deref(), Some(never));
         assert_eq!(link(&[("a", S / 10)], 10 * S), None);
         assert_eq!(link(&[], 10 * S), None);
@@ -1256,7 +1252,7 @@ mod tests {
         );
         assert_eq!(
             said(&[("a", S / 10)]),
-            "the tester: the sender ran at full speed but for 100 ms in which the link was down at a and nothing was lost"
+            "the tester: the sender ran at full speed except for 100 ms while the link was down at a and nothing was lost"
         );
     }
 }

@@ -63,7 +63,7 @@ fn known_hop(
         return mac.map(Some).ok_or_else(|| {
             StartError::stream(
                 port.plan.locator.to_string(),
-                "raw frames have no address to ask for; give --dst-mac",
+                "raw frames have no address to resolve; use --dst-mac",
             )
         });
     }
@@ -144,12 +144,12 @@ fn guess(
         return Err(StartError::stream(
             port.plan.locator.to_string(),
             format!(
-                "no neighbour: nobody answered {protocol} for {asked}; give --dst-mac, or --gateway with the router's address"
+                "no neighbour: no {protocol} reply for {asked}; use --dst-mac, or --gateway with the router's address"
             ),
         ));
     };
     opening.warnings.push(format!(
-        "{}: nobody answered {protocol} for {asked}; frames go to {}, the other end of the lab's link",
+        "{}: no {protocol} reply for {asked}; frames go to {}, the other end of the lab link",
         port.plan.locator,
         Mac(mac)
     ));
@@ -230,7 +230,7 @@ pub(super) fn resolve_all(
         if next_flow > PAST_LAST_FLOW - first {
             return Err(StartError::stream(
                 "first_flow",
-                format!("{next_flow} flows from {first} on go beyond the last number"),
+                format!("{next_flow} flows from number {first} exceed the largest flow number"),
             ));
         }
         for direction in directions.iter_mut().filter(|d| d.tx.is_some()) {
@@ -284,7 +284,7 @@ fn resolve_direction(
         if stream.tag == TagKind::Pktgen && workers > 1 {
             return Err(StartError::stream(
                 port.plan.locator.to_string(),
-                "the pktgen tag has one sequence for all frames, so it needs one worker (--workers 1)",
+                "the pktgen tag has a single sequence and needs one worker (--workers 1)",
             ));
         }
         if stream.replay.is_none() {
@@ -368,7 +368,7 @@ fn warm_up_paths(
     for (spec, answered) in pinged.iter().zip(answered) {
         if answered == 0 {
             opening.warnings.push(format!(
-                "{}: no echo from {} came back before the run; the device may still have to find its neighbours, and may lose the first frames",
+                "{}: {} did not answer ping; the device may drop the first frames until ARP/ND resolves",
                 port.plan.locator,
                 spec.stream.destination(),
             ));

@@ -283,7 +283,10 @@ fn ports_in_memory_that_nothing_joins_are_refused() {
         ..Environment::default()
     };
     let refused = prepare(plan(&[&lost], "200ms", ""), &environment, Extras::default());
-    let why = refused.err().expect("nothing joins them").to_string();
+    let why = refused
+        .err()
+        .expect("the ports are not connected")
+        .to_string();
     assert!(why.contains("memory:t to memory:u"), "{why}");
 }
 
@@ -309,7 +312,7 @@ fn a_criterion_that_does_not_hold_is_named() {
             }
             _ => {
                 assert_eq!(finished.exit_code(), 1, "{parts:?}: {}", report.reason);
-                assert_eq!(report.reason, format!("did not hold: {criterion}"));
+                assert_eq!(report.reason, format!("criteria not met: {criterion}"));
             }
         }
         let criteria = report
@@ -370,7 +373,10 @@ fn captures_into_one_file_by_links_are_refused() {
     };
     for names in [["a.pcap", "soft.pcap"], ["hard.pcap", "b.pcap"]] {
         let error = prepared(names).err().expect("refused").to_string();
-        assert!(error.contains("two write to one file"), "{error}");
+        assert!(
+            error.contains("two captures write to the same file"),
+            "{error}"
+        );
         assert!(
             error.contains(names[0]) && error.contains(names[1]),
             "{error}"
@@ -386,7 +392,7 @@ fn captures_are_told_by_their_names() {
     let plan = captures_into(folder.path(), ["a.pcap", "b.pcap"]);
     let (finished, _) = finish(plan, &[], Duration::ZERO);
     let report = &finished.report;
-    let reason = "the plan: it said when to end";
+    let reason = "the plan: end condition reached";
     assert_eq!(
         report.limited_by.to_string(),
         format!("capture one: {reason}; capture 2: {reason}")

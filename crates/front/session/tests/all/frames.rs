@@ -112,7 +112,10 @@ fn a_replay_of_cut_frames_warns_of_them() {
     let stream = format!("rate = \"1kpps\"\nreplay = {:?}", file.to_str().unwrap());
     let report = run(plan("", "count = 6", &stream));
     let warnings = report.warnings.join("\n");
-    assert!(warnings.contains("2 of 3 frames were cut"), "{warnings}");
+    assert!(
+        warnings.contains("2 of 3 frames were truncated"),
+        "{warnings}"
+    );
 }
 
 #[test]

@@ -146,5 +146,5 @@ fn late_and_repeated_answers_have_their_own_names() {
     assert_requests_add_up(job(&report, "client"));
     assert_eq!(job(&report, "client")["latency_is_estimate"], true);
     let warnings = report["warnings"].to_string();
-    assert!(warnings.contains("an estimate"), "{warnings}");
+    assert!(warnings.contains("are estimates"), "{warnings}");
 }

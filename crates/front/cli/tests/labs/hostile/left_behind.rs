@@ -42,7 +42,7 @@ fn repaired_by(lab: &Lab, what: &[&str]) -> bool {
     assert!(joins(lab), "whoever did it");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8(said).unwrap();
-    let told = said.contains(&lab.b0()) && said.contains("on again");
+    let told = said.contains(&lab.b0()) && said.contains("off; restored");
     assert!(!told || left.contains("left behind"), "{left}");
     told
 }

@@ -78,7 +78,7 @@ fn what_has_no_receive_side_says_so() {
     );
     let result = folder.result("bridge0");
     assert!(
-        result.starts_with("ERROR: ") && result.contains("receive side"),
+        result.starts_with("ERROR: ") && result.contains("receive path"),
         "{result}"
     );
     assert_eq!(result.lines().count(), 1, "{result}");

@@ -44,7 +44,7 @@ fn stop_ends_a_run_that_somebody_else_started() {
     // No count was set for the endless device.
     let report: serde_json::Value = serde_json::from_str(&folder.read("result.json")).unwrap();
     assert_eq!(report["reason"], "ended early by stop: a0");
-    assert_eq!(report["limited_by"], "stop: it ended the run early");
+    assert_eq!(report["limited_by"], "stop: ended the run early");
 }
 
 #[test]
