@@ -207,7 +207,7 @@ fn a_capture_of_the_same_plan_sees_what_arrives() {
     let folder = TempDir::new().unwrap();
     let (a, b) = (lab.a0(), lab.b0());
     let plan = format!(
-        "[[port]]\nname = \"a\"\nlocator = \"{a}\"\n[[port]]\nname = \"b\"\nlocator = \"{b}\"\n\
+        "[[port]]\nname = \"a\"\nlocator = \"{a}\"\n[[port]]\nname = \"b\"\nlocator = \"{b}\"\nring_bytes = 16777216\n\
          [[traffic]]\ntx = \"a\"\nrx = \"b\"\ncount = 500\nstream = [{{ rate = \"5kpps\" }}]\n\
          [[capture]]\nports = [\"b\"]\noutput = {{ path = \"{}\" }}\nfilter = \"udp\"\n",
         folder.path().join("seen.pcap").display()

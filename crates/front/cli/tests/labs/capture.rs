@@ -16,7 +16,9 @@ use tempfile::TempDir;
 use wb_pcapng::{Decoder, Event, Reader};
 use wb_wire::Tag;
 
-use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, total, wirebench};
+use crate::kit::{
+    self, Lab, Running, eventually, listening, privileged, run, system, total, wirebench,
+};
 use crate::load_interop::installed;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,8 +33,8 @@ struct Capture {
 
 impl Capture {
     fn start(dir: &TempDir, options: &[&str]) -> Self {
-        let mut command = wirebench();
-        command.args(["capture", "-q"]).args(options).arg(FILTER);
+        let mut command = kit::capture(options);
+        command.args(["-q", FILTER]);
         Self::of(dir, command)
     }
 
@@ -346,8 +348,8 @@ fn only_what_passes_the_filter_is_received() {
     for back_end in ["packet", "xdp"] {
         let file = path(&dir, "trace.pcapng");
         let b = format!("{back_end}:{}", lab.b0());
-        let mut command = wirebench();
-        command.args(["capture", "-q", "-i", &b, "--json", "-w", &file]);
+        let mut command = kit::capture(&["-q", "-i", &b, "--json", "-w", &file]);
+
         command.arg("udp dst port 9 and greater 100");
         let capture = Capture::of(&dir, command);
         send(&lab, 1_000, &["--dport", "7", "--size", "128"]);
@@ -373,8 +375,8 @@ fn vlan_tags_are_where_they_were() {
         for back_end in ["packet", "xdp"] {
             let file = path(&dir, "trace.pcapng");
             let b = format!("{back_end}:{}", lab.b0());
-            let mut command = wirebench();
-            command.args(["capture", "-q", "-i", &b, "--json", "-w", &file, filter]);
+            let mut command = kit::capture(&["-q", "-i", &b, "--json", "-w", &file, filter]);
+
             let capture = Capture::of(&dir, command);
             send(&lab, 200, &["--vlan", vlan, "--size", "128"]);
             send(&lab, 100, &["--vlan", "30", "--size", "128"]);
@@ -411,10 +413,10 @@ fn a_filter_sees_frames_without_their_outer_tag() {
     ] {
         for back_end in ["packet", "xdp"] {
             let b = format!("{back_end}:{}", lab.b0());
-            let mut command = wirebench();
+            let mut command = kit::capture(&["-q", "-i", &b, "--json", "--count", &filter]);
             // Excludes frames of the host.
             let filter = format!("ether[12:2] != 0x86dd and ({filter})");
-            command.args(["capture", "-q", "-i", &b, "--json", "--count", &filter]);
+
             let capture = Capture::of(&dir, command);
             send(&lab, 100, &["--size", "128"]);
             send(&lab, 200, &["--size", "128", "--vlan", "10"]);
@@ -434,8 +436,8 @@ fn an_xdp_program_in_front_is_named() {
     let dir = TempDir::new().unwrap();
     let b = format!("packet:{}", lab.b0());
     let capture = || {
-        let mut command = wirebench();
-        command.args(["capture", "-q", "-i", &b, "--count", "--json", FILTER]);
+        let mut command = kit::capture(&["-q", "-i", &b, "--count", "--json", FILTER]);
+
         Capture::of(&dir, command)
     };
     let is_named = |said: &str, receiver: &Running| {
@@ -695,8 +697,7 @@ fn a_full_disk_ends_the_capture_with_its_totals() {
 
 /// A capture with `-w -` into a pipe; it listens.
 fn capture_into_pipe(lab: &Lab, said: &Path) -> (Running, std::process::ChildStdout) {
-    let mut child = wirebench()
-        .args(["capture", "-q", "-U", "-i", &lab.b0(), "-w", "-", FILTER])
+    let mut child = kit::capture(&["-q", "-U", "-i", &lab.b0(), "-w", "-", FILTER])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(said).unwrap())

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use wb_pcapng::{Event, Reader};
 use wb_wire::Tag;
 
-use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, wirebench};
+use crate::kit::{self, Lab, Running, eventually, listening, privileged, run, system, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -51,12 +51,9 @@ struct Capture {
 impl Capture {
     fn start(lab: &Lab, file: &Path, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = wirebench();
-        command
-            .args(["capture", "-q", "--json", "-i", &lab.b0(), "-w"])
-            .arg(file)
-            .args(options)
-            .arg("udp port 7");
+        let mut command = kit::capture(options);
+        command.args(["-q", "--json", "-i", &lab.b0(), "-w"]);
+        command.arg(file).arg("udp port 7");
         let running = listening(dir.path(), &mut command);
         Self { running, dir }
     }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use wb_pcapng::{Event, Reader};
 use wb_wire::Tag;
 
-use crate::kit::{Lab, Running, listening, privileged, run, system, total, wirebench};
+use crate::kit::{self, Lab, Running, listening, privileged, run, system, total, wirebench};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The block timer of a ring expires at an arbitrary time, and may close a block within a burst.
@@ -27,8 +27,8 @@ struct Listening {
 
 impl Listening {
     fn start(dir: &TempDir, arguments: &[&str]) -> Self {
-        let mut command = wirebench();
-        command.args(["capture", "-q", "--json"]).args(arguments);
+        let mut command = kit::capture(arguments);
+        command.args(["-q", "--json"]);
         Self {
             running: listening(dir.path(), &mut command),
             out: dir.path().join("report.json"),

@@ -32,6 +32,17 @@ pub(crate) fn wirebench() -> Command {
     Command::new(env!("CARGO_BIN_EXE_wirebench"))
 }
 
+/// A capture with a small receive ring, unless the options size the ring. Without preemption in the kernel, the 512 MiB
+/// of the default ring are cleared in one go, which can stop the tests alongside for a second.
+pub(crate) fn capture(options: &[&str]) -> Command {
+    let mut command = wirebench();
+    command.arg("capture").args(options);
+    if !options.iter().any(|option| *option == "--ring") {
+        command.args(["--ring", "16"]);
+    }
+    command
+}
+
 /// Runs the binary to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     wirebench()

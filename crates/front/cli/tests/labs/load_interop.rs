@@ -444,6 +444,8 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
         // Frames that arrive at both ends, as sent by the opposite end.
         capture.args([
             "capture",
+            "--ring",
+            "16",
             "-q",
             "-Q",
             "in",

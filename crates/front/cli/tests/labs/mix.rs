@@ -27,6 +27,7 @@ locator = "{driver}{near}"
 [[port]]
 name = "far"
 locator = "{driver}{far}"
+ring_bytes = 16777216
 
 [[traffic]]
 name = "stream"

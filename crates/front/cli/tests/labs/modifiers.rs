@@ -173,6 +173,8 @@ fn queries_and_updates_beside_a_test() {
         wirebench()
             .args([
                 "capture",
+                "--ring",
+                "16",
                 "-i",
                 &port,
                 "-w",

@@ -173,7 +173,7 @@ fn of_captures_and_mixes() {
     }
     let lab = Lab::up("pair", &[]);
     Kind {
-        line: &format!("capture -i {} --count --duration 300ms", lab.b0()),
+        line: &format!("capture -i {} --count --ring 16 --duration 300ms", lab.b0()),
         holds: "lost<=0",
         fails: "lost>=1",
         refused: "p99<=1ms",

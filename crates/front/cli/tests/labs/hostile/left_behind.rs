@@ -19,6 +19,8 @@ fn kill_a_capture(lab: &Lab) {
     let mut command = wirebench();
     command.args([
         "capture",
+        "--ring",
+        "16",
         "-i",
         &lab.b0(),
         "--offloads",

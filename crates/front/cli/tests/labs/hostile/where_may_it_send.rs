@@ -97,6 +97,8 @@ impl Eyes {
             let mut command = wirebench();
             command.args([
                 "capture",
+                "--ring",
+                "16",
                 "-i",
                 &port,
                 "-w",
