@@ -26,6 +26,7 @@ fn served(linger: &str, time: &str) -> (Child, String) {
         "memory:metrics",
         "--rate",
         "20kpps",
+        "--allow-unsent",
         "--duration",
         time,
         "--json",
