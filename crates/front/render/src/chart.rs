@@ -1,23 +1,19 @@
-//! Small charts of measured figures: grouped bars, as SVG and PNG.
+//! Small charts of measured figures: grouped bars, as SVG.
 //!
-//! A [`Chart`] describes the data, not the drawing. Its values are put on axes once
-//! (`data`), laid out once into drawing primitives (`layout`, `scene`), and then painted by
-//! [`svg`] or [`png`], so both pictures show the same.
+//! A [`Chart`] describes the data, not the drawing. Its values are put on axes (`data`), laid out
+//! into drawing primitives (`layout`, `scene`), and then painted by [`svg`].
 //!
 //! No value makes a chart fail: values that cannot be drawn (not a number, infinite, of no category)
 //! are left out, and a series without drawable values is labelled `no data`.
 
 mod data;
-mod font;
 mod layout;
 pub(crate) mod lines;
-mod png;
-mod raster;
 pub(crate) mod scale;
 mod scene;
 mod svg;
 
-pub use self::{png::png, svg::svg};
+pub use self::svg::svg;
 
 /// Data and labels of a picture.
 ///

@@ -1,4 +1,4 @@
-//! Renders reports and snapshots as text, JSON, CSV and JUnit XML, and charts and pages of them as SVG, PNG and HTML.
+//! Renders reports and snapshots as text, JSON, CSV and JUnit XML, and charts and pages of them as SVG and HTML.
 //!
 //! Pure functions from typed values to text and bytes: nothing here prints, reads a clock or queries
 //! the size of a terminal. Documents end with a line feed, single lines do not.

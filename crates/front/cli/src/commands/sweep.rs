@@ -69,7 +69,7 @@ pub(crate) struct SweepArgs {
     /// Set TCP_NODELAY, so that small segments are sent at once.
     #[arg(long)]
     no_delay: bool,
-    /// Plot the results: FILE.svg or FILE.png.
+    /// Plot the results as SVG: FILE.svg.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
     /// Write a page with table and plots.
@@ -429,7 +429,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
     let mut plan = args.plan()?;
     args.output.apply(&mut plan)?;
     for path in &args.plot {
-        picture::form(path)?;
+        picture::check_name(path)?;
     }
     if args.output.print_plan {
         plan.validate()?;

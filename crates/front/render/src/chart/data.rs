@@ -1,4 +1,4 @@
-//! Places of the points of a chart on its axes, shared by all output forms.
+//! Places of the points of a chart on its axes.
 
 use super::{
     Chart, Point,

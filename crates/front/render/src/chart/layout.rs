@@ -8,21 +8,20 @@ mod marks;
 use super::{
     Chart,
     data::Placed,
-    font,
     scene::{Anchor, At, Ink, Scene, Shape, Text, at},
 };
 use crate::page::wrapped;
 
 pub(crate) const MARGIN: f64 = 16.0;
 const TITLE: f64 = 16.0;
-pub(crate) const BODY: f64 = font::UNIT_SIZE;
+pub(crate) const BODY: f64 = 13.0;
 const SMALL: f64 = 11.0;
 pub(crate) const LINE_HEIGHT: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 280.0;
 const LEAST_PLOT_WIDTH: f64 = 600.0;
 const MOST_PLOT_WIDTH: f64 = 1600.0;
-/// Fonts of browsers are wider than the built-in font by up to this factor.
-const WIDER: f64 = 1.13;
+/// Average width of a character in a common sans-serif font, as a share of the font size.
+const CHARACTER_WIDTH: f64 = 0.62;
 const MOST_ENTRIES: usize = 40;
 pub(crate) const LONGEST_NAME: usize = 60;
 const LONGEST_CATEGORY: usize = 28;
@@ -248,9 +247,9 @@ pub(crate) fn line_of(text: &str, at: At, anchor: Anchor) -> Text {
     }
 }
 
-/// Width of a text in any common font.
+/// Estimated width of a text. The viewer chooses the font, so the exact width is unknown.
 pub(crate) fn extent(text: &str, size: f64) -> f64 {
-    font::width(text, size, false) * WIDER
+    text.chars().count() as f64 * size * CHARACTER_WIDTH
 }
 
 /// At most [`MOST_LINES`] lines of about this width; none for an empty text.

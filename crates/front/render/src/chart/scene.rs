@@ -1,7 +1,7 @@
-//! A picture as a list of shapes, made by the layout and drawn by the painters.
+//! A picture as a list of shapes, made by the layout and drawn as SVG.
 //!
-//! Lengths are CSS pixels, x to the right, y down. Colours are roles; a painter takes the actual
-//! colours from its theme.
+//! Lengths are CSS pixels, x to the right, y down. Colours are roles; the actual
+//! colours depend on the theme.
 
 /// Light or dark ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub(crate) enum Shape {
 pub(crate) struct Item {
     pub(crate) ink: Ink,
     pub(crate) shape: Shape,
-    /// Tooltip, in forms that can show one.
+    /// Tooltip.
     pub(crate) tip: Option<String>,
 }
 

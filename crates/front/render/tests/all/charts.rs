@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use wb_render::{
-    chart::{Chart, Point, Series, XAxis, YAxis, png, svg},
+    chart::{Chart, Point, Series, XAxis, YAxis, svg},
     report::{Block, Document, Section, html},
 };
 
@@ -33,16 +33,6 @@ fn bars() -> Chart {
 fn of_values(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Series {
     let points = values.into_iter().enumerate();
     Series::new(name, points.map(|(i, y)| Point::new(i as f64, y)))
-}
-
-/// The decoded picture: width, height and RGB.
-fn decoded(bytes: &[u8]) -> (usize, usize, Vec<u8>) {
-    let decoder = ::png::Decoder::new(std::io::Cursor::new(bytes));
-    let mut reader = decoder.read_info().expect("a PNG header");
-    let mut rgb = vec![0; reader.output_buffer_size().expect("a size that fits")];
-    let frame = reader.next_frame(&mut rgb).expect("the pixels");
-    assert_eq!(frame.color_type, ::png::ColorType::Rgb);
-    (frame.width as usize, frame.height as usize, rgb)
 }
 
 /// The value of an attribute.
@@ -83,36 +73,26 @@ fn page_of_all_blocks() {
 }
 
 #[test]
-fn both_painters_show_the_same_bars() {
-    let chart = bars();
-    let text = svg(&chart);
+fn each_series_has_its_colour() {
+    let text = svg(&bars());
+    let (width, height) = (number(&text, "width"), number(&text, "height"));
+    assert_eq!(attribute(&text, "viewBox"), format!("0 0 {width} {height}"));
     let rects: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("<rect") && line.contains("<title>"))
         .collect();
     assert_eq!(rects.len(), 12);
-    for scale in [1, 2] {
-        let (width, height, rgb) = decoded(&png(&chart, scale));
-        let factor = scale as usize;
-        assert_eq!(width, number(&text, "width") as usize * factor);
-        assert_eq!(height, number(&text, "height") as usize * factor);
-        let mut inks = Vec::new();
-        for rect in &rects {
-            // Left of the whisker, in the lower part of the bar.
-            let x = number(rect, "x") + 2.5;
-            let y = number(rect, "y") + number(rect, "height") - 8.0;
-            let pixel = (y as usize * factor * width + x as usize * factor) * 3;
-            let above = (number(rect, "y") as usize - 30) * factor * width;
-            let above = (above + x as usize * factor) * 3;
-            assert_ne!(rgb[pixel..][..3], rgb[above..][..3], "{rect}");
-            let [r, g, b] = [0, 1, 2].map(|i| rgb[pixel + i]);
-            assert_eq!(attribute(rect, "fill"), format!("#{r:02x}{g:02x}{b:02x}"));
-            inks.push(rgb[pixel..][..3].to_vec());
-        }
-        inks.sort();
-        inks.dedup();
-        assert_eq!(inks.len(), 3, "one colour for each series");
-    }
+    let paper = attribute(
+        text.lines()
+            .find(|l| l.starts_with("<rect"))
+            .expect("a ground"),
+        "fill",
+    );
+    let mut inks: Vec<&str> = rects.iter().map(|rect| attribute(rect, "fill")).collect();
+    assert!(!inks.contains(&paper), "{inks:?}");
+    inks.sort_unstable();
+    inks.dedup();
+    assert_eq!(inks.len(), 3, "one colour for each series");
 }
 
 #[test]
@@ -166,7 +146,6 @@ fn texts_stay_texts() {
         assert!(!text.contains(['\x1b', '\0']));
         assert!(text.contains("&lt;script&gt;"));
     }
-    decoded(&png(&chart, 1));
 }
 
 #[test]
@@ -180,7 +159,6 @@ fn nothing_to_draw_is_said() {
         .with(of_values("not there", [f64::INFINITY]));
     for chart in [empty, unnamed] {
         assert!(svg(&chart).contains(">no data<"));
-        decoded(&png(&chart, 1));
     }
     assert!(svg(&one).contains(">not there (no data)<"));
 }
@@ -201,8 +179,8 @@ fn long_and_many_names_have_room() {
     }
     let text = svg(&chart);
     assert!(text.contains(">and 61 more<"));
-    let (width, height, _) = decoded(&png(&chart, 1));
-    assert!(width < 2000 && height < 1000, "{width} x {height}");
+    let (width, height) = (number(&text, "width"), number(&text, "height"));
+    assert!(width < 2000.0 && height < 1000.0, "{width} x {height}");
 }
 
 fn any_value() -> impl Strategy<Value = f64> {
@@ -247,18 +225,6 @@ proptest! {
         let text = svg(&chart);
         prop_assert!(text.starts_with("<svg") && text.ends_with("</svg>\n"));
         prop_assert!(!text.contains("=\"NaN") && !text.contains("inf\""), "{}", text);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn any_chart_becomes_pixels(chart in any_chart()) {
-        let text = svg(&chart);
-        let (width, height, rgb) = decoded(&png(&chart, 1));
-        prop_assert_eq!(width, number(&text, "width") as usize);
-        prop_assert_eq!(height, number(&text, "height") as usize);
-        prop_assert!(rgb.iter().any(|byte| *byte != 255));
+        prop_assert!(number(&text, "width") >= 1.0 && number(&text, "height") >= 1.0);
     }
 }

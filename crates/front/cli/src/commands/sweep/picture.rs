@@ -5,22 +5,18 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use wb_model::{Report, socket::SocketJobReport};
 use wb_render::{
-    chart::{Chart, Point, Series, XAxis, YAxis, png, svg},
+    chart::{Chart, Point, Series, XAxis, YAxis, svg},
     report::{Block, Run, Section, document, html},
 };
 
-/// File type by extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Svg,
-    Png,
-}
-
-pub(super) fn form(path: &Path) -> Result<Form> {
+/// Refuses names of files that are not SVG.
+pub(super) fn check_name(path: &Path) -> Result<()> {
     match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => Ok(Form::Svg),
-        Some("png") => Ok(Form::Png),
-        _ => bail!("{}: pictures are .svg or .png", path.display()),
+        Some("svg") => Ok(()),
+        _ => bail!(
+            "--plot: {}: plots are written as SVG; pass a name that ends in .svg",
+            path.display()
+        ),
     }
 }
 
@@ -125,21 +121,15 @@ fn chart(jobs: &[&SocketJobReport], transactions: bool) -> Chart {
 
 /// Writes the first chart to the file, and further charts to numbered files next to it.
 pub(super) fn draw(charts: &[Chart], path: &Path) -> Result<()> {
-    let form = form(path)?;
     for (number, chart) in charts.iter().enumerate() {
-        let bytes = match form {
-            Form::Svg => svg(chart).into_bytes(),
-            Form::Png => png(chart, 2),
-        };
         let place = match number {
             0 => path.to_owned(),
             n => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                let end = path.extension().unwrap_or_default().to_string_lossy();
-                path.with_file_name(format!("{stem}-{}.{end}", n + 1))
+                path.with_file_name(format!("{stem}-{}.svg", n + 1))
             }
         };
-        std::fs::write(&place, bytes)
+        std::fs::write(&place, svg(chart))
             .with_context(|| format!("cannot write {}", place.display()))?;
     }
     Ok(())

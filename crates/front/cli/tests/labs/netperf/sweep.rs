@@ -63,10 +63,10 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
     let server = Server::start(&b, &[], &[]);
     let dir = tempfile::tempdir().unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (picture, drawn, page) = (place("x.svg"), place("y.png"), place("z.html"));
+    let (picture, second, page) = (place("x.svg"), place("y.svg"), place("z.html"));
     let line = format!(
         "sweep -q --json -H {SERVER_V4} --local-buffer 2048,16384,262144 --duration 1s \
-         --plot {picture} --plot {drawn} --html {page}"
+         --plot {picture} --plot {second} --html {page}"
     );
     let mut tests = 0;
     let report = seen("small buffers throttle", || {
@@ -97,7 +97,7 @@ fn small_buffers_throttle_and_message_sizes_do_not() {
         svg.trim_end().ends_with("</svg>") && svg.contains("262144"),
         "{svg}"
     );
-    assert!(fs::read(&drawn).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert_eq!(fs::read_to_string(&second).unwrap(), svg);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.to_lowercase().starts_with("<!doctype html>"), "{html}");
     assert!(
