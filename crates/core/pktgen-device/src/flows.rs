@@ -1,6 +1,6 @@
 //! Flow table: each slot holds one IPv4 destination and its number of packets.
 
-use crate::random::Random;
+use wb_wire::SplitMix64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
@@ -44,7 +44,7 @@ impl Flows {
 
     /// Selects the slot of the next packet. With `in_turn`, each flow has exactly `len` packets before the next one;
     /// otherwise the slot is random, and restarts after `len` + 1 packets.
-    pub(crate) fn pick(&mut self, in_turn: bool, len: u32, random: &mut Random) {
+    pub(crate) fn pick(&mut self, in_turn: bool, len: u32, random: &mut SplitMix64) {
         if self.slots.is_empty() {
             return;
         }
@@ -54,7 +54,7 @@ impl Flows {
                 self.current = (self.current + 1) % self.slots.len();
             }
         } else {
-            self.current = random.below(self.slots.len() as u32) as usize;
+            self.current = random.below_u32(self.slots.len() as u32) as usize;
             if self.slots[self.current].packets > len {
                 self.slots[self.current] = Slot::default();
             }

@@ -19,7 +19,6 @@ mod cpu_statistics;
 mod flows;
 mod frame;
 mod progress;
-mod random;
 mod walker;
 
 pub use classify::{PktgenFrame, classify_pktgen};

@@ -20,13 +20,12 @@
 
 use wb_model::device::{Delay, DeviceConfig, Flags, Interface, TimeForm, mix};
 use wb_model::units::Mac;
-use wb_wire::{MacAddr, PktgenTag};
+use wb_wire::{MacAddr, PktgenTag, SplitMix64};
 
 use crate::DeviceTime;
 use crate::flows::Flows;
 use crate::frame::{BOTTOM_OF_STACK, Fields, FrameLayout, NetworkFields};
 use crate::progress::DeviceProgress;
-use crate::random::Random;
 
 mod recipe;
 
@@ -118,7 +117,7 @@ pub struct Walker {
     interface: Interface,
     cpu: u32,
     time_form: TimeForm,
-    random: Random,
+    random: SplitMix64,
     memory: Memory,
     progress: DeviceProgress,
     source: (u32, u32),
@@ -160,7 +159,7 @@ impl Walker {
             interface: start.interface.clone(),
             cpu: start.cpu,
             time_form: start.time_form,
-            random: Random::new(start.seed),
+            random: SplitMix64(start.seed),
             memory,
             progress,
             source: (0, 0),
@@ -478,7 +477,7 @@ impl Walker {
             for label in &mut self.config.labels {
                 if *label & BOTTOM_OF_STACK != 0 {
                     self.layout = None;
-                    *label = BOTTOM_OF_STACK | self.random.word() & 0x000f_ffff;
+                    *label = BOTTOM_OF_STACK | self.random.next_u32() & 0x000f_ffff;
                 }
             }
         }
@@ -488,7 +487,7 @@ impl Walker {
         ] {
             if flags.has(flag) && tag.id.is_some() {
                 self.layout = None;
-                tag.id = Some(self.random.below(4096) as u16);
+                tag.id = Some(self.random.below_u32(4096) as u16);
             }
         }
     }
@@ -513,7 +512,7 @@ impl Walker {
                 continue;
             }
             *current = if c.flags.has(flag) {
-                self.random.within(min.into(), u32::from(max) - 1) as u16
+                self.random.in_range_u32(min.into(), u32::from(max) - 1) as u16
             } else {
                 // Unlike other fields, the upper bound is never sent.
                 match current.saturating_add(1) {
@@ -533,7 +532,7 @@ impl Walker {
         let (min, max) = self.source;
         if min < max {
             self.progress.saddr = if flags.has(Flags::IPSRC_RND) {
-                self.random.within(min, max - 1)
+                self.random.in_range_u32(min, max - 1)
             } else {
                 step(self.progress.saddr, min, max)
             };
@@ -558,7 +557,7 @@ impl Walker {
     fn random_destination(&mut self, min: u32, max: u32) -> u32 {
         let mut address = min;
         for _ in 0..MOST_DRAWS {
-            address = self.random.within(min, max);
+            address = self.random.in_range_u32(min, max);
             let excluded =
                 address >> 24 == 127 || address >> 28 == 0xe || address == u32::MAX || address == 0;
             if !excluded {
@@ -572,7 +571,7 @@ impl Walker {
         if self.config.dst6_min.is_unspecified() {
             return;
         }
-        let draw = u128::from(self.random.0.next()) << 64 | u128::from(self.random.0.next());
+        let draw = u128::from(self.random.next()) << 64 | u128::from(self.random.next());
         let bits = (draw | self.config.dst6_min.to_bits()) & self.config.dst6_max.to_bits();
         self.progress.daddr6 = bits.into();
     }
@@ -581,12 +580,12 @@ impl Walker {
         let (min, max) = (self.config.min_size, self.config.max_size);
         if min < max {
             self.progress.size = if self.config.flags.has(Flags::TXSIZE_RND) {
-                self.random.within(min, max - 1)
+                self.random.in_range_u32(min, max - 1)
             } else {
                 step(self.progress.size, min, max)
             };
         } else if !self.config.imix.is_empty() {
-            let bin = self.random.below(mix::BINS as u32) as usize;
+            let bin = self.random.below_u32(mix::BINS as u32) as usize;
             let index = usize::from(self.bins[bin]);
             if let Some(entry) = self.config.imix.get(index) {
                 self.progress.size = entry.size as u32;
@@ -606,7 +605,7 @@ impl Walker {
         } else if min > max {
             u32::from(self.progress.queue)
         } else if flags.has(Flags::QUEUE_MAP_RND) {
-            self.random.within(min.into(), max.into())
+            self.random.in_range_u32(min.into(), max.into())
         } else {
             step(self.progress.queue.into(), min.into(), max.into())
         };
@@ -698,13 +697,13 @@ const fn step(current: u32, min: u32, max: u32) -> u32 {
 }
 
 /// Returns the current offset, if MAC addresses change.
-fn mac_offset(count: i32, drawn: bool, next: &mut u32, random: &mut Random) -> Option<u32> {
+fn mac_offset(count: i32, drawn: bool, next: &mut u32, random: &mut SplitMix64) -> Option<u32> {
     if count <= 1 {
         return None;
     }
     let count = count as u32;
     if drawn {
-        return Some(random.below(count));
+        return Some(random.below_u32(count));
     }
     let offset = *next;
     *next = if offset + 1 >= count { 0 } else { offset + 1 };

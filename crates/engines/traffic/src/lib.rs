@@ -60,7 +60,6 @@ mod modify;
 mod offload;
 mod pacer;
 mod ramp;
-mod random;
 mod receiver;
 mod sender;
 mod spec;

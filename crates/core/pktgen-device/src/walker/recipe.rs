@@ -141,7 +141,7 @@ impl Walker {
             order,
             draws,
         } = self.regular()?;
-        let state = self.random.0.0;
+        let state = self.random.0;
         let settle = |turn: PlaceSelection| match turn {
             PlaceSelection::Drawn {
                 places,
@@ -526,7 +526,7 @@ impl Walker {
                 let before = build
                     .wrapping_mul(stride)
                     .wrapping_add(state.wrapping_mul(GAMMA));
-                let mut random = SplitMix64(self.random.0.0.wrapping_add(before));
+                let mut random = SplitMix64(self.random.0.wrapping_add(before));
                 let bin = ((random.next() >> 32) * places) >> 32;
                 let index = usize::from(self.bins[bin as usize]);
                 if let Some(count) = p.imix_counts.get_mut(index) {
@@ -534,7 +534,7 @@ impl Walker {
                 }
             }
         }
-        self.random.0.0 = self.random.0.0.wrapping_add(builds.wrapping_mul(stride));
+        self.random.0 = self.random.0.wrapping_add(builds.wrapping_mul(stride));
         p.sofar += packets;
         p.seq_num = p.seq_num.wrapping_add(packets as u32);
         self.calls += packets / burst;

@@ -24,10 +24,9 @@ use wb_model::vary::Field;
 use wb_model::{Proto, TagKind};
 use wb_port::Slot;
 use wb_wire::checksum::{self, finish, fold};
-use wb_wire::{PktgenTag, Tag};
+use wb_wire::{PktgenTag, SplitMix64, Tag};
 
 use crate::modify::{Modifier, WorkerShare};
-use crate::random::Random;
 use crate::{CompileError, StreamSpec};
 
 pub use stack::extension_headers;
@@ -163,7 +162,7 @@ impl StreamFrames {
     ) -> Result<Self, CompileError> {
         let stream = &spec.stream;
         let stack = stack::layer_stack(spec, cursor)?;
-        let random = |path: u64| Random::new(build.seed, &[build.number as u64, path]);
+        let random = |path: u64| SplitMix64::for_purpose(build.seed, &[build.number as u64, path]);
         let (sizes, order) = SizeSequence::new(&stream.sizes(), build.share, random(0));
 
         let tag_len = match build.tag {

@@ -1,9 +1,9 @@
 //! Frame sizes of a stream.
 
 use wb_model::units::{FrameSize, SizeModel};
+use wb_wire::SplitMix64;
 
 use crate::modify::WorkerShare;
-use crate::random::Random;
 
 /// The different sizes of a model and the order in which one worker uses them.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl SizeSequence {
     pub(crate) fn new(
         model: &SizeModel,
         share: WorkerShare,
-        mut random: Random,
+        mut random: SplitMix64,
     ) -> (Vec<FrameSize>, Self) {
         let sizes: Vec<FrameSize> = match model {
             SizeModel::Fixed(size) => vec![*size],
@@ -94,8 +94,11 @@ mod tests {
 
     fn order(text: &str, worker: u32, workers: u32, seed: u64, n: usize) -> Vec<u32> {
         let share = WorkerShare { worker, workers };
-        let (sizes, mut order) =
-            SizeSequence::new(&text.parse().unwrap(), share, Random::new(seed, &[]));
+        let (sizes, mut order) = SizeSequence::new(
+            &text.parse().unwrap(),
+            share,
+            SplitMix64::for_purpose(seed, &[]),
+        );
         (0..n).map(|_| sizes[order.next()].get()).collect()
     }
 

@@ -10,8 +10,7 @@ mod random;
 
 use wb_model::vary::{Pattern, ValueRange, Vary};
 use wb_port::offload::FieldValues;
-
-use crate::random::Random;
+use wb_wire::SplitMix64;
 
 /// Position of a worker among all workers.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +30,7 @@ pub(crate) enum Modifier {
 
 impl Modifier {
     /// `None` if there are no values.
-    pub(crate) fn new(vary: &Vary, share: WorkerShare, random: Random) -> Option<Self> {
+    pub(crate) fn new(vary: &Vary, share: WorkerShare, random: SplitMix64) -> Option<Self> {
         let step = vary.step.max(1);
         Some(match &vary.pattern {
             Pattern::Increment(range) => {
@@ -159,7 +158,7 @@ pub(crate) mod tests {
         let vary: Vary = text.parse().unwrap();
         let mut all: Vec<Modifier> = (0..workers)
             .map(|worker| {
-                let random = Random::new(7, &[u64::from(worker)]);
+                let random = SplitMix64::for_purpose(7, &[u64::from(worker)]);
                 Modifier::new(&vary, WorkerShare { worker, workers }, random).unwrap()
             })
             .collect();
@@ -196,6 +195,6 @@ pub(crate) mod tests {
             worker: 0,
             workers: 1,
         };
-        assert!(Modifier::new(&vary, share, Random::new(1, &[])).is_none());
+        assert!(Modifier::new(&vary, share, SplitMix64::for_purpose(1, &[])).is_none());
     }
 }

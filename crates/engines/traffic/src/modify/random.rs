@@ -2,8 +2,7 @@
 
 use wb_model::vary::ValueRange;
 use wb_port::offload::{Draw, FieldValues};
-
-use crate::random::Random;
+use wb_wire::SplitMix64;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -12,11 +11,11 @@ pub(crate) struct RandomValue {
     step: u128,
     /// 0 stands for 2^128.
     values: u128,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl RandomValue {
-    pub(super) fn new(range: ValueRange, step: u128, random: Random) -> Self {
+    pub(super) fn new(range: ValueRange, step: u128, random: SplitMix64) -> Self {
         Self {
             first: range.first,
             step,
@@ -36,7 +35,7 @@ impl RandomValue {
             first: self.first as u64,
             step: self.step as u64,
             values: self.values as u64,
-            draw: Draw::all(self.random.state()),
+            draw: Draw::all(self.random.0),
         };
         Ok((values, (self.first >> 64) as u64))
     }
@@ -45,7 +44,7 @@ impl RandomValue {
     pub(super) fn next_wide(&mut self) -> u128 {
         let number = match u64::try_from(self.values) {
             Ok(values @ 1..) => u128::from(self.random.below(values)),
-            _ => self.random.below_wide(self.values),
+            _ => self.random.below_u128(self.values),
         };
         self.first.wrapping_add(number.wrapping_mul(self.step))
     }

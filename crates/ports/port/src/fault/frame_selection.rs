@@ -14,35 +14,22 @@ pub enum Loss {
     Every(u64),
 }
 
-/// A sequence of pseudo-random numbers.
-#[derive(Clone, Debug)]
-pub(super) struct Random(pub(super) SplitMix64);
-
-impl Random {
-    /// Creates the sequence with index `stream` of this seed.
-    pub(super) fn new(seed: u64, stream: u64) -> Self {
-        let mut start = SplitMix64(seed ^ stream.wrapping_mul(0xd605_bbb5_8c8a_bbc5));
-        Self(SplitMix64(start.next()))
-    }
-
-    /// Returns a number from 0 to `last`, inclusive.
-    #[inline]
-    pub(super) fn up_to(&mut self, last: u64) -> u64 {
-        let n = u128::from(last) + 1;
-        ((u128::from(self.0.next()) * n) >> 64) as u64
-    }
+/// Returns the random sequence with index `stream` of this seed.
+pub(super) fn random_sequence(seed: u64, stream: u64) -> SplitMix64 {
+    let mut start = SplitMix64(seed ^ stream.wrapping_mul(0xd605_bbb5_8c8a_bbc5));
+    SplitMix64(start.next())
 }
 
 /// Selects frames.
 #[derive(Clone, Debug)]
 pub(super) enum Chooser {
     Never,
-    Ratio { at_most: u64, random: Random },
+    Ratio { at_most: u64, random: SplitMix64 },
     Every { n: u64, left: u64 },
 }
 
 impl Chooser {
-    pub(super) fn ratio(ratio: f64, random: Random) -> Self {
+    pub(super) fn ratio(ratio: f64, random: SplitMix64) -> Self {
         if ratio <= 0.0 {
             return Self::Never;
         }
@@ -52,7 +39,7 @@ impl Chooser {
         }
     }
 
-    pub(super) fn loss(loss: Loss, random: Random) -> Self {
+    pub(super) fn loss(loss: Loss, random: SplitMix64) -> Self {
         match loss {
             Loss::None => Self::Never,
             Loss::Ratio(ratio) => Self::ratio(ratio, random),
@@ -64,7 +51,7 @@ impl Chooser {
     pub(super) fn choose(&mut self) -> bool {
         match self {
             Self::Never => false,
-            Self::Ratio { at_most, random } => random.0.next() <= *at_most,
+            Self::Ratio { at_most, random } => random.next() <= *at_most,
             Self::Every { n, left } => {
                 *left -= 1;
                 if *left > 0 {
@@ -83,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_nth_is_exact() {
-        let mut chooser = Chooser::loss(Loss::Every(3), Random::new(1, 1));
+        let mut chooser = Chooser::loss(Loss::Every(3), random_sequence(1, 1));
         let chosen: Vec<u32> = (1..=10).filter(|_| chooser.choose()).collect();
         assert_eq!(chosen, [3, 6, 9]);
     }
@@ -91,7 +78,7 @@ mod tests {
     #[test]
     fn ratios_are_met() {
         let count = |ratio| {
-            let mut chooser = Chooser::ratio(ratio, Random::new(7, 2));
+            let mut chooser = Chooser::ratio(ratio, random_sequence(7, 2));
             (0..100_000).filter(|_| chooser.choose()).count()
         };
         assert_eq!(count(0.0), 0);
@@ -102,8 +89,8 @@ mod tests {
 
     #[test]
     fn numbers_stay_within_their_bound() {
-        let mut random = Random::new(1, 1);
-        assert_eq!(random.up_to(0), 0);
-        assert!((0..1000).all(|_| random.up_to(2) <= 2));
+        let mut random = random_sequence(1, 1);
+        assert_eq!(random.below(1), 0);
+        assert!((0..1000).all(|_| random.below(3) < 3));
     }
 }

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::frame_selection::{Chooser, Random};
+use wb_wire::SplitMix64;
+
+use super::frame_selection::{Chooser, random_sequence};
 use super::shaper::Shaper;
 use super::{Impairment, InvalidImpairment};
 
@@ -109,7 +111,7 @@ pub struct Impairer<T> {
     lose: Chooser,
     duplicate: Chooser,
     reorder: Chooser,
-    jitter: Random,
+    jitter: SplitMix64,
     delay_ns: u64,
     jitter_ns: u64,
     reorder_depth: u64,
@@ -133,7 +135,7 @@ impl<T> Impairer<T> {
     /// If a value is out of range.
     pub fn new(impairment: &Impairment) -> Result<Self, InvalidImpairment> {
         impairment.validate()?;
-        let random = |stream| Random::new(impairment.seed, stream);
+        let random = |stream| random_sequence(impairment.seed, stream);
         Ok(Self {
             lose: Chooser::loss(impairment.loss, random(1)),
             duplicate: Chooser::ratio(impairment.duplicate, random(2)),
@@ -244,7 +246,9 @@ impl<T> Impairer<T> {
     fn ready(&mut self, arrival_ns: u64) -> u64 {
         let mut ready_ns = arrival_ns.saturating_add(self.delay_ns);
         if self.jitter_ns > 0 {
-            let shift = self.jitter.up_to(self.jitter_ns.saturating_mul(2));
+            let shift = self
+                .jitter
+                .below(self.jitter_ns.saturating_mul(2).wrapping_add(1));
             ready_ns = ready_ns
                 .saturating_add(shift)
                 .saturating_sub(self.jitter_ns);
@@ -346,7 +350,7 @@ mod tests {
     /// Makes the device hold all of the following frames, or none.
     fn hold(device: &mut Impairer<u32>, held: bool) {
         device.reorder = if held {
-            Chooser::ratio(1.0, Random::new(1, 3))
+            Chooser::ratio(1.0, random_sequence(1, 3))
         } else {
             Chooser::Never
         };
