@@ -1,6 +1,6 @@
 //! Other processes: state, command line and start time.
 
-use std::fs;
+use std::{fs, str::SplitAsciiWhitespace};
 
 /// Command line of a process as a user would type it, or its short name if the command line is hidden. `None` if the
 /// process does not exist.
@@ -55,6 +55,12 @@ pub fn start_time(pid: u32) -> Option<u64> {
     Some(stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.1)
 }
 
+/// CPU time that a process has used in user and kernel mode, in seconds; 0 if the process does not exist.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    cpu_ticks(&line).unwrap_or(0) as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
 /// Start time of this process.
 pub fn own_start_time() -> u64 {
     start_time(std::process::id()).unwrap_or(0)
@@ -79,10 +85,22 @@ pub fn is_alive(pid: u32, start_time: u64) -> bool {
         .is_some_and(|(state, started)| started == start_time && !matches!(state, 'Z' | 'X'))
 }
 
+/// Fields of a line of `/proc/PID/stat` from the third one, the state.
+fn stat_fields(line: &str) -> Option<SplitAsciiWhitespace<'_>> {
+    // The second field is the name in parentheses, which may contain blanks and parentheses.
+    Some(line[line.rfind(')')? + 1..].split_ascii_whitespace())
+}
+
+/// User and system time (fields 14 and 15) of a line of `/proc/PID/stat`.
+fn cpu_ticks(line: &str) -> Option<u64> {
+    let mut fields = stat_fields(line)?.skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    Some(user + fields.next()?.parse::<u64>().ok()?)
+}
+
 /// State and start time (fields 3 and 22) of a line of `/proc/PID/stat`.
 fn stat(line: &str) -> Option<(char, u64)> {
-    // The second field is the name in parentheses, which may contain blanks and parentheses.
-    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    let mut fields = stat_fields(line)?;
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
 }
@@ -129,6 +147,10 @@ mod tests {
         assert_eq!(
             stat(&format!("10 (a) b (c) Z {fields} 7 0\n")),
             Some(('Z', 7))
+        );
+        assert_eq!(
+            cpu_ticks(&format!("10 (a) b (c) Z {fields} 7 0\n")),
+            Some(14 + 15)
         );
         assert_eq!(stat("10 (cat) R 4 5"), None);
         assert_eq!(stat(""), None);

@@ -36,6 +36,7 @@ pub use lab::{
     DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint,
     SweepResult, SweepScope, down, down_all, find_port, lab_users, list_labs, sweep, up,
 };
+pub use process::end_with_this_thread;
 pub use run::{exec, run};
 pub use shaping::Limit;
 pub use state::{LabState, Owner, Process};

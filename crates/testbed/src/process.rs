@@ -217,13 +217,12 @@ pub(crate) fn own_session(command: &mut Command) {
     unsafe { command.pre_exec(detach) };
 }
 
-/// Ends a command of a lab when its starter is killed, since nothing would take the lab down
-/// afterwards. The starting thread must live as long as the command may.
+/// Sends `signal` to a command when the thread that starts the command ends, even if the thread is killed. The thread
+/// must live as long as the command may.
 #[allow(unsafe_code)] // The death signal can only be set in the child.
-pub(crate) fn bind_to_this_thread(command: &mut Command) {
-    let bind = || {
-        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
-            .map_err(std::io::Error::from)
+pub fn end_with_this_thread(command: &mut Command, signal: Signal) {
+    let bind = move || {
+        rustix::process::set_parent_process_death_signal(Some(signal)).map_err(std::io::Error::from)
     };
     // SAFETY: prctl is async-signal-safe, and nothing is allocated or locked.
     unsafe { command.pre_exec(bind) };

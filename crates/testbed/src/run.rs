@@ -51,7 +51,8 @@ pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> 
         return Err(TestbedError::Interrupted { signal });
     }
     let code = build_command(argv).and_then(|mut command| {
-        process::bind_to_this_thread(&mut command);
+        // If this program is killed, nothing takes the lab down after the command.
+        process::end_with_this_thread(&mut command, Signal::TERM);
         wait(start(&mut command, argv)?, &mut signals)
     });
     lab.down()?;

@@ -296,7 +296,7 @@ impl Folder {
                 .to_str()
                 .and_then(|name| name.strip_prefix(Self::PREFIX))
                 .and_then(|pid| pid.parse::<u32>().ok());
-            if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            if owner.is_some_and(|pid| wb_machine::process::start_time(pid).is_none()) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
@@ -400,10 +400,8 @@ impl Bench<'_> {
 
 /// Returns the frames that all CPUs dropped since boot because of a full backlog.
 fn backlog_drops() -> u64 {
-    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
-        .sum()
+    let cpus = wb_machine::counters::softnet();
+    cpus.iter().map(|cpu| u64::from(cpu.dropped)).sum()
 }
 
 fn percent(share: f64) -> String {

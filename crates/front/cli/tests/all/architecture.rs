@@ -218,8 +218,6 @@ fn only_the_machine_reads_proc_sys_and_netlink() {
             // Standard output of the process, opened again.
             "engines/capture/src/output.rs",
             "front/cli/src/commands/capture/lines.rs",
-            // Resources used by the compared tools, and frames dropped by the machine meanwhile.
-            "front/cli/src/commands/selftest",
         ],
         &["\"/proc", "\"/sys"],
     );

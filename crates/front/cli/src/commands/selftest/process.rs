@@ -10,12 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use wb_machine::Namespace;
 use wb_pcapng::{Decoder, Event};
 use wb_session::Signals;
-use wb_testbed::Lab;
+use wb_testbed::{Lab, end_with_this_thread};
 use wb_wire::Tag;
 
 use super::Load;
@@ -80,7 +80,7 @@ impl Running {
             .stderr(said)
             // Ctrl-C reaches only this program, which then ends the process.
             .process_group(0);
-        end_with_this_thread(&mut command);
+        end_with_this_thread(&mut command, Signal::KILL);
         let start = |command: &mut Command| {
             command
                 .spawn()
@@ -138,19 +138,8 @@ impl Running {
     }
 
     /// Returns the CPU time used so far, in seconds.
-    #[allow(clippy::cast_precision_loss)]
     pub(super) fn cpu_seconds(&self) -> f64 {
-        let stat =
-            fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // proc_pid_stat(5): 14 and 15, counted from the name in brackets, which is 2.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: u64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|f| f.parse::<u64>().ok())
-            .sum();
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+        wb_machine::process::cpu_seconds(self.child.id())
     }
 
     /// Asks the process to end, waits for it, and returns its output.
@@ -180,13 +169,6 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-#[allow(unsafe_code)] // The death signal can only be set in the child.
-fn end_with_this_thread(command: &mut Command) {
-    let bind = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from);
-    // SAFETY: prctl is async-signal-safe, and nothing is allocated or locked.
-    unsafe { command.pre_exec(bind) };
 }
 
 /// Results of a sender.
