@@ -7,7 +7,7 @@
 use crate::error::BadMessage;
 use crate::framer::Generation;
 use crate::values::{TestLength, WireFamily};
-use crate::words::{WordWriter, Words};
+use crate::words::{WordWriter, Words, wire_table};
 
 mod answers;
 
@@ -211,23 +211,25 @@ impl ClassicTest {
 
     fn read(kind: ClassicKind, words: Words<'_>) -> Result<Self, BadMessage> {
         Ok(match kind {
-            ClassicKind::TcpStream => Self::TcpStream(StreamTest::read(words, "receive_size")?),
-            ClassicKind::TcpMaerts => Self::TcpMaerts(StreamTest::read(words, "send_size")?),
-            ClassicKind::TcpRr => Self::TcpRr(ExchangeTest::read(words)?),
-            ClassicKind::TcpCrr => Self::TcpCrr(ExchangeTest::read(words)?),
-            ClassicKind::TcpCc => Self::TcpCc(ExchangeTest::read(words)?),
-            ClassicKind::UdpRr => Self::UdpRr(ExchangeTest::read(words)?),
-            ClassicKind::UdpStream => Self::UdpStream(DatagramTest::read(words)?),
+            ClassicKind::TcpStream => {
+                Self::TcpStream(StreamTest::read_table(words, "receive_size")?)
+            }
+            ClassicKind::TcpMaerts => Self::TcpMaerts(StreamTest::read_table(words, "send_size")?),
+            ClassicKind::TcpRr => Self::TcpRr(ExchangeTest::read_table(words)?),
+            ClassicKind::TcpCrr => Self::TcpCrr(ExchangeTest::read_table(words)?),
+            ClassicKind::TcpCc => Self::TcpCc(ExchangeTest::read_table(words)?),
+            ClassicKind::UdpRr => Self::UdpRr(ExchangeTest::read_table(words)?),
+            ClassicKind::UdpStream => Self::UdpStream(DatagramTest::read_table(words)?),
         })
     }
 
     fn write(&self, writer: &mut WordWriter) {
         match self {
-            Self::TcpStream(test) | Self::TcpMaerts(test) => test.write(writer),
+            Self::TcpStream(test) | Self::TcpMaerts(test) => test.write_table(writer),
             Self::TcpRr(test) | Self::TcpCrr(test) | Self::TcpCc(test) | Self::UdpRr(test) => {
-                test.write(writer);
+                test.write_table(writer);
             }
-            Self::UdpStream(test) => test.write(writer),
+            Self::UdpStream(test) => test.write_table(writer),
         }
     }
 }
@@ -276,83 +278,41 @@ impl ClassicRequest {
     }
 }
 
-impl StreamTest {
-    fn read(words: Words<'_>, size: &'static str) -> Result<Self, BadMessage> {
-        Ok(Self {
-            send_buffer: words.size(2, "send_buf_size")?,
-            receive_buffer: words.size(3, "recv_buf_size")?,
-            call_size: words.classic_call_size(4, size)?,
-            alignment: words.amount(5, "alignment")?,
-            offset: words.amount(6, "offset")?,
-            no_delay: words.switch(7),
-            dirty: words.optional(13).unwrap_or(0),
-            clean: words.optional(14).unwrap_or(0),
-            receive_aio: words.optional(17).unwrap_or(0),
-        })
-    }
-
-    fn write(&self, writer: &mut WordWriter) {
-        writer
-            .optional(2, self.send_buffer)
-            .optional(3, self.receive_buffer)
-            .unsigned(4, self.call_size.unwrap_or(0))
-            .unsigned(5, self.alignment)
-            .unsigned(6, self.offset)
-            .switch(7, self.no_delay)
-            .unsigned(13, self.dirty)
-            .unsigned(14, self.clean)
-            .unsigned(17, self.receive_aio);
+wire_table! {
+    StreamTest(call_size_name) {
+        send_buffer: size(2, "send_buf_size"),
+        receive_buffer: size(3, "recv_buf_size"),
+        call_size: classic_call_size(4, call_size_name),
+        alignment: amount(5, "alignment"),
+        offset: amount(6, "offset"),
+        no_delay: switch(7),
+        dirty: or_zero(13),
+        clean: or_zero(14),
+        receive_aio: or_zero(17),
     }
 }
 
-impl ExchangeTest {
-    fn read(words: Words<'_>) -> Result<Self, BadMessage> {
-        Ok(Self {
-            receive_buffer: words.size(2, "recv_buf_size")?,
-            send_buffer: words.size(3, "send_buf_size")?,
-            receive_alignment: words.amount(4, "recv_alignment")?,
-            receive_offset: words.amount(5, "recv_offset")?,
-            send_alignment: words.amount(6, "send_alignment")?,
-            send_offset: words.amount(7, "send_offset")?,
-            request_size: words.amount(8, "request_size")?,
-            response_size: words.amount(9, "response_size")?,
-            no_delay: words.switch(10),
-        })
-    }
-
-    fn write(&self, writer: &mut WordWriter) {
-        writer
-            .optional(2, self.receive_buffer)
-            .optional(3, self.send_buffer)
-            .unsigned(4, self.receive_alignment)
-            .unsigned(5, self.receive_offset)
-            .unsigned(6, self.send_alignment)
-            .unsigned(7, self.send_offset)
-            .unsigned(8, self.request_size)
-            .unsigned(9, self.response_size)
-            .switch(10, self.no_delay);
+wire_table! {
+    ExchangeTest {
+        receive_buffer: size(2, "recv_buf_size"),
+        send_buffer: size(3, "send_buf_size"),
+        receive_alignment: amount(4, "recv_alignment"),
+        receive_offset: amount(5, "recv_offset"),
+        send_alignment: amount(6, "send_alignment"),
+        send_offset: amount(7, "send_offset"),
+        request_size: amount(8, "request_size"),
+        response_size: amount(9, "response_size"),
+        no_delay: switch(10),
     }
 }
 
-impl DatagramTest {
-    fn read(words: Words<'_>) -> Result<Self, BadMessage> {
-        Ok(Self {
-            receive_buffer: words.size(2, "recv_buf_size")?,
-            message_size: words.amount(3, "message_size")?,
-            connect: words.switch(4),
-            alignment: words.amount(5, "recv_alignment")?,
-            offset: words.amount(6, "recv_offset")?,
-            checksum_off: words.switch(7),
-        })
-    }
-
-    fn write(&self, writer: &mut WordWriter) {
-        writer
-            .optional(2, self.receive_buffer)
-            .unsigned(3, self.message_size)
-            .switch(4, self.connect)
-            .unsigned(5, self.alignment)
-            .unsigned(6, self.offset)
-            .switch(7, self.checksum_off);
+wire_table! {
+    DatagramTest {
+        receive_buffer: size(2, "recv_buf_size"),
+        message_size: amount(3, "message_size"),
+        connect: switch(4),
+        alignment: amount(5, "recv_alignment"),
+        offset: amount(6, "recv_offset"),
+        checksum_off: switch(7),
     }
 }

@@ -22,9 +22,10 @@
 //! | 480 | | | one-way latency: 5 × 8 bytes |
 //! | 520 | | | TCP: 12 × 4 bytes, 6 × 8 bytes, up to 616 |
 
+use crate::error::BadMessage;
 use crate::flags::Features;
 use crate::framer::Generation;
-use crate::words::{WordWriter, Words};
+use crate::words::{WordWriter, Words, wire_table};
 
 /// Offset of the extension, in bytes.
 pub const EXTENSION_AT: usize = 384;
@@ -164,129 +165,109 @@ pub struct TcpFigures {
     pub sndbuf_limited_us: u64,
 }
 
+wire_table! {
+    RequestExtension {
+        features: features(MARK + 2),
+        busy_poll_us: unsigned(MARK + 3),
+        pacing_rate: long(EXTENSION_AT + 16),
+        omit_ms: unsigned(MARK + 6),
+        streams: unsigned(MARK + 7),
+        count: long(EXTENSION_AT + 32),
+    }
+}
+
 impl RequestExtension {
-    pub(crate) fn read(words: Words<'_>) -> Option<Self> {
-        is_marked(words, REQUEST).then(|| Self {
-            features: Features(words.unsigned(MARK + 2)),
-            busy_poll_us: words.unsigned(MARK + 3),
-            pacing_rate: words.long(EXTENSION_AT + 16),
-            omit_ms: words.unsigned(MARK + 6),
-            streams: words.unsigned(MARK + 7),
-            count: words.long(EXTENSION_AT + 32),
-        })
+    pub(crate) fn read(words: Words<'_>) -> Result<Option<Self>, BadMessage> {
+        let is_there = is_marked(words, REQUEST);
+        is_there.then(|| Self::read_table(words)).transpose()
     }
 
     pub(crate) fn write(&self, writer: &mut WordWriter) {
-        mark(writer, REQUEST)
-            .unsigned(MARK + 2, self.features.0)
-            .unsigned(MARK + 3, self.busy_poll_us)
-            .long(EXTENSION_AT + 16, self.pacing_rate)
-            .unsigned(MARK + 6, self.omit_ms)
-            .unsigned(MARK + 7, self.streams)
-            .long(EXTENSION_AT + 32, self.count);
+        self.write_table(mark(writer, REQUEST));
+    }
+}
+
+wire_table! {
+    ResponseExtension {
+        features: features(MARK + 2),
+        busy_poll_us: unsigned(MARK + 3),
+        pacing_rate: long(EXTENSION_AT + 16),
+        omit_ms: unsigned(MARK + 6),
+        streams: unsigned(MARK + 7),
     }
 }
 
 impl ResponseExtension {
-    pub(crate) fn read(words: Words<'_>) -> Option<Self> {
-        is_marked(words, RESPONSE).then(|| Self {
-            features: Features(words.unsigned(MARK + 2)),
-            busy_poll_us: words.unsigned(MARK + 3),
-            pacing_rate: words.long(EXTENSION_AT + 16),
-            omit_ms: words.unsigned(MARK + 6),
-            streams: words.unsigned(MARK + 7),
-        })
+    pub(crate) fn read(words: Words<'_>) -> Result<Option<Self>, BadMessage> {
+        let is_there = is_marked(words, RESPONSE);
+        is_there.then(|| Self::read_table(words)).transpose()
     }
 
     pub(crate) fn write(&self, writer: &mut WordWriter) {
-        mark(writer, RESPONSE)
-            .unsigned(MARK + 2, self.features.0)
-            .unsigned(MARK + 3, self.busy_poll_us)
-            .long(EXTENSION_AT + 16, self.pacing_rate)
-            .unsigned(MARK + 6, self.omit_ms)
-            .unsigned(MARK + 7, self.streams);
+        self.write_table(mark(writer, RESPONSE));
     }
+}
+
+wire_table! {
+    ResultsExtension {
+        elapsed_ns: long(400),
+        bytes_after_omit: long(408),
+        transactions_after_omit: long(416),
+    } ..Self::default()
 }
 
 impl ResultsExtension {
-    pub(crate) fn read(words: Words<'_>) -> Option<Self> {
+    pub(crate) fn read(words: Words<'_>) -> Result<Option<Self>, BadMessage> {
         if !is_marked(words, RESULTS) {
-            return None;
+            return Ok(None);
         }
-        let has = words.unsigned(MARK + 2);
-        let latency = (has & HAS_LATENCY != 0).then(|| LatencyFigures::read(words));
-        Some(Self {
-            elapsed_ns: words.long(400),
-            bytes_after_omit: words.long(408),
-            transactions_after_omit: words.long(416),
-            datagrams: (has & HAS_DATAGRAMS != 0).then(|| DatagramFigures {
-                latency,
-                ..DatagramFigures::read(words)
-            }),
-            tcp: (has & HAS_TCP != 0).then(|| TcpFigures::read(words)),
-        })
+        let has = |bit| words.unsigned(MARK + 2) & bit != 0;
+        let mut extension = Self::read_table(words)?;
+        if has(HAS_DATAGRAMS) {
+            let mut datagrams = DatagramFigures::read_table(words)?;
+            if has(HAS_LATENCY) {
+                datagrams.latency = Some(LatencyFigures::read_table(words)?);
+            }
+            extension.datagrams = Some(datagrams);
+        }
+        if has(HAS_TCP) {
+            extension.tcp = Some(TcpFigures::read_table(words)?);
+        }
+        Ok(Some(extension))
     }
 
     pub(crate) fn write(&self, writer: &mut WordWriter) {
-        let latency = self.datagrams.and_then(|datagrams| datagrams.latency);
-        let has = [
-            (self.datagrams.is_some(), HAS_DATAGRAMS),
-            (latency.is_some(), HAS_LATENCY),
-            (self.tcp.is_some(), HAS_TCP),
-        ]
-        .into_iter()
-        .filter(|(is_there, _)| *is_there)
-        .fold(0, |has, (_, bit)| has | bit);
-        mark(writer, RESULTS)
-            .unsigned(MARK + 2, has)
-            .long(400, self.elapsed_ns)
-            .long(408, self.bytes_after_omit)
-            .long(416, self.transactions_after_omit);
+        self.write_table(mark(writer, RESULTS));
+        let mut has = 0;
         if let Some(datagrams) = self.datagrams {
-            datagrams.write(writer);
-        }
-        if let Some(latency) = latency {
-            latency.write(writer);
+            has |= HAS_DATAGRAMS;
+            datagrams.write_table(writer);
+            if let Some(latency) = datagrams.latency {
+                has |= HAS_LATENCY;
+                latency.write_table(writer);
+            }
         }
         if let Some(tcp) = self.tcp {
-            tcp.write(writer);
+            has |= HAS_TCP;
+            tcp.write_table(writer);
         }
+        writer.unsigned(MARK + 2, has);
     }
 }
 
+wire_table! {
+    DatagramFigures {
+        received: long(424),
+        duplicates: long(432),
+        reordered: long(440),
+        highest_sequence: optional_long(448),
+        foreign: long(456),
+        jitter_ns: long(464),
+        bytes: long(472),
+    } ..Self::default()
+}
+
 impl DatagramFigures {
-    const AT: usize = 424;
-
-    /// Reads all figures except the latency.
-    fn read(words: Words<'_>) -> Self {
-        let figure = |index: usize| words.long(Self::AT + 8 * index);
-        Self {
-            received: figure(0),
-            duplicates: figure(1),
-            reordered: figure(2),
-            highest_sequence: Some(figure(3)).filter(|highest| *highest != u64::MAX),
-            foreign: figure(4),
-            jitter_ns: figure(5),
-            bytes: figure(6),
-            latency: None,
-        }
-    }
-
-    fn write(self, writer: &mut WordWriter) {
-        let figures = [
-            self.received,
-            self.duplicates,
-            self.reordered,
-            self.highest_sequence.unwrap_or(u64::MAX),
-            self.foreign,
-            self.jitter_ns,
-            self.bytes,
-        ];
-        for (index, figure) in figures.into_iter().enumerate() {
-            writer.long(Self::AT + 8 * index, figure);
-        }
-    }
-
     /// Number of datagrams sent up to the highest number and never received. Datagrams after the highest one are lost
     /// as well; only the sender knows their number.
     pub fn missing(&self) -> u64 {
@@ -297,91 +278,35 @@ impl DatagramFigures {
     }
 }
 
-impl LatencyFigures {
-    const AT: usize = 480;
-
-    fn read(words: Words<'_>) -> Self {
-        let figure = |index: usize| words.long(Self::AT + 8 * index).cast_signed();
-        Self {
-            min_ns: figure(0),
-            mean_ns: figure(1),
-            max_ns: figure(2),
-            p50_ns: figure(3),
-            p99_ns: figure(4),
-        }
-    }
-
-    fn write(self, writer: &mut WordWriter) {
-        let figures = [
-            self.min_ns,
-            self.mean_ns,
-            self.max_ns,
-            self.p50_ns,
-            self.p99_ns,
-        ];
-        for (index, figure) in figures.into_iter().enumerate() {
-            writer.long(Self::AT + 8 * index, figure.cast_unsigned());
-        }
+wire_table! {
+    LatencyFigures {
+        min_ns: signed_long(480),
+        mean_ns: signed_long(488),
+        max_ns: signed_long(496),
+        p50_ns: signed_long(504),
+        p99_ns: signed_long(512),
     }
 }
 
-impl TcpFigures {
-    const AT: usize = 520;
-    const LONG_AT: usize = Self::AT + 48;
-
-    fn read(words: Words<'_>) -> Self {
-        let short = |index: usize| words.unsigned(Self::AT / 4 + index);
-        let long = |index: usize| words.long(Self::LONG_AT + 8 * index);
-        Self {
-            rtt_us: short(0),
-            rttvar_us: short(1),
-            min_rtt_us: short(2),
-            rcv_rtt_us: short(3),
-            rcv_space: short(4),
-            rcv_ssthresh: short(5),
-            snd_cwnd: short(6),
-            snd_mss: short(7),
-            rcv_mss: short(8),
-            pmtu: short(9),
-            total_retrans: short(10),
-            rcv_ooopack: short(11),
-            pacing_rate: long(0),
-            delivery_rate: long(1),
-            bytes_received: long(2),
-            busy_us: long(3),
-            rwnd_limited_us: long(4),
-            sndbuf_limited_us: long(5),
-        }
-    }
-
-    fn write(self, writer: &mut WordWriter) {
-        let short = [
-            self.rtt_us,
-            self.rttvar_us,
-            self.min_rtt_us,
-            self.rcv_rtt_us,
-            self.rcv_space,
-            self.rcv_ssthresh,
-            self.snd_cwnd,
-            self.snd_mss,
-            self.rcv_mss,
-            self.pmtu,
-            self.total_retrans,
-            self.rcv_ooopack,
-        ];
-        for (index, figure) in short.into_iter().enumerate() {
-            writer.unsigned(Self::AT / 4 + index, figure);
-        }
-        let long = [
-            self.pacing_rate,
-            self.delivery_rate,
-            self.bytes_received,
-            self.busy_us,
-            self.rwnd_limited_us,
-            self.sndbuf_limited_us,
-        ];
-        for (index, figure) in long.into_iter().enumerate() {
-            writer.long(Self::LONG_AT + 8 * index, figure);
-        }
+wire_table! {
+    TcpFigures {
+        rtt_us: unsigned(130),
+        rttvar_us: unsigned(131),
+        min_rtt_us: unsigned(132),
+        rcv_rtt_us: unsigned(133),
+        rcv_space: unsigned(134),
+        rcv_ssthresh: unsigned(135),
+        snd_cwnd: unsigned(136),
+        snd_mss: unsigned(137),
+        rcv_mss: unsigned(138),
+        pmtu: unsigned(139),
+        total_retrans: unsigned(140),
+        rcv_ooopack: unsigned(141),
+        pacing_rate: long(568),
+        delivery_rate: long(576),
+        bytes_received: long(584),
+        busy_us: long(592),
+        rwnd_limited_us: long(600),
+        sndbuf_limited_us: long(608),
     }
 }

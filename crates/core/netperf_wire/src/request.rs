@@ -7,7 +7,7 @@ use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::small_messages::Passphrase;
 use crate::values::{DataDirection, Name, TestLength, WireAddress, WireFamily, WireSocketType};
-use crate::words::{WordWriter, Words, bad};
+use crate::words::{WordWriter, Words, wire_table};
 
 const DEBUG_ON: i32 = 1;
 const DEBUG_OFF: i32 = 2;
@@ -257,99 +257,59 @@ impl Default for OmniRequest {
     }
 }
 
+wire_table! {
+    OmniRequest {
+        cpu: optional(1),
+        send_buffer: size(2, "send_buf_size"),
+        send_size: call_size(3, "send_size"),
+        send_alignment: amount(4, "send_alignment"),
+        send_offset: amount(5, "send_offset"),
+        send_width: or_zero(6),
+        request_size: size(7, "request_size"),
+        receive_buffer: size(8, "recv_buf_size"),
+        receive_size: call_size(9, "receive_size"),
+        receive_alignment: amount(10, "recv_alignment"),
+        receive_offset: amount(11, "recv_offset"),
+        receive_width: or_zero(12),
+        response_size: size(13, "response_size"),
+        flags: flags(14),
+        cpu_rate: float(15),
+        length: length(16),
+        receive_avoid: switch(17),
+        send_avoid: switch(18),
+        send_dirty: optional(19),
+        receive_dirty: optional(20),
+        receive_clean: optional(21),
+        data_port: port(22, "data_port"),
+        family: family(23, "ipfamily"),
+        socket_type: socket_type(24, "socket_type"),
+        protocol: protocol(25, "protocol"),
+        direction: direction(26, "direction"),
+        client_port: port(27, "netperf_port"),
+        interval_burst: count(28, "interval_burst"),
+        interval_us: count(29, "interval_usecs"),
+        client_address: address(120),
+        server_address: address(136),
+        priority: late_optional(38),
+        tos: late_optional(39),
+        congestion_control: late_name(160),
+        fill_file: late_name(176),
+    } ..Self::default()
+}
+
 impl OmniRequest {
     fn read(words: Words<'_>) -> Result<Self, BadMessage> {
-        let is_long = words.generation == Generation::Words164;
-        let late = |word| if is_long { words.optional(word) } else { None };
         Ok(Self {
-            cpu: words.optional(1),
-            send_buffer: words.size(2, "send_buf_size")?,
-            send_size: words.call_size(3, "send_size")?,
-            send_alignment: words.amount(4, "send_alignment")?,
-            send_offset: words.amount(5, "send_offset")?,
-            send_width: words.optional(6).unwrap_or(0),
-            request_size: words.size(7, "request_size")?,
-            receive_buffer: words.size(8, "recv_buf_size")?,
-            receive_size: words.call_size(9, "receive_size")?,
-            receive_alignment: words.amount(10, "recv_alignment")?,
-            receive_offset: words.amount(11, "recv_offset")?,
-            receive_width: words.optional(12).unwrap_or(0),
-            response_size: words.size(13, "response_size")?,
-            flags: Flags(words.unsigned(14)),
-            cpu_rate: words.float(15),
-            length: words.length(16),
-            receive_avoid: words.switch(17),
-            send_avoid: words.switch(18),
-            send_dirty: words.optional(19),
-            receive_dirty: words.optional(20),
-            receive_clean: words.optional(21),
-            data_port: words.port(22, "data_port")?,
-            family: words.family(23, "ipfamily")?,
-            socket_type: WireSocketType::from_wire(words.unsigned(24)).ok_or_else(|| {
-                let allowed = "1 (stream), 2 (datagram), 3 (dccp) or 4 (seqpacket)";
-                bad("socket_type", words.signed(24), allowed)
-            })?,
-            protocol: u8::try_from(words.unsigned(25))
-                .map_err(|_| bad("protocol", words.signed(25), "0 to 255"))?,
-            direction: DataDirection::from_wire(words.unsigned(26)).ok_or_else(|| {
-                let allowed = "0 (connect), 2 (server sends), 4 (server receives) or 6 (both)";
-                bad("direction", words.signed(26), allowed)
-            })?,
-            client_port: words.port(27, "netperf_port")?,
-            interval_burst: words.count(28, "interval_burst")?,
-            interval_us: words.count(29, "interval_usecs")?,
-            client_address: words.address(120),
-            server_address: words.address(136),
-            priority: late(38),
-            tos: late(39),
-            congestion_control: if is_long { words.name(160) } else { Name::NONE },
-            fill_file: if is_long { words.name(176) } else { Name::NONE },
-            extension: RequestExtension::read(words),
+            extension: RequestExtension::read(words)?,
+            ..Self::read_table(words)?
         })
     }
 
     fn write(&self, generation: Generation) -> Vec<u8> {
-        let mut writer = WordWriter::request(generation, OMNI, self.cpu);
-        writer
-            .optional(2, self.send_buffer)
-            .optional(3, self.send_size)
-            .unsigned(4, self.send_alignment)
-            .unsigned(5, self.send_offset)
-            .unsigned(6, self.send_width)
-            .optional(7, self.request_size)
-            .optional(8, self.receive_buffer)
-            .optional(9, self.receive_size)
-            .unsigned(10, self.receive_alignment)
-            .unsigned(11, self.receive_offset)
-            .unsigned(12, self.receive_width)
-            .optional(13, self.response_size)
-            .unsigned(14, self.flags.0)
-            .float(15, self.cpu_rate)
-            .length(16, self.length)
-            .switch(17, self.receive_avoid)
-            .switch(18, self.send_avoid)
-            .optional(19, self.send_dirty)
-            .optional(20, self.receive_dirty)
-            .optional(21, self.receive_clean)
-            .unsigned(22, self.data_port.into())
-            .unsigned(23, self.family.to_wire())
-            .unsigned(24, self.socket_type.to_wire())
-            .unsigned(25, self.protocol.into())
-            .unsigned(26, self.direction.to_wire())
-            .unsigned(27, self.client_port.into())
-            .unsigned(28, self.interval_burst)
-            .unsigned(29, self.interval_us)
-            .bytes(120, &self.client_address.0)
-            .bytes(136, &self.server_address.0);
-        if generation == Generation::Words164 {
-            writer
-                .optional(38, self.priority)
-                .optional(39, self.tos)
-                .bytes(160, self.congestion_control.padded())
-                .bytes(176, self.fill_file.padded());
-            if let Some(extension) = &self.extension {
-                extension.write(&mut writer);
-            }
+        let mut writer = WordWriter::new(generation, OMNI, 0);
+        self.write_table(&mut writer);
+        if let Some(extension) = &self.extension {
+            extension.write(&mut writer);
         }
         writer.finish()
     }

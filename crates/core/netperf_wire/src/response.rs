@@ -5,7 +5,7 @@ use crate::extension::ResponseExtension;
 use crate::flags::Flags;
 use crate::framer::Generation;
 use crate::request::OMNI_RESPONSE;
-use crate::words::{WordWriter, Words};
+use crate::words::{WordWriter, Words, wire_table};
 
 /// Parameters that the server has set up. Its timer runs from now on.
 ///
@@ -46,6 +46,26 @@ pub struct OmniResponse {
     pub extension: Option<ResponseExtension>,
 }
 
+wire_table! {
+    OmniResponse {
+        receive_buffer: optional(2),
+        receive_size: optional(3),
+        receive_width: or_zero(4),
+        send_buffer: optional(5),
+        send_size: optional(6),
+        send_width: or_zero(7),
+        flags: flags(8),
+        cpu_rate: float(9),
+        receive_avoid: switch(11),
+        send_avoid: switch(12),
+        data_port: port(13, "data_port"),
+        interval_burst: or_zero(14),
+        interval_us: or_zero(15),
+        priority: late_optional(18),
+        tos: late_optional(19),
+    } ..Self::default()
+}
+
 impl OmniResponse {
     /// Reads a message of either generation.
     ///
@@ -53,50 +73,18 @@ impl OmniResponse {
     /// The server refused, no generation has messages of this length, or the port is invalid.
     pub fn parse(message: &[u8]) -> Result<Self, AnswerError> {
         let words = Words::answer(message)?;
-        let is_long = words.generation == Generation::Words164;
-        let late = |word| if is_long { words.optional(word) } else { None };
         Ok(Self {
-            receive_buffer: words.optional(2),
-            receive_size: words.optional(3),
-            receive_width: words.optional(4).unwrap_or(0),
-            send_buffer: words.optional(5),
-            send_size: words.optional(6),
-            send_width: words.optional(7).unwrap_or(0),
-            flags: Flags(words.unsigned(8)),
-            cpu_rate: words.float(9),
-            receive_avoid: words.switch(11),
-            send_avoid: words.switch(12),
-            data_port: words.port(13, "data_port")?,
-            interval_burst: words.optional(14).unwrap_or(0),
-            interval_us: words.optional(15).unwrap_or(0),
-            priority: late(18),
-            tos: late(19),
-            extension: ResponseExtension::read(words),
+            extension: ResponseExtension::read(words)?,
+            ..Self::read_table(words)?
         })
     }
 
     /// Encodes the message. With 64 words it has no priority, TOS and extension.
     pub fn encode(&self, generation: Generation) -> Vec<u8> {
         let mut writer = WordWriter::new(generation, OMNI_RESPONSE, 0);
-        writer
-            .optional(2, self.receive_buffer)
-            .optional(3, self.receive_size)
-            .unsigned(4, self.receive_width)
-            .optional(5, self.send_buffer)
-            .optional(6, self.send_size)
-            .unsigned(7, self.send_width)
-            .unsigned(8, self.flags.0)
-            .float(9, self.cpu_rate)
-            .switch(11, self.receive_avoid)
-            .switch(12, self.send_avoid)
-            .unsigned(13, self.data_port.into())
-            .unsigned(14, self.interval_burst)
-            .unsigned(15, self.interval_us);
-        if generation == Generation::Words164 {
-            writer.optional(18, self.priority).optional(19, self.tos);
-            if let Some(extension) = &self.extension {
-                extension.write(&mut writer);
-            }
+        self.write_table(&mut writer);
+        if let Some(extension) = &self.extension {
+            extension.write(&mut writer);
         }
         writer.finish()
     }

@@ -5,7 +5,7 @@ use crate::extension::ResultsExtension;
 use crate::framer::Generation;
 use crate::request::OMNI_RESULTS;
 use crate::values::{CpuMethod, Name};
-use crate::words::{WordWriter, Words};
+use crate::words::{WordWriter, Words, wire_table};
 
 /// Layout of results. Releases differ, and no field identifies the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +131,20 @@ pub struct CpuSplit {
     pub softirq: f32,
 }
 
+wire_table! {
+    OmniResults {
+        bytes_received: long(8),
+        receive_calls: unsigned(4),
+        receive_buffer: optional(5),
+        bytes_sent: long(24),
+        send_calls: unsigned(8),
+        send_buffer: optional(9),
+        failed_sends: unsigned(10),
+        transactions: unsigned(11),
+        elapsed: float(12),
+    } ..Self::default()
+}
+
 impl OmniResults {
     /// Parses a message of this layout; see [`ResultsLayout::guess`]. `cpu_asked` is true if the request had
     /// [`Flags::MEASURE_CPU`](crate::Flags::MEASURE_CPU); without it, netperf leaves remains of its response in the CPU
@@ -149,19 +163,11 @@ impl OmniResults {
             None => (None, Name::NONE),
         };
         Ok(Self {
-            bytes_received: words.long(8),
-            receive_calls: words.unsigned(4),
-            receive_buffer: words.optional(5),
-            bytes_sent: words.long(24),
-            send_calls: words.unsigned(8),
-            send_buffer: words.optional(9),
-            failed_sends: words.unsigned(10),
-            transactions: words.unsigned(11),
-            elapsed: words.float(12),
             cpu: cpu_asked.then(|| CpuFigures::read(words, layout)),
             retransmissions,
             congestion_control,
-            extension: ResultsExtension::read(words),
+            extension: ResultsExtension::read(words)?,
+            ..Self::read_table(words)?
         })
     }
 
@@ -169,16 +175,7 @@ impl OmniResults {
     /// not have.
     pub fn encode(&self, layout: ResultsLayout) -> Vec<u8> {
         let mut writer = WordWriter::new(layout.generation(), OMNI_RESULTS, 0);
-        writer
-            .long(8, self.bytes_received)
-            .unsigned(4, self.receive_calls)
-            .optional(5, self.receive_buffer)
-            .long(24, self.bytes_sent)
-            .unsigned(8, self.send_calls)
-            .optional(9, self.send_buffer)
-            .unsigned(10, self.failed_sends)
-            .unsigned(11, self.transactions)
-            .float(12, self.elapsed);
+        self.write_table(&mut writer);
         if let Some(cpu) = self.cpu {
             cpu.write(&mut writer, layout);
         }
@@ -187,9 +184,7 @@ impl OmniResults {
                 .optional(word, self.retransmissions)
                 .bytes(offset, self.congestion_control.padded());
         }
-        if let Some(extension) = &self.extension
-            && layout.generation() == Generation::Words164
-        {
+        if let Some(extension) = &self.extension {
             extension.write(&mut writer);
         }
         writer.finish()
