@@ -301,13 +301,13 @@ impl Drop for Running {
     }
 }
 
-/// Polls until `f` is true; panics after ten seconds.
+/// Polls until `f` is true; panics after 30 s.
 pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !f() {
         assert!(
-            begin.elapsed() < Duration::from_secs(10),
-            "{what}: not within 10 s"
+            begin.elapsed() < Duration::from_secs(30),
+            "{what}: not within 30 s"
         );
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -189,7 +189,7 @@ fn is_whole(text: &str, size: (u16, u16)) {
 
 fn trial(lab: &Lab, options: &str) -> String {
     format!(
-        "{{}} trial --tx {} --rx {} --rate 10kpps {options}",
+        "{{}} trial --tx {} --rx {} --rate 10kpps --allow-unsent {options}",
         lab.a0(),
         lab.b0()
     )
