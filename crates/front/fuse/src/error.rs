@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point is not a folder.
-    #[error("cannot mount on {}: {cause}; `mkdir -p {}` makes the folder", .dir.display(), .dir.display())]
+    #[error("cannot mount on {}: {}; create it with `mkdir -p {}`", .dir.display(), reason(.cause), .dir.display())]
     NoFolder {
         /// Mount point.
         dir: PathBuf,
@@ -16,13 +16,13 @@ pub enum MountError {
         cause: io::Error,
     },
     /// A control folder with a running process is mounted there.
-    #[error("cannot mount on {}: it is a control folder already; `umount {}` ends that one", .dir.display(), .dir.display())]
+    #[error("cannot mount on {}: already a control folder; unmount it with `umount {}`", .dir.display(), .dir.display())]
     InUse {
         /// Mount point.
         dir: PathBuf,
     },
     /// A file system of another kind is mounted there, and its process has died.
-    #[error("cannot mount on {}: a dead mount of type {kind} is in the way; `umount -l {}` removes it", .dir.display(), .dir.display())]
+    #[error("cannot mount on {}: blocked by a dead mount of type {kind}; remove it with `umount -l {}`", .dir.display(), .dir.display())]
     DeadForeign {
         /// Mount point.
         dir: PathBuf,
@@ -30,7 +30,7 @@ pub enum MountError {
         kind: String,
     },
     /// The kernel does not offer FUSE.
-    #[error("cannot mount on {}: /dev/fuse cannot be opened: {cause}; try `modprobe fuse`", .dir.display())]
+    #[error("cannot mount on {}: cannot open /dev/fuse: {}; try `modprobe fuse`", .dir.display(), reason(.cause))]
     NoFuse {
         /// Mount point.
         dir: PathBuf,
@@ -39,7 +39,7 @@ pub enum MountError {
         cause: io::Error,
     },
     /// The folder to unmount is not a control folder.
-    #[error("{} is no control folder{}", .dir.display(), what(.found))]
+    #[error("not a control folder: {}{}", .dir.display(), what(.found))]
     NotAControlFolder {
         /// Mount point.
         dir: PathBuf,
@@ -47,7 +47,7 @@ pub enum MountError {
         found: Option<String>,
     },
     /// The system refused the operation.
-    #[error("cannot {operation} {}: {cause}{}", .dir.display(), hinted(.hint))]
+    #[error("cannot {operation} {}: {}{}", .dir.display(), reason(.cause), hinted(.hint))]
     Refused {
         /// Operation: `mount on`, `unmount`.
         operation: &'static str,
@@ -64,10 +64,19 @@ pub enum MountError {
     Host(#[from] wb_machine::HostError),
 }
 
+/// Description of an I/O error without its number.
+fn reason(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
 fn what(kind: &Option<String>) -> String {
     kind.as_ref().map_or_else(
         || "; nothing is mounted there".into(),
-        |kind| format!("; what is mounted there is of type {kind}"),
+        |kind| format!("; a mount of type {kind} is there"),
     )
 }
 

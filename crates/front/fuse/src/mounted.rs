@@ -236,7 +236,7 @@ pub fn unmount(dir: &Path) -> Result<(), MountError> {
     };
     take_down(&point).map_err(|cause| {
         let hint = (cause.raw_os_error() == Some(libc::EPERM))
-            .then(|| "it belongs to another user; run as root".into());
+            .then(|| "the mount belongs to another user; run as root".into());
         MountError::Refused {
             operation: "unmount",
             dir: point,
@@ -307,7 +307,7 @@ fn refused_removal(dir: &Path, cause: io::Error) -> MountError {
         operation: "remove the dead control folder on",
         dir: dir.to_owned(),
         hint: (cause.raw_os_error() == Some(libc::EPERM))
-            .then(|| "it belongs to another user; run as root".into()),
+            .then(|| "the mount belongs to another user; run as root".into()),
         cause,
     }
 }

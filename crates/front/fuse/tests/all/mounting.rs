@@ -143,7 +143,7 @@ fn unmounted_from_outside_it_is_gone() {
     assert!(play.mounted.is_gone());
     let error = unmount(play.dir.path()).unwrap_err().to_string();
     assert!(
-        error.contains("no control folder; nothing is mounted there"),
+        error.contains("not a control folder: ") && error.contains("; nothing is mounted there"),
         "{error}"
     );
 }

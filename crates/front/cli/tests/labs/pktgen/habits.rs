@@ -131,7 +131,7 @@ fn a_daemon_is_up_or_says_why_not_and_is_gone_when_its_folder_is() {
         assert_eq!(second.status.code(), Some(2), "{}", text(&second.stdout));
         assert_eq!(text(&second.stdout), "");
         let why = text(&second.stderr);
-        assert!(why.contains("it is a control folder already"), "{why}");
+        assert!(why.contains("already a control folder"), "{why}");
     }
 
     // In the kernel's folder, a missing name cannot be looked up, either.
