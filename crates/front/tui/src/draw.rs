@@ -34,8 +34,8 @@ pub fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     if area.width < LEAST_WIDTH || area.height < LEAST_HEIGHT {
         let lines = [
             "too small".to_owned(),
-            format!("{LEAST_WIDTH}x{LEAST_HEIGHT} is needed"),
-            "the run goes on".to_owned(),
+            format!("needs {LEAST_WIDTH}x{LEAST_HEIGHT}"),
+            "the run continues".to_owned(),
             "q stops it".to_owned(),
         ];
         for (y, line) in (0..area.height).zip(lines) {
@@ -179,7 +179,7 @@ fn foot(screen: &Screen, width: usize) -> Line<'static> {
     }
     let mut text = format!(" {}", keys.join("   "));
     if screen.stopping {
-        " stopping: what is under way is awaited; q again ends it at once".clone_into(&mut text);
+        " stopping: waiting for the end of the drain; q again stops at once".clone_into(&mut text);
     } else if let Some(rate) = screen.rate.filter(|rate| *rate != 1.0) {
         text.push_str(&format!("   {:.1} % of the planned rate", rate * 100.0));
     }
@@ -325,36 +325,39 @@ fn draw_chart(chart_of: &Chart, size: (usize, usize), screen: &Screen) -> Vec<Li
 fn help(screen: &Screen) -> Section {
     let row = |key: &str, text: &str| Row::Text(format!("{key:<12}{text}"), Tone::Plain);
     let steers = [
-        row("p", "pause, and on, where the run can"),
-        row("+ -", "a tenth more or less than now, where the run can"),
+        row("p", "pause or resume, if the run supports it"),
+        row(
+            "+ -",
+            "raise or lower the rate by 10 %, if the run supports it",
+        ),
     ];
     let (steers, text) = match screen.about.reading {
         None => (
             &steers[..],
-            "Rates are of the last interval, counts are since the start. Missing frames are lost or still under \
-             way. The report is printed when the screen is left.",
+            "Rates are of the last interval, counts are since the start. Missing frames are lost or in \
+             flight. The report is printed when the screen closes.",
         ),
         Some(_) => (
             &[][..],
             "Rates are of the last interval. Counts since the start are those of all intervals without a reset. The \
-             averages are printed when the screen is left.",
+             averages are printed when the screen closes.",
         ),
     };
     let mut rows = vec![
-        row("q, Ctrl-C", "end in order; once more: without waiting"),
+        row("q, Ctrl-C", "stop in order; again: stop without waiting"),
         row(
             "1-7, Tab",
-            "pages; Shift-Tab goes back, Escape to the first",
+            "other pages; Shift-Tab: back, Escape: first page",
         ),
-        row(
-            "up, down",
-            "the rest of a page that is longer than the screen",
-        ),
+        row("up, down", "scroll a long page"),
     ];
     rows.extend_from_slice(steers);
     rows.extend([
-        row("Ctrl-Z", "suspend it all, the measurement too; fg goes on"),
-        row("?", "these lines, and away with them"),
+        row(
+            "Ctrl-Z",
+            "suspend the program and the measurement; fg resumes",
+        ),
+        row("?", "show or hide this help"),
         Row::Text(text.to_owned(), Tone::Label),
     ]);
     Section::new("Keys", rows)

@@ -106,24 +106,20 @@ impl Screen {
         }
         let all: &[(&'static str, &str, Write)] = match self.page {
             Page::Overview => &[
-                ("Answers per second", "http", per_second),
+                ("Responses per second", "http", per_second),
                 ("Requests per second", "rps", per_second),
                 ("New connections per second", "cps", per_second),
                 ("Open connections", "open", whole),
                 ("Sent frames per second", "tx", rate_pps),
                 ("Received frames per second", "rx", rate_pps),
                 ("Mean latency", "latency", time_ns),
-                ("Mean time of answers", "http_mean", time_ns),
-                ("Mean time of requests", "answers", time_ns),
+                ("Mean HTTP response time", "http_mean", time_ns),
+                ("Mean response time", "answers", time_ns),
             ],
             Page::Times => &[
-                ("Mean latency of each interval", "latency", time_ns),
-                (
-                    "Mean time of answers of each interval",
-                    "http_mean",
-                    time_ns,
-                ),
-                ("Mean time of requests of each interval", "answers", time_ns),
+                ("Mean latency per interval", "latency", time_ns),
+                ("Mean HTTP response time per interval", "http_mean", time_ns),
+                ("Mean response time per interval", "answers", time_ns),
             ],
             _ => &[],
         };
@@ -161,10 +157,7 @@ impl Screen {
     fn overview(&self) -> Vec<Section> {
         let mut sections = Vec::new();
         let Some(now) = &self.now else {
-            return vec![Section::new(
-                "It begins",
-                vec![text("nothing is measured yet")],
-            )];
+            return vec![Section::new("Starting", vec![text("no measurements yet")])];
         };
         sections.extend(now.bench.as_ref().map(|bench| self.search(bench)));
         sections.extend(now.load.as_ref().map(|load| self.connections(load)));
@@ -248,7 +241,7 @@ impl Screen {
                 load.established_cps,
             ),
             row("completed", t.completed_connections, load.completed_cps),
-            Row::of("open now", [count(t.open_connections)]).over(self.past("open")),
+            Row::of("open", [count(t.open_connections)]).over(self.past("open")),
         ];
         rows.extend(trouble(
             "failed",
@@ -258,9 +251,8 @@ impl Screen {
         rows.push(row("requests", t.requests, load.rps).over(self.past("rps")));
         rows.push(Row::of("responses", [count(t.responses)]));
         rows.extend(
-            load.request_mean_ns.map(|ns| {
-                Row::of("mean time of requests", [time_ns(ns)]).over(self.past("answers"))
-            }),
+            load.request_mean_ns
+                .map(|ns| Row::of("mean response time", [time_ns(ns)]).over(self.past("answers"))),
         );
         for (name, n) in [
             ("lost requests", t.lost_requests),
@@ -277,7 +269,7 @@ impl Screen {
         let t = &http.totals;
         let mut rows = vec![
             Row::of(
-                "answers",
+                "responses",
                 [count(t.completed), per_second(http.requests_per_second)],
             )
             .over(self.past("http")),
@@ -293,7 +285,7 @@ impl Screen {
         rows.extend(trouble("unsent", Some(t.unsent).filter(|n| *n > 0), []));
         rows.push(
             Row::of(
-                "connections made",
+                "connections",
                 [
                     count(t.established_connections),
                     per_second(http.connections_per_second),
@@ -301,9 +293,9 @@ impl Screen {
             )
             .over(self.past("http_new")),
         );
-        rows.push(Row::of("open now", [count(t.open_connections)]));
+        rows.push(Row::of("open", [count(t.open_connections)]));
         rows.extend(trouble(
-            "not made",
+            "failed connections",
             Some(t.refused_connections.sum()).filter(|n| *n > 0),
             [],
         ));
@@ -316,7 +308,7 @@ impl Screen {
         );
         rows.extend(
             http.latency_mean_ns.map(|ns| {
-                Row::of("mean time of answers", [time_ns(ns)]).over(self.past("http_mean"))
+                Row::of("mean response time", [time_ns(ns)]).over(self.past("http_mean"))
             }),
         );
         Section::new("HTTP", rows)
@@ -325,7 +317,7 @@ impl Screen {
     #[allow(clippy::cast_precision_loss)]
     fn exchange(&self, socket: &SocketLive) -> Section {
         if socket.jobs == 0 {
-            let clients = Row::of("clients now", [count(socket.clients)]);
+            let clients = Row::of("clients", [count(socket.clients)]);
             return Section::new("Server for socket tests", vec![clients]);
         }
         let rate = socket.units as f64 / socket.interval_s.max(1e-9);
@@ -411,9 +403,9 @@ impl Screen {
             None => name.to_owned(),
         };
         let trial = match (bench.trial, &bench.ended) {
-            (0, _) => "begins".to_owned(),
-            (n, None) => format!("trial {n} runs"),
-            (n, Some(_)) => format!("trial {n} has ended"),
+            (0, _) => "starting".to_owned(),
+            (n, None) => format!("trial {n} running"),
+            (n, Some(_)) => format!("trial {n} ended"),
         };
         let mut rows = vec![Row::Text(format!("{what}: {trial}"), Tone::Plain)];
         let last = self.trials.len().saturating_sub(5);
@@ -427,7 +419,7 @@ impl Screen {
 
     fn search_log(&self, most: usize) -> Vec<Section> {
         if !self.about.searches {
-            let none = text("this run is no search: it makes no trials of its own");
+            let none = text("no trials: this run does not search for a limit");
             return vec![Section::new("Trials", vec![none])];
         }
         let first = self.trials.len().saturating_sub(most);
@@ -441,9 +433,9 @@ impl Screen {
             });
         }
         if rows.is_empty() {
-            rows.push(text("no trial has ended yet"));
+            rows.push(text("no finished trials yet"));
         }
-        vec![Section::new("Trials, the newest last", rows)]
+        vec![Section::new("Trials, newest last", rows)]
     }
 
     /// Counters of the interfaces of the ports.
@@ -488,7 +480,7 @@ impl Screen {
         let mut cells = vec![(String::new(), Tone::Label)];
         cells.extend(head);
         rows.insert(0, Row::Cells(cells));
-        Some(Section::new("Ports, as their interfaces count", rows))
+        Some(Section::new("Ports (interface counters)", rows))
     }
 
     /// Frames that an interface dropped since the start of the run, for any reason.
@@ -514,7 +506,7 @@ impl Screen {
         }
         if !open.is_empty() {
             rows.push(Row::Text(open.join(", "), Tone::Plain));
-            rows.push(text("judged when all counts are final"));
+            rows.push(text("evaluated when all counts are final"));
         }
         Some(Section::new("Criteria", rows))
     }
@@ -524,25 +516,25 @@ impl Screen {
         let mut means = Vec::new();
         let pairs = [
             (
-                "latency of frames",
+                "frame latency",
                 "latency",
                 "traffic",
                 ["latency_samples", "latency_sum_ns"],
             ),
             (
-                "requests of connections",
+                "load responses",
                 "answers",
                 "load",
                 ["request_samples", "request_sum_ns"],
             ),
             (
-                "connecting",
+                "load connects",
                 "",
                 "load",
                 ["connect_samples", "connect_sum_ns"],
             ),
             (
-                "HTTP answers",
+                "HTTP responses",
                 "http_mean",
                 "http",
                 ["latency_samples", "latency_sum_ns"],
@@ -577,12 +569,12 @@ impl Screen {
             );
         }
         if means.is_empty() {
-            let none = text("not measured: nothing in this run has told a time yet");
+            let none = text("no times measured yet");
             return vec![Section::new("Times", vec![none])];
         }
-        let head = ["now", "whole run", "lowest", "highest", "measured"];
+        let head = ["now", "whole run", "lowest", "highest", "samples"];
         means.insert(0, Row::toned("", head.map(str::to_owned), Tone::Label));
-        sections.push(Section::new("Mean of each interval", means));
+        sections.push(Section::new("Mean per interval", means));
         sections.extend(self.percentiles());
         sections
     }
@@ -592,10 +584,10 @@ impl Screen {
         let write = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), time_ns);
         let (mut intervals, mut all, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
         for (name, of, key) in [
-            ("latency of frames", "traffic", "latency"),
-            ("requests of connections", "load", "request"),
-            ("connecting", "load", "connect"),
-            ("HTTP answers", "http", "latency"),
+            ("frame latency", "traffic", "latency"),
+            ("load responses", "load", "request"),
+            ("load connects", "load", "connect"),
+            ("HTTP responses", "http", "latency"),
         ] {
             let Some(spread) = self.figures.spread(of, key) else {
                 continue;
@@ -620,19 +612,19 @@ impl Screen {
             histograms.push(Row::of(name, ends.map(write)).over(counts));
         }
         if all.is_empty() {
-            let none = "not measured while it runs: the report has them";
+            let none = "not available during the run; see the report";
             return vec![Section::new("Percentiles and histogram", vec![text(none)])];
         }
         let head =
             |names: &[&str]| Row::toned("", names.iter().map(|n| (*n).to_owned()), Tone::Label);
         intervals.insert(0, head(&["p50", "p99", "p99.9", "p99 over time"]));
         all.insert(0, head(&["p50", "p99", "p99.9"]));
-        histograms.insert(0, head(&["from", "to", "how many took how long"]));
+        histograms.insert(0, head(&["from", "to", "distribution"]));
         vec![
-            Section::new("Percentiles of the last interval, to 3 %", intervals),
-            Section::new("Percentiles of the whole run, to 3 %", all),
+            Section::new("Percentiles of the last interval, within 3 %", intervals),
+            Section::new("Percentiles of the whole run, within 3 %", all),
             Section::new(
-                "Histogram of the whole run, 16 steps to each doubling",
+                "Histogram of the whole run, 16 buckets per doubling",
                 histograms,
             ),
         ]
@@ -665,7 +657,7 @@ impl Screen {
     fn flows(&self) -> Vec<Row> {
         let owners = self.figures.owners("flow ");
         if owners.is_empty() {
-            return vec![text("one at most: its figures are those above")];
+            return vec![text("at most one flow; its figures are above")];
         }
         let labels = ["frames", "bits", "mean latency"].map(str::to_owned);
         let mut rows = vec![Row::toned("number", labels, Tone::Label)];
@@ -681,7 +673,7 @@ impl Screen {
             let number = of.strip_prefix("flow ").unwrap_or(of);
             rows.push(Row::of(number, figures).over(self.figures.rates(of, "received_frames")));
         }
-        rows.push(text("the first eight of each job; the report has all"));
+        rows.push(text("first eight flows of each job; the report lists all"));
         rows
     }
 
@@ -715,7 +707,7 @@ impl Screen {
             return vec![Section::new(
                 "Workers",
                 vec![text(
-                    "not measured: this kind of run tells what its workers did in the report",
+                    "not available during this kind of run; see the report",
                 )],
             )];
         }
@@ -771,7 +763,7 @@ impl Screen {
                         .over(self.figures.rates(of, name)),
                 );
             }
-            rows.push(text("other counters of this interface have not moved"));
+            rows.push(text("unchanged counters are not shown"));
             let name = of.strip_prefix("port ").unwrap_or(of);
             let locator = self.about.ports.iter().find(|(n, _)| n == name);
             let title = match locator {
@@ -783,8 +775,7 @@ impl Screen {
         let probes = self.now.iter().flat_map(|now| &now.probes);
         sections.extend(probes.map(probe));
         if sections.is_empty() {
-            let none =
-                text("not measured: no interface and no probe of a device counts in this run");
+            let none = text("this run has no interface counters and no probes");
             sections.push(Section::new("Counters", vec![none]));
         }
         sections
@@ -799,7 +790,7 @@ impl Screen {
             .map(|line| Row::Text(line.clone(), Tone::Warn))
             .collect();
         if rows.is_empty() {
-            rows.push(text("nothing was said"));
+            rows.push(text("no messages"));
         }
         Section::new("Messages", rows)
     }
@@ -814,7 +805,7 @@ fn flaws(t: &Totals) -> Vec<Row> {
         ("foreign", t.foreign_frames),
         ("unsent", t.unsent_frames),
         ("refused", t.refused_frames),
-        ("dropped by us", t.rx_dropped_frames),
+        ("dropped by tester", t.rx_dropped_frames),
     ];
     let seen = flaws
         .into_iter()
@@ -825,7 +816,7 @@ fn flaws(t: &Totals) -> Vec<Row> {
 fn probe(probe: &ProbeLive) -> Section {
     let mut rows: Vec<Row> = Vec::new();
     rows.extend(trouble(
-        "readings that failed",
+        "failed readings",
         Some(probe.failures).filter(|n| *n > 0),
         [],
     ));
@@ -834,7 +825,7 @@ fn probe(probe: &ProbeLive) -> Section {
     let gauges = probe.gauges.iter();
     rows.extend(gauges.map(|(name, n)| Row::of(name, [count(*n)])));
     if rows.is_empty() {
-        rows.push(text("has told nothing yet"));
+        rows.push(text("no readings yet"));
     }
     Section::new(&format!("Probe {}", probe.name), rows)
 }

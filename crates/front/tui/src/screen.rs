@@ -301,9 +301,7 @@ impl Screen {
                 let to = digit as usize - '1' as usize;
                 match all.get(to) {
                     Some(page) => self.open(*page),
-                    None => {
-                        self.set_status(format!("there is no page {digit}; the last is {pages}"))
-                    }
+                    None => self.set_status(format!("no page {digit}: the last page is {pages}")),
                 }
             }
             Key::Up | Key::Char('k') => self.above = self.above.saturating_sub(1),
@@ -313,7 +311,7 @@ impl Screen {
             Key::Char('p' | '+' | '-' | '=') => return self.change(key),
             Key::Escape => self.open(Page::Overview),
             Key::Char(other) => {
-                self.set_status(format!("no key {other:?}; ? shows all"));
+                self.set_status(format!("unknown key {other:?}; ? shows all keys"));
             }
         }
         None
@@ -328,7 +326,7 @@ impl Screen {
         if let Some(why) = &self.about.fixed_rate {
             let what = match key {
                 Key::Char('p') => "pause",
-                _ => "other rate",
+                _ => "rate change",
             };
             self.status = Some(format!("no {what}: {why}"));
             return None;
@@ -344,7 +342,7 @@ impl Screen {
                 }
             }
             _ if self.paused => {
-                self.set_status("paused; p goes on");
+                self.set_status("paused; p resumes");
                 return None;
             }
             key => {
@@ -359,8 +357,8 @@ impl Screen {
             }
         };
         self.status = Some(match action {
-            Action::Pause => "paused: nothing new until p".to_owned(),
-            Action::Rate(_) if key == Key::Char('p') => "goes on".to_owned(),
+            Action::Pause => "paused; p resumes".to_owned(),
+            Action::Rate(_) if key == Key::Char('p') => "resumed".to_owned(),
             _ => format!(
                 "{:.1} % of the planned rate",
                 self.rate.unwrap_or(1.0) * 100.0
@@ -392,7 +390,7 @@ mod tests {
         screen.press(Key::Char('9'));
         assert_eq!(
             screen.status.as_deref(),
-            Some("there is no page 9; the last is 7")
+            Some("no page 9: the last page is 7")
         );
         screen.press(Key::Char('?'));
         assert!(screen.help);

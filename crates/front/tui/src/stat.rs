@@ -81,7 +81,7 @@ impl Screen {
             let mut past = before.remove(name).unwrap_or_default();
             // The line of the interface reports it for one interval only.
             let news = match (&interface.renamed_from, interface.state) {
-                (Some(before), _) => Some(format!("was {before} before")),
+                (Some(before), _) => Some(format!("renamed from {before}")),
                 (None, LinkState::Steady) => None,
                 _ => Some(state(interface).to_owned()),
             };
@@ -106,18 +106,16 @@ impl Screen {
     /// The sections of a page about counters.
     pub(crate) fn counted_sections(&self, reading: Reading) -> Vec<Section> {
         let Some(counted) = &self.counted else {
-            return none("It begins", "the first interval is not over yet");
+            return none("Starting", "waiting for the end of the first interval");
         };
         match self.page {
             Page::Interfaces => counted.each_interface(reading.omit_idle),
             Page::Cpus => counted.each_cpu(),
             Page::Interrupts if !reading.interrupts => {
-                none("Interrupts", "not read; --interrupts reads them")
+                none("Interrupts", "not enabled; use --interrupts")
             }
             Page::Interrupts => counted.interrupts(),
-            Page::Driver if !reading.driver => {
-                none("Driver", "not read; --driver reads what drivers count")
-            }
+            Page::Driver if !reading.driver => none("Driver", "not enabled; use --driver"),
             Page::Driver => counted.drivers(),
             Page::Probes => counted.probes(),
             _ => {
@@ -229,10 +227,10 @@ impl Counted {
         let hidden = self.interval.interfaces.len() - shown;
         if hidden > 0 {
             let s = if hidden == 1 { "" } else { "s" };
-            rows.push(text(format!("{hidden} more interface{s} counted nothing")));
+            rows.push(text(format!("{hidden} idle interface{s} not shown")));
         }
         if self.interval.interfaces.is_empty() {
-            rows.push(text("none is there"));
+            rows.push(text("no interfaces"));
         }
         let title = format!("Interfaces in the last {:.1} s", self.interval.seconds);
         Section::new(&title, rows)
@@ -261,7 +259,7 @@ impl Counted {
                     rows.push(Row::of(name, [count(*n), rate(*n, all.seconds), now]));
                 }
             } else {
-                rows.push(text("has counted nothing"));
+                rows.push(text("no packets"));
             }
             let moved = |s: &&Smooth| s.rx_pps.iter().chain(&s.tx_pps).any(|pps| *pps > 0.0);
             if let Some(smooth) = interface.smooth.as_ref().filter(moved) {
@@ -280,7 +278,7 @@ impl Counted {
             if let Some(n) = all.and_then(|all| all.resets).filter(|n| *n > 0) {
                 let s = if n == 1 { "" } else { "s" };
                 rows.push(text(format!(
-                    "reset {n} time{s}; what it counted then is left out"
+                    "reset {n} time{s}; intervals with a reset are left out"
                 )));
             }
             #[allow(clippy::cast_precision_loss)]
@@ -291,7 +289,7 @@ impl Counted {
             sections.push(Section::new(&title, rows));
         }
         if sections.is_empty() {
-            return none("Interfaces", "none is there that has counted anything");
+            return none("Interfaces", "no interface has counted anything");
         }
         sections
     }
@@ -322,8 +320,7 @@ impl Counted {
         }
         let said = whole.lost_where.clone();
         let said = said.unwrap_or_else(|| match whole.hops.is_empty() {
-            true => "unknown, as an interface of the path was not there all the time, or was reset"
-                .to_owned(),
+            true => "unknown: an interface of the path was reset or not always present".to_owned(),
             false => "nothing lost".to_owned(),
         });
         rows.push(Row::Text(said, Tone::Plain));
@@ -346,7 +343,7 @@ impl Counted {
                 rows.push(text(format!("{}: {advice}", group.title())));
             }
         }
-        (!rows.is_empty()).then(|| Section::new("What drivers count, since the start", rows))
+        (!rows.is_empty()).then(|| Section::new("Driver counters, since the start", rows))
     }
 
     /// Rise of a driver's counter in the last interval.
@@ -383,7 +380,7 @@ impl Counted {
             }
         }
         Some(Section::new(
-            "CPUs in the last interval, of the whole machine",
+            "CPUs of the whole machine in the last interval",
             rows,
         ))
     }
@@ -391,7 +388,7 @@ impl Counted {
     fn each_cpu(&self) -> Vec<Section> {
         let softnet = &self.interval.softnet;
         if softnet.cpus.is_empty() {
-            return none("CPUs", "not measured: this kernel does not tell");
+            return none("CPUs", "not available on this kernel");
         }
         let mut now = vec![head(&[
             "packets in",
@@ -402,7 +399,7 @@ impl Counted {
             "system",
             "user",
             "idle",
-            "stolen",
+            "steal",
         ])];
         let mut all = vec![head(&[
             "packets in",
@@ -446,8 +443,8 @@ impl Counted {
             all.push(Row::toned(&name, figures, tone(c.dropped + c.flow_limit)));
         }
         all.push(text(
-            "These counters are the machine's: a packet that crosses a veth pair is in them again. Dropped: the backlog \
-             was full (net.core.netdev_max_backlog). Squeezed: the budget was used up (net.core.netdev_budget).",
+            "Counters of the whole machine: a packet that crosses a veth pair is counted again. Dropped: the backlog was \
+             full (net.core.netdev_max_backlog). Squeezed: the budget was used up (net.core.netdev_budget).",
         ));
         vec![
             Section::new("In the last interval", now),
@@ -468,7 +465,7 @@ impl Counted {
 
     fn interrupts(&self) -> Vec<Section> {
         let section = |device: &DeviceInterrupts| {
-            let mut rows = vec![head(&["per second", "came on", "sent to"])];
+            let mut rows = vec![head(&["per second", "on CPU", "affinity"])];
             for queue in &device.queues {
                 let name = format!("{} {}", queue.irq, queue.name);
                 let figures = [
@@ -479,16 +476,13 @@ impl Counted {
                 rows.push(Row::of(&name, figures));
             }
             if device.queues.is_empty() {
-                rows = vec![text("none came")];
+                rows = vec![text("no interrupts")];
             }
             Section::new(&format!("Interrupts of {}", device.interface), rows)
         };
         let mut sections: Vec<Section> = self.interval.interrupts.iter().map(section).collect();
         if sections.is_empty() {
-            sections = none(
-                "Interrupts",
-                "none of these interfaces has an interrupt of its own",
-            );
+            sections = none("Interrupts", "no dedicated interrupts on these interfaces");
         }
         let advice = self.advice();
         if !advice.is_empty() {
@@ -513,12 +507,12 @@ impl Counted {
             if !device.fell.is_empty() {
                 let fell = device.fell.iter();
                 let rows = fell.map(|(name, n)| Row::of(name, [count(*n)])).collect();
-                let title = format!("{}, fell or was reset: value then", device.interface);
+                let title = format!("{}, decreased or reset: current value", device.interface);
                 sections.push(Section::new(&title, rows));
             }
         }
         if sections.is_empty() {
-            return none("Driver", "nothing that drivers count has moved");
+            return none("Driver", "no driver counter has changed");
         }
         sections
     }
@@ -531,7 +525,7 @@ impl Counted {
                 rows.push(Row::Text(format!("missing: {why}"), Tone::Warn));
             }
             if let Some(n) = all.failures.filter(|n| *n > 0) {
-                rows.push(Row::toned("readings that failed", [count(n)], Tone::Bad));
+                rows.push(Row::toned("failed readings", [count(n)], Tone::Bad));
             }
             if !all.counted.is_empty() {
                 rows.push(head(&["since the start", "now"]));
@@ -552,7 +546,7 @@ impl Counted {
         if sections.is_empty() {
             return none(
                 "Probes",
-                "none was asked for; --probe reads a device under test",
+                "not enabled; use --probe to read a device under test",
             );
         }
         sections

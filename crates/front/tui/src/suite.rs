@@ -72,15 +72,15 @@ pub(crate) fn section(
     let purpose = bench.step.as_deref();
     let purpose = purpose.unwrap_or(bench.purpose.map_or("", suite::purpose));
     let trial = match (bench.trial, &bench.ended) {
-        (0, _) => "it begins".to_owned(),
+        (0, _) => "starting".to_owned(),
         (n, None) => format!("{n}, {purpose}"),
-        (n, Some(_)) => format!("{n} has ended"),
+        (n, Some(_)) => format!("{n} ended"),
     };
     let mut rows = vec![Row::of("trial", [trial.trim_end_matches(", ").to_owned()])];
     for (name, value) in [
-        ("load tried", bench.load),
-        ("highest that held", bench.low),
-        ("least that did not", bench.high),
+        ("current load", bench.load),
+        ("highest passed", bench.low),
+        ("lowest failed", bench.high),
     ] {
         rows.extend(value.map(|n| Row::of(name, [load(n)])));
     }
@@ -124,5 +124,5 @@ fn counts(trial: &SuiteTrial) -> Row {
     } else {
         Tone::Plain
     };
-    Row::toned("lost in it", [lost], tone)
+    Row::toned("lost", [lost], tone)
 }

@@ -221,14 +221,14 @@ fn a_trial_is_shown_page_by_page_and_reported_at_its_end() {
             assert!(text.contains(word), "no {word:?} in:\n{text}");
         }
         for (key, word) in [
-            ("2", "how many took how long"),
+            ("2", "distribution"),
             ("3", "offered frames"),
             ("4", "tx, 0"),
             ("5", "tx_packets"),
-            ("6", "no search"),
-            ("7", "nothing was said"),
+            ("6", "does not search"),
+            ("7", "no messages"),
             ("Tab", "Frames"),
-            ("?", "end in order"),
+            ("?", "stop in order"),
         ] {
             terminal.press(&[key]);
             terminal.shows(word);
@@ -388,9 +388,9 @@ fn an_http_run_is_shown_and_may_take_no_other_rate() {
         };
         terminal.shows_whole("requests sent", size);
         terminal.press(&["+"]);
-        terminal.shows("no other rate: only loads by ports can");
+        terminal.shows("no rate change: only loads by ports can");
         terminal.press(&["2"]);
-        terminal.shows("HTTP answers");
+        terminal.shows("HTTP responses");
         let (code, text) = terminal.ended();
         assert_eq!(code, 0, "{text}");
         assert!(text.contains(" failed + 0 in flight"), "{text}");
@@ -416,7 +416,7 @@ fn counters_are_shown_page_by_page_and_their_averages_come_after() {
         for (key, word) in [
             ("2", "  tx_packets"),
             ("3", "Since the start"),
-            ("4", "none of these interfaces has an interrupt of its own"),
+            ("4", "no dedicated interrupts on these interfaces"),
             ("5", "Driver"),
             ("6", "missing: exit 3: exit status: 3"),
             ("7", "none of these interfaces"),

@@ -410,7 +410,10 @@ fn what_cannot_hold_any_more_is_said_while_it_runs() {
         assert!(seen.contains(failed), "{failed}: {seen}");
     }
     assert_eq!(seen.matches("FAILED").count(), 2, "{seen}");
-    assert!(seen.contains("judged when all counts are final"), "{seen}");
+    assert!(
+        seen.contains("evaluated when all counts are final"),
+        "{seen}"
+    );
     let alone = picture(&load_judged(&["failed<=0"]), (100, 40));
     assert!(!alone.contains("judged when"), "{alone}");
 }
