@@ -106,7 +106,7 @@
   }
 
   const button = document.getElementById("wb-theme");
-  const themes = ["as the system", "light", "dark"];
+  const themes = ["system", "light", "dark"];
   let theme = 0;
   button.hidden = false;
   button.addEventListener("click", () => {

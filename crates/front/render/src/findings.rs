@@ -61,10 +61,7 @@ pub fn text(findings: &[Finding], color: bool, width: usize) -> String {
     let number = |level| findings.iter().filter(|f| f.level == level).count();
     let (problems, warnings) = (number(Level::Problem), number(Level::Warn));
     let (tone, headline) = match (problems, warnings) {
-        (0, 0) => (
-            Tone::Good,
-            "Nothing stands in the way of a measurement.".to_owned(),
-        ),
+        (0, 0) => (Tone::Good, "No problems found.".to_owned()),
         (0, w) => (Tone::Doubt, format!("{}.", plural(w, "warning"))),
         (p, 0) => (Tone::Bad, format!("{}.", plural(p, "problem"))),
         (p, w) => (

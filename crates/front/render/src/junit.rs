@@ -165,7 +165,7 @@ fn run(report: &Report, kind: &str) -> Case {
 fn criteria(report: &Report) -> Vec<Case> {
     let case = |c: &wb_model::report::CriterionReport| {
         let measured = c.measured.map_or_else(
-            || "there was nothing to measure".to_owned(),
+            || "no data".to_owned(),
             |value| format!("measured {}", text::measured(&c.criterion, value)),
         );
         Case {
@@ -229,7 +229,7 @@ fn of_balancer(r: &LbResult) -> Case {
         seconds: r.trials.iter().map(|t| t.seconds).sum(),
         came: match (&r.late, &limit) {
             (Some(late), _) => Came::Error(late.clone()),
-            (None, None) => Came::Failure("no load that was tried held".to_owned()),
+            (None, None) => Came::Failure("no tested load passed".to_owned()),
             (None, Some(_)) => Came::Well,
         },
         out: format!(
@@ -268,19 +268,17 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
     };
     match &r.not_measured {
         Some(why) => Came::Skipped(why.clone()),
-        _ if r.incomplete => Came::Error(why("broken off before its end")),
+        _ if r.incomplete => Came::Error(why("stopped early")),
         // If nothing arrived in any test, the run says nothing about the device.
         _ if r.has_failed() && report.verdict == Verdict::Invalid => {
-            Came::Error(why("nothing came through"))
+            Came::Error(why("nothing was forwarded"))
         }
         _ if r.has_failed() => Came::Failure(why(match r.test {
-            SuiteTest::Recovery => "at least once it had not recovered at the end",
-            SuiteTest::Reset => "it did not forward again",
-            _ => "nothing came through",
+            SuiteTest::Recovery => "no recovery by the end of at least one trial",
+            SuiteTest::Reset => "the device did not resume forwarding",
+            _ => "nothing was forwarded",
         })),
-        _ if r.is_unjudged() || r.is_partly_void() => {
-            Came::Error(why("trials that say something of the device are missing"))
-        }
+        _ if r.is_unjudged() || r.is_partly_void() => Came::Error(why("valid trials are missing")),
         _ => Came::Well,
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn load(metric: LbMetric, load: f64) -> String {
 pub(crate) const fn outcome(outcome: LbOutcome) -> &'static str {
     match outcome {
         LbOutcome::Held => "held",
-        LbOutcome::Broke => "broke",
+        LbOutcome::Broke => "failed",
         LbOutcome::Unoffered => "not offered",
         LbOutcome::Unread => "not read",
         LbOutcome::Late | LbOutcome::Cut => "void",
@@ -67,10 +67,10 @@ pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
     let outcome = outcome(trial.outcome);
     let purpose = match trial.purpose {
         LbPurpose::Search => "",
-        LbPurpose::Confirm => ", to confirm",
+        LbPurpose::Confirm => " (confirmation)",
     };
     format!(
-        "  {:>16}  {outcome}: {}{purpose}",
+        "  {:>16}  {outcome}{purpose}: {}",
         load(metric, trial.asked),
         trial.reason
     )
@@ -121,9 +121,9 @@ pub(crate) const fn limited_by(limit: LbLimit) -> &'static str {
 
 fn by(result: &LbResult) -> String {
     match result.limited_by {
-        _ if result.late.is_some() => "tester: it was late".to_owned(),
+        _ if result.late.is_some() => "tester (late)".to_owned(),
         LbLimit::Device => "device".to_owned(),
-        other => format!("{}: at least", limited_by(other)),
+        other => format!("{} (lower bound)", limited_by(other)),
     }
 }
 
@@ -141,7 +141,7 @@ fn beside(trial: &LbTrial) -> Vec<[String; 4]> {
         own("lost", ours.lost_frames + ours.lost_answer_frames);
     }
     if ours.tester_dropped_frames > 0 {
-        own("dropped by us", ours.tester_dropped_frames);
+        own("dropped by tester", ours.tester_dropped_frames);
     }
     for (name, pair) in &trial.device.beside {
         let ratio = pair.ratio.map_or_else(String::new, |r| format!("{r:.3}"));
@@ -163,8 +163,8 @@ fn table<'a>(results: impl Iterator<Item = &'a LbResult>) -> Table {
         .left("limited by")
         .right("trials")
         .left("counter")
-        .right("ours")
-        .right("device's")
+        .right("tester")
+        .right("device")
         .right("ratio");
     for result in results {
         let trial = result.best_trial.or(result.trials.len().checked_sub(1));
@@ -209,15 +209,14 @@ pub(crate) fn section(page: &mut Page, report: &Report) {
     for line in table(report.lb_results()).text(2).lines() {
         page.line(Tone::Plain, line);
     }
-    let ours =
-        "ours and device's: in the trial that shows the limit; packets of both sides together";
+    let ours = "tester, device: counters in the trial that shows the limit; packets of both sides are added up";
     page.item(Tone::Plain, "  ", Tone::Plain, ours);
     for probe in &report.probes {
         let label = format!("  probe {}  ", probe.name);
         page.item(Tone::Plain, &label, Tone::Plain, &probe.command);
         if let Some(failure) = &probe.last_failure {
             let text = format!(
-                "{} of {} readings failed, the last one: {failure}",
+                "{} of {} readings failed; last failure: {failure}",
                 probe.failures, probe.readings
             );
             page.item(Tone::Doubt, "    ", Tone::Plain, &text);

@@ -67,7 +67,7 @@ pub fn table(speeds: &[u64], sizes: &[u32], options: &Options) -> String {
     );
     if options.times {
         text.push_str(&format!(
-            "\nTime of a frame on the wire in ns\n\n{}",
+            "\nTime per frame on the wire, in ns\n\n{}",
             grid(&frame_time)
         ));
     }
@@ -102,7 +102,7 @@ pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
     );
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = report::Table::new(
-        "Frames a second, by frame size and line rate (bit/s)",
+        "Frames per second, by frame size and line rate (bit/s)",
         &head,
     );
     for size in &sizes {
@@ -111,13 +111,13 @@ pub fn page(speeds: &[u64], sizes: &[u32]) -> Document {
             .map(|speed| count(line_rate_pps(*speed, *size)));
         table.row([size.to_string()].into_iter().chain(cells));
     }
-    let mut section = report::Section::new("What a link can carry");
+    let mut section = report::Section::new("Ethernet line rates");
     section.text(format!(
-        "{FORMULA}; X is the frame size in bytes with FCS, 20 are 8 of preamble and 12 of gap (RFC 2544, RFC 5180)."
+        "{FORMULA}; X = frame size in bytes with FCS; 20 = 8 preamble + 12 gap (RFC 2544, RFC 5180)."
     ));
     section.plot(plot(
         "frames",
-        "Frames a second",
+        "Frames per second",
         Y::new("rate", "pps"),
         |speed, size| line_rate_pps(speed, size) as f64,
     ));
@@ -240,11 +240,7 @@ pub fn speed_name(bps: u64) -> String {
 /// # Errors
 /// If the text is not a number with a unit, not above 0, or not a whole number of bits per second.
 pub fn parse_speed(text: &str) -> Result<u64, String> {
-    let error = || {
-        format!(
-            "{text:?} is no link speed; a number with k, m, g or t (10g, 2.5G, 100Mbps) is allowed"
-        )
-    };
+    let error = || format!("expected a link speed with a unit (100Mbps, 2.5G, 10g), got {text:?}");
     let lower = text.trim().to_ascii_lowercase();
     let split = lower
         .find(|c: char| !c.is_ascii_digit() && c != '.')

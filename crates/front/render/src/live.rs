@@ -207,12 +207,12 @@ fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
     let t = &http.totals;
     let failed = t.failed.sum() + t.refused_connections.sum();
     if phase == Phase::Done {
-        let (answers, failed) = (count(t.completed), count(failed));
-        return vec![format!("{answers} answers, {failed} failed")];
+        let (responses, failed) = (count(t.completed), count(failed));
+        return vec![format!("{responses} responses, {failed} failed")];
     }
     let whole = |n: f64| count(n.round() as u64);
     let mut parts = vec![
-        format!("{:>9}/s answers", whole(http.requests_per_second)),
+        format!("{:>9}/s responses", whole(http.requests_per_second)),
         format!("{:>9}/s new", whole(http.connections_per_second)),
     ];
     // With many connections, nothing else happens for seconds.

@@ -113,7 +113,7 @@ fn families(version: &str, seen: &Seen) -> Families {
         "build".to_owned(),
         Family {
             name: "build".to_owned(),
-            help: "The program that measures".to_owned(),
+            help: "Version of wirebench".to_owned(),
             unit: None,
             samples: Samples::Info(build),
         },
@@ -224,7 +224,7 @@ impl Families {
         if let (Ok(Value::String(phase)), false) = (phase, ended) {
             self.put(
                 "run_phase",
-                "(1 for the one it is in)",
+                "(1 for the current phase)",
                 label("phase", &phase),
                 false,
                 1.0,
@@ -233,7 +233,7 @@ impl Families {
         if let Some(missing) = snapshot.missing_frames {
             self.put(
                 "missing_frames",
-                "(lost or under way)",
+                "(lost or in flight)",
                 none(),
                 false,
                 missing as f64,
@@ -262,7 +262,13 @@ impl Families {
                 true => "socket_iteration_transactions",
                 false => "socket_iteration_octets",
             };
-            self.put(name, "in this iteration", none(), false, live.total as f64);
+            self.put(
+                name,
+                "(current iteration)",
+                none(),
+                false,
+                live.total as f64,
+            );
         }
         let one = snapshot.capture.iter().map(|live| (none(), live));
         let several = snapshot.captures.iter();
@@ -276,7 +282,7 @@ impl Families {
             let failures = probe.failures as f64;
             self.put(
                 "probe_failures",
-                "(readings that gave nothing)",
+                "(failed readings)",
                 labels,
                 true,
                 failures,
@@ -292,20 +298,20 @@ impl Families {
             labels.extend(burst.map(|burst| ("burst".to_owned(), burst)));
             let test = bench.test.map(|test| test.name().to_owned());
             labels.extend(test.map(|test| ("test".to_owned(), test)));
-            let of = "of the search that goes on, from 1";
+            let of = "of the running search, from 1";
             let number = f64::from(bench.trial);
             self.put("bench_trial", of, labels.clone(), false, number);
             if let Some(ns) = bench.left_ns.filter(|_| !ended) {
-                let of = "(as far as it can be told)";
+                let of = "(estimate)";
                 self.put("bench_left_ns", of, labels.clone(), false, ns as f64);
             }
             if !bench.unit.is_empty() {
                 labels.push(("unit".to_owned(), bench.unit.clone()));
             }
             for (name, of, value) in [
-                ("bench_load", "that is tried", bench.load),
-                ("bench_low", "(the highest load that held)", bench.low),
-                ("bench_high", "(the least that did not)", bench.high),
+                ("bench_load", "of the current trial", bench.load),
+                ("bench_low", "(highest load that passed)", bench.low),
+                ("bench_high", "(lowest load that failed)", bench.high),
             ] {
                 if let Some(value) = value.filter(|_| !ended) {
                     self.put(name, of, labels.clone(), false, value);
@@ -347,7 +353,7 @@ impl Families {
                     let n = n.as_f64().unwrap_or_default();
                     self.put(
                         &name,
-                        "of packets that a CPU takes in",
+                        "of the packets that a CPU processes",
                         labels.clone(),
                         name != "softnet_backlog",
                         n,
@@ -360,7 +366,7 @@ impl Families {
                 let labels = vec![label("interface", &device.interface), label("name", name)];
                 self.put(
                     "driver_statistic",
-                    "as far as they moved",
+                    "(changed counters only)",
                     labels,
                     true,
                     *n as f64,
@@ -378,7 +384,7 @@ impl Families {
                 let name = format!("probe_{name}");
                 self.put(
                     &name,
-                    "as the probe reads",
+                    "as read by the probe",
                     labels.clone(),
                     counter,
                     n as f64,
@@ -387,7 +393,7 @@ impl Families {
             let failures = probe.failures.unwrap_or_default() as f64;
             self.put(
                 "probe_failures",
-                "(readings that gave nothing)",
+                "(failed readings)",
                 labels,
                 true,
                 failures,
@@ -400,7 +406,7 @@ impl Families {
         let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
         let elapsed = report.elapsed_ns as f64;
         self.put("run_elapsed_ns", "", Vec::new(), false, elapsed);
-        let of = "(1 for the one it is in)";
+        let of = "(1 for the current phase)";
         self.put("run_phase", of, label("phase", "done"), false, 1.0);
         for job in report.socket.iter().flat_map(|socket| &socket.jobs) {
             let result = serde_json::to_value(job.result).unwrap_or_default();
@@ -411,14 +417,20 @@ impl Families {
                 };
                 if let Some(value) = value.as_f64() {
                     let name = format!("socket_result_{key}");
-                    let of = "of a socket test that has ended";
+                    let of = "of a finished socket test";
                     self.put(&name, of, label("job", &job.name), false, value);
                 }
             }
         }
         if let Ok(Value::String(verdict)) = serde_json::to_value(report.verdict) {
             let labels = vec![("verdict".to_owned(), verdict)];
-            self.put("run_verdict", "(1 for the one it has)", labels, false, 1.0);
+            self.put(
+                "run_verdict",
+                "(1 for the verdict of the run)",
+                labels,
+                false,
+                1.0,
+            );
         }
         for result in report.lb_results() {
             let mut labels = vec![("unit".to_owned(), result.unit.clone())];
@@ -431,13 +443,7 @@ impl Families {
                     .map(|size| ("size".to_owned(), size.to_string())),
             );
             if let Some(limit) = result.limit {
-                self.put(
-                    "bench_limit",
-                    "that a benchmark found",
-                    labels,
-                    false,
-                    limit,
-                );
+                self.put("bench_limit", "found by a benchmark", labels, false, limit);
             }
         }
         for result in report.suite_results() {
@@ -455,7 +461,7 @@ impl Families {
                 labels.extend(value.map(|value| (name.to_owned(), value.clone())));
             }
             if let Some(limit) = result.limit {
-                let of = "that a benchmark found";
+                let of = "found by a benchmark";
                 self.put("bench_limit", of, labels, false, limit);
             }
         }
@@ -491,7 +497,7 @@ impl Families {
         let whole = with_unit(base, unit.as_ref());
         let family = self.0.entry(whole).or_insert_with(|| Family {
             name: base.to_owned(),
-            help: format!("{} of the run that has ended", base.replace('_', " ")),
+            help: format!("{} of the finished run", base.replace('_', " ")),
             unit,
             samples: Samples::Histograms(BTreeMap::new()),
         });
@@ -540,8 +546,8 @@ fn whose(of: &str) -> (&str, Labels, &'static str) {
         "job" => "of a job",
         "worker" => "of a worker",
         "flow" => "of one of the first flows",
-        "port" => "as the interface counts, since it is there",
-        "probe" => "as the probe reads",
+        "port" => "as counted by the interface since its creation",
+        "probe" => "as read by the probe",
         "capture" => "of a capture",
         _ => "of all jobs of the kind",
     };
@@ -842,7 +848,7 @@ mod tests {
         };
         assert_eq!(
             older(&text("1", &seen)),
-            "# HELP wirebench_build_info The program that measures\n\
+            "# HELP wirebench_build_info Version of wirebench\n\
              # TYPE wirebench_build_info gauge\n\
              wirebench_build_info{version=\"1\"} 1\n\
              # HELP wirebench_load_tx_bytes_total Load tx of all jobs of the kind\n\

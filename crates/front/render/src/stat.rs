@@ -108,7 +108,7 @@ impl Text {
         }
         if hidden > 0 {
             let s = if hidden == 1 { "" } else { "s" };
-            let _ = writeln!(text, "{time:8}  {hidden} more interface{s} counted nothing");
+            let _ = writeln!(text, "{time:8}  {hidden} idle interface{s} not shown");
         }
         self.softnet(&mut text, line);
         devices(&mut text, line);
@@ -172,11 +172,9 @@ impl Text {
                     percent(r.tx_l1_percent, r.over_line),
                 );
             }
-            (None, LinkState::New) => text.push_str(" new: rates follow with the next interval\n"),
+            (None, LinkState::New) => text.push_str(" new: no rates before the next interval\n"),
             (None, LinkState::Gone) => text.push_str(" gone\n"),
-            (None, _) => {
-                text.push_str(" reset: its counters fell, so there is no rate for this interval\n")
-            }
+            (None, _) => text.push_str(" reset: counters decreased; no rates for this interval\n"),
         }
         for note in notes(interface) {
             let _ = writeln!(text, "{:8}    {note}", "");
@@ -227,7 +225,7 @@ impl Text {
                     s.idle_percent
                 );
                 if s.steal_percent >= 1.0 {
-                    let _ = write!(text, ", stolen by the hypervisor {:.0} %", s.steal_percent);
+                    let _ = write!(text, ", steal {:.0} %", s.steal_percent);
                 }
             }
             text.push('\n');
@@ -257,7 +255,7 @@ pub fn is_idle(interface: &InterfaceStat) -> bool {
 pub fn notes(interface: &InterfaceStat) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(before) = &interface.renamed_from {
-        notes.push(format!("was {before} before"));
+        notes.push(format!("renamed from {before}"));
     }
     if !interface.running && interface.state == LinkState::Steady {
         notes.push("link is down".to_owned());
@@ -282,19 +280,22 @@ pub fn notes(interface: &InterfaceStat) -> Vec<String> {
     ] {
         if let Some(ratio) = ratio.filter(|ratio| *ratio > 0.0) {
             let word = if direction == "received" {
-                "came in"
+                "received packets"
             } else {
-                "were to leave"
+                "packets to send"
             };
-            notes.push(format!("dropped {:.4} % of what {word}", ratio * 100.0));
+            notes.push(format!("dropped {:.4} % of the {word}", ratio * 100.0));
         }
     }
     if rates.over_line {
-        notes.push("more than the wire carries: the device tells its counters late; look at a longer interval".to_owned());
+        notes.push(
+            "above the link speed: the device updates its counters late; use a longer interval"
+                .to_owned(),
+        );
     }
     if let Some(resets) = interface.resets.filter(|n| *n > 0) {
         notes.push(format!(
-            "reset {resets} time{}; what it counted then is left out",
+            "reset {resets} time{}; intervals with a reset are left out",
             if resets == 1 { "" } else { "s" }
         ));
     }
@@ -304,7 +305,7 @@ pub fn notes(interface: &InterfaceStat) -> Vec<String> {
     ] {
         if let Some([least, most]) = range.filter(|[_, most]| *most > 0.0) {
             notes.push(format!(
-                "{direction} pkt/s from {} to {}",
+                "{direction} pkt/s: min {}, max {}",
                 whole(least),
                 whole(most)
             ));
@@ -345,11 +346,11 @@ pub fn cpu_list(cpus: &[u32]) -> String {
 #[must_use]
 pub fn advice(step: &Move) -> String {
     let why = match &*step.rule {
-        "T2" => "another NUMA node than the device's",
-        _ => "a CPU with another busy queue, while one idles",
+        "T2" => "on a different NUMA node than the device",
+        _ => "on a CPU with another busy queue, while a CPU is idle",
     };
     format!(
-        "{} advice: interrupt {} is on {why}; echo {} > /proc/irq/{}/smp_affinity_list, or --apply",
+        "{} advice: interrupt {} is {why}; echo {} > /proc/irq/{}/smp_affinity_list, or --apply",
         step.rule, step.irq, step.to, step.irq,
     )
 }
@@ -374,7 +375,7 @@ fn interrupts(text: &mut String, line: &StatDocument) {
         for queue in &device.queues {
             let _ = writeln!(
                 text,
-                "{:8}  {}, interrupt {} {}: {}/s on CPU {}, sent to {}",
+                "{:8}  {}, interrupt {} {}: {}/s on CPU {}, affinity {}",
                 "",
                 device.interface,
                 queue.irq,
@@ -422,7 +423,7 @@ fn probe(text: &mut String, probe: &Probe) {
             .map(|(name, n)| format!("{} = {}", short(name), count(*n))),
     );
     if parts.is_empty() && probe.missing.is_none() {
-        parts.push("nothing counted".to_owned());
+        parts.push("no change".to_owned());
     }
     let gap = if parts.is_empty() { "" } else { " " };
     let _ = writeln!(text, "{gap}{}", parts.join(", "));
@@ -451,14 +452,14 @@ fn path(text: &mut String, line: &StatDocument) {
             }
             more => write!(
                 text,
-                "{} more came than went in",
+                "{} more packets out than in",
                 count(more.unsigned_abs())
             ),
         };
         if hop.explained_packets > 0 {
             let _ = write!(
                 text,
-                " ({} of them counted as drops of {})",
+                " ({} of them counted as drops by {})",
                 count(hop.explained_packets),
                 hop.to
             );
@@ -469,7 +470,7 @@ fn path(text: &mut String, line: &StatDocument) {
         .lost_where
         .as_deref()
         .unwrap_or(match path.hops.is_empty() {
-            true => "unknown, as an interface of the path was not there all the time, or was reset",
+            true => "unknown: an interface of the path was reset or not always present",
             false => "nothing lost",
         });
     let _ = writeln!(text, "{:8}  path: {said}", "");
@@ -647,14 +648,14 @@ mod tests {
 time      interface    rx pkt/s    tx pkt/s  rx Mb/s L1  tx Mb/s L1 rx size tx size   rx %   tx %
 18:44:41  eth0        1,488,095           0    1000.000       0.000      64       -  100.0    0.0
             rx_crc_errors 7 (7/s)
-18:44:42  eth0      reset: its counters fell, so there is no rate for this interval
+18:44:42  eth0      reset: counters decreased; no rates for this interval
 
 average over 1.0 s, 1 interval
 time      interface    rx pkt/s    tx pkt/s  rx Mb/s L1  tx Mb/s L1 rx size tx size   rx %   tx %
 average   eth0        1,488,095           0    1000.000       0.000      64       -  100.0    0.0
             rx_crc_errors 7 (7/s)
-            reset 1 time; what it counted then is left out
-            rx pkt/s from 1,488,095 to 1,488,095
+            reset 1 time; intervals with a reset are left out
+            rx pkt/s: min 1,488,095, max 1,488,095
 ";
         assert_eq!(shown, expected);
     }

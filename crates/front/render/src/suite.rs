@@ -102,7 +102,7 @@ pub(crate) fn limited_by(r: &SuiteResult) -> &'static str {
         _ if r.not_measured.is_some() => "not measured",
         _ if r.tester_limit => "tester",
         _ if r.limit.is_none() && r.test == SuiteTest::Mfr => "nothing forwarded",
-        _ if r.limit.is_none() => "none held",
+        _ if r.limit.is_none() => "none passed",
         _ if at_line_rate(r) => "line rate",
         None => "",
         Some(LbLimit::Device) => "device",
@@ -130,7 +130,7 @@ pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
         return Some(format!("{what}: not measured: {why}"));
     }
     let ceiling = r.tester_ceiling.map_or_else(String::new, |most| {
-        format!("; the tester by itself does {}", load(most, &r.unit))
+        format!("; the tester alone reaches {}", load(most, &r.unit))
     });
     let text = match r.limit {
         Some(limit) if searches && is_tester_limit(r) => {
@@ -140,14 +140,14 @@ pub(crate) fn headline(r: &SuiteResult) -> Option<String> {
             )
         }
         None if searches && is_tester_limit(r) => {
-            format!("{what}: tester limit: no load could be tried{ceiling}")
+            format!("{what}: tester limit: no load could be tested{ceiling}")
         }
         Some(limit) if searches && r.incomplete => {
-            format!("{what}: broken off: at least {}", load(limit, &r.unit))
+            format!("{what}: stopped early: at least {}", load(limit, &r.unit))
         }
-        _ if r.incomplete => format!("{what}: broken off before its end"),
+        _ if r.incomplete => format!("{what}: stopped early"),
         None if r.test == SuiteTest::Mfr => format!("{what}: nothing was forwarded"),
-        None if searches => format!("{what}: no load that was tried held"),
+        None if searches => format!("{what}: no tested load passed"),
         _ => return None,
     };
     Some(text)
@@ -162,7 +162,7 @@ pub(crate) const fn outcome(outcome: TrialOutcome) -> &'static str {
         TrialOutcome::NotOffered => "void: not offered",
         TrialOutcome::NotRead => "void: not read",
         TrialOutcome::Late => "void: late",
-        TrialOutcome::Cut => "void: cut",
+        TrialOutcome::Cut => "void: interrupted",
     }
 }
 

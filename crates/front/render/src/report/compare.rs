@@ -32,7 +32,7 @@ const MARKED: f64 = 0.01;
 pub(super) fn document(runs: &[Run]) -> Document {
     let mut document = Document {
         title: match runs.len() {
-            0 => "wirebench: no run".to_owned(),
+            0 => "wirebench: no runs".to_owned(),
             n => format!("wirebench: {n} runs compared"),
         },
         verdicts: runs
@@ -58,7 +58,7 @@ pub(super) fn document(runs: &[Run]) -> Document {
         if let Some(text) = wb_model::text::written_as_toml(&run.report.plan) {
             section
                 .blocks
-                .push(Block::Code(format!("the plan of {}", run.name), text));
+                .push(Block::Code(format!("plan of {}", run.name), text));
         }
     }
     document.section(section);
@@ -132,7 +132,7 @@ fn beside(caption: &str, runs: &[Run]) -> Table {
 }
 
 fn about(runs: &[Run]) -> Section {
-    let mut section = Section::new("The runs");
+    let mut section = Section::new("Runs");
     let differing = differing(runs);
     if !differing.is_empty() {
         let more = match differing.len().saturating_sub(MOST_LISTED) {
@@ -145,7 +145,7 @@ fn about(runs: &[Run]) -> Section {
             .take(MOST_LISTED)
             .collect();
         section.blocks.push(Block::Warning(format!(
-            "the plans differ, so nothing is called better or worse: {}{more}",
+            "the plans differ, so changes are not rated: {}{more}",
             listed.join(", ")
         )));
     }
@@ -166,8 +166,7 @@ fn about(runs: &[Run]) -> Section {
         .any(|pair| pair[0].report.kind != pair[1].report.kind)
     {
         section.blocks.push(Block::Warning(
-            "the runs are of different kinds; only what they have in common can be compared"
-                .to_owned(),
+            "the runs are of different kinds, so only their common metrics are compared".to_owned(),
         ));
     }
     section
@@ -185,8 +184,8 @@ fn figures(runs: &[Run]) -> Section {
         }
     }
     let mut head: Vec<(String, super::Side)> = vec![
-        ("of".to_owned(), super::Side::Left),
-        ("figure".to_owned(), super::Side::Left),
+        ("group".to_owned(), super::Side::Left),
+        ("metric".to_owned(), super::Side::Left),
     ];
     for (i, run) in runs.iter().enumerate() {
         head.push((run.name.clone(), super::Side::Right));
@@ -222,10 +221,10 @@ fn figures(runs: &[Run]) -> Section {
     let first = runs.first().map_or("the first", |run| run.name.as_str());
     section.text(match judged {
         true => format!(
-            "Each is compared with {first}. Marked is what is better or worse by more than {} %.",
+            "Baseline: {first}. Changes above {} % are marked.",
             MARKED * 100.0
         ),
-        false => format!("Each is compared with {first}. The plans differ; nothing is marked."),
+        false => format!("Baseline: {first}. The plans differ, so no change is marked."),
     });
     section
 }

@@ -99,7 +99,7 @@ fn summary(report: &Report) -> Section {
     let lateness = match late.stalls.saturating_add(late.dropped_reads) {
         0 if late.largest_gap_ns > 0 => {
             format!(
-                "in time: {} at most between turns",
+                "on time (longest pause {})",
                 time_ns(late.largest_gap_ns as f64)
             )
         }
@@ -109,7 +109,7 @@ fn summary(report: &Report) -> Section {
     let asked = text::plan::lines(&report.plan).into_iter().enumerate();
     let asked = asked.map(|(i, line)| {
         (
-            if i == 0 { "asked for" } else { "" },
+            if i == 0 { "plan" } else { "" },
             line.trim_start().to_owned(),
         )
     });
@@ -117,16 +117,16 @@ fn summary(report: &Report) -> Section {
         "",
         asked.chain([
             ("limited by", report.limited_by.to_string()),
-            ("the tester", lateness),
+            ("tester", lateness),
             (
-                "may be the tester's doing",
+                "possibly caused by the tester",
                 report.lateness.may_have_caused.clone().unwrap_or_default(),
             ),
             ("started", report.started.clone()),
             ("took", time_ns(report.elapsed_ns as f64)),
             ("seed", report.plan.seed.to_string()),
-            ("measured on", report.environment.host.clone()),
-            ("with", report.environment.tool.clone()),
+            ("host", report.environment.host.clone()),
+            ("tool", report.environment.tool.clone()),
         ]),
     ));
     section
@@ -141,7 +141,7 @@ fn criteria(criteria: &[CriterionReport]) -> Section {
             false => ("FAILED", Mark::Bad),
         };
         let measured = c.measured.map_or_else(
-            || "there was nothing to measure".to_owned(),
+            || "no data".to_owned(),
             |value| text::measured(&c.criterion, value),
         );
         table.row([
@@ -221,7 +221,7 @@ const SENT: [&str; 5] = [
     "offered (sent)",
     "unsent",
     "refused by the device",
-    "sent while the rate rose",
+    "sent during the ramp-up",
 ];
 
 /// Frames of one or more jobs, each counted once.
@@ -233,7 +233,7 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             ("offered (sent)", t.offered_frames),
             ("unsent", t.unsent_frames),
             ("refused by the device", t.refused_frames.filter(|n| *n > 0)),
-            ("sent while the rate rose", t.ramp_frames.filter(|n| *n > 0)),
+            ("sent during the ramp-up", t.ramp_frames.filter(|n| *n > 0)),
             ("received", t.received_frames),
             ("lost", t.lost_frames),
             ("duplicate", t.duplicate_frames),
@@ -241,21 +241,21 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             ("late", t.late_frames),
             ("foreign", t.foreign_frames),
             (
-                "foreign with a test tag",
+                "foreign, with a test tag",
                 t.unplanned_frames.filter(|n| *n > 0),
             ),
             (
-                "foreign of another run",
+                "foreign, from another run",
                 t.other_run_frames.filter(|n| *n > 0),
             ),
             (
-                "before the first one seen",
+                "before the first received frame",
                 t.head_frames.filter(|n| *n > 0),
             ),
-            ("dropped by us", t.rx_dropped_frames),
+            ("dropped by the tester", t.rx_dropped_frames),
         ] {
             let Some(n) = n else { continue };
-            let bad = n > 0 && ["lost", "unsent", "dropped by us"].contains(&name);
+            let bad = n > 0 && ["lost", "unsent", "dropped by the tester"].contains(&name);
             let mark = if bad { Mark::Bad } else { Mark::Plain };
             // Without tracking from end to end, received frames are not a share of the sent ones.
             let followed = t.lost_frames.is_some() || SENT.contains(&name);
@@ -313,13 +313,13 @@ fn all_times(report: &Report) -> Section {
         (own("jitter (OSTA, RFC 4689)"), &report.jitter_ns),
         (own("IPDV (RFC 3393)"), &report.ipdv_ns),
         (own("PDV (RFC 5481)"), &report.pdv_ns),
-        (own("between arrivals"), &report.inter_arrival_ns),
+        (own("inter-arrival"), &report.inter_arrival_ns),
     ];
     rows.extend(
         report
             .inter_departure_ns
             .as_ref()
-            .map(|s| (own("between departures"), s)),
+            .map(|s| (own("inter-departure"), s)),
     );
     if report.load.is_some() || report.http.is_some() || report.socket.is_some() {
         rows.truncate(1);
@@ -333,10 +333,10 @@ fn all_times(report: &Report) -> Section {
     if !section.blocks.is_empty() {
         let stamp = |end: &str, stamp: &str| match stamp.is_empty() {
             true => String::new(),
-            false => format!("{end} stamps: {stamp}. "),
+            false => format!("{end} timestamps: {stamp}. "),
         };
         let error = clock.error_ns.map_or_else(String::new, |ns| {
-            format!("They may be too short by {} at most.", time_ns(ns as f64))
+            format!("Times may be too short by up to {}.", time_ns(ns as f64))
         });
         let text = format!(
             "{}{}{error}",
@@ -371,7 +371,7 @@ fn ports(report: &Report) -> Section {
             "kernel driver",
             "device",
             ">speed",
-            "receive stamps",
+            "receive timestamps",
             "why this driver",
         ],
     );
@@ -407,7 +407,7 @@ fn ports(report: &Report) -> Section {
     }
     section.table(table.known());
     let mut table = Table::new(
-        "What the interfaces counted during the run",
+        "Interface counters during the run",
         &["port", "counter", ">before", ">after", ">rise"],
     );
     for port in &report.ports {
@@ -416,7 +416,7 @@ fn ports(report: &Report) -> Section {
             if *after != before {
                 let rise = match after.checked_sub(before) {
                     Some(rise) => count(rise),
-                    None => "it began anew".to_owned(),
+                    None => "reset".to_owned(),
                 };
                 table.row([
                     port.name.clone(),
@@ -445,7 +445,7 @@ fn workers(report: &Report) -> Section {
             ">sent",
             ">received",
             ">stalls",
-            ">longest absence",
+            ">longest pause",
         ],
     );
     for w in &report.workers {
@@ -504,7 +504,10 @@ fn flows(report: &Report) -> Section {
     let more = report.flows.len().saturating_sub(MOST_FLOWS) as u64;
     let more = more.saturating_add(report.flows_omitted);
     if more > 0 {
-        section.text(format!("{} more flows are in the totals.", count(more)));
+        section.text(format!(
+            "Not listed: {} more flows, which are included in the totals.",
+            count(more)
+        ));
     }
     section
 }
@@ -539,9 +542,9 @@ fn environment(report: &Report) -> Section {
         ns => format!("; stepped by {ns} ns during the run"),
     };
     let (step, cost) = (clock.resolution_ns, clock.read_cost_ns);
-    let reading = format!("{cost} ns, in steps of {step} ns{stepped}");
+    let reading = format!("{cost} ns per reading, resolution {step} ns{stepped}");
     let mut rows = environment_rows(report);
-    rows.push(("a reading of the clock", reading));
+    rows.push(("clock reading", reading));
     section.table(facts("", rows));
     section
 }
@@ -551,7 +554,7 @@ fn plan(report: &Report) -> Section {
     if let Some(text) = written_as_toml(&report.plan) {
         section
             .blocks
-            .push(Block::Code("the plan as it was run".to_owned(), text));
+            .push(Block::Code("plan of this run".to_owned(), text));
     }
     section
 }

@@ -38,7 +38,7 @@ pub(super) fn loads(report: &Report, course: Option<&Course<'_>>) -> Section {
         return section;
     };
     let mut jobs = Table::new(
-        "Connections of each end",
+        "Connections by end",
         &[
             "job",
             "end",
@@ -65,15 +65,18 @@ pub(super) fn loads(report: &Report, course: Option<&Course<'_>>) -> Section {
             "phase",
             ">from",
             ">to",
-            ">connections a second",
-            ">requests a second",
+            ">connections per second",
+            ">requests per second",
             ">sent",
             ">received",
             ">failed",
-            ">open at its end",
+            ">open at end",
         ],
     );
-    let mut routes = Table::new("Answers by route", &["job", "path", ">status", ">answers"]);
+    let mut routes = Table::new(
+        "Responses by route",
+        &["job", "path", ">status", ">responses"],
+    );
     let mut rows = Vec::new();
     let mut workers = Table::new(
         "Workers",
@@ -136,8 +139,8 @@ pub(super) fn loads(report: &Report, course: Option<&Course<'_>>) -> Section {
         for (what, summary) in [
             ("SYN to SYN-ACK", &job.connect_ns),
             ("request to first byte", &job.first_byte_ns),
-            ("request to its answer", &job.request_ns),
-            ("due to its answer", &job.request_due_ns),
+            ("request to response", &job.request_ns),
+            ("due time to response", &job.request_due_ns),
         ] {
             rows.push((format!("{}: {what}", job.name), summary));
         }
@@ -156,7 +159,7 @@ pub(super) fn loads(report: &Report, course: Option<&Course<'_>>) -> Section {
         }
         if job.latency_is_estimate {
             section.text(format!(
-                "{}: some answers did not tell their requests, so their times are estimates.",
+                "{}: some responses could not be matched to requests, so their times are estimates.",
                 job.name
             ));
         }
@@ -183,7 +186,7 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
         &[
             "job",
             "URL",
-            ">requests a second",
+            ">requests per second",
             ">received",
             ">sent",
             ">completed",
@@ -197,10 +200,10 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
         "Connections",
         &[
             "job",
-            ">a second",
+            ">per second",
             ">attempted",
             ">established",
-            ">not made",
+            ">failed",
             ">closed",
             ">broken",
             ">open",
@@ -211,11 +214,11 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
         &["job", "cause", ">requests", ">connections"],
     );
     let mut statuses = Table::new(
-        "Answers by status",
-        &["job", "status", ">answers", ">share"],
+        "Responses by status",
+        &["job", "status", ">responses", ">share"],
     );
     let mut requests = Table::new(
-        "Requests of the set",
+        "Requests by name",
         &[
             "job",
             "request",
@@ -236,7 +239,7 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
             ">completed",
             ">CPU time",
             ">stalls",
-            ">longest absence",
+            ">longest pause",
         ],
     );
     let mut rows = Vec::new();
@@ -317,16 +320,16 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
             ]);
         }
         rows.push((
-            format!("{}: latency, from when it was due", job.name),
+            format!("{}: latency from due time", job.name),
             &job.latency_ns,
         ));
         rows.extend(
             job.service_ns
                 .as_ref()
-                .map(|s| (format!("{}: from when it was sent", job.name), s)),
+                .map(|s| (format!("{}: latency from send time", job.name), s)),
         );
         rows.push((format!("{}: first byte", job.name), &job.first_byte_ns));
-        rows.push((format!("{}: connection set up", job.name), &job.connect_ns));
+        rows.push((format!("{}: connection setup", job.name), &job.connect_ns));
         rows.extend(
             job.tls
                 .as_ref()
@@ -339,7 +342,7 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
                 .map(|(what, n)| format!("{what} ({})", count(*n)));
             let agreed: Vec<String> = agreed.collect();
             section.text(format!(
-                "{}: TLS: {} whole handshakes, {} resumed; {}.",
+                "{}: TLS: {} full handshakes, {} resumed; {}.",
                 job.name,
                 count(tls.full_handshakes),
                 count(tls.resumed_handshakes),
@@ -348,7 +351,7 @@ pub(super) fn http(report: &Report, course: Option<&Course<'_>>) -> Section {
         }
         if let Some(h2) = &job.http2 {
             section.text(format!(
-                "{}: HTTP/2: {} streams a connection were asked for, {} were under way at most.",
+                "{}: HTTP/2: up to {} streams per connection, at most {} in use.",
                 job.name, h2.streams, h2.most_streams
             ));
         }
@@ -375,15 +378,15 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
         "",
         &[
             "test",
-            "what",
+            "type",
             "server",
             ">throughput",
-            ">way back",
-            ">transactions a second",
-            ">sent again",
-            ">CPU here",
-            ">CPU there",
-            ">took",
+            ">reverse",
+            ">transactions per second",
+            ">retransmits",
+            ">local CPU",
+            ">remote CPU",
+            ">time",
         ],
     );
     let mut datagrams = Table::new(
@@ -429,11 +432,11 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
             ]);
             rows.push((format!("{}: one way", job.name), &d.one_way_ns));
         }
-        rows.push((format!("{}: an operation", job.name), &job.latency_ns));
+        rows.push((format!("{}: operation", job.name), &job.latency_ns));
         rows.extend(
             job.idle_latency_ns
                 .as_ref()
-                .map(|s| (format!("{}: the same on the idle path", job.name), s)),
+                .map(|s| (format!("{}: operation on the idle path", job.name), s)),
         );
         if let Some(failure) = &job.failure {
             section
@@ -443,9 +446,9 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
     }
     if let Some(job) = socket.jobs.first().filter(|job| !job.server.is_empty()) {
         let link = match job.link.as_str() {
-            "" => "the link is not known".to_owned(),
-            link if link.contains("bit/s") => format!("by {link}"),
-            link => format!("by {link}, whose speed is not known"),
+            "" => "link unknown".to_owned(),
+            link if link.contains("bit/s") => format!("over {link}"),
+            link => format!("over {link} (speed unknown)"),
         };
         section.text(format!("From {} to {}, {link}.", job.client, job.server));
     }
@@ -464,7 +467,7 @@ pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
         let text = serde_json::to_string_pretty(server).unwrap_or_default();
         section
             .blocks
-            .push(Block::Code("what the server served".to_owned(), text));
+            .push(Block::Code("server counters".to_owned(), text));
     }
     section
 }
@@ -503,7 +506,7 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
         ));
     };
     if is_stream(job) {
-        let mut series = vec![Series::line("all", of(&|i| Some(i.throughput_bps)))];
+        let mut series = vec![Series::line("total", of(&|i| Some(i.throughput_bps)))];
         if job.test == SocketTest::Both {
             series.push(Series::line("to the server", of(&|i| i.up_bps)));
             series.push(Series::line("from the server", of(&|i| i.down_bps)));
@@ -524,7 +527,7 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
     let time = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e9);
     plot(
         "times",
-        "time of an operation",
+        "operation time",
         Y::new("time", "s").log(),
         vec![
             Series::line("p50", of(&|i| time(i.latency_ns.p50))),
@@ -535,11 +538,11 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
     let tcp = |value: fn(&wb_model::socket::TcpSample) -> f64| of(&|i| i.tcp.first().map(value));
     plot(
         "rtt",
-        "round trip of TCP, first stream",
+        "TCP round-trip time, first stream",
         Y::new("time", "s"),
         vec![
             Series::line("smoothed", tcp(|t| f64::from(t.rtt_us) / 1e6)),
-            Series::line("least", tcp(|t| f64::from(t.min_rtt_us) / 1e6)),
+            Series::line("min", tcp(|t| f64::from(t.min_rtt_us) / 1e6)),
         ],
     );
     plot(
@@ -548,7 +551,7 @@ fn intervals(section: &mut Section, job: &SocketJobReport) {
         Y::new("segments", ""),
         vec![
             Series::line("window", tcp(|t| f64::from(t.cwnd))),
-            Series::line("sent again so far", tcp(|t| f64::from(t.retransmissions))),
+            Series::line("retransmits so far", tcp(|t| f64::from(t.retransmissions))),
         ],
     );
 }
@@ -574,7 +577,7 @@ fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
     let x = X::scaled("test", Scale::Names(names));
     Plot::new(
         "socket-tests",
-        "The tests beside each other",
+        "Comparison of the tests",
         x,
         Y::new(label, unit),
         xs,
@@ -590,16 +593,16 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
         .collect();
     for (name, c) in &all {
         let mut table = Table::new(
-            format!("Where the frames went {name}").trim_end(),
+            format!("Frames {name}").trim_end(),
             &["frames", ">number", ">share"],
         );
         for (what, n, bad) in [
             ("passed the filter", c.filter_accept_frames, false),
             ("captured", c.captured_frames, false),
             ("dropped by the kernel", c.kernel_drop_frames, true),
-            ("read and not written", c.not_written_frames, true),
-            ("dropped for want of buffers", c.queue_drop_frames, true),
-            ("read after the limit", c.over_limit_frames, false),
+            ("read but not written", c.not_written_frames, true),
+            ("dropped: no free buffer", c.queue_drop_frames, true),
+            ("over the limit", c.over_limit_frames, false),
             ("never read", c.not_read_frames, true),
         ] {
             let number = if bad { bad_if_any(n) } else { count(n).into() };
@@ -622,29 +625,23 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
             "",
             [
                 (
-                    "adds up",
-                    if c.exact { "exactly" } else { "not exactly" }.to_owned(),
+                    "accounting",
+                    if c.exact { "exact" } else { "does not add up" }.to_owned(),
                 ),
-                (
-                    "dropped by the interfaces before",
-                    count(c.interface_drop_frames),
-                ),
+                ("dropped by the interfaces", count(c.interface_drop_frames)),
                 ("filter", c.filter.clone()),
-                ("kept of each frame", format!("{} bytes", c.snap_len)),
+                ("snapshot length", format!("{} bytes", c.snap_len)),
                 ("files", count(c.files)),
-                ("the last one", file),
-                ("bytes of files", count(c.file_octets)),
+                ("last file", file),
+                ("file bytes", count(c.file_octets)),
                 ("receive rings", format!("{} bytes", count(c.ring_bytes))),
                 (
-                    "rings were full",
+                    "receive rings full",
                     format!("{} times", count(c.ring_freezes)),
                 ),
-                (
-                    "longest between two looks",
-                    format!("{:.3} ms", c.longest_gap_ms),
-                ),
+                ("longest poll gap", format!("{:.3} ms", c.longest_gap_ms)),
                 ("longest write of a buffer", writes),
-                ("buffers, fewest empty", buffers),
+                ("fewest free buffers", buffers),
                 ("write error", c.write_error.clone().unwrap_or_default()),
             ],
         ));
@@ -656,7 +653,7 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
                 ">CPU",
                 ">read",
                 ">dropped by the kernel",
-                ">longest between two looks",
+                ">longest poll gap",
             ],
         );
         for r in &c.readers {
@@ -679,16 +676,16 @@ pub(super) fn captures(report: &Report, course: Option<&Course<'_>>) -> Section 
 }
 
 pub(super) fn probes(report: &Report) -> Section {
-    let mut section = Section::new("What the device said");
+    let mut section = Section::new("Device probes");
     let mut probes = Table::new(
         "Probes",
         &["probe", "command", ">readings", ">failed", "last failure"],
     );
     let mut counters = Table::new(
-        "Its counters",
+        "Counters",
         &["probe", "counter", ">before", ">after", ">rise"],
     );
-    let mut levels = Table::new("Its values", &["probe", "value", ">highest"]);
+    let mut levels = Table::new("Values", &["probe", "value", ">highest"]);
     for p in &report.probes {
         probes.row([
             p.name.clone().into(),
@@ -701,7 +698,7 @@ pub(super) fn probes(report: &Report) -> Section {
             let before = p.before.get(name).copied().unwrap_or(0);
             let rise = after
                 .checked_sub(before)
-                .map_or_else(|| "it began anew".to_owned(), count);
+                .map_or_else(|| "reset".to_owned(), count);
             if *after != before {
                 counters.row([
                     p.name.clone(),
@@ -732,7 +729,7 @@ pub(super) fn bench(report: &Report) -> Section {
             ">limit",
             ">layer 2",
             "limited by",
-            ">the least that did not hold",
+            ">lowest failed load",
             ">trials",
             "confirmed",
         ],
@@ -769,8 +766,17 @@ pub(super) fn bench(report: &Report) -> Section {
     let mut trials = Table::new(
         "Trials",
         &[
-            "metric", ">trial", ">asked", ">offered", "outcome", "reason", ">seconds", ">lost",
-            ">failed", ">p99", ">busy",
+            "metric",
+            ">trial",
+            ">intended",
+            ">offered",
+            "outcome",
+            "reason",
+            ">seconds",
+            ">lost",
+            ">failed",
+            ">p99",
+            ">busy",
         ],
     );
     for r in report.lb_results() {
@@ -850,7 +856,7 @@ fn by_size(report: &Report) -> Option<Plot> {
         let most = |size: &f64| Some(speed as f64 * size / (size + 20.0));
         series.push(
             Series::line(
-                "theoretical maximum of the link",
+                "line rate (theoretical maximum)",
                 sizes.iter().map(most).collect(),
             )
             // A line through one point is invisible.
@@ -871,11 +877,10 @@ fn by_size(report: &Report) -> Option<Plot> {
         series,
     )?;
     Some(plot.note(match slowest {
-        Some(_) => "The theoretical maximum: as many frames of that size as the slowest link carries, each with 20 bytes \
-                    of preamble and gap."
+        Some(_) => "Theoretical maximum: frames of that size at the line rate of the slowest link, with 20 bytes of \
+                    preamble and gap per frame."
             .to_owned(),
-        None => "What the link can carry is not known: no port has a speed that a wire sets. `wirebench report \
-                 --link-speed` takes it."
+        None => "No line-rate reference: the ports have no physical link speed (see `wirebench report --link-speed`)."
             .to_owned(),
     }))
 }
@@ -904,16 +909,16 @@ fn search(id: &str, title: &str, r: &LbResult) -> Option<Plot> {
     let (label, unit) = load_axis(r.metric);
     let asked = r.trials.iter().map(|t| Some(t.asked)).collect();
     let series = vec![
-        Series::line("asked for", asked).as_form(Form::Dashes),
+        Series::line("intended", asked).as_form(Form::Dashes),
         Series::line("held", that(|o| o == LbOutcome::Held)).as_form(Form::Marks),
-        Series::line("did not hold", that(|o| o == LbOutcome::Broke)).as_form(Form::Marks),
+        Series::line("failed", that(|o| o == LbOutcome::Broke)).as_form(Form::Marks),
         Series::line(
-            "says nothing of the device",
+            "void",
             that(|o| !matches!(o, LbOutcome::Held | LbOutcome::Broke)),
         )
         .as_form(Form::Marks),
     ];
-    let heading = format!("{title}: the search, trial by trial");
+    let heading = format!("{title}: search by trial");
     Plot::new(
         &format!("search-{id}"),
         &heading,

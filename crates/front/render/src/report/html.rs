@@ -41,7 +41,7 @@ pub fn html(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<!-- The plots are drawn by uPlot:\n{}-->\n\
          <style>{UPLOT_STYLE}</style>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <header><h1>{title}</h1><button id=\"wb-theme\" type=\"button\" hidden>colours: as the system</button></header>\n",
+         <header><h1>{title}</h1><button id=\"wb-theme\" type=\"button\" hidden>colours: system</button></header>\n",
         digests.join(" "),
         UPLOT_LICENCE.replace("--", "- -"),
     );
@@ -52,7 +52,7 @@ pub fn html(document: &Document) -> String {
     for (i, section) in document.sections.iter().enumerate() {
         let _ = write!(out, "<a href=\"#s{i}\">{}</a>", escaped(&section.title));
     }
-    out.push_str("</nav>\n<noscript><p>The plots need scripts. <code>wirebench report --plots DIR</code> draws them as files.</p></noscript>\n");
+    out.push_str("</nav>\n<noscript><p>The plots need JavaScript. <code>wirebench report --plots DIR</code> writes them to files.</p></noscript>\n");
     let mut plots = Plots::default();
     for (i, section) in document.sections.iter().enumerate() {
         let _ = writeln!(out, "<h2 id=\"s{i}\">{}</h2>", escaped(&section.title));

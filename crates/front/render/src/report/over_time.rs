@@ -127,7 +127,7 @@ impl<'a> Course<'a> {
         let plot = Plot::new(name, title, X::time(), y, self.seconds.clone(), series)?;
         Some(match more {
             0 => plot,
-            n => plot.note(format!("{n} more are not shown.")),
+            n => plot.note(format!("Not shown: {n} more.")),
         })
     }
 }
@@ -174,7 +174,7 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
         let y = |label: &str, unit: &str| Y::new(label, unit);
         section.plot(course.plot(
             &name("rate"),
-            &title("Frames a second"),
+            &title("Frames per second"),
             y("rate", "pps"),
             rates,
         ));
@@ -185,7 +185,7 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
             }
             section.plot(course.plot(
                 &name("flows"),
-                "Frames received a second, first flows",
+                "Frames received per second, first flows",
                 y("rate", "pps"),
                 flows,
             ));
@@ -200,7 +200,7 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
         ));
         section.plot(course.plot(
             &name("missing"),
-            &title("Sent and not received: under way, or lost"),
+            &title("In flight or lost"),
             y("frames", ""),
             missing(course, kind),
         ));
@@ -230,7 +230,7 @@ pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report
                 .filter_map(|of| course.mean_of(of, "latency", short(of))),
         );
         times.extend(course.percentiles_of(kind, "latency", ""));
-        let heading = title("Latency of each interval: mean, and percentiles to 3 %");
+        let heading = title("Latency per interval: mean, and percentiles within 3 %");
         section.plot(course.plot(&name("latency-course"), &heading, y("latency", "s"), times));
     }
 }
@@ -290,7 +290,7 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
         course
             .plot(
                 "interfaces",
-                "What the interfaces counted",
+                "Packets counted by the interfaces",
                 y.clone(),
                 packets,
             )
@@ -301,7 +301,7 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
         course
             .plot(
                 "interface-bits",
-                "Bits of the interfaces, without FCS",
+                "Throughput of the interfaces, without FCS",
                 Y::new("rate", "bit/s"),
                 bits,
             )
@@ -374,7 +374,7 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
         .collect();
     section.plot(course.plot(
         "workers",
-        "How busy each worker was",
+        "Busy share of each worker",
         Y::new("busy", "%"),
         busy,
     ));
@@ -396,7 +396,7 @@ pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
         let id = |what: &str| format!("{stem}-{what}");
         section.plot(course.plot(
             &id("connections"),
-            &format!("Connections a second{name}"),
+            &format!("Connections per second{name}"),
             Y::new("rate", "cps"),
             rates,
         ));
@@ -414,12 +414,12 @@ pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
             .collect();
         section.plot(course.plot(
             &id("requests"),
-            &format!("Requests a second{name}"),
+            &format!("Requests per second{name}"),
             Y::new("rate", "rps"),
             requests,
         ));
         let times = [
-            ("request", "request to its answer"),
+            ("request", "request to response"),
             ("connect", "SYN to SYN-ACK"),
         ];
         let times = times.iter().flat_map(|(column, called)| {
@@ -430,7 +430,7 @@ pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
         });
         section.plot(course.plot(
             &id("latency-course"),
-            &format!("Times of each interval: mean, and percentiles to 3 %{name}"),
+            &format!("Times per interval: mean, and percentiles within 3 %{name}"),
             Y::new("time", "s"),
             times,
         ));
@@ -461,7 +461,7 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
         .filter_map(|(name, called)| course.rate_of("http", name, called, 1.0));
     section.plot(course.plot(
         "http-requests",
-        "Requests a second",
+        "Requests per second",
         Y::new("rate", "rps"),
         rates,
     ));
@@ -469,7 +469,7 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
     section.plot(
         course.plot(
             "http-latency-course",
-            "Latency of each interval: mean, and percentiles to 3 %",
+            "Latency per interval: mean, and percentiles within 3 %",
             Y::new("latency", "s"),
             latency
                 .into_iter()
@@ -493,7 +493,7 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
     });
     section.plot(course.plot(
         "http-failures",
-        "Failures a second, by cause",
+        "Failures per second, by cause",
         Y::new("rate", "/s"),
         failures,
     ));
@@ -503,7 +503,7 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
         .filter_map(|(name, called)| course.rate_of("http", name, called, 8.0));
     section.plot(course.plot(
         "http-throughput",
-        "Bytes of requests and answers",
+        "Throughput of requests and responses",
         Y::new("throughput", "bit/s"),
         bits,
     ));
@@ -528,7 +528,7 @@ pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
             .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0));
         section.plot(course.plot(
             &id("frames"),
-            &format!("Captured and lost{name}"),
+            &format!("Captured and dropped frames{name}"),
             Y::new("rate", "pps"),
             frames,
         ));
@@ -563,14 +563,14 @@ pub(super) fn sockets(section: &mut Section, course: &Course<'_>) {
     let bits = course.level_of("socket", "throughput_bps", "throughput");
     section.plot(course.plot(
         "socket-throughput",
-        "Throughput, as told while it ran",
+        "Throughput, as reported during the run",
         Y::new("throughput", "bit/s"),
         bits,
     ));
     let transactions = course.level_of("socket", "transactions_per_second", "transactions");
     section.plot(course.plot(
         "socket-transactions",
-        "Transactions, as told while it ran",
+        "Transactions, as reported during the run",
         Y::new("rate", "/s"),
         transactions,
     ));

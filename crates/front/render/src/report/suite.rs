@@ -139,7 +139,7 @@ fn by_size(part: &Part<'_>) -> Option<Plot> {
     };
     let mut series = vec![
         Series::line(
-            "theoretical maximum of the line",
+            "line rate (theoretical maximum)",
             of(&|r| r.theoretical_fps),
         )
         .as_form(dashes(&names)),
@@ -163,17 +163,16 @@ fn by_size(part: &Part<'_>) -> Option<Plot> {
         let values = of(&|r| r.limit.filter(|_| run(r) == (goal, burst)));
         series.push(Series::line(&name, values).as_form(Form::Marks));
     }
-    let own = Series::line("the tester by itself", of(&|r| r.tester_ceiling_fps));
+    let own = Series::line("tester ceiling", of(&|r| r.tester_ceiling_fps));
     series.push(own.as_form(dashes(&names)));
     let note = match frames.iter().any(|r| r.theoretical_fps.is_some()) {
         true => {
-            "The theoretical maximum: as many frames of that size as the line carries, each with 20 bytes of preamble \
-             and gap."
+            "Theoretical maximum: frames of that size at line rate, with 20 bytes of preamble and gap per frame."
         }
-        false => "What the line carries is not known: no port has a speed that a wire sets.",
+        false => "No line-rate reference: the ports have no physical link speed.",
     };
     let both = match frames.iter().any(|r| r.directions > 1) {
-        true => " Rates are those of each direction.",
+        true => " Rates are per direction.",
         false => "",
     };
     let plot = Plot::new(
@@ -199,7 +198,7 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
     };
     let asked = trials.iter().map(|t| Some(t.intended)).collect();
     let series = vec![
-        Series::line("asked for", asked).as_form(Form::Dashes),
+        Series::line("intended", asked).as_form(Form::Dashes),
         Series::line("fail", that(|o| o == TrialOutcome::Fail)).as_form(Form::Marks),
         Series::line("pass", that(|o| o == TrialOutcome::Pass)).as_form(Form::Marks),
         Series::line("void", that(|o| !o.is_valid())).as_form(Form::Marks),
@@ -207,7 +206,7 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
     ];
     Plot::new(
         &id(&format!("search-{title}")),
-        &format!("{title}: the search, trial by trial"),
+        &format!("{title}: search by trial"),
         X::scaled("trial", Scale::Counts),
         loads("load", suite::trial_unit(r), &series),
         (1..=trials.len()).map(|i| i as f64).collect(),
@@ -360,7 +359,7 @@ fn services(results: &[&SuiteResult]) -> Option<Plot> {
     ];
     Plot::new(
         "services",
-        "Offered and received, step by step",
+        "Offered and received rate by step",
         X::scaled("step", Scale::Names(names.clone())),
         Y::new("layer 2, with FCS", "bit/s"),
         places(&names),

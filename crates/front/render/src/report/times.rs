@@ -43,13 +43,13 @@ pub(super) fn table<'a>(
 fn called(name: &str) -> &str {
     match name {
         "latency_ns" => "latency",
-        "connect_ns" => "connection set up",
+        "connect_ns" => "connection setup",
         "first_byte_ns" => "first byte",
-        "request_ns" => "request to its answer",
-        "request_due_ns" => "due to its answer",
+        "request_ns" => "request to response",
+        "request_due_ns" => "due time to response",
         "ipdv_ns" => "IPDV",
-        "inter_arrival_ns" => "between arrivals",
-        "inter_departure_ns" => "between departures",
+        "inter_arrival_ns" => "inter-arrival",
+        "inter_departure_ns" => "inter-departure",
         other => other,
     }
 }
@@ -79,8 +79,8 @@ pub(super) fn plots(section: &mut Section, report: &Report) {
     });
     for distribution in known.iter().filter(|d| d.of.is_empty()) {
         let title = match distribution.name.as_str() {
-            "ipdv_ns" => "Delay variation from one frame to the next (IPDV)".to_owned(),
-            name => format!("How often which time came: {}", called(name)),
+            "ipdv_ns" => "Delay variation between consecutive frames (IPDV)".to_owned(),
+            name => format!("Histogram: {}", called(name)),
         };
         section.plot(histogram(distribution, &title));
     }
@@ -101,7 +101,7 @@ fn label(d: &Distribution) -> String {
 }
 
 fn tail_axis() -> X {
-    X::scaled("share of all that took at most this long", Scale::Tail)
+    X::scaled("percentile", Scale::Tail)
 }
 
 fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
@@ -123,13 +123,13 @@ fn tail(list: &[(String, &Distribution)]) -> Option<Plot> {
     let y = Y::new("time", "s").log();
     let plot = Plot::new(
         "percentiles",
-        "Percentiles of times",
+        "Percentiles",
         tail_axis(),
         y,
         shares.clone(),
         series.collect(),
     )?;
-    Some(plot.note("Read: of all, the share below the axis took at most the time beside it. Steps are 6 % wide at most."))
+    Some(plot.note("x % of the samples took y or less. Steps are at most 6 % wide."))
 }
 
 /// The time that `rank` values do not exceed, interpolated within a bucket.
@@ -172,15 +172,8 @@ fn tail_of_summary(s: &Summary) -> Option<Plot> {
         .unzip();
     let series = vec![Series::line("latency", values).as_form(Form::Marks)];
     let y = Y::new("time", "s").log();
-    let plot = Plot::new(
-        "percentiles",
-        "Percentiles of times",
-        tail_axis(),
-        y,
-        shares,
-        series,
-    )?;
-    Some(plot.note("Only the percentiles of the table are known."))
+    let plot = Plot::new("percentiles", "Percentiles", tail_axis(), y, shares, series)?;
+    Some(plot.note("Only the percentiles in the table are known."))
 }
 
 /// More bars cannot be distinguished.
@@ -220,5 +213,5 @@ fn histogram(d: &Distribution, title: &str) -> Option<Plot> {
         "histogram-{}",
         d.name.trim_end_matches("_ns").replace('_', "-")
     );
-    Plot::new(&name, title, x, Y::new("share of all", "%"), xs, series)
+    Plot::new(&name, title, x, Y::new("share of samples", "%"), xs, series)
 }

@@ -110,11 +110,11 @@ fn load(report: &Report, plan: &SuitePlan) -> String {
         || report.plan.traffic.iter().any(|job| job.bidir);
     let mut text = match (plan.of, both) {
         (Quantity::Frames, true) => {
-            "frames in both directions at the same time; rates are those of each".to_owned()
+            "frames in both directions at once; rates are per direction".to_owned()
         }
         (Quantity::Frames, false) => "frames in one direction".to_owned(),
         (Quantity::Cps, _) => "new connections per second".to_owned(),
-        (Quantity::Cc, _) => "connections open at a time".to_owned(),
+        (Quantity::Cc, _) => "concurrent connections".to_owned(),
         (Quantity::Rps, _) => "requests per second".to_owned(),
     };
     if let Some(job) = &plan.job {
@@ -148,28 +148,28 @@ fn sizes(report: &Report, plan: &SuitePlan) -> String {
 fn modifiers(report: &Report, plan: &SuitePlan) -> String {
     let named = plan.modifiers.iter().map(|modifier| match modifier {
         Modifier::Broadcast => {
-            "broadcast frames, one of a hundred (RFC 2544 section 11.1)".to_owned()
+            "1 % broadcast frames (RFC 2544 section 11.1)".to_owned()
         }
         Modifier::Bursts => {
             let lengths: Vec<String> = plan.burst_lengths.iter().map(u32::to_string).collect();
             format!(
-                "evenly, then in bursts of {} frames (RFC 2544 section 21)",
+                "evenly spaced, then in bursts of {} frames (RFC 2544 section 21)",
                 lengths.join(", ")
             )
         }
         Modifier::Filters => {
             let n = plan.filters(&report.plan.trial()).len();
-            format!("a filter of the device of {n} conditions (RFC 2544 section 11.4)")
-                .replace("of 1 conditions", "of 1 condition")
+            format!("device filter with {n} conditions (RFC 2544 section 11.4)")
+                .replace("with 1 conditions", "with 1 condition")
         }
         Modifier::Routing => {
-            "an update of RIPv2 first in each trial and every 30 s, two tables in turn (RFC 2544 section 11.3)"
+            "RIPv2 update at the start of each trial and every 30 s, two tables alternating (RFC 2544 section 11.3)"
                 .to_owned()
         }
         Modifier::Management => {
             let device = plan.managed(&report.plan.trial());
             let to = device.map_or_else(String::new, |device| format!(" to {device}"));
-            format!("a query of SNMP{to} first in every second (RFC 2544 section 11.2)")
+            format!("SNMP query{to} at the start of every second (RFC 2544 section 11.2)")
         }
     });
     named.collect::<Vec<_>>().join(", ")
@@ -185,21 +185,21 @@ fn search(plan: &SuitePlan) -> String {
         Method::Mlr => "MLRsearch".to_owned(),
     }];
     parts.push(match search.loss.0 > 0.0 {
-        true => format!("loss of at most {}", share(search.loss)),
+        true => format!("at most {} loss", share(search.loss)),
         false => "no loss".to_owned(),
     });
     parts.push(match (search.precision, search.resolution) {
-        (Some(precision), _) => format!("to {} of the load", share(precision)),
-        (None, Some(resolution)) => format!("to {} of the largest load", share(resolution)),
-        (None, None) => "to 0.5 % of the load".to_owned(),
+        (Some(precision), _) => format!("precision {} of the load", share(precision)),
+        (None, Some(resolution)) => format!("resolution {} of the largest load", share(resolution)),
+        (None, None) => "precision 0.5 % of the load".to_owned(),
     });
     if search.repeats > 0 {
         parts.push(format!(
-            "a load passes when one of {} trials does",
+            "a load passes if one of {} trials passes",
             u64::from(search.repeats) + 1
         ));
     }
-    parts.push(format!("{} for a size at most", search.budget));
+    parts.push(format!("at most {} per size", search.budget));
     parts.join(", ")
 }
 
@@ -220,10 +220,10 @@ fn promise(service: &Service) -> String {
 
 fn trials(plan: &SuitePlan) -> String {
     let times = &plan.times;
-    let mut parts = vec![times.trial.to_string()];
-    if let Some(search) = times.search.filter(|search| *search != times.trial) {
-        parts.push(format!("{search} to find the way"));
-    }
+    let mut parts = match times.search.filter(|search| *search != times.trial) {
+        Some(search) => vec![format!("final {}", times.trial), format!("search {search}")],
+        None => vec![times.trial.to_string()],
+    };
     for (name, span) in [
         ("ramp", times.ramp),
         ("drain", times.drain),
@@ -234,7 +234,7 @@ fn trials(plan: &SuitePlan) -> String {
         }
     }
     parts.push(match times.warm_up {
-        true => "a warm-up first".to_owned(),
+        true => "warm-up first".to_owned(),
         false => "no warm-up".to_owned(),
     });
     let deviations = match plan.preset == CONFORMANCE {
@@ -243,8 +243,8 @@ fn trials(plan: &SuitePlan) -> String {
     };
     match (plan.preset.as_str(), deviations.as_slice()) {
         ("", _) => {}
-        (preset, []) => parts.push(format!("as for {preset}")),
-        (_, all) => parts.push(format!("not as the standards ask: {}", all.join("; "))),
+        (preset, []) => parts.push(format!("preset {preset}")),
+        (_, all) => parts.push(format!("deviates from the standards: {}", all.join("; "))),
     }
     parts.join(", ")
 }

@@ -22,15 +22,15 @@ pub(crate) fn ended(bench: &BenchLive, trial: &SuiteTrial) -> String {
         .map_or_else(String::new, |pct| format!(" ({})", of_line(pct / 100.0)));
     let purpose = match trial.purpose {
         TrialPurpose::Search | TrialPurpose::Measure => String::new(),
-        TrialPurpose::Confirm => ", to confirm".to_owned(),
-        other => format!(", {}", purpose(other)),
+        TrialPurpose::Confirm => " (confirmation)".to_owned(),
+        other => format!(" ({})", purpose(other)),
     };
     let came = match trial.outcome.is_valid() {
         true => outcome(trial.outcome),
         false => "void",
     };
     format!(
-        "  {:>16}{share}  {came}: {}{purpose}",
+        "  {:>16}{share}  {came}{purpose}: {}",
         load(trial.intended, &bench.unit),
         trial.reason
     )

@@ -102,7 +102,7 @@ fn part<'a>(report: &Report, test: SuiteTest, results: Vec<&'a SuiteResult>) -> 
 fn families(results: &[&SuiteResult]) -> Table {
     let head = [
         ">size",
-        "of",
+        "family",
         ">offered",
         ">forwarded",
         ">sent",
@@ -130,7 +130,7 @@ fn families(results: &[&SuiteResult]) -> Table {
 /// Results of each family at each load of a loss curve.
 fn losses_of_families(results: &[&SuiteResult]) -> Table {
     let head = [
-        ">size", ">load", "of", ">offered", ">sent", ">lost", ">loss",
+        ">size", ">load", "family", ">offered", ">sent", ">lost", ">loss",
     ];
     let mut table = Table::new("", &head);
     for r in results {
@@ -247,11 +247,11 @@ fn numbers(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
         &[
-            "of",
+            "quantity",
             ">limit",
             "unit",
-            ">did not hold",
-            ">tester's ceiling",
+            ">lowest failed",
+            ">tester ceiling",
             ">trials",
             "limited by",
         ],
@@ -583,7 +583,7 @@ fn bursts(results: &[&SuiteResult]) -> Table {
             ">average",
             ">min",
             ">max",
-            ">sd",
+            ">stddev",
             ">corrected",
             ">implied",
             ">buffer frames",
@@ -711,7 +711,7 @@ fn reset(r: &SuiteResult) -> Option<String> {
     let own = r.reset.as_ref()?;
     let by_loss = own.by_loss_s.map(|s| {
         format!(
-            "{} by the frames that were lost ({} at {})",
+            "{} by lost frames ({} at {})",
             seconds(s),
             count(own.lost),
             load(own.offered_fps, "fps")
@@ -719,7 +719,7 @@ fn reset(r: &SuiteResult) -> Option<String> {
     });
     let by_stamps = own.by_stamps_s.map(|s| {
         format!(
-            "{} from the last frame before to the first after it",
+            "{} by timestamps (last frame before to first frame after it)",
             seconds(s)
         )
     });
@@ -734,10 +734,10 @@ fn reset(r: &SuiteResult) -> Option<String> {
     };
     let times = match times.as_slice() {
         _ if own.not_again_s.is_some() => format!(
-            "the device did not forward again: for {} nothing had come at the end",
+            "the device did not resume forwarding: no frame arrived in the last {}",
             seconds_or(own.not_again_s)
         ),
-        [] => "it cannot be told how long the device did not forward".to_owned(),
+        [] => "the length of the outage is unknown".to_owned(),
         all => format!("the device did not forward for {}", all.join(", ")),
     };
     Some(format!(
@@ -758,11 +758,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
         } else {
             "throughput"
         };
-        let of = if both {
-            " in each of both directions"
-        } else {
-            ""
-        };
+        let of = if both { " and direction" } else { "" };
         notes.push(format!(
             "{what}: frames per second{of}; L1: with FCS, preamble and gap; L2: with FCS"
         ));
@@ -777,7 +773,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
         .collect();
     if test == SuiteTest::Throughput && !ceilings.is_empty() {
         notes.push(format!(
-            "the tester by itself, fps: {}",
+            "tester ceiling without the device, fps: {}",
             ceilings.join(", ")
         ));
     }
@@ -791,19 +787,16 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
         own.map(|r| subject(r)).collect()
     };
     list(
-        "not confirmed by a trial of full length",
+        "not confirmed by a full-length trial",
         named(&|r| {
             let searched = searches(r.test);
             searched && r.limit.is_some() && !r.confirmed
         }),
     );
     for (what, word) in [
+        ("lower bound, as the plan ends at this load", "plan"),
         (
-            "the plan asks for no more, so the device carries at least that",
-            "plan",
-        ),
-        (
-            "time or trials ran out, so the device carries at least that",
+            "lower bound, as the time or the number of trials ran out",
             "time",
         ),
     ] {
@@ -819,7 +812,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
             }
             if results.iter().any(|r| r.mlr.is_some()) {
                 notes.push(format!(
-                    "lower bound: the largest load that met the goal; conditional: what it forwards at that load, in \
+                    "lower bound: the largest load that met the goal; conditional: forwarding rate at that load, in \
                      {}",
                     results.first().map_or("fps", |r| r.unit.as_str())
                 ));
@@ -827,7 +820,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
             let repeats = report.plan.suite().map_or(0, |s| s.search.repeats);
             if test == SuiteTest::Throughput && repeats > 0 {
                 notes.push(format!(
-                    "loss verification: each passed in at least one of {} trials",
+                    "loss verification: each load passed in at least one of {} trials",
                     u64::from(repeats) + 1
                 ));
             }
@@ -843,7 +836,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
             notes.extend(definitions);
             if !rows(results).is_empty() {
                 notes.push(
-                    "typical and worst case (RFC 8219): median over the streams of p50 and of p99.9; load: share of \
+                    "typical and worst case (RFC 8219): median over all streams of p50 and of p99.9; load: share of \
                      the throughput"
                         .to_owned(),
                 );
@@ -856,7 +849,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
             });
             let first: Vec<String> = first.collect();
             if !first.is_empty() {
-                notes.push(format!("load: share of the maximum: {}", first.join(", ")));
+                notes.push(format!("load 100 %: {}", first.join(", ")));
             }
         }
         SuiteTest::Impact => {
@@ -865,7 +858,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 .map(|(r, most)| format!("{} {}", subject(r), load(most, &r.unit)))
                 .collect();
             if !first.is_empty() {
-                notes.push(format!("load: share of the maximum: {}", first.join(", ")));
+                notes.push(format!("load 100 %: {}", first.join(", ")));
             }
             for (r, row) in results
                 .iter()
@@ -890,22 +883,22 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                     ));
                 }
             }
-            notes.push("no throughput follows from it".to_owned());
+            notes.push("these trials do not measure throughput".to_owned());
         }
         SuiteTest::Mfr => {
             let both = match both {
-                true => ", in each of both directions",
+                true => "; rates are per direction",
                 false => "",
             };
             notes.push(format!(
-                "MFR: the highest forwarding rate, frames per second, whatever is lost; FRMOL: that at the maximum \
+                "MFR: highest forwarding rate in frames per second, regardless of loss; FRMOL: the rate at the maximum \
                  offered load{both}"
             ));
         }
         SuiteTest::B2b => {
             for (name, b) in measured(results) {
                 let under = format!(
-                    "{}: {} searches to {} frame{}, bursts of up to {} at {}{}",
+                    "{}: {} searches with a resolution of {} frame{}, bursts of up to {} at {}{}",
                     size(&name),
                     b.lengths.len(),
                     count(b.resolution),
@@ -921,10 +914,7 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
         }
         SuiteTest::Recovery => {
             if results.iter().any(|r| r.recovery.is_some()) {
-                notes.push(
-                    "from the reduction to half of the overload until the last frame that was lost"
-                        .to_owned(),
-                );
+                notes.push("time from halving the overload to the last lost frame".to_owned());
             }
         }
         SuiteTest::Reset => notes.extend(results.iter().filter_map(|r| reset(r))),
@@ -933,14 +923,13 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                 notes.push(format!("{} {}: {}", step.service, step.step, step.reason));
             }
             notes.push(
-                "rates at layer 2 with FCS; variation: from the shortest to the longest delay"
-                    .to_owned(),
+                "rates at layer 2 with FCS; variation: longest minus shortest delay".to_owned(),
             );
             let steps = || results.iter().flat_map(|r| &r.steps);
             if steps().any(|step| step.availability.is_some()) {
                 notes.push(
-                    "available: ten seconds in a row that lose more than half each end it, ten others begin it again \
-                     (Y.1563)"
+                    "available: until 10 consecutive seconds lose more than 50 % each, and again after 10 consecutive \
+                     other seconds (Y.1563)"
                         .to_owned(),
                 );
             }
@@ -985,8 +974,8 @@ pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
 pub(crate) fn log(r: &SuiteResult) -> Table {
     let head = [
         ">trial",
-        "for",
-        ">asked",
+        "purpose",
+        ">intended",
         ">of max",
         ">offered",
         ">time",
@@ -1012,8 +1001,17 @@ pub(crate) fn log(r: &SuiteResult) -> Table {
 /// Log of the trials, with reasons, and with as many counters as a page has room for.
 pub(crate) fn log_with_reasons(caption: &str, r: &SuiteResult) -> Table {
     let head = [
-        ">trial", "for", ">asked", ">of max", ">offered", ">time", ">sent", ">lost", ">loss",
-        "outcome", "reason",
+        ">trial",
+        "purpose",
+        ">intended",
+        ">of max",
+        ">offered",
+        ">time",
+        ">sent",
+        ">lost",
+        ">loss",
+        "outcome",
+        "reason",
     ];
     let mut table = Table::new(caption, &head);
     for t in &r.trial_log {

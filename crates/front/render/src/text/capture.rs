@@ -87,7 +87,7 @@ fn files(page: &mut Page, c: &CaptureReport) {
         let text = match c.files {
             1 => format!("{last}, {}", octets(c.file_octets)),
             n => format!(
-                "{} files, {}; the last is {last}",
+                "{} files, {}; last: {last}",
                 count(n),
                 octets(c.file_octets)
             ),
@@ -98,7 +98,7 @@ fn files(page: &mut Page, c: &CaptureReport) {
         page.item(Tone::Bad, "  error       ", Tone::Bad, error);
     }
     let text = format!(
-        "ring {}, longest time between two looks at it {} ms, longest write {} ms",
+        "ring {}, longest poll gap {} ms, longest write {} ms",
         octets(c.ring_bytes),
         significant(c.longest_gap_ms, 3),
         significant(c.longest_write_ms, 3)

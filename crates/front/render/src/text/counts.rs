@@ -96,8 +96,8 @@ fn entries(t: &Totals) -> Vec<Entry> {
     };
     let other_run = t.other_run_frames.unwrap_or(0);
     let tagged = t.unplanned_frames.unwrap_or(0).saturating_sub(other_run);
-    let mut foreign_note = "not ours".to_owned();
-    for (n, what) in [(other_run, "of another run"), (tagged, "with a test tag")] {
+    let mut foreign_note = "unexpected".to_owned();
+    for (n, what) in [(other_run, "from another run"), (tagged, "with a test tag")] {
         if n > 0 {
             foreign_note.push_str(&format!("; {} {what}", count(n)));
         }
@@ -105,7 +105,11 @@ fn entries(t: &Totals) -> Vec<Entry> {
     vec![
         Entry {
             even_zero: false,
-            ..entry("ramp", t.ramp_frames, "sent before counting began")
+            ..entry(
+                "ramp",
+                t.ramp_frames,
+                "sent during the ramp-up; not counted",
+            )
         },
         entry("intended", t.intended_frames, ""),
         entry("offered", t.offered_frames, ""),
@@ -123,7 +127,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
             ..entry(
                 "refused",
                 t.refused_frames,
-                "by the sending device; not offered",
+                "by the sending device; not counted as offered",
             )
         },
         Entry {
@@ -140,7 +144,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
             ..entry(
                 "head",
                 t.head_frames,
-                "numbers below the first one seen; no part of the loss",
+                "sequence numbers before the first received frame; not counted as lost",
             )
         },
         Entry {
@@ -170,7 +174,7 @@ fn entries(t: &Totals) -> Vec<Entry> {
             ..entry(
                 "rx dropped",
                 t.rx_dropped_frames,
-                "by us, who did not keep up",
+                "by the tester, which did not keep up",
             )
         },
     ]

@@ -23,9 +23,9 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
 /// Permitted and actual number of streams of a connection.
 fn streams(asked: u32, most: u32) -> String {
     let s = if asked == 1 { "" } else { "s" };
-    let mut text = format!("{asked} stream{s} of a connection at a time");
+    let mut text = format!("up to {asked} concurrent stream{s} per connection");
     if most < asked {
-        text += &format!(", {most} at most were under way");
+        text += &format!(", at most {most} in use");
     }
     text
 }
@@ -74,7 +74,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         Tone::Plain,
         "bytes",
         format!(
-            "{} sent, {} received, {} of them in bodies",
+            "{} sent, {} received ({} in bodies)",
             count(t.sent_bytes),
             count(t.received_bytes),
             count(t.body_bytes)
@@ -115,9 +115,9 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         if let Some(allowed) = http2.allowed_streams {
             text += &format!("; the server allows {}", count(allowed.into()));
         }
-        for (what, codes) in [("reset", &http2.resets), ("went away", &http2.goaways)] {
+        for (what, codes) in [("stream reset", &http2.resets), ("GOAWAY", &http2.goaways)] {
             for (code, n) in codes {
-                text += &format!("; {what} by {code}: {}", count(*n));
+                text += &format!("; {what} with {code}: {}", count(*n));
             }
         }
         if http2.cancelled > 0 {
@@ -127,14 +127,17 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
     }
     if let Some(http3) = &job.http3 {
         let mut text = streams(http3.streams, http3.most_streams);
-        for (what, codes) in [("reset", &http3.resets), ("closed", &http3.closes)] {
+        for (what, codes) in [
+            ("stream reset", &http3.resets),
+            ("connection closed", &http3.closes),
+        ] {
             for (code, n) in codes {
-                text += &format!("; {what} by {code}: {}", count(*n));
+                text += &format!("; {what} with {code}: {}", count(*n));
             }
         }
         for (what, n) in [
-            ("waited for streams", http3.stream_waits),
-            ("went away", http3.goaways),
+            ("waits for a free stream", http3.stream_waits),
+            ("GOAWAY", http3.goaways),
             ("cancelled", http3.cancelled),
         ] {
             if n > 0 {
@@ -157,7 +160,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
     let handshake = job.tls.as_ref().map(|t| t.handshake_ns).unwrap_or_default();
     let service = job.service_ns.unwrap_or_default();
     let latency = match job.service_ns {
-        Some(_) => "from when due",
+        Some(_) => "from due time",
         None => "latency",
     };
     let mut all = vec![(latency, &job.latency_ns)];
@@ -166,7 +169,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
         all.extend(classes.map(|(class, times)| (of_class(class), times)));
     }
     all.extend([
-        ("from when sent", &service),
+        ("from send time", &service),
         ("first byte", &job.first_byte_ns),
         ("connect", &job.connect_ns),
         ("TLS", &handshake),
@@ -179,7 +182,7 @@ fn one(page: &mut Page, job: &HttpJobReport, verbose: bool) {
             .right("sent")
             .right("completed")
             .right("failed")
-            .right("median")
+            .right("p50")
             .right("p99")
             .right("max");
         for r in &job.requests {
@@ -217,17 +220,17 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
     );
     if t.retried > 0 {
         let text = format!(
-            "{} times, over another connection: the server had not processed the request",
+            "{} requests on another connection: the server had not processed them",
             count(t.retried)
         );
-        say(Tone::Plain, "asked again", text);
+        say(Tone::Plain, "retried", text);
     }
     if t.failed.sum() > 0 {
         let of = share(t.failed.sum(), t.sent);
         say(
             Tone::Bad,
             "failed",
-            format!("{}: {of} of those sent", causes(&t.failed)),
+            format!("{}; {of} of the sent requests", causes(&t.failed)),
         );
     }
     if t.unsent > 0 {
@@ -236,7 +239,7 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
             Tone::Bad,
             "unsent",
             format!(
-                "{} were due and never sent, {of} of all: there was no connection in time",
+                "{} were due but never sent, {of} of all: no connection was free in time",
                 count(t.unsent)
             ),
         );
@@ -245,7 +248,7 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
         say(
             Tone::Plain,
             "warm-up",
-            format!("{} more before, not counted", count(t.warm_up)),
+            format!("{} requests, not counted", count(t.warm_up)),
         );
     }
 }
@@ -253,7 +256,7 @@ fn requests(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
 fn connections(say: &mut impl FnMut(Tone, &str, String), t: &HttpTotals) {
     let refused = t.refused_connections.sum();
     let mut attempted = format!(
-        "{} attempted = {} established + {} not made + {} being made",
+        "{} attempted = {} established + {} failed + {} connecting",
         count(t.attempted_connections),
         count(t.established_connections),
         count(refused),

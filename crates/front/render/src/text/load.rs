@@ -39,8 +39,8 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
             &[
                 ("connect", &job.connect_ns),
                 ("first byte", &job.first_byte_ns),
-                ("answer", &job.request_ns),
-                ("since due", &job.request_due_ns),
+                ("response", &job.request_ns),
+                ("from due time", &job.request_due_ns),
             ],
         );
         clocks(page, job);
@@ -62,15 +62,15 @@ fn clocks(page: &mut Page, job: &LoadJobReport) {
     if job.request_ns.samples == 0 {
         return;
     }
-    let mut text = "answer: from when its request was sent".to_owned();
+    let mut text = "response: since its request was sent".to_owned();
     if job.request_due_ns.samples > 0 {
-        text.push_str("; since due: from when it was to be sent by the rate or interval");
+        text.push_str("; from due time: since it was due");
     }
     page.line(Tone::Plain, &format!("  {text}"));
     if job.latency_is_estimate {
         page.line(
             Tone::Bad,
-            "  an estimate: answers did not tell their requests, so each was taken for that to the oldest one",
+            "  estimate: unmatched responses; each was assigned to the oldest open request",
         );
     }
 }
@@ -118,7 +118,7 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
         match job.counters.get("completed_cut") {
             None | Some(0) => of_attempted(t.completed_connections),
             Some(cut) => format!(
-                "{}: {} of them closed before all their requests were asked",
+                "{}: {} of them closed before all their requests were sent",
                 of_attempted(t.completed_connections),
                 count(*cut)
             ),
@@ -139,9 +139,9 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
     line("open", t.open_connections, String::new(), Tone::Plain);
     if job.unsent_connections > 0 {
         let note = match job.no_tuple {
-            0 => "connections due and not begun: the tester was late".to_owned(),
+            0 => "connections due but never opened: the tester was late".to_owned(),
             n => format!(
-                "connections due and not begun; {} of them: no free address and port",
+                "connections due but never opened; {} of them for lack of a free address and port",
                 count(n)
             ),
         };
@@ -156,7 +156,7 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
         line(
             "unsent",
             job.unsent_requests,
-            "requests due and not sent: the tester was late".to_owned(),
+            "requests due but never sent: the tester was late".to_owned(),
             Tone::Bad,
         );
     }
@@ -164,7 +164,7 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
         line(
             "waited",
             job.waited_requests,
-            "requests due while every connection waited for an answer, and not sent".to_owned(),
+            "requests due but never sent: every connection was waiting for a response".to_owned(),
             Tone::Bad,
         );
     }
@@ -179,27 +179,27 @@ fn connections(page: &mut Page, job: &LoadJobReport) {
             (
                 "lost",
                 t.lost_requests,
-                "requests without an answer in time",
+                "requests without a response in time",
             ),
             (
                 "in flight",
                 t.in_flight_requests,
-                "requests without an answer yet",
+                "requests still without a response",
             ),
             (
                 "unawaited",
                 t.unawaited_requests,
-                "requests of a flood: no answer is waited for",
+                "requests of a flood: no response is expected",
             ),
             (
                 "late",
                 t.late_responses,
-                "answers to requests that counted as lost",
+                "responses to requests already counted as lost",
             ),
             (
                 "duplicate",
                 t.duplicate_responses,
-                "answers to requests that had one",
+                "further responses to answered requests",
             ),
         ] {
             if n > 0 {
@@ -290,9 +290,9 @@ fn frames(page: &mut Page, job: &LoadJobReport) {
         count(known(f.received_frames))
     );
     for (n, what) in [
-        (f.foreign_frames, "of others"),
-        (f.refused_frames, "not taken by the device"),
-        (f.rx_dropped_frames, "dropped for want of room here"),
+        (f.foreign_frames, "unexpected"),
+        (f.refused_frames, "refused by the device"),
+        (f.rx_dropped_frames, "dropped by the tester"),
     ] {
         if known(n) > 0 {
             text.push_str(&format!(", {} {what}", count(known(n))));
@@ -338,7 +338,7 @@ fn phases(page: &mut Page, job: &LoadJobReport, beside: bool) {
         if !beside {
             page.line(
                 Tone::Plain,
-                "  steady: from the first frame of a client to the last",
+                "  steady: from the first to the last client frame",
             );
         }
     }

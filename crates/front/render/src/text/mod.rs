@@ -153,12 +153,12 @@ fn verdict(page: &mut Page, report: &Report) {
 /// Delay of the tester, because it may explain the following figures.
 fn lateness(page: &mut Page, late: &Lateness) {
     if late.stalls + late.dropped_reads > 0 {
-        page.item(Tone::Doubt, "  lateness    ", Tone::Plain, &late.account());
+        page.item(Tone::Doubt, "  tester      ", Tone::Plain, &late.account());
     } else if late.largest_gap_ns > 0 {
         #[allow(clippy::cast_precision_loss)]
         let gap = time_ns(late.largest_gap_ns as f64);
-        let text = format!("none: {gap} at most between turns");
-        page.item(Tone::Plain, "  lateness    ", Tone::Plain, &text);
+        let text = format!("on time (longest pause {gap})");
+        page.item(Tone::Plain, "  tester      ", Tone::Plain, &text);
     }
 }
 
@@ -176,7 +176,7 @@ fn criteria(page: &mut Page, criteria: &[CriterionReport]) {
             (Tone::Bad, "FAILED  ")
         };
         let measured = c.measured.map_or_else(
-            || "there was nothing to measure".to_owned(),
+            || "no data".to_owned(),
             |value| format!("measured {}", measured(&c.criterion, value)),
         );
         page.spans(&[

@@ -75,14 +75,14 @@ fn suite_line(suite: &SuitePlan) -> String {
 fn device_line(device: &DeviceJob) -> String {
     let s = &device.settings;
     let mut parts = vec![match s.count {
-        0 => "packets without end".to_owned(),
+        0 => "unlimited packets".to_owned(),
         n => format!("{} packets", count(n)),
     }];
     if s.duration_ns > 0 {
-        parts.push(format!("{} at most", Span::from_nanos(s.duration_ns)));
+        parts.push(format!("at most {}", Span::from_nanos(s.duration_ns)));
     }
     parts.push(if s.uses_imix() {
-        "a mix of sizes".to_owned()
+        "size mix".to_owned()
     } else if s.max_size > s.min_size {
         format!("{} to {} B without FCS", s.min_size, s.max_size)
     } else {
@@ -96,10 +96,10 @@ fn device_line(device: &DeviceJob) -> String {
         parts.push(format!("bursts of {}", s.burst));
     }
     if s.clone_skb > 1 {
-        parts.push(format!("each {} times", s.clone_skb));
+        parts.push(format!("each sent {} times", s.clone_skb));
     }
     format!(
-        "{}: from {} by CPU {}, {}",
+        "{}: from {} on CPU {}, {}",
         s.name,
         device.port,
         device.cpu,
@@ -127,7 +127,7 @@ fn job_line(job: &TrafficJob) -> String {
     match (job.duration, job.count) {
         (duration, Some(n)) => {
             parts.push(format!("{} frames", count(n)));
-            parts.extend(duration.map(|d| format!("{d} at most")));
+            parts.extend(duration.map(|d| format!("at most {d}")));
         }
         (Some(duration), None) => parts.push(duration.to_string()),
         (None, None) => {}
@@ -137,7 +137,10 @@ fn job_line(job: &TrafficJob) -> String {
     }
     if job.hold != Default::default() {
         let load = job.hold_load;
-        parts.push(format!("{} at {load} times the rate before it", job.hold));
+        parts.push(format!(
+            "{} at {load} times the rate before the measurement",
+            job.hold
+        ));
     }
     if job.tx.is_some() && job.rx.is_some() {
         parts.push(format!("drain {}", job.drain));
@@ -174,7 +177,7 @@ fn stream_line(s: &Stream, in_suite: bool) -> String {
         });
     }
     if s.tag == TagKind::None {
-        parts.push("no tag: frames can only be counted".to_owned());
+        parts.push("no tag: frames are only counted".to_owned());
     }
     let line = parts.join(", ");
     if s.name.is_empty() {
@@ -209,7 +212,7 @@ fn address_line(s: &Stream) -> String {
     let ext: Vec<&str> = s.ext.iter().map(|header| header.name()).collect();
     let ext = match ext.as_slice() {
         [] => String::new(),
-        all => format!(" behind {}", all.join(", ")),
+        all => format!(" (extension headers: {})", all.join(", ")),
     };
     format!("{vlan}{mpls}{proto}{ends}{ext}")
 }

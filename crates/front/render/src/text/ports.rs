@@ -68,11 +68,7 @@ fn link(port: &PortReport) -> String {
     // Link speeds are far below 2^53 bit/s.
     #[allow(clippy::cast_precision_loss)]
     if let Some(bps) = port.speed_bps {
-        let claimed = if port.speed_nominal {
-            " (claimed only)"
-        } else {
-            ""
-        };
+        let claimed = if port.speed_nominal { " (nominal)" } else { "" };
         parts.push(format!("{}{claimed}", rate_bps(bps as f64)));
     }
     parts.join(", ")

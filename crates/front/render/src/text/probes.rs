@@ -16,7 +16,7 @@ pub(super) fn section(page: &mut Page, probes: &[ProbeReport], verbose: bool) {
         page.item(Tone::Plain, "  command     ", Tone::Plain, &probe.command);
         let readings = match probe.failures {
             0 => count(probe.readings),
-            n => format!("{}, {} of them failed", count(probe.readings), count(n)),
+            n => format!("{} ({} failed)", count(probe.readings), count(n)),
         };
         let tone = if probe.failures > 0 {
             Tone::Doubt

@@ -67,7 +67,7 @@ fn notes(rates: &Rates, totals: &Totals, both_ends: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(ns) = rates.tx_time_ns {
         let how = match (rates.intended_pps, totals.offered_frames) {
-            (None, Some(_)) => ", as fast as the port took frames",
+            (None, Some(_)) => " at the maximum rate",
             _ => "",
         };
         notes.push(format!("sent for {}{how}", time(ns)));
@@ -76,7 +76,7 @@ fn notes(rates: &Rates, totals: &Totals, both_ends: bool) -> Vec<String> {
         let what = if both_ends {
             "received for"
         } else {
-            "from first to last frame"
+            "first to last frame:"
         };
         notes.push(format!("{what} {}", time(ns)));
     }

@@ -29,7 +29,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
         if let Some(job) = socket.jobs.iter().find(|j| !j.server.is_empty()) {
             let by = match job.link.is_empty() {
                 true => String::new(),
-                false => format!(" by {}", job.link),
+                false => format!(" over {}", job.link),
             };
             page.line(
                 Tone::Plain,
@@ -62,11 +62,11 @@ pub fn what(job: &SocketJobReport) -> String {
         SocketTest::Send => "stream to",
         SocketTest::Receive => "stream from",
         SocketTest::Both => "streams to and from",
-        SocketTest::Rr => "request and response with",
-        SocketTest::Crr => "connection, request and response with",
+        SocketTest::Rr => "request/response with",
+        SocketTest::Crr => "connect/request/response with",
         SocketTest::Cc => "connections to",
         SocketTest::Mss => "segment size to",
-        SocketTest::ServerCpu => "CPUs of",
+        SocketTest::ServerCpu => "CPU use of",
     };
     format!("{protocol} {test}")
 }
@@ -110,9 +110,9 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
         .right("runs")
         .right("lost")
         .right("retransmits")
-        .right("CPU here %")
-        .right("CPU there %")
-        .right("median")
+        .right("local CPU %")
+        .right("remote CPU %")
+        .right("p50")
         .right("p99")
         .left("");
     for (job, plan) in jobs.iter().zip(plans) {
@@ -139,7 +139,7 @@ pub fn sweep(jobs: &[SocketJobReport], plans: &[SocketJob]) -> Table {
             job.confidence
                 .map_or_else(String::new, |c| match c.reached {
                     true => significant(c.result / 2.0, 2),
-                    false => format!("{} missed", significant(c.result / 2.0, 2)),
+                    false => format!("{} (target missed)", significant(c.result / 2.0, 2)),
                 }),
             count(runs),
             lost(job).map_or_else(String::new, |(lost, sent)| share(lost, sent)),
@@ -214,7 +214,7 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
     if let Some(failure) = &job.failure {
         let told = match job.iterations.is_empty() {
             true => failure.what.clone(),
-            false => format!("{}; what was measured before stands below", failure.what),
+            false => format!("{}; the results before the failure follow", failure.what),
         };
         page.item(Tone::Bad, "  failed      ", Tone::Bad, &told);
         if job.iterations.is_empty() && job.local.bytes_sent + job.local.bytes_received == 0 {
@@ -241,8 +241,8 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
             "{} s, {}",
             significant(job.result.elapsed_s, 5),
             match job.iterations.len() {
-                1 => "one run".to_owned(),
-                n => format!("the mean of {n} runs"),
+                1 => "1 run".to_owned(),
+                n => format!("mean of {n} runs"),
             }
         ),
     );
@@ -254,7 +254,7 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
         say(
             "confidence",
             format!(
-                "+/- {} % at {} %; +/- {} % asked for: {reached}",
+                "+/- {} % at {} % confidence; target +/- {} %: {reached}",
                 significant(c.result / 2.0, 3),
                 c.level,
                 significant(c.width / 2.0, 3)
@@ -290,8 +290,8 @@ fn test(page: &mut Page, job: &SocketJobReport, plan: &SocketJob, verbose: bool)
         .right("CPU %")
         .left("congestion");
     for (name, end, cpu) in [
-        ("here", &job.local, job.result.local_cpu),
-        ("there", &job.remote, job.result.remote_cpu),
+        ("local", &job.local, job.result.local_cpu),
+        ("remote", &job.remote, job.result.remote_cpu),
     ] {
         ends.row(end_row(name, end, cpu.map(|c| c.total)));
     }
@@ -369,14 +369,14 @@ fn tcp(page: &mut Page, sample: Option<&TcpSample>) {
         "  TCP         ",
         Tone::Plain,
         &format!(
-            "rtt {} us (least {}), window {} segments of {} bytes, paced {}, delivered {}; limited by the receiver {} ms, by the send buffer {} ms",
+            "RTT {} us (min {}), window {} segments of {} bytes, pacing rate {}, delivery rate {}; limited by the receiver for {} ms, by the send buffer for {} ms",
             count(t.rtt_us.into()),
             count(t.min_rtt_us.into()),
             count(t.cwnd.into()),
             count(t.mss.into()),
             match t.pacing_bps {
                 // ~0 in bytes, which overflows in bits: no limit.
-                u64::MAX => "as fast as it can".to_owned(),
+                u64::MAX => "unlimited".to_owned(),
                 bps => rate_bps(bps as f64),
             },
             rate_bps(t.delivery_bps as f64),
@@ -399,9 +399,9 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
         .right("lost")
         .right("jitter")
         .right("retransmits")
-        .right("rtt")
+        .right("RTT")
         .right("window")
-        .right("median")
+        .right("p50")
         .right("p99");
     for stream in &job.streams[..shown] {
         let time = |ns: Option<i64>| ns.map_or_else(String::new, |ns| time_ns(ns as f64));
@@ -448,7 +448,7 @@ fn streams(page: &mut Page, job: &SocketJobReport, verbose: bool) {
     if shown < job.streams.len() {
         page.line(
             Tone::Plain,
-            &format!("  and {} more; -v lists all", job.streams.len() - shown),
+            &format!("  ... and {} more; -v lists all", job.streams.len() - shown),
         );
     }
 }
@@ -466,9 +466,9 @@ fn intervals(page: &mut Page, job: &SocketJobReport) {
         .right("lost")
         .right("jitter")
         .right("retransmits")
-        .right("rtt")
+        .right("RTT")
         .right("window")
-        .right("median")
+        .right("p50")
         .right("p99");
     let mut before = 0_u64;
     for i in &job.intervals {
@@ -526,13 +526,16 @@ fn lost_then(streams: &[SocketIntervalStream]) -> String {
 
 /// Data moved during `omit`, which the rates leave out.
 fn omitted(page: &mut Page, job: &SocketJobReport) {
-    let told = [("here", job.local.omitted), ("there", job.remote.omitted)];
+    let told = [("local", job.local.omitted), ("remote", job.remote.omitted)];
     let told: Vec<String> = told
         .into_iter()
         .filter_map(|(name, end)| Some(format!("{name} {} bytes", count(end?.bytes))))
         .collect();
     if !told.is_empty() {
-        let what = format!("{}; counted above, in no rate", told.join(", "));
+        let what = format!(
+            "{}; included in the byte counts, not in the rates",
+            told.join(", ")
+        );
         page.item(Tone::Plain, "  omitted     ", Tone::Plain, &what);
     }
 }
@@ -541,9 +544,9 @@ fn served(page: &mut Page, server: &SocketServerReport) {
     let mut table = Table::new().left("").right("");
     for (name, n) in [
         ("clients", server.clients),
-        ("turned away", server.turned_away),
-        ("strangers", server.strangers),
-        ("given up", server.given_up),
+        ("rejected", server.turned_away),
+        ("unexpected peers", server.strangers),
+        ("closed by the server", server.given_up),
         ("unauthorised", server.unauthorised),
         ("tests", server.tests),
         ("completed", server.completed),

@@ -40,7 +40,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
             "  ",
             Tone::Plain,
             &format!(
-                "RFC 3550 jitter at the end {}, the largest of all flows",
+                "RFC 3550 jitter at the end: {} (largest of all flows)",
                 time_ns(ns)
             ),
         );
@@ -204,14 +204,14 @@ fn clock(page: &mut Page, report: &Report, verbose: bool) {
         facts.push(format!("resolution {} ns", count(clock.resolution_ns)));
     }
     if let Some(error) = clock.error_ns {
-        facts.push(format!("latencies within {} ns", count(error)));
+        facts.push(format!("latency error up to {} ns", count(error)));
     }
     if verbose {
-        facts.push(format!("{} ns to read it", count(clock.read_cost_ns)));
+        facts.push(format!("{} ns per reading", count(clock.read_cost_ns)));
     }
     if report.percentile_error > 0.0 {
         facts.push(format!(
-            "percentiles within {}",
+            "percentile error up to {}",
             ratio(report.percentile_error)
         ));
     }
@@ -223,7 +223,7 @@ fn clock(page: &mut Page, report: &Report, verbose: bool) {
             Tone::Doubt,
             "  ! ",
             Tone::Doubt,
-            "the sender's clock is not known here: if it is not this host's, its offset is part of every latency",
+            "unknown sender clock: if the sender is another host, its clock offset is part of every latency",
         );
     }
     if clock.step_ns != 0 {

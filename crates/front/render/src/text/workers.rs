@@ -53,7 +53,7 @@ pub(super) fn flows(page: &mut Page, report: &Report, max: usize) {
         return;
     }
     page.head(&if report.flows_omitted > 0 {
-        format!("flows ({}; those with most trouble first)", count(total))
+        format!("flows ({}; most affected first)", count(total))
     } else {
         format!("flows ({})", count(total))
     });
@@ -139,9 +139,9 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
         ]);
     }
     page.table(&table.without_blank_columns(), 2, 2);
-    let mut legend = "busy: loop turns with something to do".to_owned();
+    let mut legend = "busy: share of polls with work".to_owned();
     if report.workers.iter().any(|w| w.role.contains("tx")) {
-        legend.push_str("; kicks: system calls to send; full: times the device took no more");
+        legend.push_str("; kicks: send system calls; full: times the TX queue was full");
     }
     page.item(Tone::Plain, "  ", Tone::Plain, &legend);
 }

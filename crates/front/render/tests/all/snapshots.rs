@@ -390,6 +390,6 @@ fn the_last_line_of_requests_has_counts_and_no_rates() {
     http.totals.completed = 10_000;
     last.http = Some(http);
     let line = live::line(&last, 120, false);
-    assert!(line.contains("10,000 answers, 0 failed"), "{line}");
+    assert!(line.contains("10,000 responses, 0 failed"), "{line}");
     assert!(!line.contains("/s"), "{line}");
 }

@@ -106,11 +106,8 @@ fn both_directions_are_said() {
     let mut r = throughput("64", 0.2, LbLimit::Device);
     r.directions = 2;
     let text = plain(&samples::report(vec![r]), false);
-    assert!(text.contains("in each of both directions"), "{text}");
-    assert!(
-        text.contains("in both directions at the same time"),
-        "{text}"
-    );
+    assert!(text.contains("per second and direction"), "{text}");
+    assert!(text.contains("in both directions at once"), "{text}");
 }
 
 #[test]
@@ -143,7 +140,7 @@ fn bursts_have_their_gap() {
         assert!(is_there, "{expected:?}: {text}");
     }
     assert!(
-        text.contains("! 64 B in bursts of 4,096: no load that was tried held"),
+        text.contains("! 64 B in bursts of 4,096: no tested load passed"),
         "{text}"
     );
     assert!(
@@ -152,7 +149,7 @@ fn bursts_have_their_gap() {
     );
     // Once, not for each length.
     assert_eq!(
-        text.matches("the tester by itself, fps: 64 B 6,000,000\n")
+        text.matches("tester ceiling without the device, fps: 64 B 6,000,000\n")
             .count(),
         1,
         "{text}"
@@ -309,14 +306,14 @@ fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
     reset.reset.as_mut().unwrap().not_again_s = Some(30.0);
     assert_eq!(
         alone(&mut report, reset),
-        told("failure", "64 B: it did not forward again")
+        told("failure", "64 B: the device did not resume forwarding")
     );
-    let late = "64 B: at least once it had not recovered at the end";
+    let late = "64 B: no recovery by the end of at least one trial";
     assert_eq!(
         alone(&mut report, samples::recovery()),
         told("failure", late)
     );
-    let missing = "64 B: trials that say something of the device are missing";
+    let missing = "64 B: valid trials are missing";
     assert_eq!(
         alone(&mut report, samples::impact()),
         told("error", missing)
@@ -327,7 +324,7 @@ fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
     }
     assert_eq!(
         alone(&mut report, impact),
-        told("failure", "64 B: nothing came through")
+        told("failure", "64 B: nothing was forwarded")
     );
     // A void step does not break a promise.
     let mut services = samples::services();
@@ -537,7 +534,7 @@ fn plots_are_those_of_rfc_2544() {
     let names: Vec<&str> = by_size.series.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(
         names[..2],
-        ["theoretical maximum of the line", "throughput"]
+        ["line rate (theoretical maximum)", "throughput"]
     );
     let (line, most) = (&by_size.series[0].values, &by_size.series[1].values);
     assert_eq!(
