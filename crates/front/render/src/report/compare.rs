@@ -200,7 +200,7 @@ fn figures(runs: &[Run]) -> Section {
     for (of, name) in names {
         let find = |list: &'_ [Metric]| list.iter().find(|m| m.of == of && m.name == name).cloned();
         let first = all.first().and_then(|list| find(list));
-        let mut cells: Vec<Cell> = vec![of.into(), name.into()];
+        let mut cells: Vec<Cell> = vec![of.into(), title(name).into()];
         for (i, list) in all.iter().enumerate() {
             let own = find(list);
             cells.push(
@@ -227,6 +227,23 @@ fn figures(runs: &[Run]) -> Section {
         false => format!("Baseline: {first}. The plans differ, so no change is marked."),
     });
     section
+}
+
+/// Title of a metric. Its name is a key of CSV files and therefore stable.
+fn title(name: &str) -> String {
+    let titles = [
+        (" a second", " per second"),
+        ("request to its answer", "request to response"),
+        ("connection set up", "connection setup"),
+        ("throughput back", "reverse throughput"),
+        ("CPU here", "local CPU"),
+        ("CPU there", "remote CPU"),
+        ("an operation", "operation"),
+        ("longest absence", "longest pause"),
+    ];
+    titles.iter().fold(name.to_owned(), |text, (key, title)| {
+        text.replace(key, title)
+    })
 }
 
 /// Difference of a figure; if it is `judged`, with a mark for better or worse.
