@@ -1,5 +1,5 @@
-//! Layout of the help: the overview in groups, `-h` with the most important options, `--help` with all options and
-//! their units, defaults and examples. The text of an option is part of its declaration.
+//! Layout of the help: the overview in groups, `-h` with the most important options, `--help` with all options and the
+//! meanings of their values. The text of an option is part of its declaration.
 
 use std::fmt::Write as _;
 
@@ -279,151 +279,62 @@ const FIRST: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Value names in the help with their unit or form, and an example. A row with the name of an option overrides the
-/// row of its value name.
-const VALUES: &[(&str, &str, &str)] = &[
-    ("TIME", "a number with ns, us, ms, s, m or h", "500ms"),
+/// Meaning of value names, listed once at the end of `--help`.
+const MEANINGS: &[(&str, &str)] = &[
+    (
+        "TIME",
+        "seconds (5, 0.5), or a number with ns, us, ms, s, m or h (200ms)",
+    ),
+    ("N", "a whole number, also with k, m or g (800, 20k, 1.5m)"),
+    (
+        "COUNT",
+        "a whole number, also with k, m or g (800, 20k, 1.5m)",
+    ),
+    ("FRAMES", "whole numbers, also with k, m or g (800, 20k)"),
+    (
+        "PPS",
+        "frames per second, also with k, m or g (800, 20k, 1.5m)",
+    ),
     (
         "RATE",
-        "frames (pps, kpps, mpps), bits (bps, mbps, gbps; layer 1, or -l2), % of the line, or max",
-        "100kpps",
+        "frames per second (100k, 1.2mpps), bits per second at layer 1 (10gbps) or layer 2 \
+         (9gbps-l2), a share of the line rate (37%), or max",
+    ),
+    ("RATES", "as --rate of trial: 200k, 1gbps"),
+    ("LOAD", "a rate (100kpps, 1gbps, 40%), or a number (20k)"),
+    ("BITS", "bits per second (100m, 1gbit)"),
+    ("SPEED", "bits per second (100m, 2.5g)"),
+    ("STAGE", "FROM:TO:TIME, in requests per second (0:10k:30s)"),
+    ("SHARE", "0 to 1, or a percentage (0.001, 0.1%)"),
+    (
+        "CRITERION",
+        "METRIC<=LIMIT or METRIC>=LIMIT, separated by commas",
     ),
     (
         "PORT",
-        "IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
-        "wb-pair-a/a0",
-    ),
-    ("IF", "IF or NODE/IF", "eth0,wb-router-dut/da"),
-    ("IF,IF,…", "", "eth0,wb-dut/da,wb-dut/db,eth1"),
-    ("PROBE", "keys of [[probe]], or a kind", "ipvs"),
-    ("ADDR", "an IPv4 or IPv6 address", "198.18.1.2"),
-    (
-        "RANGE",
-        "ADDR, FIRST-LAST or ADDR/LEN",
-        "198.18.1.2-198.18.1.99",
+        "IF, NODE/IF (in the network namespace NODE), xdp:IF, packet:IF, live:IF, memory:NAME or \
+         file:PATH",
     ),
     (
-        "ADDRESSES",
-        "ADDR, FIRST-LAST or ADDR/LEN",
-        "198.18.1.2-198.18.1.99",
+        "IF",
+        "an interface, or NODE/IF (in the network namespace NODE)",
     ),
-    ("ADDRESS:PORT", "", "198.18.1.2:8080"),
-    ("PORTS", "one, or FIRST-LAST", "1024-2047"),
-    ("MAC", "six bytes in hexadecimal", "02:00:00:00:00:01"),
-    ("FILE", "a path", "results.json"),
+    ("PROBE", "a kind (ipvs), or keys of [[probe]] in plans"),
+    ("RANGE", "an address, FIRST-LAST or ADDRESS/LENGTH"),
+    ("ADDRESSES", "an address, FIRST-LAST or ADDRESS/LENGTH"),
+    ("PORTS", "a TCP or UDP port, or FIRST-LAST"),
+    ("LIST", "numbers and ranges (2,4-5)"),
+    ("ID", "0 to 4095"),
+    ("LABEL", "0 to 1048575"),
     (
-        "--report",
-        "a path that ends in .html, .md or .csv",
-        "results.html",
-    ),
-    ("SET", "one or several", "1,1024"),
-    ("--test", "", "tcp_stream,tcp_rr"),
-    ("--congestion", "", "cubic,reno"),
-    ("--close", "", "reset"),
-    ("--rise", "", "steps"),
-    ("--control-port", "", "12865"),
-    ("--plot", "a path", "sweep.svg"),
-    ("--replay", "a path", "trace.pcapng"),
-    ("PATH", "a path", "/run/wirebench.sock"),
-    ("DIR", "a path", "out"),
-    ("N", "a number", "4"),
-    ("LIST", "numbers and ranges", "2,4-5"),
-    ("CPU", "numbers of CPUs", "2"),
-    ("NODE", "", "wb-router-dut"),
-    ("NAME", "", "lab1"),
-    ("SHARE", "a number from 0 to 1, or with %", "0.1%"),
-    (
-        "CRITERION",
-        "METRIC<=LIMIT or METRIC>=LIMIT",
-        "loss<=0.1%,p99<=500us",
-    ),
-    ("SIZE", "", "64"),
-    ("BYTES", "bytes", "4096"),
-    ("MIB", "MiB", "256"),
-    ("KIB", "KiB", "8192"),
-    ("SECONDS", "seconds", "60"),
-    ("MESSAGE", "", "http:1024"),
-    ("METHOD", "", "POST"),
-    ("HEADER", "", "X-Trace: 1"),
-    ("EXTENSION", "", "destination,fragment"),
-    ("TEXT", "", "id=1"),
-    ("USER", "", "nobody"),
-    ("PROGRAM", "", "gzip"),
-    ("HEX", "hexadecimal digits", "deadbeef"),
-    ("ID", "0 to 4095", "100"),
-    ("LABEL", "0 to 1048575", "16,17"),
-    ("NS", "nanoseconds", "1000"),
-    ("X", "times as fast as recorded", "2"),
-    ("MODIFIER", "", "sport=inc:1024-2047"),
-    ("KEYS", "", "size=1518 rate=10kpps"),
-    ("TAG", "", "none"),
-    ("PROTO", "", "tcp"),
-    ("--xdp-mode", "", "native"),
-    ("--mode", "", "basic"),
-    ("DIRECTION", "", "in"),
-    ("TYPE", "", "host"),
-    ("WHEN", "", "duration:60"),
-    ("WHAT", "", "wait"),
-    ("HOW", "", "write"),
-    ("ORDER", "", "random"),
-    ("--time", "", "osta"),
-    ("--format", "", "pcap"),
-    ("FORMAT", "", "dperf"),
-    ("STAGE", "", "0:10k:30s,10k:10k:60s"),
-    ("STATUS", "status codes", "200,204"),
-    ("METRIC", "", "cps"),
-    ("HOST", "a name or an address", "198.18.1.2"),
-    ("LEVEL,WIDTH", "percent", "95,5"),
-    ("PPS", "frames a second", "1000000"),
-    ("WINDOW", "a time", "100ms"),
-    ("ROUTE", "", "/a 200 1000 10ms"),
-    ("PCI=IF", "", "0000:1b:00.0=eth3"),
-    ("TIME:SHARE", "", "0s:0.1,5s:1"),
-    ("FILE.html", "a path", "results.html"),
-    ("FILE.xml", "a path", "results.xml"),
-    ("1.2|1.3", "", "1.3"),
-    ("DRIVER", "", "packet"),
-    ("DIALECT", "", "osta"),
-    ("TOOLS", "", "tcpdump"),
-    ("RATES", "as --rate of trial", "200kpps"),
-    ("SIZES", "bytes with FCS", "64,1518"),
-    ("BITS", "bits per second", "100mbit"),
-    ("--sport", "one, or FIRST-LAST", "1024-2047"),
-    ("--dport", "one, or FIRST-LAST", "7"),
-    ("--from", "RFC 3339, seconds since 1970, or +TIME", "+1.5"),
-    ("--to", "RFC 3339, seconds since 1970, or +TIME", "+2s"),
-    ("--compress", "", "zstd"),
-    ("--on-enospc", "", "rotate-delete"),
-    ("--direct", "", "always"),
-    ("--linktype", "", "EN10MB"),
-    ("--reading", "", "bytes:100"),
-    ("IP:PORT", "", "127.0.0.1:9464"),
-    ("--link-speed", "bits per second", "10g"),
-    ("--vlan", "0 to 4095", "100"),
-    (
-        "LOAD",
-        "a rate (100kpps, 1gbps, 40%) or a number (20k)",
-        "100kpps",
-    ),
-    ("TEST", "", "throughput,latency"),
-    ("GOAL", "", "ndr,pdr"),
-    ("QUANTITY", "", "cps"),
-    ("CMD", "a line for sh -c", "ssh dut reboot"),
-    ("KIND", "", "power"),
-    ("--modifiers", "", "bursts"),
-    ("--burst-lengths", "", "16,1024"),
-    ("--filter-conditions", "", "25"),
-    ("--filters", "", "25"),
-    ("--snmp-community", "", "public"),
-    (
-        "--latency-load",
-        "a number from 0 to 1, or with %",
-        "50%,90%",
+        "TIMESTAMP",
+        "RFC 3339, seconds since 1970, or +TIME after the first packet (+1.5, +200ms)",
     ),
 ];
 
-/// Text for options without a default, unless their help text mentions one.
-const ABSENT: &str = "Default: none.";
+/// Ports of commands with TCP connections.
+const CONNECTION_PORTS: &str =
+    "IF, NODE/IF (in the network namespace NODE), xdp:IF, packet:IF or memory:NAME";
 
 /// Returns true if an option has this letter or long name.
 fn is_called(arg: &Arg, name: &str) -> bool {
@@ -441,58 +352,31 @@ fn value_name(arg: &Arg) -> Option<&str> {
     first.filter(|_| takes).map(|n| n.as_str())
 }
 
-/// Returns the unit of an option's value, and an example.
-fn value(arg: &Arg) -> Option<(&'static str, &'static str)> {
-    if !arg.get_possible_values().is_empty() {
-        // Possible values are listed anyway.
-        return None;
+/// Gives an option a long help text. Man pages show only the long help of options that `-h` hides.
+fn in_full(arg: Arg) -> Arg {
+    let text = arg.get_long_help().or(arg.get_help()).cloned();
+    match text {
+        Some(text) if arg.is_hide_short_help_set() => arg.long_help(text),
+        _ => arg,
     }
-    let id = arg.get_long().map(|l| format!("--{l}"));
-    let row = |name: &str| VALUES.iter().find(|row| row.0 == name);
-    let row = id
-        .and_then(|id| row(&id))
-        .or_else(|| row(value_name(arg)?))?;
-    Some((row.1, row.2))
 }
 
-/// Adds unit, default and example to the help of an option. For options that `-h` hides, man pages show only the long
-/// help.
-fn in_full(arg: Arg) -> Arg {
-    let text = arg.get_long_help().or(arg.get_help());
-    let Some(text) = text.map(ToString::to_string) else {
-        return arg;
-    };
-    let Some((unit, sample)) = value(&arg) else {
-        return match arg.is_hide_short_help_set() {
-            true => arg.long_help(text),
-            false => arg,
-        };
-    };
-    let mut text = text.trim_end().to_owned();
-    let mut end = String::new();
-    if !unit.is_empty() {
-        let _ = write!(end, "{}: {unit}. ", value_name(&arg).unwrap_or_default());
+/// Returns the meanings of the value names of a command, without those that its options explain.
+fn values(command: &Command) -> String {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let names: Vec<&str> = shown.filter_map(value_name).collect();
+    let used = MEANINGS.iter().filter(|(name, _)| names.contains(name));
+    let connects = ["load", "http"].contains(&command.get_name());
+    let lines: Vec<String> = used
+        .map(|(name, meaning)| match *name {
+            "PORT" if connects => hung(name, CONNECTION_PORTS),
+            _ => hung(name, meaning),
+        })
+        .collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("Values:\n{}", lines.join("\n")),
     }
-    let says = ["efault", "Without", "unless"]
-        .iter()
-        .any(|w| text.contains(w));
-    if arg.get_default_values().is_empty() && !says && !arg.is_required_set() {
-        let _ = write!(end, "{ABSENT} ");
-    }
-    let name = match (arg.get_long(), arg.get_short()) {
-        (Some(long), _) if arg.is_require_equals_set() => format!("--{long}="),
-        (Some(long), _) => format!("--{long} "),
-        (None, Some(short)) => format!("-{short} "),
-        (None, None) => String::new(),
-    };
-    let quote = if sample.contains([' ', '*', '(', '&']) {
-        "'"
-    } else {
-        ""
-    };
-    let _ = write!(end, "Example: {name}{quote}{sample}{quote}");
-    let _ = write!(text, "\n{end}");
-    arg.long_help(text)
 }
 
 /// Returns the overview of commands: names for `-h`, names and descriptions for `--help`.
@@ -519,7 +403,7 @@ fn overview(command: &Command, long: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// Returns a command with its description, in lines of at most 100 characters.
+/// Returns a name with its description, in lines of at most 100 characters.
 fn hung(name: &str, about: &str) -> String {
     let mut lines = vec![format!("  {name:13}")];
     for word in about.split_whitespace() {
@@ -556,6 +440,17 @@ fn of_command(above: &str, command: Command) -> Command {
             arg
         })
     });
+    let after = command.get_after_help().map(ToString::to_string);
+    let parts = [values(&command), after.unwrap_or_default()];
+    let parts: Vec<&str> = parts
+        .iter()
+        .map(String::as_str)
+        .filter(|p| !p.is_empty())
+        .collect();
+    let command = match parts.is_empty() {
+        true => command,
+        false => command.after_long_help(parts.join("\n\n")),
+    };
     command.mut_subcommands(|c| of_command(&name, c))
 }
 
@@ -571,6 +466,10 @@ pub(crate) fn arranged(command: Command) -> Command {
         .before_help(short)
         .before_long_help(long)
 }
+
+#[cfg(test)]
+#[path = "../tests/all/samples.rs"]
+mod samples;
 
 #[cfg(test)]
 mod tests {
@@ -591,12 +490,25 @@ mod tests {
         }
     }
 
+    /// Calls `f` for each command that is shown, with its name.
+    fn all(command: &Command, name: &str, f: &mut impl FnMut(&Command, &str)) {
+        f(command, name);
+        for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            all(sub, &format!("{name} {}", sub.get_name()), f);
+        }
+    }
+
+    /// Returns the command line with all subcommands built.
+    fn built() -> Command {
+        let mut line = arranged(Cli::command());
+        line.build();
+        line
+    }
+
     #[test]
     fn man_pages_describe_every_option() {
         let mut wrong = Vec::new();
-        let mut line = arranged(Cli::command());
-        line.build();
-        each(&line, "wirebench", &mut |command, name| {
+        all(&built(), "wirebench", &mut |command, name| {
             let mut page = Vec::new();
             let man = clap_mangen::Man::new(command.clone());
             man.render_options_section(&mut page).unwrap();
@@ -607,7 +519,7 @@ mod tests {
                 let option = lines.next().unwrap_or_default();
                 if lines
                     .next()
-                    .is_none_or(|text| text.is_empty() || text.starts_with(".SH"))
+                    .is_none_or(|text| text.trim().is_empty() || text.starts_with('.'))
                 {
                     wrong.push(format!("{name}: {option}"));
                 }
@@ -616,34 +528,142 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
+    /// Returns the parser of an option alone.
+    fn parser(arg: &Arg) -> Command {
+        let alone = Arg::new("value").value_parser(arg.get_value_parser().clone());
+        Command::new("x").arg(alone.allow_hyphen_values(true))
+    }
+
     #[test]
-    fn every_value_has_a_unit_a_default_and_an_example_that_is_allowed() {
+    fn every_value_has_a_sample_that_is_allowed() {
         let mut wrong = Vec::new();
-        let mut line = arranged(Cli::command());
-        line.build();
-        each(&line, "wirebench", &mut |command, name| {
+        each(&built(), "wirebench", &mut |command, name| {
             let shown = command.get_arguments().filter(|a| !a.is_hide_set());
-            for arg in shown.filter(|a| !a.is_positional() && value_name(a).is_some()) {
+            for arg in shown.filter(|a| !a.is_positional()) {
+                let Some(value) = value_name(arg) else {
+                    continue;
+                };
                 let possible = !arg.get_possible_values().is_empty();
-                let Some((_, sample)) = value(arg) else {
+                let option = format!("--{}", arg.get_long().unwrap_or_default());
+                let Some(sample) = samples::sample(&option, value).filter(|_| !possible) else {
                     if !possible {
-                        wrong.push(format!(
-                            "{name}: {arg}: {}",
-                            value_name(arg).unwrap_or_default()
-                        ));
+                        wrong.push(format!("{name}: {arg}: {value}"));
                     }
                     continue;
                 };
                 for sample in sample.split(arg.get_value_delimiter().unwrap_or('\0')) {
-                    let alone = Arg::new("value").value_parser(arg.get_value_parser().clone());
-                    let alone = Command::new("x").arg(alone.allow_hyphen_values(true));
-                    if let Err(e) = alone.try_get_matches_from(["x", sample]) {
+                    if let Err(e) = parser(arg).try_get_matches_from(["x", sample]) {
                         wrong.push(format!("{name}: {arg}: {e}"));
                     }
                 }
             }
         });
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Value names of whole numbers that are not counts, and so have no suffix for thousands.
+    const NOT_COUNTS: [&str; 12] = [
+        "NUMBER", "BYTES", "KIB", "MIB", "NS", "SECONDS", "SIZE", "SIZES", "SLOTS", "ID", "LABEL",
+        "STATUS",
+    ];
+
+    /// Times may be bare seconds, counts and rates may have k, m or g; a limit may only be named as such.
+    #[test]
+    fn times_are_seconds_and_counts_have_suffixes() {
+        let types = |parsers: Vec<clap::builder::ValueParser>| {
+            move |arg: &Arg| {
+                let own = arg.get_value_parser().type_id();
+                parsers.iter().any(|p| p.type_id() == own)
+            }
+        };
+        let is_time = types(vec![clap::value_parser!(wb_model::units::Span).into()]);
+        let is_number = types(vec![
+            clap::value_parser!(u8).into(),
+            clap::value_parser!(u16).into(),
+            clap::value_parser!(u32).into(),
+            clap::value_parser!(u64).into(),
+            clap::value_parser!(i32).into(),
+            clap::value_parser!(i64).into(),
+        ]);
+        let mut wrong = Vec::new();
+        let mut tried = std::collections::BTreeMap::new();
+        all(&built(), "wirebench", &mut |command, name| {
+            for arg in command.get_arguments() {
+                let Some(value) = value_name(arg) else {
+                    continue;
+                };
+                let texts: &[&str] = match value {
+                    "TIME" | "INTERVAL" => &["5", "0.5", "200ms"],
+                    "N" | "COUNT" | "FRAMES" | "PPS" | "LOAD" => &["5", "2k", "1.5m"],
+                    "RATE" | "RATES" | "BITS" => &["5", "2k", "1.5m"],
+                    _ if is_time(arg) => {
+                        wrong.push(format!("{name}: {arg}: a time, so TIME"));
+                        continue;
+                    }
+                    _ if NOT_COUNTS.contains(&value) || value.contains(['|', '%']) => continue,
+                    _ if is_number(arg) && arg.get_possible_values().is_empty() => &["5", "2k"],
+                    _ => continue,
+                };
+                *tried.entry(value.to_owned()).or_insert(0) += 1;
+                for text in texts {
+                    if let Err(e) = parser(arg).try_get_matches_from(["x", text])
+                        && !e.to_string().contains("must be between")
+                    {
+                        wrong.push(format!("{name}: {arg}: {e}"));
+                    }
+                }
+            }
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for (value, least) in [
+            ("TIME", 50),
+            ("N", 60),
+            ("RATE", 5),
+            ("LOAD", 5),
+            ("BITS", 2),
+        ] {
+            assert!(tried[value] >= least, "{tried:?}");
+        }
+    }
+
+    #[test]
+    fn examples_are_written_by_hand() {
+        all(&built(), "wirebench", &mut |command, name| {
+            let declared = Cli::command();
+            let path = name.split(' ').skip(1);
+            let declared = path.fold(&declared, |c, sub| c.find_subcommand(sub).unwrap());
+            for arg in command.get_arguments() {
+                let text = arg
+                    .get_long_help()
+                    .or(arg.get_help())
+                    .map(ToString::to_string);
+                let own = declared
+                    .get_arguments()
+                    .find(|a| a.get_id() == arg.get_id());
+                let own = own.and_then(|a| a.get_long_help().or(a.get_help()));
+                // Only --help and --version are added by the library.
+                if let Some(own) = own {
+                    assert_eq!(text, Some(own.to_string()), "{name}: {arg}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn values_are_explained_once() {
+        all(&built(), "wirebench", &mut |command, name| {
+            let help = command.clone().render_long_help().to_string();
+            let (_, values) = help.split_once("\nValues:\n").unwrap_or_default();
+            let values = values.split("\n\n").next().unwrap_or_default();
+            let shown = command.get_arguments().filter(|a| !a.is_hide_set());
+            for value in shown.filter_map(value_name) {
+                let rows = values
+                    .lines()
+                    .filter(|l| l.starts_with(&format!("  {value} ")));
+                let known = MEANINGS.iter().any(|(name, _)| *name == value);
+                assert_eq!(rows.count(), usize::from(known), "{name}: {value}\n{help}");
+            }
+        });
     }
 
     #[test]

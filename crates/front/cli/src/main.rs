@@ -277,7 +277,7 @@ mod tests {
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--seed", "banana"],
-                "invalid value 'banana' for '--seed <N>': not a whole number from 0; see --help",
+                "invalid value 'banana' for '--seed <NUMBER>': not a whole number from 0; see --help",
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--rate", "-5kpps"],

@@ -1,6 +1,7 @@
 //! Command line options and the plan that they describe. Each option is declared once, here; help, completion, man
 //! page and errors are derived from the declaration.
 
+mod count;
 mod given;
 mod output;
 mod ports;
@@ -9,10 +10,11 @@ mod refused;
 mod socket;
 mod stream;
 
+pub(crate) use count::count_in;
 pub(crate) use given::{Given, ids};
 pub(crate) use output::{OutputArgs, UnsentArgs};
 pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use printing::PrintArgs;
 pub(crate) use refused::{Refused, Row, Table};
 pub(crate) use socket::{Pair, SocketArgs};
-pub(crate) use stream::{FrameArgs, StreamArgs, count};
+pub(crate) use stream::{FrameArgs, StreamArgs};

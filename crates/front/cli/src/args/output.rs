@@ -20,7 +20,8 @@ pub(crate) struct OutputArgs {
     /// Print totals and rates as CSV, one line per job.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv).
+    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv). An existing file is
+    /// overwritten.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Also write criteria and results as JUnit XML for CI systems.
@@ -46,16 +47,17 @@ pub(crate) struct OutputArgs {
     /// Fail (exit code 1) if the loss exceeds this share: 0, 0.1% or 0.001.
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_loss: Option<String>,
-    /// Fail (exit code 1) if a criterion does not hold: loss<=0.1%, p99<=500us, cps>=20k, with <= or >=. Shares:
-    /// loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99, p999, p9999, max,
-    /// also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open, probe.COUNTER. With several kinds
-    /// of jobs: load.p99<=5ms; for one job: web.p99<=5ms. Benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps,
+    /// Fail (exit code 1) if a criterion does not hold: loss<=0.1%, p99<=500us, cps>=20k; metrics in --help.
+    ///
+    /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99, p999, p9999,
+    /// max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open, probe.COUNTER. With several
+    /// kinds of jobs: load.p99<=5ms; for one job: web.p99<=5ms. Benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps,
     /// 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; with several sizes the worst decides; for one size:
     /// 64.throughput>=1m.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
     /// Seed of all random choices [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Allow destinations outside the benchmark ranges and interfaces with the default route.
     #[arg(long)]

@@ -7,6 +7,8 @@ use wb_model::{
     units::{AddressRange, Span},
 };
 
+use super::count_in;
+
 /// Duration and timing of sending.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Time")]
@@ -15,7 +17,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
     /// Number of frames to send; with --duration, the run ends at the limit reached first.
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     count: Option<u64>,
     /// Time to keep receiving after the last frame was sent.
     #[arg(long, value_name = "TIME", default_value = "200ms")]
@@ -30,7 +32,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long)]
     departures: bool,
     /// Number of the first flow in test tags, which identify the frames of a run [default: random].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NUMBER")]
     pub(crate) first_flow: Option<u32>,
 }
 
@@ -59,7 +61,7 @@ impl TrafficArgs {
 #[command(next_help_heading = "Ports")]
 pub(crate) struct TransmitArgs {
     /// Number of sending workers, each with its own transmit queue.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     pub(crate) workers: u32,
     /// CPUs for the workers, sending workers first: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
@@ -80,7 +82,7 @@ const MAX_RING_MIB: u64 = 4_095;
 #[command(next_help_heading = "Ports")]
 pub(crate) struct ReceiveArgs {
     /// Number of receiving workers, which share the queues of the port.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     pub(crate) rx_workers: u32,
     /// Additional address, besides the stream destinations, that the receiving port answers for (ARP, neighbour
     /// discovery, echo); repeatable.

@@ -6,6 +6,8 @@ use wb_model::{
     units::Span,
 };
 
+use super::count_in;
+
 /// Options that netperf does not have. They precede netperf's own options.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Beyond netperf")]
@@ -21,10 +23,10 @@ pub(crate) struct SocketArgs {
     omit: Option<Span>,
     /// Requests or datagrams per second of each stream, sent on a fixed schedule; latency counts from the scheduled
     /// time. Datagram requests then carry a number: 8 bytes in each direction unless -r is larger.
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     rate: Option<u64>,
     /// Maximum bits per second of each TCP or UDP stream (SO_MAX_PACING_RATE): 100m, or LOCAL,REMOTE.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "BITS")]
     pacing: Option<Pair>,
     /// Send method: copy, write, sendfile, msg (MSG_ZEROCOPY) or uring (registered buffers, zero copy).
     #[arg(long, value_name = "HOW")]
@@ -33,10 +35,10 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "HOW")]
     receive: Option<ReceiveHow>,
     /// Number of datagrams per system call (sendmmsg).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1024))]
     batch: Option<u32>,
     /// Number of datagrams handed over as one, which the kernel or the NIC splits (UDP_SEGMENT).
-    #[arg(long, value_name = "N", conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", conflicts_with = "batch", value_parser = count_in::<u32>(1..=128))]
     gso: Option<u32>,
     /// Receive several datagrams as one (UDP_GRO), at both ends.
     #[arg(long)]
@@ -54,7 +56,7 @@ pub(crate) struct SocketArgs {
     #[arg(long)]
     latency: bool,
     /// Number of streams that load the path while requests are timed, first without and then with load.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=512))]
     load_streams: Option<u32>,
     /// CPUs of the threads at this end, or LOCAL,REMOTE.
     #[arg(long, value_name = "CPU")]

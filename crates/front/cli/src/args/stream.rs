@@ -7,6 +7,8 @@ use wb_model::{
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
 };
 
+use super::count_in;
+
 /// Frames to send.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Frames")]
@@ -19,7 +21,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "RATE", default_value = "max")]
     rate: Rate,
     /// Send bursts of this many back-to-back frames, one every --gap, instead of a rate.
-    #[arg(long, value_name = "N", requires = "gap", conflicts_with = "rate")]
+    #[arg(long, value_name = "N", requires = "gap", conflicts_with = "rate", value_parser = count_in::<u32>(0..))]
     burst: Option<u32>,
     /// Time from the first frame of a burst to the first frame of the next.
     #[arg(long, value_name = "TIME", requires = "burst")]
@@ -43,7 +45,7 @@ pub(crate) struct StreamArgs {
 #[command(next_help_heading = "Frames")]
 pub(crate) struct FrameArgs {
     /// Number of flows, each with its own 5-tuple, used in turn [default: one per combination of the given ranges].
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     flows: Option<u32>,
     /// Protocol of the frames.
     #[arg(long, value_name = "PROTO", default_value = "udp")]
@@ -58,10 +60,10 @@ pub(crate) struct FrameArgs {
     #[arg(long, value_name = "ADDR")]
     dst: Option<AddressRange>,
     /// Source ports: one or a range [default: 49184].
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORTS")]
     sport: Option<PortRange>,
     /// Destination ports: one or a range [default: 7].
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORTS")]
     dport: Option<PortRange>,
     /// Source hardware address [default: address of the port].
     #[arg(long, value_name = "MAC")]
@@ -80,16 +82,16 @@ pub(crate) struct FrameArgs {
     #[arg(long, value_name = "EXTENSION", value_delimiter = ',')]
     ext: Vec<Extension>,
     /// IPv4 type of service or IPv6 traffic class, 0 to 255.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = byte)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = byte)]
     tos: u8,
     /// IPv4 time to live or IPv6 hop limit [default: 64].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NUMBER")]
     ttl: Option<u8>,
     /// TCP flags as a number (0x10 is ACK, 0x02 SYN) [default: 0x10].
-    #[arg(long, value_name = "N", value_parser = byte)]
+    #[arg(long, value_name = "NUMBER", value_parser = byte)]
     tcp_flags: Option<u8>,
     /// EtherType of --proto raw [default: 0x88b5].
-    #[arg(long, value_name = "N", value_parser = word)]
+    #[arg(long, value_name = "NUMBER", value_parser = word)]
     ethertype: Option<u16>,
     /// Payload after headers and tag: hex digits, repeated [default: zeros].
     #[arg(long, value_name = "HEX")]
@@ -247,12 +249,6 @@ impl StreamArgs {
     }
 }
 
-/// Parses a number of flows: `65536`, `500k`.
-pub(crate) fn count(text: &str) -> Result<u32, String> {
-    let n = wb_model::units::parse_count(text).map_err(|e| e.to_string())?;
-    u32::try_from(n).map_err(|_| format!("{n} is more than {}", u32::MAX))
-}
-
 /// Overlays a stream with plan file keys given as `key=value` words.
 fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     let wrong = |what: String| anyhow::anyhow!("--stream {text:?}: {what}");
@@ -291,7 +287,7 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
                 vary.push(toml::Value::String(value.to_owned()));
                 continue;
             }
-            "flows" => count(value)
+            "flows" => count_in::<u32>(0..)(value)
                 .ok()
                 .map_or_else(as_given, |n| toml::Value::Integer(n.into())),
             "speed" => value

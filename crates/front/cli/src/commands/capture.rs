@@ -34,7 +34,7 @@ use wb_tcpdump::{closing, print::LinkType};
 
 use self::lines::{Beside, Lines, Printing};
 use crate::{
-    args::{Given, PrintArgs, Refused, Row, Table},
+    args::{Given, PrintArgs, Refused, Row, Table, count_in},
     metrics::{self, MetricsArgs},
     run::{Fault, deliver, deliver_document, not_written, print, write_page},
     say::{say, say_as_is, say_in_passing},
@@ -66,13 +66,13 @@ pub(crate) struct CaptureArgs {
     #[arg(
         short = 's',
         long = "snapshot-length",
-        value_name = "N",
+        value_name = "BYTES",
         default_value_t = 0,
         help_heading = "Capture"
     )]
     snap_len: u32,
     /// Stop after this many frames.
-    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Capture")]
+    #[arg(short = 'c', value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Capture")]
     most: Option<u64>,
     /// Count frames without printing them.
     #[arg(long, help_heading = "Printing")]

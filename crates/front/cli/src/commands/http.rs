@@ -17,7 +17,7 @@ use wb_model::{
 use wb_session::input::read_text;
 
 use crate::{
-    args::{Given, OutputArgs, UnsentArgs, ids, take, xdp_mode},
+    args::{Given, OutputArgs, UnsentArgs, count_in, ids, take, xdp_mode},
     run::run_plan,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct HttpArgs {
     #[arg(value_name = "URL|PLAN.toml", required = true)]
     urls: Vec<String>,
     /// Number of connections kept open.
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = counted, help_heading = "Connections")]
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = count_in::<u64>(0..), help_heading = "Connections")]
     connections: u64,
     /// Number of threads, each with its own connections; with --port number of workers.
     #[arg(
@@ -47,6 +47,7 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "N",
         default_value = "1",
+        value_parser = count_in::<u32>(0..),
         help_heading = "Connections"
     )]
     threads: u32,
@@ -54,7 +55,7 @@ pub(crate) struct HttpArgs {
     #[arg(short, long, value_name = "TIME", help_heading = "Rate and time")]
     duration: Option<Span>,
     /// Exact number of requests, instead of a duration.
-    #[arg(short = 'n', long, value_name = "N", value_parser = counted, conflicts_with = "duration", help_heading = "Rate and time")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count_in::<u64>(0..), conflicts_with = "duration", help_heading = "Rate and time")]
     requests: Option<u64>,
     /// Warm-up time at the start of the duration, excluded from the results.
     #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
@@ -82,6 +83,7 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "N",
         default_value = "1",
+        value_parser = count_in::<u32>(0..),
         help_heading = "Connections"
     )]
     streams: u32,
@@ -90,6 +92,7 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "N",
         default_value = "1",
+        value_parser = count_in::<u32>(0..),
         help_heading = "Connections"
     )]
     pipeline: u32,
@@ -101,6 +104,7 @@ pub(crate) struct HttpArgs {
         long,
         value_name = "N",
         conflicts_with = "close",
+        value_parser = count_in::<u32>(0..),
         help_heading = "Connections"
     )]
     per_connection: Option<u32>,
@@ -233,10 +237,6 @@ pub(crate) struct HttpArgs {
     unsent: UnsentArgs,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-fn counted(text: &str) -> Result<u64, String> {
-    parse_count(text).map_err(|e| e.to_string())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

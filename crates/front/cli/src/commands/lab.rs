@@ -12,7 +12,7 @@ use wb_model::{
     bench::{FILTER_CONDITIONS, FilterCondition, filter_conditions},
     criteria::parse_share,
     schema::mismatch,
-    units::{Rate, Span},
+    units::{Rate, Span, parse_count},
 };
 use wb_render::{figures, table::Table};
 use wb_testbed::{
@@ -20,7 +20,7 @@ use wb_testbed::{
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
-use crate::{run::print, say::say};
+use crate::{args::count_in, run::print, say::say};
 
 /// Manage labs: network namespaces and links, with or without a device under test.
 #[derive(Subcommand, Debug)]
@@ -102,17 +102,17 @@ pub(crate) struct TopologyArgs {
     #[arg(long)]
     hosts: bool,
     /// pair: number of links between the nodes (a0-b0, a1-b1, …) [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     links: Option<u32>,
     /// pair, router, balancer: queues per port, including the device's ports [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     queues: Option<u32>,
     /// router: rate limit towards node b, in bit/s without FCS (tbf): 100mbit.
     #[arg(long, value_name = "BITS", value_parser = bits)]
     limit: Option<u64>,
     /// router: filter conditions (nftables) that permit only the default traffic of a trial: 1, or 25, of which 24
     /// deny unused address pairs (RFC 2544 section 11.4) [default: no filter].
-    #[arg(long, value_name = "N", value_parser = conditions)]
+    #[arg(long, value_name = "1|25", value_parser = conditions)]
     filters: Option<u32>,
     /// impair: delay from arrival to departure. With fewer than four CPUs frames leave in groups, each frame up to
     /// 7.5 us early or late [default: 0s].
@@ -125,7 +125,7 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "loss_every")]
     loss: Option<f64>,
     /// impair: lose exactly every N-th frame.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..))]
     loss_every: Option<u64>,
     /// impair: share of duplicated frames [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -134,7 +134,7 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<f64>,
     /// impair: number of later frames that a held frame waits for [default: 3].
-    #[arg(long, value_name = "N", requires = "reorder")]
+    #[arg(long, value_name = "N", requires = "reorder", value_parser = count_in::<u32>(0..))]
     reorder_depth: Option<u32>,
     /// impair: rate limit in bits per second, without FCS.
     #[arg(long, value_name = "BITS", value_parser = bits)]
@@ -146,10 +146,10 @@ pub(crate) struct TopologyArgs {
     #[arg(long)]
     all: bool,
     /// impair: seed of the random choices [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// balancer: number of server addresses per address family [default: 2].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     backends: Option<u32>,
     /// balancer: implementation [default: dnat].
     #[arg(long)]
@@ -157,9 +157,12 @@ pub(crate) struct TopologyArgs {
 }
 
 fn bits(text: &str) -> Result<u64, String> {
+    if let Ok(bits) = parse_count(text) {
+        return Ok(bits);
+    }
     match text.parse::<Rate>().map_err(|e| e.to_string())? {
         Rate::L1(r) | Rate::L2(r) if r.denominator() == 1 => Ok(r.numerator()),
-        _ => Err("bits per second are wanted: 100mbit, 1gbps".to_owned()),
+        _ => Err("must be in bits per second, such as 100m, 100mbit or 1gbps".to_owned()),
     }
 }
 

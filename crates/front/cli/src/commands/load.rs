@@ -17,7 +17,7 @@ use wb_model::{Plan, load::LoadEnd, text::plan_to_toml};
 use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
 
 use crate::{
-    args::{Given, OutputArgs, UnsentArgs},
+    args::{Given, OutputArgs, UnsentArgs, count_in},
     metrics,
     run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_files},
     say::say,
@@ -69,16 +69,16 @@ struct ChangeArgs {
     #[arg(long, value_name = "N", value_parser = count_or_max)]
     cps: Option<u64>,
     /// Number of concurrent connections.
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     cc: Option<u64>,
     /// Requests per second over all connections, or max: the next request right after each response.
     #[arg(long, value_name = "N", value_parser = count_or_max)]
     rps: Option<u64>,
     /// Datagrams per second (UDP).
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     pps: Option<u64>,
     /// Bits per second, layer 2 (UDP).
-    #[arg(long, value_name = "N", value_parser = wb_model::units::parse_count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     bps: Option<u64>,
     /// Interval between the requests of a connection.
     #[arg(long, value_name = "TIME")]

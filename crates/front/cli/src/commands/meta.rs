@@ -1,10 +1,11 @@
 //! Output generated from declarations: completions, man page, reference of plan keys.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_mangen::Man;
 use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 
@@ -42,17 +43,66 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 pub(crate) fn man(args: &ManArgs, command: Command) -> Result<u8> {
     match &args.out {
         Some(dir) => {
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
             std::fs::create_dir_all(dir)
-                .and_then(|()| clap_mangen::generate_to(command, dir))
+                .and_then(|()| write_pages(&command, dir))
                 .with_context(|| format!("cannot write man pages to {}", dir.display()))?;
         }
-        None => {
-            let mut text = Vec::new();
-            clap_mangen::Man::new(command).render(&mut text)?;
-            print(&String::from_utf8(text)?);
-        }
+        None => print(&man_page(&command)?.1),
     }
     Ok(0)
+}
+
+/// Writes one man page per command into a folder.
+fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_pages(below, dir)?;
+    }
+    let (name, page) = man_page(command)?;
+    std::fs::write(dir.join(name), page)
+}
+
+/// Returns the file name and the text of a man page. Text after the options becomes separate sections: values,
+/// examples, notes.
+pub(crate) fn man_page(command: &Command) -> std::io::Result<(String, String)> {
+    let man = Man::new(command.clone())
+        .source(concat!("wirebench ", env!("CARGO_PKG_VERSION")))
+        .manual("wirebench manual");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    if command.get_arguments().any(|arg| !arg.is_hide_set()) {
+        man.render_options_section(&mut page)?;
+    }
+    if command.get_subcommands().any(|c| !c.is_hide_set()) {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let mut page = String::from_utf8_lossy(&page).into_owned();
+    let after = command.get_after_long_help().or(command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    for part in after.split("\n\n").filter(|part| !part.trim().is_empty()) {
+        let (title, text) = match part.split_once('\n') {
+            Some(("Values:", text)) => ("VALUES", text),
+            Some(("Example:" | "Examples:", text)) => ("EXAMPLES", text),
+            _ => ("NOTES", part),
+        };
+        let _ = writeln!(page, ".SH {title}\n.nf");
+        for line in text.lines() {
+            let line = line.replace('\\', "\\e").replace('-', "\\-");
+            // A point or quote at the start of a line would be a request.
+            let guard = if line.starts_with(['.', '\'']) {
+                "\\&"
+            } else {
+                ""
+            };
+            let _ = writeln!(page, "{guard}{line}");
+        }
+        page.push_str(".fi\n");
+    }
+    Ok((man.get_filename(), page))
 }
 
 /// Print the JSON schema of an input or output format.

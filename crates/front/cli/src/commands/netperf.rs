@@ -13,7 +13,7 @@ use wb_session::input::read_text;
 use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends};
 
 use crate::{
-    args::{OutputArgs, Pair, SocketArgs},
+    args::{OutputArgs, Pair, SocketArgs, count_in},
     metrics,
     run::{deliver, deliver_document, print, write_files},
     say::{say, say_as_is},
@@ -34,7 +34,7 @@ use crate::{
     ln -s $(command -v wirebench) netperf; ./netperf -H 198.18.1.2")]
 pub(crate) struct NetperfArgs {
     /// Number of parallel streams, each with its own thread and connections, started together.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=512))]
     streams: Option<u32>,
     /// Congestion control of this end, or LOCAL,REMOTE.
     #[arg(long, value_name = "NAME")]

@@ -14,7 +14,7 @@ use wb_session::{Environment, Extras, Signals, View, prepare};
 
 use super::netperf::write_all;
 use crate::{
-    args::OutputArgs,
+    args::{OutputArgs, count_in},
     metrics,
     run::{deliver_report, print, show, write_files},
     say::{say, say_as_is},
@@ -36,10 +36,10 @@ const IN_BACKGROUND: &str = "WIREBENCH_NETSERVER_BACKGROUND";
     ln -s $(command -v wirebench) netserver; ./netserver -D")]
 pub(crate) struct NetserverArgs {
     /// Maximum number of clients; further clients are rejected at once [default: 1024].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=10_000))]
     clients: Option<u32>,
     /// Maximum number of clients per address, or per IPv6 /64 [default: 512].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=10_000))]
     clients_per_address: Option<u32>,
     /// Time after which a control connection without a test is closed [default: 60s].
     #[arg(long, value_name = "TIME")]

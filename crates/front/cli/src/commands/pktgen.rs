@@ -25,7 +25,7 @@ use wb_pktgen::{
 use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
 use crate::{
-    args::OutputArgs,
+    args::{OutputArgs, count_in},
     metrics::{self, MetricsArgs},
     pktgen::{Host, Options, PlanOptions, Service},
     run::{Fault, check_writable, deliver, print, run_plan, show, write_files},
@@ -61,16 +61,16 @@ struct FolderArgs {
     #[arg(long, value_name = "DIALECT", default_value = "osta", value_parser = dialect)]
     pgrx: ReceiverDialect,
     /// Seed of random fields; the same seed sends the same packets.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Default of `count` (parameter of the kernel module).
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count_in::<u64>(0..))]
     pg_count_d: u64,
     /// Default of `delay` in ns (parameter of the kernel module).
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pg_delay_d: u64,
     /// Default of `clone_skb` (parameter of the kernel module).
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<i32>(0..))]
     pg_clone_skb_d: i32,
     /// Refuse clones and bursts on virtual interfaces, as the kernel does.
     #[arg(long)]

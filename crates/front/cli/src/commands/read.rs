@@ -44,7 +44,7 @@ use self::{
     write::{Compression, FileFormat, Order, Writer},
 };
 use crate::{
-    args::{PrintArgs, Refused},
+    args::{PrintArgs, Refused, count_in},
     run::{Fault, deliver},
     say::say,
 };
@@ -112,20 +112,21 @@ pub(crate) struct ReadArgs {
         short = 'c',
         long = "first",
         value_name = "N",
+        value_parser = count_in::<u64>(0..),
         help_heading = "Selecting"
     )]
     first: Option<u64>,
     /// Number of packets to skip first.
-    #[arg(long, value_name = "N", help_heading = "Selecting")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..), help_heading = "Selecting")]
     skip: Option<u64>,
     /// Start at this time: RFC 3339, seconds since 1970, or +TIME after the first packet.
-    #[arg(long, value_name = "TIME", help_heading = "Selecting")]
+    #[arg(long, value_name = "TIMESTAMP", help_heading = "Selecting")]
     from: Option<Moment>,
     /// Stop before this time.
-    #[arg(long, value_name = "TIME", help_heading = "Selecting")]
+    #[arg(long, value_name = "TIMESTAMP", help_heading = "Selecting")]
     to: Option<Moment>,
     /// Sort packets by time stamp within a window [default window: 1s].
-    #[arg(long, value_name = "WINDOW", num_args = 0..=1, require_equals = true, default_missing_value = "1s", help_heading = "Selecting")]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", help_heading = "Selecting")]
     reorder: Option<Span>,
 
     /// Write the packets to a file instead of printing them; `-` is standard output.
@@ -187,6 +188,7 @@ pub(crate) struct ReadArgs {
     #[arg(
         long,
         value_name = "N",
+        value_parser = count_in::<u64>(0..),
         requires = "verify",
         help_heading = "Instead of printing"
     )]

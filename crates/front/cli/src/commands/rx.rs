@@ -5,7 +5,7 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob, plan::XdpMode, units::Span};
 
 use crate::{
-    args::{OutputArgs, ReceiveArgs},
+    args::{OutputArgs, ReceiveArgs, count_in},
     run::run_plan,
 };
 
@@ -25,13 +25,13 @@ pub(crate) struct RxArgs {
     duration: Option<Span>,
     /// Number of flows to analyse, over all streams sent together; required by live:. 1 to 16777216 [default:
     /// 1048576].
-    #[arg(long, value_name = "N", value_parser = crate::args::count)]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     flows: Option<u32>,
     /// First flow of the run to analyse, as given in its report [default: of the first tagged frame].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NUMBER")]
     first_flow: Option<u32>,
     /// Number of receiving workers, as --rx-workers [default: 1].
-    #[arg(long, value_name = "N", conflicts_with = "rx_workers")]
+    #[arg(long, value_name = "N", conflicts_with = "rx_workers", value_parser = count_in::<u32>(0..))]
     workers: Option<u32>,
     /// CPUs for the workers: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]

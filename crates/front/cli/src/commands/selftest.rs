@@ -26,6 +26,7 @@ use self::{
 };
 use super::lab::gain_privileges;
 use crate::{
+    args::count_in,
     run::{Fault, deliver, print},
     say::{say, say_in_passing},
 };
@@ -43,7 +44,7 @@ pub(crate) struct SelfTestArgs {
     )]
     with: Vec<Tool>,
     /// Number of processes that keep the CPUs busy during the experiment.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "self_test")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "self_test", value_parser = count_in::<u32>(0..))]
     hogs: u32,
     /// Frame sizes with FCS.
     #[arg(
@@ -63,11 +64,11 @@ pub(crate) struct SelfTestArgs {
     )]
     rate: Vec<Rate>,
     /// Frames to send: one number for all sizes, or one per size [default: 600000 for 64, 400000 above].
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "self_test")]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "self_test", value_parser = count_in::<u64>(0..))]
     frames: Vec<u64>,
     /// Runs of each tool at each size, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "self_test",
-        value_parser = clap::value_parser!(u32).range(1..=100))]
+        value_parser = count_in::<u32>(1..=100))]
     runs: u32,
     /// Folder for the temporary capture files [default: temporary folder of the system].
     #[arg(long, value_name = "DIR", requires = "self_test")]

@@ -20,6 +20,7 @@ use wb_session::Signals;
 use wb_tui::Reading;
 
 use crate::{
+    args::count_in,
     metrics::{self, MetricsArgs},
     run::{Fault, deliver_to_reader},
     say::say,
@@ -45,7 +46,7 @@ pub(crate) struct StatArgs {
     #[arg(value_name = "INTERVAL")]
     interval: Option<Seconds>,
     /// Number of intervals [default: until a signal].
-    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "COUNT", value_parser = count_in::<u64>(1..))]
     count: Option<u64>,
     /// Exit after the first idle interval once traffic has been seen.
     #[arg(long)]

@@ -12,7 +12,7 @@ use wb_model::{
 };
 
 use crate::{
-    args::{OutputArgs, SocketArgs},
+    args::{OutputArgs, SocketArgs, count_in},
     run::{Fault, carry_out, check_writable, deliver_report, print},
 };
 
@@ -34,7 +34,7 @@ pub(crate) struct SweepArgs {
     #[arg(short = 'H', long, value_name = "HOST")]
     server: String,
     /// Port of the netserver's control connection.
-    #[arg(short = 'p', long, value_name = "PORT", default_value_t = wb_model::socket::CONTROL_PORT)]
+    #[arg(short = 'p', long, value_name = "NUMBER", default_value_t = wb_model::socket::CONTROL_PORT)]
     control_port: u16,
     /// Use IPv4 only.
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -105,10 +105,10 @@ struct Sets {
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     response: Vec<Size>,
     /// Concurrent requests in addition to the first [default: 0].
-    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    #[arg(long, value_name = "SET", value_delimiter = ',', value_parser = count_in::<u32>(0..))]
     burst: Vec<u32>,
     /// Number of parallel streams [default: 1].
-    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    #[arg(long, value_name = "SET", value_delimiter = ',', value_parser = count_in::<u32>(0..))]
     streams: Vec<u32>,
     /// Congestion control of this end [default: system default].
     #[arg(long, value_name = "SET", value_delimiter = ',')]

@@ -9,4 +9,5 @@ mod help;
 mod metrics;
 mod options;
 mod read;
+mod samples;
 mod web;

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use crate::samples::sample;
+
 /// Root of the sources, with the examples.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
@@ -52,7 +54,7 @@ const OUTPUT_OF_LOADS: [&str; 2] = ["--control", "--format"];
 /// Settings of examples/bench/rfc2544.toml and services.toml.
 const SAID_BY_SUITES: [&str; 1] = ["--isolated"];
 
-/// Values for options with an example in the help that does not fit the file, or equals the default.
+/// Values for options with a sample that does not fit the file, or equals the default.
 const VALUES: &[(&str, &str)] = &[
     ("--arrivals", "poisson"),
     ("--bps", "1m"),
@@ -100,22 +102,23 @@ fn options(command: &[&str]) -> Vec<Opt> {
         line.len() - name.len() <= 6 && name.starts_with('-')
     };
     let mut found = Vec::new();
-    for (i, line) in lines.iter().enumerate().filter(|(_, line)| starts(line)) {
+    for line in lines.iter().filter(|line| starts(line)) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let long = words.iter().find(|word| word.starts_with("--"));
         let name = long.unwrap_or(&words[0]).trim_end_matches([',', '.']);
         let name = name.split('[').next().unwrap_or(name).to_owned();
-        let more = lines[i + 1..].iter().take_while(|line| !starts(line));
-        let text: Vec<&str> = more.flat_map(|line| line.split_whitespace()).collect();
-        let example = text.windows(2).find(|two| two[0] == name);
+        let metavar = line
+            .split_once('<')
+            .and_then(|(_, rest)| rest.split_once('>'));
+        let example = metavar.and_then(|(value, _)| sample(&name, value));
         let full = format!("{} {name}", command.join(" "));
         let known = VALUES
             .iter()
             .find(|(option, _)| *option == name || *option == full);
         let value = known
             .map(|(_, value)| *value)
-            .or(example.map(|two| two[1]))
-            .map(|value| value.trim_matches(['\'', '"']).to_owned());
+            .or(example)
+            .map(str::to_owned);
         let takes_one = line.contains('<') && !line.contains("[=");
         assert!(
             !takes_one || value.is_some(),

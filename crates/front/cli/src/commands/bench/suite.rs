@@ -17,7 +17,7 @@ use wb_session::input::read_text;
 
 use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
 use crate::{
-    args::{FrameArgs, OutputArgs, ReceiveArgs, TransmitArgs},
+    args::{FrameArgs, OutputArgs, ReceiveArgs, TransmitArgs, count_in},
     run::run_plan,
     say::say,
 };
@@ -85,10 +85,10 @@ pub(crate) struct SuiteArgs {
     #[arg(long, value_name = "MODIFIER", value_delimiter = ',')]
     modifiers: Vec<Modifier>,
     /// Modifier bursts: frames per burst, one run for each length [default: 16,64,256,1024].
-    #[arg(long, value_name = "FRAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "FRAMES", value_delimiter = ',', value_parser = count_in::<u32>(0..))]
     burst_lengths: Vec<u32>,
     /// Modifier filters: number of filter conditions on the device, 1 or 25 [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "1|25")]
     filter_conditions: Option<u32>,
     /// Modifier management: address of the device [default: the gateway, else the first address of the streams'
     /// source network (198.18.1.1)].
@@ -165,7 +165,7 @@ pub(crate) struct SearchArgs {
     search_duration: Option<Span>,
     /// Loss verification: maximum repetitions of a failed trial; the load passes if one repetition passes (ETSI GS
     /// NFV-TST 009 section 12.3) [default: 0].
-    #[arg(long, value_name = "N", conflicts_with = "mlr")]
+    #[arg(long, value_name = "N", conflicts_with = "mlr", value_parser = count_in::<u32>(0..))]
     repeats: Option<u32>,
     /// Use MLRsearch (RFC 9971) instead of bisection, so that a few unlucky trials do not decide.
     #[arg(long)]
@@ -365,7 +365,7 @@ pub(crate) struct CurveArgs {
 #[command(next_help_heading = "Search")]
 pub(crate) struct RepeatedArgs {
     /// Repetitions: streams of latency, searches of bursts, overloads of recovery [default: 3, 10 and 5].
-    #[arg(long, visible_alias = "n", value_name = "N")]
+    #[arg(long, visible_alias = "n", value_name = "N", value_parser = count_in::<u32>(0..))]
     repetitions: Option<u32>,
 }
 

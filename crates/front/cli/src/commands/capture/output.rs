@@ -6,12 +6,14 @@ use wb_model::{
     units::Span,
 };
 
+use crate::args::count_in;
+
 /// Options for the output.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Files")]
 pub(crate) struct OutputArgs {
-    /// Write to this file; - is standard output. The format is pcapng, or pcap for names ending in .pcap or .cap.
-    /// Without -w, frames are printed.
+    /// Write to this file; - is standard output. The format is pcapng, or pcap for names ending in .pcap or .cap. An
+    /// existing file is overwritten. Without -w, frames are printed.
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) write: Option<String>,
     /// Start a new file after this many million bytes (10k, 10m, 10g: binary units).
@@ -22,11 +24,11 @@ pub(crate) struct OutputArgs {
     #[arg(short = 'G', requires = "write", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
     /// Start a new file after this many frames.
-    #[arg(long, requires = "write", value_name = "N")]
+    #[arg(long, requires = "write", value_name = "N", value_parser = count_in::<u64>(0..))]
     rotate_packets: Option<u64>,
     /// With -G stop after this many files; with -C keep this many files and overwrite the oldest, with both in each
     /// -G interval.
-    #[arg(short = 'W', requires = "write", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'W', requires = "write", value_name = "N", value_parser = count_in::<u32>(1..))]
     files: Option<u32>,
     /// Write captured frames to the file at least every 100 ms.
     #[arg(short = 'U', long)]

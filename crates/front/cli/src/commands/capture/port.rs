@@ -8,6 +8,8 @@ use wb_machine::{
 };
 use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
 
+use crate::args::count_in;
+
 /// Options for the receiving side.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ports")]
@@ -29,7 +31,7 @@ pub(crate) struct PortArgs {
     #[arg(long, value_name = "TIME", default_value = "1s")]
     stall: Span,
     /// Expected frames per second [default: from the link speed].
-    #[arg(long, value_name = "PPS")]
+    #[arg(long, value_name = "PPS", value_parser = count_in::<u64>(0..))]
     expect: Option<u64>,
     /// Time after which the kernel delivers a partly filled block.
     #[arg(long, value_name = "TIME", default_value = "100ms")]
@@ -38,7 +40,7 @@ pub(crate) struct PortArgs {
     #[arg(long, conflicts_with = "block_timeout")]
     immediate_mode: bool,
     /// Number of readers per port.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=64))]
     threads: u32,
     /// CPUs for the readers: 2,3 or 2-5 [default: chosen by the system].
     #[arg(long, visible_alias = "cpu", value_name = "LIST")]
@@ -62,10 +64,10 @@ pub(crate) struct PortArgs {
     #[arg(long, value_name = "LIST")]
     queues: Option<String>,
     /// Slots of the AF_XDP receive ring per queue, a power of two [default: 65536, on small machines 8192].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SLOTS")]
     xdp_ring: Option<u32>,
     /// Slots of the AF_XDP fill ring per queue, a power of two [default: enough for all frame memory].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SLOTS")]
     xdp_fill: Option<u32>,
     /// Frame memory for AF_XDP in bytes, 2048 or 4096, of which the kernel uses 256 [default: the smallest that fits
     /// the MTU].

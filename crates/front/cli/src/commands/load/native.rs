@@ -14,7 +14,7 @@ use wb_model::{
 };
 
 use super::ChangeArgs;
-use crate::args::{take, xdp_mode};
+use crate::args::{count_in, take, xdp_mode};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ends")]
@@ -54,10 +54,10 @@ pub(super) struct NativeArgs {
     #[arg(long, value_name = "ADDR")]
     server_address: Vec<AddressRange>,
     /// Number of workers of the client port, which share its queues.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     workers: u32,
     /// Number of workers of the server port.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     server_workers: u32,
     /// CPUs for the workers, client first: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
@@ -97,7 +97,7 @@ struct TrafficArgs {
     #[arg(long, value_name = "NAME", default_value = "")]
     host: String,
     /// Size of the HTTP request body, in bytes.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(0..))]
     body: u32,
     /// Response: http:N (a body of N bytes), bytes:N, random:N, file:PATH, echo or sink [default: http:1; UDP: echo].
     #[arg(long, value_name = "MESSAGE", value_parser = answer)]
@@ -110,10 +110,10 @@ struct TrafficArgs {
     #[arg(long, value_name = "HOW", value_parser = reading)]
     reading: Option<LoadReading>,
     /// Requests per connection before it is closed; 0: no limit [default: 1; 0 with --cc, --rps, --pps or --bps].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     requests: Option<u32>,
     /// Number of requests sent back to back.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(0..))]
     pipeline: u16,
     /// Send SYN packets or datagrams without waiting for answers.
     #[arg(long)]
@@ -134,7 +134,7 @@ struct TrafficArgs {
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
     /// IPv4 type of service or IPv6 traffic class.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     tos: u8,
 }
 
@@ -152,7 +152,7 @@ struct TcpArgs {
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
     /// Maximum transmissions of a segment.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(0..))]
     tries: u8,
     /// Time limit from the first SYN to its answer; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
